@@ -1,0 +1,1 @@
+"""Text classification with string-kernel support vector machines."""

@@ -1,0 +1,54 @@
+"""All cores, with progress and a Ctrl-C that works: compiled functions that release the GIL, in threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from typing import Any
+
+#: Called with (work done, work in all), in any unit; may raise to stop the work.
+Progress = Callable[[float, float], None]
+
+
+def n_threads() -> int:
+    """Cores this process may run on (TEXTSVM_THREADS overrides)."""
+    asked = os.environ.get("TEXTSVM_THREADS", "")
+    if asked.isdigit() and int(asked) > 0:
+        return int(asked)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run(
+    function: Callable[[Any], object],
+    pieces: Sequence[Any],
+    work: Sequence[float] | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Call ``function(piece)`` for every piece, on all cores.
+
+    Parameters
+    ----------
+    function : callable
+        Releases the GIL for most of its time, and writes its result into an array of the caller.
+    pieces : sequence
+        Handed out in order; small enough that an interruption is felt within a second or so.
+    work : sequence of float, optional
+        Relative cost of each piece, for `progress`; 1 each by default.
+    progress : callable, optional
+        Called from the calling thread with (work done, work in all).
+    """
+    costs = [1.0] * len(pieces) if work is None else list(work)
+    total, done = float(sum(costs)), 0.0
+    with ThreadPoolExecutor(n_threads()) as pool:
+        pending = {pool.submit(function, piece): cost for piece, cost in zip(pieces, costs, strict=True)}
+        try:
+            while pending:
+                for future in wait(pending, return_when=FIRST_COMPLETED).done:
+                    future.result()
+                    done += pending.pop(future)
+                if progress is not None:
+                    progress(done, total)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
