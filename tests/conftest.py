@@ -1,4 +1,4 @@
-"""Fixtures that several test files share."""
+"""Fixtures that several test files share, and what a test marked `gpu` needs."""
 
 import os
 from pathlib import Path
@@ -12,6 +12,23 @@ settings.load_profile("textsvm")
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def pytest_addoption(parser):
+    parser.addoption("--require-gpu", action="store_true", help="fail if no gpu test was run")
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("gpu") and not item.config.getoption("--require-gpu"):
+        from textsvm.device import gpu_trouble
+
+        if trouble := gpu_trouble(0):
+            pytest.skip(f"no GPU: {trouble}")
+
+
+def pytest_sessionfinish(session):
+    if session.config.getoption("--require-gpu") and not any(i.get_closest_marker("gpu") for i in session.items):
+        session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+
 @pytest.fixture(scope="session")
 def data():
     """The folder of the real corpora (TEXTSVM_DATA, default ../shared/data); skips where it is absent."""
@@ -22,8 +39,8 @@ def data():
 
 
 @pytest.fixture
-def device():
-    """The CPU; GPU tests override it."""
+def device(request):
+    """The CPU, or GPU 0 in a test marked `gpu`."""
     from textsvm.device import select
 
-    return select("cpu")
+    return select("cuda:0" if request.node.get_closest_marker("gpu") else "cpu")

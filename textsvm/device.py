@@ -1,11 +1,28 @@
-"""Which device does the work. The only file that imports CuPy."""
+"""Which device does the work, and how a CUDA kernel is loaded there. The only file that imports CuPy.
+
+CuPy is imported when a GPU is first asked for, a .cu is compiled when its kernel is first used, and
+CuPy keeps the binary on disk (~/.cupy/kernel_cache), so the next process does not compile it again.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 from textsvm.errors import InputError
 from textsvm.parallel import n_threads
+
+Defines = tuple[tuple[str, int | str], ...]
+
+#: Called with the name of a .cu before it is loaded for the first time in this process.
+on_load: Callable[[str], None] | None = None
+
+_PIP = 'pip install "textsvm[cuda13]" (or [cuda12], for drivers older than 580)'
 
 
 @dataclass(frozen=True)
@@ -26,19 +43,216 @@ class Device:
     description: str
 
 
+@dataclass(frozen=True)
+class Finding:
+    """A device that is there, and why it cannot be used ("" if it can)."""
+
+    device: Device
+    trouble: str
+    memory: int = 0
+
+
 def select(wish: str = "auto") -> Device:
     """Choose a device.
 
     Parameters
     ----------
     wish : {"auto", "cpu", "cuda", "cuda:0", ...}
-        "auto" takes a GPU if a usable one is there, else the CPU and says why.
+        "auto" takes the first GPU if it is usable, else the CPU and says why.
 
     Raises
     ------
     InputError
         If `wish` is not one of these, or asks for a GPU that cannot be used.
     """
+    kind, _, index = wish.partition(":")
     if wish in ("auto", "cpu"):
-        return Device("cpu", 0, f"cpu ({n_threads()} threads)")
-    raise InputError(f"device {wish!r} cannot be used")
+        trouble = gpu_trouble(0) if wish == "auto" else ""
+        if wish == "auto" and not trouble:
+            return _cuda_device(0)
+        why = f"; no GPU: {trouble}" if trouble else ""
+        return Device("cpu", 0, f"cpu ({n_threads()} threads{why})")
+    if kind != "cuda" or not ((index.isascii() and index.isdigit()) or wish == "cuda"):
+        raise InputError(f"device {wish!r} is not one of auto, cpu, cuda, cuda:0, cuda:1, ...")
+    if trouble := gpu_trouble(int(index or 0)):
+        raise InputError(f"device {wish!r} cannot be used: {trouble}")
+    return _cuda_device(int(index or 0))
+
+
+def devices() -> list[Finding]:
+    """The CPU and every GPU, each GPU tried with a small kernel; without any GPU, the reason."""
+    found = [Finding(select("cpu"), "")]
+    try:
+        count = cupy().cuda.runtime.getDeviceCount()
+    except InputError as error:
+        return [*found, Finding(Device("cuda", 0, "cuda:0"), str(error))]
+    for index in range(count):
+        trouble = gpu_trouble(index)
+        memory = 0 if trouble else int(cupy().cuda.Device(index).mem_info[1])
+        found.append(Finding(_cuda_device(index), trouble, memory))
+    return found
+
+
+@lru_cache(maxsize=1)
+def cupy() -> Any:
+    """The CuPy module, with at least one GPU under it.
+
+    Raises
+    ------
+    InputError
+        If there is none: the cause and the remedy.
+    """
+    if find_spec("cupy") is None:
+        raise InputError(f"CuPy is not installed; {_PIP}")
+    try:
+        import cupy
+
+        runtime = cupy.cuda.runtime
+        driver, built_for = runtime.driverGetVersion(), runtime.runtimeGetVersion()
+    except Exception as error:  # CuPy raises ImportError, OSError, RuntimeError, by what it misses
+        raise InputError(f"CuPy cannot be imported ({_first_line(error)}); {_PIP}") from error
+    if driver == 0:
+        raise InputError("there is no NVIDIA driver; install one, or run on the CPU")
+    if driver // 1000 < built_for // 1000:
+        raise InputError(
+            f"the NVIDIA driver is for CUDA {_version(driver)} and CuPy for CUDA {_version(built_for)}; "
+            f"update the driver, or install textsvm[cuda{driver // 1000}]"
+        )
+    try:
+        if runtime.getDeviceCount() > 0:
+            return cupy
+    except runtime.CUDARuntimeError as error:
+        raise InputError(f"the NVIDIA driver sees no usable GPU ({_first_line(error)})") from error
+    raise InputError("the NVIDIA driver sees no GPU")
+
+
+@lru_cache(maxsize=64)
+def gpu_trouble(index: int) -> str:
+    """Why GPU `index` cannot be used, in one line, found by running a small kernel there; "" if it can."""
+    try:
+        cp = cupy()
+        count = cp.cuda.runtime.getDeviceCount()
+        if index >= count:
+            return f"there is no GPU {index}, the last one is {count - 1}"
+        with cp.cuda.Device(index):
+            steps = cp.full(1000, -1, cp.int32)
+            kernel = load("probe.cu").get_function("collatz_steps")
+            kernel((8,), (128,), (cp.int32(len(steps)), steps))
+            computed = [int(x) for x in steps.get()]
+    except InputError as error:
+        return str(error)
+    except Exception as error:  # whatever CuPy, NVRTC or the driver finds wrong with this card
+        if "nvrtc" in str(error).lower():
+            return f"CuPy finds no CUDA compiler library (NVRTC); {_PIP}"
+        return f"it does not run a small test kernel ({_first_line(error)}); free it or update its driver"
+    return "" if computed == _collatz_steps(1000) else "it computes a small test kernel wrongly"
+
+
+@contextmanager
+def use(device: Device) -> Iterator[None]:
+    """Make a card current; whatever it then fails with becomes an InputError with cause and remedy."""
+    if device.kind != "cuda":
+        yield
+        return
+    cp = cupy()
+    failures = (cp.cuda.runtime.CUDARuntimeError, cp.cuda.driver.CUDADriverError)
+    with cp.cuda.Device(device.index):
+        try:
+            yield
+        except cp.cuda.memory.OutOfMemoryError as error:
+            raise InputError(
+                f"GPU memory ran out on {device.description} ({_first_line(error)}); "
+                "lower --memory, free the card or run with --device cpu"
+            ) from error
+        except failures as error:
+            raise InputError(
+                f"{device.description} failed ({_first_line(error)}); "
+                "check it with `textsvm devices`, or run with --device cpu"
+            ) from error
+
+
+def load(source: str, defines: Defines = ()) -> Any:
+    """Compile a .cu for the current card, or take it from memory or from CuPy's cache on disk.
+
+    Parameters
+    ----------
+    source : str
+        Name of a file in kernels_cu; common.cuh is put in front of it.
+    defines : tuple of (name, value)
+        What the kernel is specialised by.
+
+    Returns
+    -------
+    cupy.RawModule
+        Has ``get_function(name)``.
+    """
+    return _load(cupy().cuda.runtime.getDevice(), source, defines)
+
+
+@lru_cache(maxsize=256)
+def _load(index: int, source: str, defines: Defines) -> Any:
+    if on_load is not None:
+        on_load(source)
+    module = cupy().RawModule(code=source_text(source), options=compile_options(defines))
+    module.compile()
+    return module
+
+
+def source_text(source: str) -> str:
+    """The text that is compiled for kernels_cu/`source`."""
+    folder = kernels_folder()
+    return "".join((folder / name).read_text(encoding="utf-8") for name in ("common.cuh", source))
+
+
+def kernels_folder() -> Path:
+    """Where the .cu files are: in the package (installed from a wheel), else beside it (a checkout)."""
+    package = Path(__file__).resolve().parent
+    inside = package / "kernels_cu"
+    return inside if inside.is_dir() else package.parent / "kernels_cu"
+
+
+def compile_options(defines: Defines = ()) -> tuple[str, ...]:
+    """Options given to NVRTC."""
+    return ("-std=c++17", *(f"-D{name}={value}" for name, value in defines))
+
+
+def free_memory() -> int:
+    """Bytes free on the current card, with what CuPy's pool holds without using it."""
+    cp = cupy()
+    return int(cp.cuda.runtime.memGetInfo()[0]) + int(cp.get_default_memory_pool().free_bytes())
+
+
+def require_memory(needed: int, what: str, remedy: str = "run with --device cpu") -> None:
+    """Raise InputError before `needed` bytes for `what` are asked for that the current card does not have."""
+    free = free_memory()
+    if needed > free:
+        raise InputError(
+            f"{what} needs {needed / 2**30:.2f} GiB of GPU memory "
+            f"and {free / 2**30:.2f} GiB is free; {remedy}"
+        )
+
+
+def _cuda_device(index: int) -> Device:
+    properties = cupy().cuda.runtime.getDeviceProperties(index)
+    name = properties["name"].decode(errors="replace")
+    return Device("cuda", index, f"cuda:{index} ({name}, {properties['totalGlobalMem'] / 2**30:.0f} GiB)")
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip(" \t=")]
+    return lines[0] if lines else type(error).__name__
+
+
+def _version(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _collatz_steps(n: int) -> list[int]:
+    steps = []
+    for value in range(1, n + 1):
+        count = 0
+        while value != 1:
+            value = 3 * value + 1 if value & 1 else value // 2
+            count += 1
+        steps.append(count)
+    return steps

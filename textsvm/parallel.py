@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 #: Called with (work done, work in all), in any unit; may raise to stop the work.
 Progress = Callable[[float, float], None]
 
+_limit: ContextVar[int | None] = ContextVar("textsvm_threads", default=None)
+
+
+@contextmanager
+def limit(n_jobs: int | None) -> Iterator[None]:
+    """Use at most `n_jobs` threads inside the block; None or -1 leaves it at all cores."""
+    token = _limit.set(n_jobs if n_jobs is not None and n_jobs > 0 else None)
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
 
 def n_threads() -> int:
-    """Cores this process may run on (TEXTSVM_THREADS overrides)."""
-    asked = os.environ.get("TEXTSVM_THREADS", "")
-    if asked.isdigit() and int(asked) > 0:
-        return int(asked)
+    """Threads to use: the limit in force, else all cores this process may run on."""
+    limited = _limit.get()
+    if limited is not None:
+        return limited
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -1,0 +1,44 @@
+"""The command line: one file a command; each parses, calls one function and prints."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from textsvm.cli import console
+from textsvm.cli.corpus import corpus
+from textsvm.cli.demo import demo
+from textsvm.cli.evaluate import evaluate
+from textsvm.cli.predict import predict
+from textsvm.cli.train import train
+
+app = typer.Typer(
+    name="textsvm",
+    help="Text classification with string-kernel support vector machines.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (demo, corpus, train, evaluate, predict):
+    app.command()(command)
+
+
+def _version(shown: bool) -> None:
+    if shown:
+        import textsvm
+
+        typer.echo(f"textsvm {textsvm.__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _textsvm(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    sys.exit(console.main(app))

@@ -22,11 +22,14 @@ class Gram(Protocol):
         Resident rows.
     slots : int32 array, shape (n,)
         Slot of each row in `buffer`, -1 while it is not resident.
+    used : int64 array, shape (capacity,)
+        When each slot was last read, in a count that only grows. The solver writes it, `load` reads it.
     """
 
     n: int
     buffer: Any
     slots: NDArray[np.int32]
+    used: NDArray[np.int64]
 
     def diag(self) -> Any:
         """K[i, i] for all i, shape (n,), float32."""

@@ -14,6 +14,9 @@ from textsvm.parallel import Progress
 
 if TYPE_CHECKING:
     from textsvm.device import Device
+#: Kernel values that prediction holds at a time.
+BLOCK_BYTES = 32 << 20
+
 
 class KernelRows(Protocol):
     """Normalised kernel values against `n` fixed documents, the columns.
@@ -38,6 +41,31 @@ class KernelRows(Protocol):
 
         The alphabet of `others` must extend that of the column documents.
         """
+
+
+    def decision(
+        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
+    ) -> NDArray[np.float64]:
+        """k(others, documents) @ coef in bounded memory: coef (n, k) -> (len(others), k), on the host."""
+
+
+class HostRows:
+    """What the CPU twins share: decision values from blocks of `cross`."""
+
+    n: int
+
+    def decision(
+        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
+    ) -> NDArray[np.float64]:
+        """k(others, documents) @ coef, a block of `others` at a time: coef (n, k) -> (len(others), k)."""
+        values = np.empty((len(others), coef.shape[1]))
+        size = max(1, BLOCK_BYTES // (4 * max(1, self.n)))
+        for start in range(0, len(others), size):
+            block = others.take(np.arange(start, min(start + size, len(others))))
+            values[start : start + size] = self.cross(block) @ coef  # type: ignore[attr-defined]
+            if progress is not None:
+                progress(min(start + size, len(others)), len(others))
+        return values
 
 
 class Kernel(BaseEstimator, ABC):

@@ -1,0 +1,270 @@
+"""The command line as a user meets it: a real process, its exit code, stdout and stderr."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from textsvm.readers import sample
+
+
+def run(*arguments, stdin=None, cwd=None, env=None, timeout=120):
+    """Run textsvm; `stdin` is bytes."""
+    return subprocess.run(
+        [sys.executable, "-m", "textsvm", *map(str, arguments)],
+        input=stdin if stdin is not None else b"",
+        capture_output=True,
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        timeout=timeout,
+    )
+
+
+def fails(*arguments, code=1, **options):
+    """Run textsvm, expect one sentence on stderr and nothing on stdout; return the sentence."""
+    result = run(*arguments, **options)
+    message = result.stderr.decode()
+    assert result.returncode == code, message
+    assert result.stdout == b""
+    assert "Traceback" not in message
+    lines = [line for line in message.splitlines() if not line.startswith("note:")]
+    assert len(lines) == 1, message
+    assert lines[0].startswith("textsvm: ")
+    return lines[0]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A spam filter trained on the sample mails."""
+    path = tmp_path_factory.mktemp("model") / "spam.textsvm"
+    result = run("train", sample("mail"), "-o", path, "--holdout", "0.25", "--seed", "1", "--json")
+    assert result.returncode == 0, result.stderr.decode()
+    return path, json.loads(result.stdout)
+
+
+def test_help_is_quick_and_names_the_commands():
+    run("--help")  # whatever had to be written to __pycache__ is there now
+    clock = time.perf_counter()
+    result = run("--help")
+    assert time.perf_counter() - clock < 1.0
+    assert result.returncode == 0
+    for command in ("demo", "corpus", "train", "evaluate", "predict"):
+        assert command in result.stdout.decode()
+
+
+def test_version():
+    assert run("--version").stdout.decode().startswith("textsvm ")
+
+
+def test_demo():
+    result = run("demo")
+    assert result.returncode == 0, result.stderr.decode()
+    for word in ("spectrum", "edit distance", "gap-weighted", "accuracy", "confusion matrix", "decision"):
+        assert word in result.stdout.decode()
+
+
+def test_train_reports_what_a_script_needs(model):
+    path, report = model
+    assert path.exists()
+    assert report.keys() == {
+        "model", "device", "kernel", "n_train", "n_support", "iterations", "converged", "objective",
+        "duality_gap", "seconds", "holdout",
+    }  # fmt: skip
+    assert report["seconds"].keys() == {"read", "encode", "gram", "solve", "total"}
+    assert report["converged"]
+    assert 0 < report["n_support"] <= report["n_train"]
+    assert 0.85 < report["holdout"]["accuracy"] <= 1
+
+
+def test_evaluate(model):
+    result = run("evaluate", model[0], sample("mail"), "--json")
+    figures = json.loads(result.stdout)
+    assert figures.keys() == {
+        "n", "labels", "accuracy", "precision", "recall", "f1", "macro_f1", "roc_auc", "confusion", "seconds",
+    }  # fmt: skip
+    assert figures["labels"] == ["ham", "spam"]
+    assert sum(map(sum, figures["confusion"])) == figures["n"]
+    shown = run("evaluate", model[0], sample("mail"))
+    assert f"{100 * figures['accuracy']:.2f} %" in shown.stdout.decode()
+
+
+def test_positive_class_need_not_sort_last(tmp_path):
+    path = tmp_path / "earn.textsvm"
+    corpus = sample("newswire")
+    options = ["--part", "train", "--positive", "earn", "--negative", "rest", "--max-length", "200", "--json"]
+    trained = run("train", corpus, "-o", path, *options)
+    assert trained.returncode == 0, trained.stderr.decode()
+    figures = json.loads(run("evaluate", path, corpus, "--part", "test", "--json").stdout)
+    assert figures["labels"] == ["rest", "earn"]
+    assert figures["recall"] > 0.7
+    assert figures["roc_auc"] > 0.8
+    lines = run("predict", path, "-", stdin=b"net profit of 5 mln dlrs, dividend 12 cts a share, quarter").stdout
+    line = json.loads(lines)
+    assert (line["decision"] > 0) == (line["label"] == "earn")
+
+
+def test_predict_a_raw_mail_from_stdin(model):
+    mail = (
+        b"From: a@example.org\r\nTo: b@example.org\r\nSubject: =?utf-8?b?RnJlZSBwcml6ZQ==?=\r\n"
+        b"MIME-Version: 1.0\r\nContent-Type: text/html; charset=utf-8\r\n\r\n<p>Claim your <b>money</b> now!</p>\r\n"
+    )
+    result = run("predict", model[0], "-", stdin=mail)
+    line = json.loads(result.stdout)
+    assert line.keys() == {"id", "label", "decision"}
+    assert line["label"] in ("ham", "spam")
+
+
+def test_predict_json_lines_and_files(model, tmp_path):
+    lines = b'{"id": "a", "text": "free money"}\n{"id": "b", "text": "see you at the meeting"}\n'
+    result = run("predict", model[0], "-", stdin=lines)
+    assert [json.loads(line)["id"] for line in result.stdout.splitlines()] == ["a", "b"]
+    (tmp_path / "x.txt").write_text("free money")
+    (tmp_path / "y.txt").write_text("see you at the meeting")
+    again = run("predict", model[0], tmp_path / "x.txt", tmp_path / "y.txt")
+    assert [json.loads(a)["decision"] for a in again.stdout.splitlines()] == pytest.approx(
+        [json.loads(a)["decision"] for a in result.stdout.splitlines()]
+    )
+
+
+def test_a_closed_pipe_is_no_error(model, tmp_path):
+    lines = tmp_path / "many.jsonl"
+    lines.write_text("".join(f'{{"id": "{i}", "text": "free money {i}"}}\n' for i in range(5000)))
+    command = f'"{sys.executable}" -m textsvm predict "{model[0]}" "{lines}" | head -1'
+    result = subprocess.run(["sh", "-c", command], capture_output=True, timeout=120)
+    assert json.loads(result.stdout)["id"] == "0"
+    assert b"Traceback" not in result.stderr
+    assert b"Broken" not in result.stderr
+
+
+def test_corpus_counts():
+    summary = json.loads(run("corpus", sample("newswire"), "--json").stdout)
+    assert summary["n"] > 100
+    assert summary["labels"]["earn"] > 20
+    assert set(summary["parts"]) >= {"train", "test"}
+    shown = run("corpus", sample("mail"))
+    assert shown.returncode == 0
+    assert "spam" in shown.stdout.decode()
+
+
+@pytest.mark.parametrize("kernel", [["edit", "--gamma", "0.02"], ["gap", "--p", "2-3", "--decay", "0.4"]])
+def test_train_with_other_kernels(kernel, tmp_path):
+    options = ["-o", tmp_path / "m", "--max-length", "120", "--holdout", "0.3", "--memory", "1MiB", "--json"]
+    result = run("train", sample("mail"), "--kernel", *kernel, *options)
+    report = json.loads(result.stdout)
+    assert report["kernel"]["name"] == kernel[0]
+    assert report["holdout"]["accuracy"] > 0.6
+
+
+def test_output_in_a_pipe_is_plain(model):
+    result = run("evaluate", model[0], sample("mail"))
+    assert b"\x1b[" not in result.stdout + result.stderr
+    assert run("evaluate", model[0], sample("mail"), "--quiet", "--json").stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--kernel", "fancy"], "fancy"),
+        (["-C", "nan"], "C=nan"),
+        (["-C", "-1"], "C=-1"),
+        (["--p", "0"], "--p 0"),
+        (["--p", "x"], "--p x"),
+        (["--p", "5-3"], "must not fall"),
+        (["--kernel", "gap", "--decay", "1.5"], "decay"),
+        (["--kernel", "gap", "--decay", "0"], "decay"),
+        (["--kernel", "edit", "--gamma", "-1"], "gamma"),
+        (["--kernel", "edit", "--decay", "0.5"], "--decay is not an option"),
+        (["--holdout", "1.5"], "--holdout"),
+        (["--memory", "lots"], "lots"),
+        (["--negative", "acq"], "--positive"),
+        (["--max-length", "0"], "max_length"),
+        (["-o", "no/such/folder/m"], "no/such/folder"),
+        (["--device", "tpu"], "tpu"),
+        (["--no-such-option"], "--no-such-option"),
+    ],
+    ids=str,
+)
+def test_wrong_usage_is_told_before_the_work(arguments, words, tmp_path):
+    assert words in fails("train", sample("mail"), *arguments, code=2, cwd=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_unusable_corpora(tmp_path):
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "one.jsonl").write_text('{"text": "a b c d e", "label": "x"}\n' * 3)
+    (tmp_path / "noise.bin").write_bytes(bytes(range(256)) * 20)
+    (tmp_path / "broken.tar.gz").write_bytes(b"\x1f\x8b\x08\x00broken")
+    (tmp_path / "short.jsonl").write_text('{"text": "a", "label": "x"}\n{"text": "b", "label": "y"}\n')
+    (tmp_path / "folder").mkdir()
+    before = sorted(p.name for p in tmp_path.iterdir())
+    for name, words in {
+        "missing.csv": "missing.csv",
+        "empty.csv": "empty",
+        "one.jsonl": "two classes",
+        "noise.bin": "noise.bin",
+        "broken.tar.gz": "broken.tar.gz",
+        "short.jsonl": "shorter than p = 4",
+        "folder": "folder",
+    }.items():
+        assert words in fails("train", tmp_path / name, "-o", tmp_path / "m.textsvm")
+    assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+def test_unknown_label_names_those_there(tmp_path):
+    message = fails("train", sample("newswire"), "--positive", "earnn", "-o", tmp_path / "m")
+    assert "earnn" in message
+    assert "earn" in message.replace("earnn", "")
+
+
+def test_unusable_models(tmp_path, model):
+    assert "not there" in fails("predict", tmp_path / "none", "-", stdin=b"text")
+    (tmp_path / "bad").write_bytes(model[0].read_bytes()[:200])
+    assert "bad" in fails("evaluate", tmp_path / "bad", sample("mail"))
+
+
+def test_no_space_left_keeps_the_old_model(model, tmp_path):
+    old = tmp_path / "m.textsvm"
+    old.write_bytes(b"precious")
+    code = (
+        "import textsvm.files\n"
+        "def full(path): raise OSError(28, 'No space left on device')\n"
+        "textsvm.files._sync = full\n"
+        "from textsvm.cli import main; main()"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code, "train", str(sample("mail")), "-o", str(old), "--max-length", "50"],
+        capture_output=True,
+        timeout=120,
+    )
+    assert result.returncode == 1
+    assert b"No space left" in result.stderr
+    assert b"Traceback" not in result.stderr
+    assert old.read_bytes() == b"precious"
+    assert [p.name for p in tmp_path.iterdir()] == ["m.textsvm"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_ctrl_c_leaves_nothing_behind(tmp_path):
+    lines = tmp_path / "long.jsonl"
+    text = "the quick brown fox jumps over the lazy dog " * 60
+    lines.write_text("".join(json.dumps({"text": f"{i} {text}", "label": i % 2}) + "\n" for i in range(1500)))
+    old = tmp_path / "m.textsvm"
+    old.write_bytes(b"precious")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "textsvm", "train", str(lines), "--kernel", "gap", "-o", str(old)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    time.sleep(8)
+    assert process.poll() is None, process.communicate()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert out == b""
+    assert b"interrupted" in err
+    assert b"Traceback" not in err
+    assert old.read_bytes() == b"precious"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["long.jsonl", "m.textsvm"]

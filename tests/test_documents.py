@@ -1,0 +1,72 @@
+"""Normalisation and encoding."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from textsvm.documents import encode, normalise
+from textsvm.errors import InputError
+
+ANY_TEXT = st.text(st.characters(), max_size=40)  # lone surrogates included
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "expected"),
+    [
+        ("  Hello\t\r\n World ", {}, "hello world"),
+        ("ﬁne Straße №5", {}, "fine strasse no5"),
+        ("Hello, world! (€5)", {"punctuation": False}, "hello world 5"),
+        ("U.S. &lt; 5%...\n", {"form": "paper"}, "u s lt 5"),
+        ("  As IT is\n", {"form": "none"}, "  As IT is\n"),
+        ("", {}, ""),
+    ],
+)
+def test_normal_forms(text, options, expected):
+    assert normalise(text, **options) == expected
+
+
+def test_unknown_form_is_named():
+    with pytest.raises(InputError, match="'latin'"):
+        normalise("x", "latin")
+
+
+@given(ANY_TEXT)
+def test_unicode_form_is_stable_under_itself(text):
+    once = normalise(text)
+    assert normalise(once) == once
+
+
+@given(st.lists(ANY_TEXT, max_size=8))
+def test_encoding_is_exact(texts):
+    documents = encode(texts)
+    assert [documents.text(i) for i in range(len(texts))] == texts
+    assert documents.lengths.tolist() == [len(text) for text in texts]
+    assert len(np.unique(documents.alphabet)) == len(documents.alphabet) == len(set("".join(texts)))
+
+
+@given(st.lists(ANY_TEXT, max_size=5), st.lists(ANY_TEXT, max_size=5))
+def test_extended_alphabet_keeps_codes(texts, more):
+    documents = encode(texts)
+    others = encode(more, documents.alphabet)
+    assert [others.text(i) for i in range(len(more))] == more
+    np.testing.assert_array_equal(others.alphabet[: len(documents.alphabet)], documents.alphabet)
+
+
+@given(st.lists(ANY_TEXT, min_size=1, max_size=6), st.data())
+def test_take(texts, data):
+    indices = data.draw(st.lists(st.integers(0, len(texts) - 1), max_size=6))
+    taken = encode(texts).take(indices)
+    assert [taken.text(i) for i in range(len(indices))] == [texts[i] for i in indices]
+
+
+def test_width_of_codes():
+    assert encode(["".join(map(chr, range(256)))]).codes.dtype == np.uint8
+    assert encode(["".join(map(chr, range(257)))]).codes.dtype == np.uint16
+    with pytest.raises(InputError, match="distinct symbols"):
+        encode(["".join(map(chr, range(0x10000, 0x10000 + 65_537)))])
+
+
+def test_a_million_symbols():
+    documents = encode(["ab" * 500_000, "a"])
+    assert documents.lengths.tolist() == [1_000_000, 1]

@@ -1,0 +1,136 @@
+"""The edit-distance kernel on the CPU, against the oracle and RapidFuzz."""
+
+import lzma
+
+import numpy as np
+import pytest
+from contracts import TEXTS, KernelContract
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from oracles import edit, edit_distance
+
+from textsvm.device import select
+from textsvm.documents import encode
+from textsvm.errors import InputError
+from textsvm.kernels.edit import LANES, EditDistance
+
+BORDERS = [0, 1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 191, 192, 193, 255, 256, 257, 511, 512, 513]
+WIDE = "".join(chr(0x4E00 + k) for k in range(3000))
+
+
+def distances(texts, others=None):
+    documents = encode(texts)
+    rows = EditDistance().against(documents, select("cpu"))
+    if others is None:
+        return rows.distances_gram()
+    return rows.distances(encode(others, documents.alphabet))
+
+
+def rapidfuzz_distances(others, texts):
+    process = pytest.importorskip("rapidfuzz.process")
+    from rapidfuzz.distance import Levenshtein
+
+    return process.cdist(others, texts, scorer=Levenshtein.distance, workers=-1, dtype=np.int32)
+
+
+def random_texts(lengths, alphabet, seed=0):
+    rng = np.random.default_rng(seed)
+    letters = np.array(list(alphabet))
+    return ["".join(rng.choice(letters, length)) for length in lengths]
+
+
+class TestEditContract(KernelContract):
+    cases = [
+        (EditDistance(0.05), lambda s, t: edit(s, t, 0.05)),
+        (EditDistance(0.005), lambda s, t: edit(s, t, 0.005)),
+        (EditDistance(2.0, relative=True), lambda s, t: edit(s, t, 2.0, relative=True)),
+    ]
+
+
+def test_kitten_sitting():
+    assert distances(["kitten", "sitting"]).tolist() == [[0, 3], [3, 0]]
+
+
+@given(st.lists(st.text("ab", max_size=40) | st.text("abcdefghij ", max_size=140), max_size=8))
+@settings(max_examples=60)
+@example(["", "", "a"])
+@example(["a" * 128, "a" * 129, "b" * 128])
+def test_distances_are_those_of_the_oracle(texts):
+    expected = [[edit_distance(s, t) for t in texts] for s in texts]
+    np.testing.assert_array_equal(
+        distances(texts), np.array(expected, np.int32).reshape(len(texts), len(texts))
+    )
+
+
+@given(st.lists(st.text(max_size=300), min_size=1, max_size=40), st.lists(st.text(max_size=300), max_size=5))
+@settings(max_examples=60)
+def test_distances_are_those_of_rapidfuzz_on_any_unicode(texts, others):
+    texts = [t.replace("\x00", "0") for t in texts]
+    others = [t.replace("\x00", "0") for t in others]
+    np.testing.assert_array_equal(distances(texts), rapidfuzz_distances(texts, texts))
+    expected = rapidfuzz_distances(others, texts).reshape(len(others), len(texts))
+    np.testing.assert_array_equal(distances(texts, others), expected)
+
+
+@pytest.mark.parametrize("alphabet", ["a", "ab", "abcdefghijklmnopqrstuvwxyz ", WIDE])
+def test_lengths_around_word_and_strip_borders(alphabet):
+    texts = random_texts(BORDERS * 2, alphabet)
+    np.testing.assert_array_equal(distances(texts), rapidfuzz_distances(texts, texts))
+    # Near copies, where a carry travels through many words.
+    near = [t[: len(t) // 2] + "#" + t[len(t) // 2 + 1 :] for t in texts]
+    np.testing.assert_array_equal(distances(texts, near), rapidfuzz_distances(near, texts))
+
+
+def test_more_documents_than_lanes_in_any_order():
+    rng = np.random.default_rng(1)
+    texts = random_texts(rng.integers(0, 200, 5 * LANES + 7), "abcde")
+    expected = rapidfuzz_distances(texts, texts)
+    np.testing.assert_array_equal(distances(texts), expected)
+    documents = encode(texts)
+    picks = rng.integers(0, len(texts), 70)
+    values = EditDistance(0.1).against(documents, select("cpu")).rows(picks)
+    np.testing.assert_allclose(values, np.exp(-0.1 * expected[picks]), rtol=1e-6)
+
+
+def test_a_hundred_thousand_symbols():
+    texts = random_texts([100_000, 99_000, 70_001, 0, 3], "abcdefghijklmnopqrstuvwxyz ")
+    texts.append(texts[0][:50_000] + texts[0][50_010:])
+    np.testing.assert_array_equal(distances(texts, texts[-2:]), rapidfuzz_distances(texts[-2:], texts))
+
+
+def test_every_symbol_different():
+    texts = [WIDE, WIDE[::-1], WIDE[100:], WIDE[1500:] + WIDE[:1500]] * 10
+    np.testing.assert_array_equal(distances(texts), rapidfuzz_distances(texts, texts))
+
+
+@given(st.lists(st.text("abc", max_size=90), min_size=3, max_size=3))
+@settings(max_examples=40)
+def test_distance_is_a_metric(texts):
+    d = distances(texts)
+    assert (np.diag(d) == 0).all()
+    assert (d == d.T).all()
+    assert d[0, 2] <= d[0, 1] + d[1, 2]
+    assert (d >= np.abs(np.subtract.outer([len(t) for t in texts], [len(t) for t in texts]))).all()
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_one_distance_matrix_serves_a_grid_over_gamma(relative):
+    texts = TEXTS["mixed lengths"] + TEXTS["words"]
+    documents = encode(texts)
+    for gamma in (0.003, 0.7):
+        kernel = EditDistance(gamma, relative)
+        rows = kernel.against(documents, select("cpu"))
+        values = kernel.values(rows.distances_gram(), documents.lengths, documents.lengths)
+        np.testing.assert_array_equal(values, rows.gram())
+
+
+@pytest.mark.parametrize("gamma", [0, -1, float("nan"), float("inf"), "much", None])
+def test_a_gamma_that_is_no_positive_number_is_refused(gamma):
+    with pytest.raises(InputError, match="gamma"):
+        EditDistance(gamma).fit(encode(["a"]))
+
+
+def test_equal_to_rapidfuzz_on_real_newswire(data):
+    with lzma.open(data / "r8" / "r8-test-all-terms.txt.xz", "rt", encoding="utf-8") as lines:
+        texts = [line.split("\t")[1].strip() for line in lines][:300]
+    np.testing.assert_array_equal(distances(texts), rapidfuzz_distances(texts, texts))

@@ -1,0 +1,294 @@
+"""The p-spectrum kernel: CPU twin against the textbook, scikit-learn's vectorisers and exact integers."""
+
+from collections import Counter
+
+import numpy as np
+import oracles
+import pytest
+from contracts import KernelContract
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+
+from textsvm.device import select
+from textsvm.documents import encode
+from textsvm.errors import InputError
+from textsvm.kernels.pmers import count, plan
+from textsvm.kernels.spectrum import WEIGHTS, Spectrum
+
+CPU = select("cpu")
+
+
+def oracle(p1, p2=None, weight="count", idf=None):
+    def value(s, t):
+        return oracles.normalised(lambda a, b: oracles.spectrum(a, b, p1, p2, weight, idf), s, t)
+
+    return value
+
+
+def variants():
+    return [
+        (Spectrum(p, weight), oracle(*(p if isinstance(p, tuple) else (p, p)), weight))
+        for p in (1, 2, 4, (1, 5), (3, 7), 70)
+        for weight in WEIGHTS
+    ]
+
+
+def news(n, seed=0, length=150):
+    """Documents with some words in most of them: both paths of the product are taken."""
+    rng = np.random.default_rng(seed)
+    words = ["".join(rng.choice(list("etaoinshrdlu"), rng.integers(2, 9))) for _ in range(400)]
+    rank = rng.zipf(1.3, (n, length // 5)) % len(words)
+    return [" ".join(words[w] for w in row[: rng.integers(0, len(row) + 1)]) for row in rank]
+
+
+class TestSpectrum(KernelContract):
+    cases = variants()
+
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize("p", [2, (1, 3)])
+def test_idf_agrees_with_the_oracle_also_on_unseen_documents(p, weight):
+    train = ["banana", "bandana", "the cat sat on the mat", "nab", "", "aaaa"]
+    new = ["bonana", "", "cat and mat", "日本", "banana"]
+    p1, p2 = p if isinstance(p, tuple) else (p, p)
+    value = oracle(p1, p2, weight, oracles.learn_idf(train, p1, p2))
+    documents = encode(train)
+    rows = Spectrum(p, weight, idf=True).fit(documents).against(documents, CPU)
+    expected = np.array([[value(s, t) for t in train] for s in train])
+    np.testing.assert_allclose(rows.gram(), expected, rtol=1e-6)
+    expected = np.array([[value(s, t) for t in train] for s in new])
+    np.testing.assert_allclose(rows.cross(encode(new, documents.alphabet)), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("weight", "value"),
+    [("count", 7 / 72**0.5), ("presence", 2 / 12**0.5), ("intersection", 4 / 30**0.5)],
+)
+def test_values_worked_out_by_hand(weight, value):
+    # ba an na an na; ba an nd da an na
+    documents = encode(["banana", "bandana"])
+    if weight == "presence":
+        value = 3 / (3 * 5) ** 0.5
+    gram = Spectrum(2, weight).against(documents, CPU).gram()
+    assert gram[0, 1] == pytest.approx(value, rel=1e-6)
+
+
+@settings(max_examples=60)
+@given(
+    texts=st.lists(st.text(st.sampled_from("abé\x00🙂"), max_size=30), min_size=1, max_size=7),
+    others=st.lists(st.text(st.sampled_from("abé\x00🙂c"), max_size=30), max_size=3),
+    p=st.one_of(
+        st.integers(1, 40), st.tuples(st.integers(1, 9), st.integers(0, 9)).map(lambda t: (t[0], t[0] + t[1]))
+    ),
+    weight=st.sampled_from(WEIGHTS),
+    idf=st.booleans(),
+)
+def test_any_texts_agree_with_the_oracle(texts, others, p, weight, idf):
+    p1, p2 = p if isinstance(p, tuple) else (p, p)
+    value = oracle(p1, p2, weight, oracles.learn_idf(texts, p1, p2) if idf else None)
+    documents = encode(texts)
+    rows = Spectrum(p, weight, idf).fit(documents).against(documents, CPU)
+    expected = np.array([[value(s, t) for t in texts] for s in texts])
+    np.testing.assert_allclose(rows.gram(), expected, rtol=1e-6)
+    expected = np.array([[value(s, t) for t in texts] for s in others]).reshape(len(others), len(texts))
+    np.testing.assert_allclose(rows.cross(encode(others, documents.alphabet)), expected, rtol=1e-6)
+
+
+@settings(max_examples=60)
+@given(
+    texts=st.lists(st.text(st.sampled_from("abcdefgh"), max_size=60), max_size=5),
+    p=st.integers(1, 90),
+    more=st.integers(0, 3),
+)
+def test_every_pmer_is_counted_and_found_again(texts, p, more):
+    documents = encode(texts)
+    vocabulary, counts = count(documents, p, p + more)
+    expected = [Counter() for _ in texts]
+    for row, text in zip(expected, texts, strict=True):
+        for q in range(p, p + more + 1):
+            row.update(oracles.pmers(text, q))
+    assert vocabulary.first[-1] == len(set().union(*expected))
+    for i, row in enumerate(expected):
+        here = slice(counts.indptr[i], counts.indptr[i + 1])
+        assert sorted(counts.counts[here]) == sorted(row.values())
+        assert len(set(counts.features[here])) == len(row)
+    np.testing.assert_array_equal(vocabulary.find(vocabulary), np.arange(vocabulary.first[-1]))
+
+
+def test_the_plan_reaches_every_length_asked_for():
+    for p1 in range(1, 80):
+        for p2 in range(p1, p1 + 4):
+            known = {1}
+            for q, a, b in plan(p1, p2):
+                assert {a, b} <= known
+                assert max(a, b) < q <= a + b
+                known.add(q)
+            assert set(range(p1, p2 + 1)) <= known
+
+
+JUDGES = {
+    "count": lambda n: CountVectorizer(analyzer="char", ngram_range=n, lowercase=False),
+    "presence": lambda n: CountVectorizer(analyzer="char", ngram_range=n, lowercase=False, binary=True),
+    "idf": lambda n: TfidfVectorizer(analyzer="char", ngram_range=n, lowercase=False),
+    "log idf": lambda n: TfidfVectorizer(analyzer="char", ngram_range=n, lowercase=False, sublinear_tf=True),
+}
+
+
+@pytest.mark.parametrize("n", [(3, 3), (1, 4)])
+@pytest.mark.parametrize("name", JUDGES)
+def test_agrees_with_the_vectorisers_of_scikit_learn(name, n):
+    texts, new = [t for t in news(400) if len(t) > 4], [t for t in news(90, 1) if len(t) > 4]
+    judge = JUDGES[name](n)
+    x = judge.fit_transform(texts).astype(np.float64)
+    weight = {"idf": "count", "log idf": "log"}.get(name, name)
+    documents = encode(texts)
+    kernel = Spectrum(n, weight, idf="idf" in name, normalised="idf" in name).fit(documents)
+    rows = kernel.against(documents, CPU)
+    assert rows.index.dense().width > 0
+    gram = rows.gram()
+    np.testing.assert_allclose(gram, (x @ x.T).toarray(), rtol=1e-6)
+    np.testing.assert_allclose(gram, gram.T, rtol=0)
+    if not kernel.normalised:  # new p-mers enter the norm here, and are left out there
+        y = judge.transform(new).astype(np.float64)
+        cross = rows.cross(encode(new, documents.alphabet))
+        np.testing.assert_allclose(cross, (y @ x.T).toarray(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize("idf", [False, True])
+def test_rows_cross_and_decision_agree_with_the_gram(weight, idf):
+    documents = encode(news(300))
+    rows = Spectrum(3, weight, idf).fit(documents).against(documents, CPU)
+    gram = rows.gram()
+    np.testing.assert_array_equal(gram, gram.T)
+    np.testing.assert_array_equal(np.diag(gram), rows.diag())
+    for some in (np.array([5]), np.arange(0, 300, 7), np.arange(200)):
+        np.testing.assert_allclose(rows.rows(some), gram[some], rtol=1e-6)
+    np.testing.assert_allclose(rows.cross(documents), gram, rtol=1e-6)
+    coef = np.random.default_rng(0).normal(size=(300, 3))
+    new = encode([*news(70, 2), "", "e", "€ur"], documents.alphabet)
+    np.testing.assert_allclose(rows.decision(documents, coef), gram @ coef, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(rows.decision(new, coef), rows.cross(new) @ coef, rtol=1e-4, atol=1e-4)
+
+
+def test_featureless_documents_equal_themselves_only():
+    documents = encode(["ab", "ab", "abc", "ba", ""])
+    rows = Spectrum(3).against(documents, CPU)
+    expected = [[1, 1, 0, 0, 0], [1, 1, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 1]]
+    np.testing.assert_array_equal(rows.gram(), expected)
+    np.testing.assert_array_equal(rows.rows(np.array([0, 3])), np.array(expected)[[0, 3]])
+    new = encode(["ab", "zz", "abc"], documents.alphabet)
+    np.testing.assert_array_equal(rows.cross(new), [expected[0], [0] * 5, expected[2]])
+    coef = np.arange(1.0, 6.0)[:, None]
+    np.testing.assert_array_equal(rows.decision(new, coef), [[3.0], [0.0], [3.0]])
+    raw = Spectrum(3, normalised=False).against(documents, CPU)
+    np.testing.assert_array_equal(raw.gram(), np.diag([0, 0, 1, 0, 0]))
+
+
+def test_sums_beyond_two_to_the_24_are_rounded_once():
+    # One p-mer 30,000 times, and 40,000 others once: added to 9e8 in float32, each of these would vanish.
+    many = "".join(chr(0x4E00 + i % 20_000) + chr(0x3400 + i // 20_000) for i in range(20_000))
+    texts = ["a" * 30_000 + many, many + "a" * 30_000] * 100
+    for p in (1, 2):
+        rows = Spectrum(p, normalised=False).against(encode(texts), CPU)
+        a, b = oracles.pmers(texts[0], p), oracles.pmers(texts[1], p)
+        exact = sum(a[u] * b[u] for u in a.keys() & b.keys())
+        assert exact > 1 << 24
+        gram = rows.gram()
+        assert rows.index.dense().width > 0
+        assert gram[0, 1] == gram[3, 6] == np.float32(exact)
+        assert gram[0, 0] == gram[0, 2] == np.float32(sum(c * c for c in a.values()))
+
+
+@pytest.mark.parametrize("p", [1, 3, 64, (2, 4)])
+def test_alphabets_of_60_000_symbols(p):
+    rng = np.random.default_rng(0)
+    points = np.delete(np.arange(0x100, 0x100 + 62_100), slice(0xD800 - 0x100, 0xE000 - 0x100))
+    flat = "".join(map(chr, rng.permutation(points)))
+    texts = [flat, flat[:30_000] + flat[40_000:], flat[::-1], flat[100:200] * 3]
+    documents = encode(texts)
+    assert len(documents.alphabet) > 60_000
+    value = oracle(*(p if isinstance(p, tuple) else (p, p)))
+    expected = [[value(s, t) for t in texts] for s in texts]
+    rows = Spectrum(p).against(documents, CPU)
+    np.testing.assert_allclose(rows.gram(), expected, rtol=1e-6)
+    np.testing.assert_allclose(rows.cross(documents), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_a_document_of_a_million_symbols(weight):
+    texts = ["ab" * 500_000, "abc" * 20, "a" * 1_000_000, ""]
+    gram = Spectrum(5, weight).against(encode(texts), CPU).gram()
+    value = oracle(5, 5, weight)
+    expected = [[value(s, t) for t in texts] for s in texts]
+    np.testing.assert_allclose(gram, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("p", [3, (1, 4), 9])
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_what_fit_learns_is_saved_and_restored(p, weight):
+    train = encode(news(80))
+    kernel = Spectrum(p, weight, idf=True).fit(train)
+    columns = train.take(np.arange(0, 80, 3))
+    new = encode(["a new document about the etaoin shrdlu", "漢字", ""], train.alphabet)
+    expected = kernel.against(columns, CPU).cross(new)
+    again = clone(kernel)
+    with pytest.raises(InputError, match="fit"):
+        again.against(columns, CPU)
+    again.restore({name: array.copy() for name, array in kernel.state().items()})
+    np.testing.assert_array_equal(again.against(columns, CPU).cross(new), expected)
+    assert Spectrum(p, weight).fit(train).state() == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("keys_2", lambda a: a[::-1]),
+        ("keys_2", lambda a: a + np.uint64(1 << 40)),
+        ("keys_2", lambda a: a.astype(np.float64)),
+        ("keys_3", lambda a: a[:-1]),
+        ("keys_3", lambda a: a[:, None]),
+        ("df", lambda a: a[1:]),
+        ("df", lambda a: -1 - a),
+        ("df", lambda a: a + 1000),
+        ("df", lambda a: a.astype(np.float32)),
+        ("sizes", lambda a: a[:1]),
+        ("sizes", lambda a: a - 1000),
+        ("sizes", None),
+    ],
+)
+def test_a_damaged_state_is_refused(name, damage):
+    state = Spectrum(3, idf=True).fit(encode(news(50))).state()
+    if damage is None:
+        del state[name]
+    else:
+        state[name] = damage(state[name])
+    with pytest.raises(InputError, match="damaged"):
+        Spectrum(3, idf=True).restore(state)
+
+
+@pytest.mark.parametrize("p", [0, -1, 1.5, "4", True, None, (0, 3), (3, 2), (1, 2, 3), (1,), (1.0, 2.0)])
+def test_impossible_lengths_are_refused(p):
+    with pytest.raises(InputError, match="p="):
+        Spectrum(p).fit(encode(["banana"]))
+
+
+def test_unknown_weight_is_refused():
+    with pytest.raises(InputError, match="weight='tf'"):
+        Spectrum(weight="tf").fit(encode(["banana"]))
+
+
+def test_parameters_are_plain_and_min_length_is_the_shortest():
+    kernel = Spectrum((3, 5), "presence")
+    assert kernel.get_params() == {"p": (3, 5), "weight": "presence", "idf": False, "normalised": True}
+    assert kernel.min_length == 3
+    assert clone(kernel).get_params() == kernel.get_params()
+
+
+def test_documents_shorter_than_every_substring_are_no_error():
+    documents = encode(["ab", "", "abc"])
+    np.testing.assert_array_equal(Spectrum(9).against(documents, CPU).gram(), np.eye(3))
+    np.testing.assert_array_equal(Spectrum(9, "intersection").against(documents, CPU).gram(), np.eye(3))

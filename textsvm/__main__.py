@@ -1,0 +1,5 @@
+"""python -m textsvm"""
+
+from textsvm.cli import main
+
+main()

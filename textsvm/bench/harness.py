@@ -1,0 +1,109 @@
+"""What every benchmark shares: the machine, interleaved timing, and a report of it all."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from textsvm.device import select
+from textsvm.files import replacing
+from textsvm.parallel import n_threads
+
+_LIBRARIES = ("textsvm", "numpy", "scipy", "numba", "scikit-learn", "rapidfuzz", "strkernels", "cupy-cuda13x")
+
+
+def environment() -> dict[str, Any]:
+    """Machine, versions and commit."""
+    versions = {}
+    for name in _LIBRARIES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {
+        "cpu": _cpu_name(),
+        "threads": n_threads(),
+        "device": select("auto").description,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "versions": versions,
+        "commit": _commit(),
+    }
+
+
+def paired(ours: Callable[[], Any], theirs: Callable[[], Any], repeats: int = 3) -> dict[str, float]:
+    """Time two functions in turns, after one untimed call of ours; medians and their ratio.
+
+    Returns
+    -------
+    dict with ours, theirs (seconds) and ratio (theirs / ours: above 1 we are faster)
+    """
+    ours()
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(repeats):
+        for function, record in zip((ours, theirs), times, strict=True):
+            clock = time.perf_counter()
+            function()
+            record.append(time.perf_counter() - clock)
+    mine, other = (float(np.median(record)) for record in times)
+    return {"ours": mine, "theirs": other, "ratio": other / mine}
+
+
+def write_report(path: Path, title: str, command: str, header: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+    """A Markdown table with the command and the environment, and the same as JSON beside it."""
+    about = environment()
+    lines = [f"# {title}", "", f"    {command}", "", _sentence(about), ""]
+    lines += ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
+    lines += ["| " + " | ".join(_cell(row[name]) for name in header) + " |" for row in rows]
+    for target, text in (
+        (path.with_suffix(".md"), "\n".join(lines) + "\n"),
+        (path.with_suffix(".json"), json.dumps({"command": command, **about, "rows": rows}, indent=1) + "\n"),
+    ):
+        with replacing(target) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+
+def data_folder() -> Path:
+    """The folder of the real corpora: TEXTSVM_DATA, else ../shared/data beside the checkout."""
+    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
+    folder = Path(os.environ.get("TEXTSVM_DATA", beside))
+    if not folder.is_dir():
+        raise SystemExit(f"no corpora at {folder}; set TEXTSVM_DATA (corpora/README.md says where they come from)")
+    return folder
+
+
+def _sentence(about: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
+    return (
+        f"{about['cpu']}, {about['threads']} threads; {about['device']}; {about['system']}, "
+        f"Python {about['python']}, {versions}; commit {about['commit']}."
+    )
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _cpu_name() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _commit() -> str:
+    folder = Path(__file__).resolve().parent
+    answer = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    return answer.stdout.strip() or "unknown"

@@ -1,0 +1,126 @@
+"""What every command shares: progress and messages on stderr, results on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from textsvm.errors import InputError
+
+STAGES = {
+    "read": "reading",
+    "encode": "encoding",
+    "compile": "compiling kernels (first use)",
+    "gram": "kernel matrix",
+    "solve": "solving",
+    "predict": "predicting",
+}
+
+
+class WrongUsage(InputError):
+    """A command was called with arguments that cannot be (exit code 2)."""
+
+
+class Console:
+    """Messages and progress bars on stderr; nothing of either with `quiet`, no bars in a pipe."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        from rich.console import Console as RichConsole
+
+        self.stderr = RichConsole(stderr=True, highlight=False, soft_wrap=True)
+        self.stdout = RichConsole(highlight=False)
+        self.quiet = quiet
+        self._bars: Any = None
+        self._tasks: dict[str, Any] = {}
+
+    def say(self, message: str) -> None:
+        """A line on stderr."""
+        if not self.quiet:
+            self.stderr.print(message, markup=False)
+
+    @contextmanager
+    def progress(self) -> Iterator[None]:
+        """Draw a bar with an ETA for each stage that reports through `stage` inside the block."""
+        if self.quiet or not self.stderr.is_terminal:
+            yield
+            return
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import TimeRemainingColumn as Eta
+
+        columns = (
+            TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
+            TimeElapsedColumn(), TextColumn("ETA"), Eta(),
+        )  # fmt: skip
+        with Progress(*columns, console=self.stderr, transient=True) as self._bars:
+            yield
+        self._bars, self._tasks = None, {}
+
+    def stage(self, stage: str, done: float, total: float) -> None:
+        """A progress callback for the numerics."""
+        if self._bars is None:
+            return
+        if stage not in self._tasks:
+            for task in self._tasks.values():
+                self._bars.update(task, visible=False)
+            self._tasks[stage] = self._bars.add_task(STAGES.get(stage, stage), total=total)
+        self._bars.update(self._tasks[stage], completed=done, total=total)
+
+    def reading(self, done: float, total: float) -> None:
+        """A progress callback for the readers."""
+        self.stage("read", done, total)
+
+    def table(self, title: str, rows: list[tuple[str, ...]], header: tuple[str, ...] = ()) -> None:
+        """A table on stdout: the first column named, the others right-aligned."""
+        from rich import box
+        from rich.table import Table
+
+        table = Table(title=title, title_justify="left", show_header=bool(header), box=box.SIMPLE)
+        for i in range(max(map(len, rows))):
+            table.add_column(header[i] if header else "", justify="left" if i == 0 else "right")
+        from rich.text import Text
+
+        for row in rows:
+            table.add_row(*(Text(cell) for cell in row))
+        self.stdout.print(table)
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """One JSON object on stdout."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+
+def main(app: typer.Typer) -> int:
+    """Run the command line; every failure becomes one sentence on stderr and an exit code."""
+    usage_error = typer.BadParameter.__mro__[2]  # click's ClickException, wherever this Typer keeps it
+    try:
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
+    except WrongUsage as error:
+        return _fail(str(error), 2)
+    except InputError as error:
+        return _fail(str(error), 1)
+    except usage_error as error:
+        return _fail(f"{error.format_message()} (see textsvm --help)", 2)  # type: ignore[attr-defined]
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted; nothing was written", 1)
+    except BrokenPipeError:
+        # The reader of our output has gone (head, less): nothing to say, and nothing to flush at exit.
+        sys.stdout = None  # type: ignore[assignment]
+        return 1
+    except MemoryError as error:
+        return _fail(f"out of main memory ({error or 'no more could be had'}); lower --memory or use fewer documents", 1)
+    except OSError as error:
+        return _fail(f"{error.filename or 'input/output'}: {error.strerror or error}", 1)
+    if code == 130:  # Typer's own word for Ctrl-C
+        return _fail("interrupted; nothing was written", 1)
+    return code if isinstance(code, int) else 0
+
+
+def _fail(message: str, code: int) -> int:
+    print("textsvm: " + " ".join(message.split()), file=sys.stderr)
+    return code

@@ -1,0 +1,68 @@
+"""Options that several commands take, and what they mean to the readers."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from textsvm.cli.console import Console
+    from textsvm.readers import Corpus
+
+
+class Split(str, Enum):
+    """Splits of Reuters-21578."""
+
+    modapte = "modapte"
+    lewis = "lewis"
+
+
+CorpusPath = Annotated[Path, typer.Argument(help="A corpus: a file, an archive or a folder.", show_default=False)]
+ModelPath = Annotated[Path, typer.Argument(help="A model file.", show_default=False)]
+Format = Annotated[
+    str | None,
+    typer.Option(help="Read it as reuters, mail, csv, tsv, jsonl, parquet, folders or lines. Default: by its content."),
+]
+Part = Annotated[str | None, typer.Option(help="Only this part of the corpus: train or test.")]
+SplitOption = Annotated[Split, typer.Option("--split", help="Which split of Reuters-21578.")]
+Text = Annotated[str | None, typer.Option(help="Tables: the column of the texts, a name or a number from 1.")]
+Label = Annotated[str | None, typer.Option(help="Tables: the column of the labels.")]
+Id = Annotated[str | None, typer.Option(help="Tables: the column of the document ids.")]
+Headers = Annotated[bool, typer.Option("--headers", help="Mail: all headers count as text, not the subject alone.")]
+Positive = Annotated[
+    str | None, typer.Option(help="The label to be told from the others.", rich_help_panel="Labels")
+]
+Negative = Annotated[
+    str | None,
+    typer.Option(help="Its opposite: another label, or rest (all others).", rich_help_panel="Labels"),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no messages.")]
+
+
+def read(console: Console, path: Path, *, positive: str | None, negative: str | None, **options: Any) -> Corpus:
+    """Read a labelled corpus, reduce its labels to two, and say what was found on the way."""
+    from textsvm.readers import read_corpus
+
+    with console.progress():
+        corpus = read_corpus(path, progress=console.reading, **options)
+    if positive is not None:
+        corpus = corpus.reduce_labels(positive, negative or "rest")
+    report_problems(console, corpus)
+    return corpus
+
+
+def report_problems(console: Console, corpus: Corpus) -> None:
+    """Name damaged documents and count the duplicates: nothing is dropped or kept silently."""
+    for identifier, problem in corpus.problems[:5]:
+        console.say(f"note: {identifier}: {problem}")
+    if len(corpus.problems) > 5:
+        console.say(f"note: {len(corpus.problems) - 5} more damaged documents; `textsvm corpus` names them all")
+    groups = corpus.duplicates()
+    if groups:
+        extra = sum(len(group) - 1 for group in groups)
+        console.say(f"note: {extra:,} of {len(corpus):,} documents are exact copies of others")

@@ -1,0 +1,126 @@
+"""Where the rows of the kernel matrix come from: decided once, from a byte budget, and said in a sentence."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from textsvm import device as devices
+from textsvm.device import Device
+from textsvm.errors import InputError
+from textsvm.gram.cached import CachedGram
+from textsvm.gram.dense import DenseGram
+from textsvm.kernels.base import KernelRows
+from textsvm.parallel import Progress
+
+_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was decided.
+
+    Attributes
+    ----------
+    dense : bool
+        The whole matrix, else rows on demand.
+    memory : int
+        Bytes that rows may take.
+    sentence : str
+        What a user is shown.
+    """
+
+    dense: bool
+    memory: int
+    sentence: str
+
+
+def plan(n: int, memory: int) -> Plan:
+    """Decide where the rows of an n x n kernel matrix come from, given a byte budget."""
+    need = 4 * n * n
+    if need <= memory:
+        return Plan(True, memory, f"whole kernel matrix in memory ({show_bytes(need)} of {show_bytes(memory)})")
+    return Plan(
+        False,
+        memory,
+        f"rows on demand, cached under {show_bytes(memory)} (the whole matrix would take {show_bytes(need)})",
+    )
+
+
+def make_gram(
+    kernel_rows: KernelRows,
+    device: Device,
+    memory: int | str | None = None,
+    progress: Progress | None = None,
+) -> tuple[DenseGram | CachedGram, str]:
+    """Make the Gram that `plan` decides on.
+
+    Parameters
+    ----------
+    kernel_rows : KernelRows
+    device : Device
+        Where the rows live.
+    memory : int or str, optional
+        Bytes that rows may take; None is half of what is free there.
+    progress : callable, optional
+        Called while a whole matrix is computed.
+
+    Returns
+    -------
+    DenseGram or CachedGram, and the sentence of the plan
+
+    Raises
+    ------
+    InputError
+        If `memory` cannot be understood, or two rows do not fit.
+    """
+    allowed = parse_bytes(memory)
+    decided = plan(kernel_rows.n, free_memory(device) // 2 if allowed is None else allowed)
+    if decided.dense:
+        return DenseGram.compute(kernel_rows, progress), decided.sentence
+    return CachedGram(kernel_rows, decided.memory), decided.sentence
+
+
+def free_memory(device: Device) -> int:
+    """Bytes free where `device` keeps its rows."""
+    if device.kind == "cuda":
+        with devices.use(device):
+            return devices.free_memory()
+    try:
+        with open("/proc/meminfo") as lines:
+            available = next(line for line in lines if line.startswith("MemAvailable"))
+        return int(available.split()[1]) << 10
+    except (OSError, StopIteration):
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (AttributeError, OSError, ValueError):
+        return 4 << 30  # Windows has no sysconf; --memory raises this
+
+
+def parse_bytes(memory: int | str | None) -> int | None:
+    """Bytes from a number or a text such as "800MB" or "8GiB" (units are powers of 1,024).
+
+    Raises
+    ------
+    InputError
+        If it is neither, or is not above 0.
+    """
+    if memory is None:
+        return None
+    match = _SIZE.fullmatch(str(memory)) if not isinstance(memory, bool) else None
+    value = int(float(match[1]) * (1 << _UNITS[match[2].lower()])) if match else 0
+    if value <= 0:
+        raise InputError(f"memory={memory!r} is not a number of bytes above 0, such as 2000000000 or '2GiB'")
+    return value
+
+
+def show_bytes(count: int) -> str:
+    """A number of bytes for people: 1.5 GiB."""
+    value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while value >= 1024 and len(units) > 1:
+        value /= 1024
+        units.pop(0)
+    return f"{value:.0f} {units[0]}" if units[0] == "B" else f"{value:.1f} {units[0]}"

@@ -1,0 +1,496 @@
+"""p-spectrum kernel: what two documents share of their contiguous substrings.
+
+    k(s, t) = sum_u phi_u(s) phi_u(t),    phi_u(s) = w_u f(c_u(s)),
+
+u runs over the strings of p symbols (p1..p2 in a blended kernel), c_u(s) counts the occurrences of u
+in s, f(c) is c, 1 (presence) or 1 + ln c (log), and w_u is 1 or, with idf, ln((1 + n) / (1 + df_u)) + 1
+learnt from n training documents (p-mers they do not hold: ln(1 + n) + 1). The intersection kernel
+sum_u w_u min(c_u(s), c_u(t)) has the same form over more features: in the unary code of the counts
+[c >= 1], [c >= 2], ... the product of two codes is the minimum, so
+
+    phi_(u, h)(s) = sqrt(w_u) [c_u(s) >= h].
+
+Hence every variant is a product of one sparse matrix X (documents x features, values >= 0) with
+itself, and a decision value sum_j a_j k(s, t_j) / |t_j| is phi(s) . (sum_j a_j phi(t_j) / |t_j|): one
+product with a vector, whatever the number of support vectors.
+
+The half Gram takes sum_u df_u^2 / 2 products, and most of them belong to few p-mers. So the columns
+of X that many documents hold are kept dense, as a tile product (BLAS); the others are an inverted
+index: row i adds x_iu x_ju to an accumulator of n values for every j > i on the list of u.
+
+What is exact: counts, presence and intersection without idf are sums of integers, right to the last
+bit below 2^53 (float64 accumulators; tile products in float32 only where all sums are below 2^24),
+and rounded once, to float32. With log or idf X is rounded to float32 and the sums are float64.
+
+Leslie, Eskin, Noble 2002 (spectrum kernel); Ionescu, Popescu, Cahill 2014 (presence, intersection).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from threadpoolctl import threadpool_limits
+
+from textsvm.documents import Documents
+from textsvm.errors import InputError
+from textsvm.kernels.base import Kernel, KernelRows, featureless_groups
+from textsvm.kernels.pmers import Counts, Vocabulary, count, plan
+from textsvm.parallel import Progress, run
+
+if TYPE_CHECKING:
+    from textsvm.device import Device
+
+WEIGHTS = ("count", "presence", "intersection", "log")
+#: Rows of a tile product, and of a piece of work.
+TILE = 128
+#: A column of X is kept dense when this share of the documents holds it; at most these bytes of them.
+DENSE_SHARE = 0.15
+DENSE_BYTES = 1 << 28
+
+
+class Spectrum(Kernel):
+    """p-spectrum kernel.
+
+    Parameters
+    ----------
+    p : int or (int, int)
+        Symbols of a substring; a range sums the kernels of its lengths (blended), then normalises.
+    weight : {"count", "presence", "intersection", "log"}
+        What becomes of the number of occurrences c: c, 1, min(c, c'), or 1 + ln c.
+    idf : bool
+        Weigh every p-mer by ln((1 + n) / (1 + df)) + 1, learnt by `fit`.
+    normalised : bool
+        Divide by sqrt(k(s, s) k(t, t)).
+    """
+
+    name: ClassVar[str] = "spectrum"
+
+    def __init__(
+        self, p: int | tuple[int, int] = 4, weight: str = "count", idf: bool = False, normalised: bool = True
+    ) -> None:
+        self.p = p
+        self.weight = weight
+        self.idf = idf
+        self.normalised = normalised
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Shortest and longest substring that counts."""
+        if isinstance(self.p, (tuple, list)):
+            first, last = self.p
+            return int(first), int(last)
+        return int(self.p), int(self.p)
+
+    @property
+    def min_length(self) -> int:
+        return self.lengths[0]
+
+    def check(self) -> None:
+        p = self.p if isinstance(self.p, (tuple, list)) else (self.p, self.p)
+        whole = all(isinstance(q, (int, np.integer)) and not isinstance(q, bool) for q in p)
+        if len(p) != 2 or not whole or not 1 <= p[0] <= p[1]:
+            raise InputError(
+                f"p={self.p!r} is not the length of a substring: give a whole number from 1, or a range (p1, p2)"
+            )
+        if self.weight not in WEIGHTS:
+            raise InputError(f"weight={self.weight!r} is not one of {', '.join(WEIGHTS)}")
+
+    def fit(self, documents: Documents) -> Spectrum:
+        self.check()
+        if self.idf:
+            vocabulary, counts = count(documents, *self.lengths)
+            df = np.bincount(counts.features, minlength=vocabulary.first[-1])
+            self.idf_ = Idf(vocabulary, df, len(documents))
+        return self
+
+    def against(self, documents: Documents, device: Device) -> KernelRows:
+        self.check()
+        return SpectrumRows(self, documents)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        if not self.idf:
+            return {}
+        self._check_fitted()
+        vocabulary, df, n = self.idf_.vocabulary, self.idf_.df, self.idf_.n
+        state = {f"keys_{q}": keys for q, keys in vocabulary.keys.items()}
+        return state | {"df": df, "sizes": np.array([n, vocabulary.n_symbols])}
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        if not self.idf:
+            return
+        self.check()
+        try:
+            self.idf_ = Idf.from_state(state, *self.lengths)
+        except (KeyError, ValueError, TypeError, IndexError, OverflowError) as error:
+            raise InputError(f"the saved idf weights are damaged ({error}); train the model again") from None
+
+    def _check_fitted(self) -> None:
+        if self.idf and not hasattr(self, "idf_"):
+            raise InputError("idf weights are learnt from training documents: call fit before anything else")
+
+
+@dataclass(frozen=True)
+class Idf:
+    """Document frequencies of the training documents' p-mers.
+
+    Attributes
+    ----------
+    vocabulary : Vocabulary
+    df : int64 array, shape (number of p-mers,)
+    n : int
+        Number of training documents.
+    """
+
+    vocabulary: Vocabulary
+    df: NDArray[np.int64]
+    n: int
+
+    def weights(self, vocabulary: Vocabulary) -> NDArray[np.float64]:
+        """ln((1 + n) / (1 + df)) + 1 of every p-mer of `vocabulary`."""
+        known = self.vocabulary.find(vocabulary)
+        df = np.append(self.df, 0)[known]  # -1, not known, reads the 0
+        return np.log((1 + self.n) / (1 + df)) + 1
+
+    @classmethod
+    def from_state(cls, state: dict[str, NDArray[Any]], p1: int, p2: int) -> Idf:
+        """Read and check what `Spectrum.state` gave; raises ValueError or KeyError."""
+        n, n_symbols = (int(x) for x in np.asarray(state["sizes"]).reshape(2))
+        sizes = {1: n_symbols}
+        keys = {}
+        for q, a, b in plan(p1, p2):
+            keys[q] = np.asarray(state[f"keys_{q}"])
+            if keys[q].dtype != np.uint64 or keys[q].ndim != 1:
+                raise ValueError(f"keys_{q} is no list of keys")
+            rising = np.all(keys[q][1:] > keys[q][:-1])
+            if not rising or (len(keys[q]) and int(keys[q][-1]) >= sizes[a] * sizes[b]):
+                raise ValueError(f"keys_{q} is out of order or out of range")
+            sizes[q] = len(keys[q])
+        vocabulary = Vocabulary(p1, p2, n_symbols, keys)
+        df = np.asarray(state["df"])
+        if df.shape != (vocabulary.first[-1],) or df.dtype.kind != "i" or n < 0 or not 0 <= n_symbols <= 65_536:
+            raise ValueError("df does not match the keys")
+        if len(df) and not 0 <= df.min() <= df.max() <= n:
+            raise ValueError("df is out of range")
+        return cls(vocabulary, df.astype(np.int64), n)
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """Rows of X: document i has `values[indptr[i]:indptr[i + 1]]` at these `features`.
+
+    indptr int64 (n + 1,); features int32, values float32, both (number of entries,).
+    """
+
+    indptr: NDArray[np.int64]
+    features: NDArray[np.int32]
+    values: NDArray[np.float32]
+
+    def select(self, keep: NDArray[np.bool_], features: NDArray[np.int32] | None = None) -> Sparse:
+        """Only the entries to `keep`, under new feature numbers if given."""
+        kept = np.concatenate([[0], np.cumsum(keep)])
+        features = self.features if features is None else features
+        return Sparse(kept[self.indptr], features[keep], self.values[keep])
+
+    def take(self, indices: NDArray[np.int64]) -> Sparse:
+        """The rows at `indices`."""
+        numbers = np.diff(self.indptr)[indices]
+        indptr = np.concatenate([[0], np.cumsum(numbers)])
+        at = np.repeat(self.indptr[indices] - indptr[:-1], numbers) + np.arange(indptr[-1])
+        return Sparse(indptr, self.features[at], self.values[at])
+
+    def unary(self, counts: NDArray[np.int32], starts: NDArray[np.int64]) -> Sparse:
+        """Every entry repeated `counts` times, at the features from `starts[feature]` on."""
+        ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        height = np.arange(ends[-1]) - np.repeat(ends[:-1], counts)
+        features = np.repeat(starts[self.features], counts) + height
+        return Sparse(ends[self.indptr], features.astype(np.int32), np.repeat(self.values, counts))
+
+    def matrix(self, n_features: int) -> csr_matrix:
+        shape = (len(self.indptr) - 1, n_features)
+        return csr_matrix((self.values, self.features, self.indptr), shape=shape)
+
+    def squares(self) -> NDArray[np.float64]:
+        """k(s, s) of every row, shape (n,)."""
+        values = np.zeros(len(self.indptr) - 1)
+        _squares(self.indptr, self.values, values)
+        return values
+
+
+class SpectrumRows:
+    """The CPU twin: see `KernelRows`.
+
+    Parameters
+    ----------
+    kernel : Spectrum
+        Fitted, if it learns idf weights.
+    documents : Documents
+        The columns.
+    """
+
+    def __init__(self, kernel: Spectrum, documents: Documents) -> None:
+        kernel._check_fitted()
+        self.kernel = kernel
+        self.n = len(documents)
+        self.vocabulary, counts = count(documents, *kernel.lengths)
+        self.starts = self._starts(counts, self.vocabulary)
+        self.x = self._matrix(counts, self.vocabulary, self.starts)
+        self.self_values = self.x.squares()
+        self.known: dict[bytes, int] = {}
+        self.groups = featureless_groups(documents, self.self_values, self.known)
+        self.index = Index(self.x, int(self.starts[-1]))
+
+    def diag(self) -> NDArray[np.float32]:
+        if self.kernel.normalised:
+            return np.ones(self.n, np.float32)
+        return self.self_values.astype(np.float32)
+
+    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+        indices = np.asarray(indices, np.int64)
+        out = np.empty((len(indices), self.n), np.float32)
+        self._fill(out, self.x.take(indices), self.self_values[indices], self.groups[indices])
+        if self.kernel.normalised:
+            out[np.arange(len(indices)), indices] = 1
+        return out
+
+    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
+        out = np.empty((self.n, self.n), np.float32)
+        scale = self._scale(self.self_values)
+        dense = self.index.dense()
+        rest, after = dense.remove(self.x, self.index.after)
+
+        def half(piece: tuple[int, int]) -> None:
+            first, last = piece
+            tile = dense.matrix[first:last] @ dense.matrix[first:].T
+            rows = (rest.indptr, rest.features, rest.values, after)
+            _rows(first, last, first, *rows, *self.index.lists, tile, scale, scale, out)
+            _mirror(first, last, out)
+
+        pieces = _pieces(self.n)
+        with threadpool_limits(1, user_api="blas"):
+            run(half, pieces, [(b - a) * (self.n - a) for a, b in pieces], progress)
+        np.fill_diagonal(out, self.diag())
+        self._featureless(out, self.groups)
+        for i in np.flatnonzero(self.groups) if self.kernel.normalised else ():
+            out[:, i] = out[i]
+        return out
+
+    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
+        out = np.empty((len(others), self.n), np.float32)
+        x, self_values, groups = self._project(others)
+        self._fill(out, x, self_values, groups, progress)
+        return out
+
+    def decision(
+        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
+    ) -> NDArray[np.float64]:
+        """sum_j k(others, documents[j]) coef[j], shape (len(others), k), for `coef` of shape (n, k).
+
+        The sum is taken over the documents once, in feature space, and no kernel value is computed.
+        """
+        weighted = self.x.matrix(int(self.starts[-1])).T @ (self._scale(self.self_values)[:, None] * coef)
+        x, self_values, groups = self._project(others)
+        values = self._scale(self_values)[:, None] * (x.matrix(int(self.starts[-1])) @ weighted)
+        for i in np.flatnonzero(groups) if self.kernel.normalised else ():
+            values[i] = coef[self.groups == groups[i]].sum(axis=0)
+        if progress is not None:
+            progress(1, 1)
+        return values
+
+    def _starts(self, counts: Counts, vocabulary: Vocabulary) -> NDArray[np.int64]:
+        """Where the features of each p-mer start: one each, or the unary code of its largest count."""
+        numbers = np.ones(vocabulary.first[-1], np.int64)
+        if self.kernel.weight == "intersection":
+            np.maximum.at(numbers, counts.features, counts.counts)
+        return np.concatenate([[0], np.cumsum(numbers)])
+
+    def _matrix(self, counts: Counts, vocabulary: Vocabulary, starts: NDArray[np.int64]) -> Sparse:
+        """X of the documents that were counted; the features of their p-mers start at `starts`."""
+        values = np.ones(len(counts.counts))
+        if self.kernel.weight == "count":
+            values = counts.counts.astype(np.float64)
+        elif self.kernel.weight == "log":
+            values = 1 + np.log(counts.counts)
+        if self.kernel.idf:
+            w = self.kernel.idf_.weights(vocabulary)[counts.features]
+            values = np.sqrt(w) if self.kernel.weight == "intersection" else w * values
+        x = Sparse(counts.indptr, counts.features, values.astype(np.float32))
+        return x.unary(counts.counts, starts) if self.kernel.weight == "intersection" else x
+
+    def _project(self, others: Documents) -> tuple[Sparse, NDArray[np.float64], NDArray[np.int32]]:
+        """X of other documents over the columns' features, their k(s, s) over all, their groups."""
+        vocabulary, counts = count(others, *self.kernel.lengths)
+        starts = self._starts(counts, vocabulary)
+        x = self._matrix(counts, vocabulary, starts)
+        self_values = x.squares()
+        groups = featureless_groups(others, self_values, dict(self.known))
+        known = np.repeat(self.vocabulary.find(vocabulary), np.diff(starts))
+        height = np.arange(starts[-1]) - np.repeat(starts[:-1], np.diff(starts))
+        target = self.starts[known] + height
+        target[(known < 0) | (target >= self.starts[known + 1])] = -1
+        mapped = target[x.features].astype(np.int32)
+        return x.select(mapped >= 0, mapped), self_values, groups
+
+    def _scale(self, self_values: NDArray[np.float64]) -> NDArray[np.float64]:
+        if not self.kernel.normalised:
+            return np.ones(len(self_values))
+        return np.divide(1, np.sqrt(self_values), out=np.zeros(len(self_values)), where=self_values > 0)
+
+    def _fill(
+        self,
+        out: NDArray[np.float32],
+        x: Sparse,
+        self_values: NDArray[np.float64],
+        groups: NDArray[np.int32],
+        progress: Progress | None = None,
+    ) -> None:
+        """Values of the rows of `x` with all columns, into `out`."""
+        row_scale, scale = self._scale(self_values), self._scale(self.self_values)
+        # A tile product reads all of the dense columns: worth it for many rows only.
+        dense = self.index.dense(DENSE_SHARE if len(out) >= TILE // 2 else 2.0)
+        rest, _ = dense.remove(x, x.features)
+        begin = self.index.indptr[rest.features]
+
+        def full(piece: tuple[int, int]) -> None:
+            first, last = piece
+            tile = dense.rows(x, first, last) @ dense.matrix.T
+            rows = (rest.indptr, rest.features, rest.values, begin)
+            _rows(first, last, 0, *rows, *self.index.lists, tile, row_scale, scale, out)
+
+        pieces = _pieces(len(out))
+        with threadpool_limits(1, user_api="blas"):
+            run(full, pieces, [b - a for a, b in pieces], progress)
+        self._featureless(out, groups)
+
+    def _featureless(self, out: NDArray[np.float32], groups: NDArray[np.int32]) -> None:
+        for i in np.flatnonzero(groups) if self.kernel.normalised else ():
+            out[i] = self.groups == groups[i]
+
+
+class Index:
+    """Columns of X for products with its rows: lists of entries, and the fullest ones dense.
+
+    Attributes
+    ----------
+    indptr : int64 array, shape (number of features + 1,)
+    documents, values : int32 and float32 arrays, shape (number of entries,)
+        Feature u is held by `documents[indptr[u]:indptr[u + 1]]`, ascending.
+    after : int64 array, shape (number of entries,)
+        For every entry of X, the place in the list of its feature just behind itself.
+    """
+
+    def __init__(self, x: Sparse, n_features: int) -> None:
+        self.x = x
+        self.n = len(x.indptr) - 1
+        self.df = np.bincount(x.features, minlength=n_features)
+        self.indptr = np.concatenate([[0], np.cumsum(self.df)])
+        self.documents = np.empty(len(x.features), np.int32)
+        self.values = np.empty(len(x.features), np.float32)
+        self.after = np.empty(len(x.features), np.int64)
+        cursor = self.indptr[:-1].copy()
+        _transpose(x.indptr, x.features, x.values, cursor, self.documents, self.values, self.after)
+        self._dense: dict[float, Dense] = {}
+
+    @property
+    def lists(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+        return self.indptr, self.documents, self.values
+
+    def dense(self, share: float = DENSE_SHARE) -> Dense:
+        """The columns that more than this share of the documents hold; kept once made."""
+        if share not in self._dense:
+            most = DENSE_BYTES // (4 * max(self.n, 1))
+            full = np.flatnonzero(self.df > share * self.n) if self.n >= TILE else np.empty(0, np.int64)
+            full = full[np.argsort(-self.df[full], kind="stable")[:most]]
+            self._dense[share] = Dense(self.x, full, len(self.df))
+        return self._dense[share]
+
+
+class Dense:
+    """Some columns of X as a dense matrix, shape (n, number of columns).
+
+    float32 where X has whole numbers and all products stay below 2^24, hence exact; else float64.
+    """
+
+    def __init__(self, x: Sparse, features: NDArray[np.int64], n_features: int) -> None:
+        self.column = np.full(n_features, -1, np.int32)
+        self.column[features] = np.arange(len(features))
+        self.width = len(features)
+        part = x.select(self.column[x.features] >= 0)
+        whole = bool(np.all(part.values == np.rint(part.values)))
+        exact = whole and bool(np.all(part.squares() < 1 << 24))
+        self.dtype = np.float32 if exact else np.float64
+        self.matrix = self.rows(x, 0, len(x.indptr) - 1)
+
+    def rows(self, x: Sparse, first: int, last: int) -> NDArray[np.floating]:
+        """These columns of the rows first..last of a matrix over the same features."""
+        matrix = np.zeros((last - first, self.width), self.dtype)
+        _densify(first, last, x.indptr, x.features, x.values, self.column, matrix)
+        return matrix
+
+    def remove(self, x: Sparse, beside: NDArray[Any]) -> tuple[Sparse, NDArray[Any]]:
+        """`x` without these columns, and what lies beside its entries likewise."""
+        if not self.width:
+            return x, beside
+        keep = self.column[x.features] < 0
+        return x.select(keep), beside[keep]
+
+
+def _pieces(n: int) -> list[tuple[int, int]]:
+    size = min(TILE, max(1, -(-n // 8)))
+    return [(first, min(first + size, n)) for first in range(0, n, size)]
+
+
+@njit(nogil=True, cache=True)
+def _rows(
+    first, last, begin, indptr, features, values, starts, ends, documents, x, tile, row_scale, scale, out
+):
+    """out[i, begin:] of the rows first..last: tile product plus lists, scaled and rounded once."""
+    n = out.shape[1]
+    sums = np.zeros(n)
+    for i in range(first, last):
+        for k in range(indptr[i], indptr[i + 1]):
+            value = np.float64(values[k])
+            for at in range(starts[k], ends[features[k] + 1]):
+                sums[documents[at]] += value * x[at]
+        for j in range(begin, n):
+            out[i, j] = (sums[j] + tile[i - first, j - begin]) * (row_scale[i] * scale[j])
+            sums[j] = 0.0
+
+
+@njit(nogil=True, cache=True)
+def _mirror(first, last, out):
+    for j in range(first + 1, out.shape[0]):
+        for i in range(first, min(last, j)):
+            out[j, i] = out[i, j]
+
+
+@njit(nogil=True, cache=True)
+def _transpose(indptr, features, values, cursor, documents, x, after):
+    for i in range(len(indptr) - 1):
+        for k in range(indptr[i], indptr[i + 1]):
+            at = cursor[features[k]]
+            documents[at] = i
+            x[at] = values[k]
+            after[k] = at + 1
+            cursor[features[k]] = at + 1
+
+
+@njit(nogil=True, cache=True)
+def _densify(first, last, indptr, features, values, column, matrix):
+    for i in range(first, last):
+        for k in range(indptr[i], indptr[i + 1]):
+            if column[features[k]] >= 0:
+                matrix[i - first, column[features[k]]] = values[k]
+
+
+@njit(nogil=True, cache=True)
+def _squares(indptr, values, squares):
+    for i in range(len(indptr) - 1):
+        total = 0.0
+        for k in range(indptr[i], indptr[i + 1]):
+            total += np.float64(values[k]) * np.float64(values[k])
+        squares[i] = total

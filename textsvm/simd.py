@@ -1,0 +1,173 @@
+"""Short vectors for Numba: LANES values side by side, in registers whatever the surrounding loops.
+
+LLVM vectorises only innermost loops. A recurrence along a string has its dependence there; its
+independent work is across documents, one a lane. These few operations say so directly, and LLVM
+turns them into the instructions of any CPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import llvmlite.binding
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, models, register_model
+
+_HOST = llvmlite.binding.get_host_cpu_features()
+#: Values in a vector: what one register holds in float32.
+LANES = 16 if _HOST.get("avx512f") else 8 if _HOST.get("avx2") else 4
+
+
+class Vector(types.Type):
+    """LANES values of one Numba scalar type."""
+
+    def __init__(self, dtype: types.Type) -> None:
+        self.dtype = dtype
+        super().__init__(name=f"Vector({dtype})")
+
+
+class Stack(types.Type):
+    """`size` vectors on the stack, in registers once the loops over them are unrolled."""
+
+    def __init__(self, dtype: types.Type) -> None:
+        self.dtype = dtype
+        super().__init__(name=f"Stack({dtype})")
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: Vector) -> None:
+        element = dmm.lookup(fe_type.dtype).get_value_type()
+        super().__init__(dmm, fe_type, ir.VectorType(element, LANES))
+
+
+@register_model(Stack)
+class _StackModel(models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: Stack) -> None:
+        element = dmm.lookup(fe_type.dtype).get_value_type()
+        super().__init__(dmm, fe_type, ir.PointerType(ir.VectorType(element, LANES)))
+
+
+def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> tuple[Any, int]:
+    data = context.make_array(array_type)(context, builder, array).data
+    element = context.get_value_type(array_type.dtype)
+    pointer = builder.gep(data, [index])
+    return builder.bitcast(pointer, ir.PointerType(ir.VectorType(element, LANES))), element_bytes(array_type)
+
+
+def element_bytes(array_type: types.Array) -> int:
+    """Bytes of one element: all the alignment that an address is known to have."""
+    return array_type.dtype.bitwidth // 8
+
+
+@intrinsic
+def load(typingctx: Any, array: Any, index: Any) -> Any:
+    """array[index : index + LANES] of a one-dimensional contiguous array, unchecked."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer, align = _address(context, builder, signature.args[0], *args)
+        return builder.load(pointer, align=align)
+
+    return Vector(array.dtype)(array, types.intp), codegen
+
+
+@intrinsic
+def store(typingctx: Any, array: Any, index: Any, vector: Any) -> Any:
+    """array[index : index + LANES] = vector, unchecked."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer, align = _address(context, builder, signature.args[0], *args[:2])
+        builder.store(args[2], pointer, align=align)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, vector), codegen
+
+
+@intrinsic
+def fill(typingctx: Any, value: Any) -> Any:
+    """A vector of one value."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = context.get_value_type(signature.return_type)
+        first = builder.insert_element(ir.Constant(kind, ir.Undefined), args[0], ir.Constant(ir.IntType(32), 0))
+        order = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+        return builder.shuffle_vector(first, ir.Constant(kind, ir.Undefined), order)
+
+    return Vector(value)(value), codegen
+
+
+@intrinsic
+def add(typingctx: Any, a: Any, b: Any) -> Any:
+    """a + b, of floats."""
+    return a(a, b), lambda context, builder, signature, args: builder.fadd(*args)
+
+
+@intrinsic
+def multiply_add(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+    """a * b + c, rounded once where the CPU can."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = context.get_value_type(signature.return_type)
+        name = f"llvm.fmuladd.v{LANES}f{a.dtype.bitwidth}"
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind] * 3), name)
+        return builder.call(function, args)
+
+    return a(a, b, c), codegen
+
+
+@intrinsic
+def where_equal(typingctx: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
+    """`yes` where the integers `a` and `b` are equal, `no` elsewhere."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(builder.icmp_unsigned("==", args[0], args[1]), args[2], args[3])
+
+    return yes(a, b, yes, no), codegen
+
+
+@intrinsic
+def widen(typingctx: Any, a: Any) -> Any:
+    """The same values in float64."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if a.dtype == types.float64:
+            return args[0]
+        return builder.fpext(args[0], context.get_value_type(signature.return_type))
+
+    return Vector(types.float64)(a), codegen
+
+
+@intrinsic
+def stack(typingctx: Any, size: Any, value: Any) -> Any:
+    """`size` vectors (a literal) like `value`, to be written before they are read."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = context.get_value_type(value)
+        return cgutils.alloca_once(builder, kind, size=size.literal_value)
+
+    if not isinstance(size, types.IntegerLiteral):
+        return None
+    return Stack(value.dtype)(size, value), codegen
+
+
+@intrinsic
+def get(typingctx: Any, vectors: Any, index: Any) -> Any:
+    """vectors[index], unchecked."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load(builder.gep(args[0], [args[1]]))
+
+    return Vector(vectors.dtype)(vectors, types.intp), codegen
+
+
+@intrinsic
+def put(typingctx: Any, vectors: Any, index: Any, vector: Any) -> Any:
+    """vectors[index] = vector, unchecked."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store(args[2], builder.gep(args[0], [args[1]]))
+        return context.get_dummy_value()
+
+    return types.void(vectors, types.intp, vector), codegen

@@ -1,0 +1,189 @@
+"""The compiled inner loop of `textsvm.solvers.smo`: pairs of variables, until it must go back to Python.
+
+The passes over the variables are written so that LLVM vectorises them: extrema block by block without
+their position, which is then looked up inside the one winning block; over unsigned positions, which need no
+look at negative indices.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit
+from numba.extending import intrinsic
+
+#: Why the loop came back.
+BUDGET, OPTIMAL, MISSING, STALLED = 0, 1, 2, 3
+#: Curvature in place of one that is not positive (indefinite kernels, duplicates), as in LIBSVM.
+TAU = 1e-12
+#: Slots of the integer state.
+I, J, CLOCK, NEXT = 0, 1, 2, 3
+#: Slots of the float state: max of -F over UP, min of -F over DOWN, objective decrease.
+FIRST, LAST, DECREASE = 0, 1, 2
+_BLOCK = 512
+
+
+@intrinsic
+def _larger(typing: Any, a: Any, b: Any) -> Any:
+    """max(a, b) of floats in a form whose reductions LLVM vectorises: no NaN occurs, +0 is -0."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = args[0].type
+        function = builder.module.declare_intrinsic("llvm.maxnum", [kind], ir.FunctionType(kind, [kind, kind]))
+        return builder.call(function, args, fastmath=("nnan", "nsz"))
+
+    return a(a, a), generate
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def find_first(F, up, down, row, state, extrema):  # type: ignore[no-untyped-def]
+    """Set I, FIRST and LAST from scratch, as `_update` does after a step; `row` is any finite row."""
+    _update(F, up, down, row, row, 0.0, state, extrema)
+
+
+@njit(nogil=True, cache=True, error_model="numpy", inline="never")
+def _update(F, up, down, row_i, row_j, step, state, extrema):  # type: ignore[no-untyped-def]
+    """F += step (K_i - K_j), and on the way the next i and both extrema."""
+    n = len(F)
+    best, best_start, last = -np.inf, -1, -np.inf
+    for start in range(0, n, _BLOCK):
+        stop = min(start + _BLOCK, n)
+        top = bottom = -np.inf
+        for k in range(np.uint64(start), np.uint64(stop)):
+            f = F[k] + step * (np.float64(row_i[k]) - np.float64(row_j[k]))
+            F[k] = f
+            top = _larger(top, up[k] - f)
+            bottom = _larger(bottom, down[k] + f)
+        if top > best:
+            best, best_start = top, start
+        last = max(last, bottom)
+    state[I] = -1
+    if best_start >= 0:
+        for k in range(best_start, min(best_start + _BLOCK, n)):
+            if up[k] - F[k] == best:
+                state[I] = k
+                break
+    extrema[FIRST], extrema[LAST] = best, -last
+
+
+@njit(nogil=True, cache=True, error_model="numpy", inline="never")
+def _second(F, down, diag, row_i, first, diag_i, gains):  # type: ignore[no-untyped-def]
+    """The j whose pair with i promises the largest decrease, (F_j - F_i)^2 / curvature; -1 if none does.
+
+    Float32 will do for a choice.
+    """
+    n = len(F)
+    best, best_start = np.float32(0), -1
+    for start in range(0, n, _BLOCK):
+        stop = min(start + _BLOCK, n)
+        top = np.float32(0)
+        for k in range(np.uint64(start), np.uint64(stop)):
+            gap = np.float32(F[k] + down[k] + first)
+            curvature = diag_i + diag[k] - np.float32(2) * row_i[k]
+            curvature = curvature if curvature > np.float32(0) else np.float32(TAU)
+            gain = gap * gap / curvature
+            gain = gain if gap > np.float32(0) else np.float32(0)
+            gains[k] = gain
+            top = _larger(top, gain)
+        if top > best:
+            best, best_start = top, start
+    if best_start >= 0:
+        for k in range(best_start, min(best_start + _BLOCK, n)):
+            if gains[k] == best:
+                return k
+    return -1
+
+
+@njit(nogil=True, cache=True, error_model="numpy", inline="never")
+def _row(k, other, rows, columns, buffer, slots, used, tile, tile_slot, tile_owner, state):  # type: ignore[no-untyped-def]
+    """Where the row of variable k is: a slot of the tile (or of the buffer if there is no tile), or -1."""
+    if len(tile) and tile_slot[k] >= 0:
+        return tile_slot[k]
+    slot = slots[rows[k]]
+    if slot < 0:
+        return -1
+    used[slot] = state[CLOCK]
+    if not len(tile):
+        return slot
+    place = state[NEXT]
+    if other >= 0 and place == tile_slot[other]:
+        place = (place + 1) % len(tile)
+    state[NEXT] = (place + 1) % len(tile)
+    if tile_owner[place] >= 0:
+        tile_slot[tile_owner[place]] = -1
+    tile_owner[place] = k
+    tile_slot[k] = place
+    source, target = buffer[slot], tile[place]
+    for t in range(len(columns)):
+        target[t] = source[columns[t]]
+    return place
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def iterate(  # type: ignore[no-untyped-def]
+    budget, tol, buffer, slots, used, tile, tile_slot, tile_owner,
+    rows, columns, F, coef, low, high, up, down, diag, gains, state, extrema,
+):  # fmt: skip
+    """Optimise up to `budget` pairs of the k active variables.
+
+    Parameters
+    ----------
+    budget : int
+    tol : float
+        Stop when FIRST - LAST is at most this.
+    buffer, slots, used : the Gram, see `textsvm.gram.base`
+    tile : float32 array, shape (t, k)
+        Rows of active variables, only their active columns; t = 0: read the buffer itself.
+    tile_slot, tile_owner : int64 arrays, shapes (k,) and (t,)
+    rows, columns : int64 arrays, shape (k,)
+        Row and column of the Gram that each active variable stands for (the same numbers).
+    F, coef, low, high : float64 arrays, shape (k,)
+    up, down : float64 arrays, shape (k,)
+        0 where the coefficient can still grow (shrink), else -inf.
+    diag, gains : float32 arrays, shape (k,)
+    state : int64 array, shape (4,)
+    extrema : float64 array, shape (3,)
+
+    Returns
+    -------
+    why : int
+        BUDGET, OPTIMAL, MISSING (rows I and, if not -1, J have to be loaded) or STALLED.
+    done : int
+        Pairs optimised.
+    """
+    store = tile if len(tile) else buffer
+    for done in range(budget):
+        i = state[I]
+        state[J] = -1
+        state[CLOCK] += 1
+        if i < 0 or extrema[FIRST] - extrema[LAST] <= tol:
+            return OPTIMAL, done
+        at_i = _row(i, -1, rows, columns, buffer, slots, used, tile, tile_slot, tile_owner, state)
+        if at_i < 0:
+            return MISSING, done
+        row_i = store[at_i]
+        j = _second(F, down, diag, row_i, extrema[FIRST], diag[i], gains)
+        if j < 0:
+            return STALLED, done
+        at_j = _row(j, i, rows, columns, buffer, slots, used, tile, tile_slot, tile_owner, state)
+        if at_j < 0:
+            state[J] = j
+            return MISSING, done
+        curvature = np.float64(diag[i]) + np.float64(diag[j]) - 2.0 * np.float64(row_i[j])
+        if curvature <= 0.0:
+            curvature = TAU
+        gap = F[j] - F[i]
+        step = min(gap / curvature, high[i] - coef[i], coef[j] - low[j])
+        old_i, old_j = coef[i], coef[j]
+        coef[i] = high[i] if step >= high[i] - old_i else old_i + step
+        coef[j] = low[j] if step >= old_j - low[j] else old_j - step
+        if coef[i] == old_i and coef[j] == old_j:
+            return STALLED, done
+        for k in (i, j):
+            up[k] = 0.0 if coef[k] < high[k] else -np.inf
+            down[k] = 0.0 if coef[k] > low[k] else -np.inf
+        extrema[DECREASE] += step * (gap - 0.5 * curvature * step)
+        _update(F, up, down, row_i, store[at_j], step, state, extrema)
+    return BUDGET, budget

@@ -1,0 +1,99 @@
+"""What a solver returns, and the figures of optimality in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.solvers.dual import Dual
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A solved dual (see `textsvm.solvers.dual`), with an honest account of how well.
+
+    Attributes
+    ----------
+    alpha : float64 array, shape (m,)
+        The variables; exactly 0 or exactly the upper bound where a bound holds.
+    bias : float
+        decision(x) = sum_i sign_i alpha_i K(index_i, x) + bias.
+    objective : float
+        1/2 a'Qa + p'a, which the solver minimises (LIBSVM's "obj"; negative for a classifier).
+    duality_gap : float
+        Relative: 2 (P - D) / (P + D), P the primal and D = -objective the dual value, as in GTSVM.
+        A bound on the distance from the optimum if the Gram is positive semi-definite; otherwise still 0
+        at a stationary point and nowhere else.
+    violation : float
+        m(a) - M(a), the largest violation of the optimality conditions by a pair of variables (Fan, Chen
+        and Lin 2005); 0 or less at a stationary point.
+    iterations : int
+        Pairs of variables optimised.
+    converged : bool
+        The violation is within the tolerance.
+    status : str
+        "converged", or why the solver stopped before.
+    support : int64 array
+        Indices of the variables above 0.
+    responses : float64 array, shape (m,)
+        sum_j sign_j alpha_j K(index_i, index_j) + sign_i p_i; -bias is their value at free variables.
+    """
+
+    alpha: NDArray[np.float64]
+    bias: float
+    objective: float
+    duality_gap: float
+    violation: float
+    iterations: int
+    converged: bool
+    status: str
+    support: NDArray[np.int64]
+    responses: NDArray[np.float64]
+
+
+def assess(
+    dual: Dual, coef: NDArray[np.float64], responses: NDArray[np.float64], iterations: int, status: str, tol: float
+) -> Solution:
+    """Work out everything else from coefficients and responses, all in float64.
+
+    With b = sign * a the dual reads: minimise 1/2 b'Kb + q'b, q = sign * p, between bounds low <= b <= high,
+    sum b fixed. Its gradient is the responses F = Kb + q, and for any bias the sum over i of
+    (F_i + bias) b_i - min over the box of the same is P - D.
+    """
+    low, high = bounds(dual)
+    up, down = coef < high, coef > low
+    first = float(np.max(-responses[up], initial=-np.inf))
+    last = float(np.min(-responses[down], initial=np.inf))
+    free = up & down
+    if free.any():
+        bias = float(np.mean(-responses[free]))
+    elif np.isfinite(first) and np.isfinite(last):
+        bias = (first + last) / 2
+    else:
+        bias = first if np.isfinite(first) else last if np.isfinite(last) else 0.0
+    slack = responses + bias
+    gap = float(np.maximum(slack * (coef - low), slack * (coef - high)).sum())
+    objective = 0.5 * float(coef @ (responses + dual.sign * dual.linear))
+    both = gap - 2 * objective
+    violation = first - last if np.isfinite(first) and np.isfinite(last) else 0.0
+    alpha = dual.sign * coef + 0.0
+    return Solution(
+        alpha=alpha,
+        bias=bias,
+        objective=objective,
+        duality_gap=2 * gap / abs(both) if both else 0.0,
+        violation=violation,
+        iterations=iterations,
+        converged=violation <= tol,
+        status="converged" if violation <= tol else status,
+        support=np.flatnonzero(alpha > 0),
+        responses=responses,
+    )
+
+
+def bounds(dual: Dual) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Bounds low <= sign * a <= high, shapes (m,)."""
+    positive = dual.sign > 0
+    return np.where(positive, 0.0, -dual.upper), np.where(positive, dual.upper, 0.0)
