@@ -10,14 +10,23 @@ from __future__ import annotations
 from typing import Any
 
 import llvmlite.binding
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
+from numpy.typing import DTypeLike, NDArray
 
 _HOST = llvmlite.binding.get_host_cpu_features()
 #: Values in a vector: what one register holds in float32.
 LANES = 16 if _HOST.get("avx512f") else 8 if _HOST.get("avx2") else 4
+
+
+def aligned(size: int, dtype: DTypeLike) -> NDArray[Any]:
+    """An uninitialised array that starts at a cache line, so that no vector of it lies across two."""
+    room = np.empty(size * np.dtype(dtype).itemsize + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    return room[start : len(room) - 64 + start].view(dtype)
 
 
 class Vector(types.Type):
@@ -29,7 +38,7 @@ class Vector(types.Type):
 
 
 class Stack(types.Type):
-    """`size` vectors on the stack, in registers once the loops over them are unrolled."""
+    """Vectors on the stack; in registers, once LLVM has unrolled the loops over them."""
 
     def __init__(self, dtype: types.Type) -> None:
         self.dtype = dtype
@@ -51,15 +60,11 @@ class _StackModel(models.PrimitiveModel):
 
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> tuple[Any, int]:
+    """Where the vector starts, and the bytes that this address is known to be a multiple of."""
     data = context.make_array(array_type)(context, builder, array).data
     element = context.get_value_type(array_type.dtype)
-    pointer = builder.gep(data, [index])
-    return builder.bitcast(pointer, ir.PointerType(ir.VectorType(element, LANES))), element_bytes(array_type)
-
-
-def element_bytes(array_type: types.Array) -> int:
-    """Bytes of one element: all the alignment that an address is known to have."""
-    return array_type.dtype.bitwidth // 8
+    vector = builder.bitcast(builder.gep(data, [index]), ir.PointerType(ir.VectorType(element, LANES)))
+    return vector, array_type.dtype.bitwidth // 8
 
 
 @intrinsic
@@ -140,16 +145,13 @@ def widen(typingctx: Any, a: Any) -> Any:
 
 
 @intrinsic
-def stack(typingctx: Any, size: Any, value: Any) -> Any:
-    """`size` vectors (a literal) like `value`, to be written before they are read."""
+def stack(typingctx: Any, sizes: Any, value: Any) -> Any:
+    """As many vectors as the tuple `sizes` has items, of the type of `value`; write before reading."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = context.get_value_type(value)
-        return cgutils.alloca_once(builder, kind, size=size.literal_value)
+        return cgutils.alloca_once(builder, context.get_value_type(value), size=len(sizes))
 
-    if not isinstance(size, types.IntegerLiteral):
-        return None
-    return Stack(value.dtype)(size, value), codegen
+    return Stack(value.dtype)(sizes, value), codegen
 
 
 @intrinsic

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.errors import InputError
-from textsvm.kernels.base import Kernel, KernelRows
+from textsvm.kernels.base import HostRows, Kernel, KernelRows
 from textsvm.parallel import Progress, run
 
 LANES = 32
@@ -107,7 +107,7 @@ class EditDistance(Kernel):
             out[...] = of_distance[distances]
 
 
-class EditRows:
+class EditRows(HostRows):
     """Kernel values and distances against fixed documents, on the CPU (`KernelRows`)."""
 
     def __init__(self, kernel: EditDistance, documents: Documents) -> None:

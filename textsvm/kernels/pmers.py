@@ -15,6 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -22,6 +25,8 @@ from numpy.typing import NDArray
 
 from textsvm.documents import Documents
 from textsvm.parallel import n_threads, run
+
+Array = NDArray[Any]
 
 #: Pieces of work a thread gets: enough to even out unequal documents.
 PIECES = 4
@@ -115,7 +120,7 @@ def count(documents: Documents, p1: int, p2: int) -> tuple[Vocabulary, Counts]:
         parts.append(_count_length(documents.offsets, q, ids, size, base))
         base += size
     vocabulary = Vocabulary(p1, p2, len(documents.alphabet), keys)
-    return vocabulary, parts[0] if len(parts) == 1 else _merge(parts)
+    return vocabulary, _merge(documents.offsets, parts)
 
 
 def _windows(
@@ -151,17 +156,17 @@ def _pair(
     pieces = _split(offsets)
     if size_a * size_b <= max(1 << 22, 2 * len(left)):
         seen = np.zeros(size_a * size_b, np.uint8)
-        run(lambda piece: _mark(offsets, *piece, q, left, right, b, size_b, seen), pieces)
+        run(lambda d: _mark(offsets, d[0], d[1], q, left, right, b, size_b, seen), pieces)
         keys = np.flatnonzero(seen).astype(np.uint64)
         ranks = np.cumsum(seen, dtype=np.int32) - 1
-        run(lambda piece: _look_up(offsets, *piece, q, left, right, b, size_b, ranks, ids), pieces)
+        run(lambda d: _look_up(offsets, d[0], d[1], q, left, right, b, size_b, ranks, ids), pieces)
         return keys, ids
     numbers = np.maximum(np.diff(offsets) - q + 1, 0)
     starts = np.concatenate([[0], np.cumsum(numbers)])
     windows = np.empty(starts[-1], np.uint64)
-    run(lambda piece: _keys(offsets, *piece, q, left, right, b, size_b, starts, windows), pieces)
+    run(lambda d: _keys(offsets, d[0], d[1], q, left, right, b, size_b, starts, windows), pieces)
     distinct, ranks = _rank(windows, size_a * size_b)
-    run(lambda piece: _scatter(offsets, *piece, starts, ranks, ids), pieces)
+    run(lambda d: _scatter(offsets, d[0], d[1], starts, ranks, ids), pieces)
     return distinct, ids
 
 
@@ -184,67 +189,91 @@ def _rank(keys: NDArray[np.uint64], bound: int) -> tuple[NDArray[np.uint64], NDA
     return ordered[new], ranks
 
 
-def _count_length(
-    offsets: NDArray[np.int64], q: int, ids: NDArray[np.int32], size: int, base: int
-) -> Counts:
-    features, counts = np.empty(len(ids), np.int32), np.empty(len(ids), np.int32)
-    distinct = np.zeros(len(offsets), np.int64)
+@dataclass(frozen=True)
+class _Part:
+    """The counts of one length: document d has `numbers[d]` entries, from its first symbol's place on."""
 
-    def piece_of(piece: tuple[int, int]) -> None:
+    numbers: NDArray[np.int64]
+    features: NDArray[np.int32]
+    counts: NDArray[np.int32]
+
+
+def _count_length(offsets: NDArray[np.int64], q: int, ids: NDArray[np.int32], size: int, base: int) -> _Part:
+    part = _Part(np.zeros(len(offsets) - 1, np.int64), np.empty_like(ids), np.empty_like(ids))
+
+    def count_piece(d: tuple[int, int]) -> None:
         slots = np.zeros(size, np.int64)
-        _count_documents(offsets, *piece, q, ids, slots, base, features, counts, distinct[1:])
+        _count_documents(offsets, d[0], d[1], q, ids, slots, base, part.features, part.counts, part.numbers)
 
-    pieces = _split(offsets)
-    run(piece_of, pieces)
-    indptr = np.cumsum(distinct)
-    packed = Counts(indptr, np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.int32))
-    starts, none = offsets[:-1], np.zeros(len(offsets) - 1, np.int64)
-    run(
-        lambda piece: _move(
-            *piece, distinct[1:], starts, features, counts, indptr, none, packed.features, packed.counts
-        ),
-        pieces,
-    )
-    return packed
+    run(count_piece, _split(offsets))
+    return part
 
 
-def _merge(parts: list[Counts]) -> Counts:
-    """The counts of several lengths as one."""
-    indptr = np.sum([part.indptr for part in parts], axis=0)
+def _merge(offsets: NDArray[np.int64], parts: list[_Part]) -> Counts:
+    """The counts of all lengths, without gaps."""
+    numbers = np.sum([part.numbers for part in parts], axis=0)
+    indptr = np.concatenate([[0], np.cumsum(numbers)])
     merged = Counts(indptr, np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.int32))
-    filled = np.zeros(len(indptr) - 1, np.int64)
+    begin = indptr[:-1].copy()
     for part in parts:
-        numbers = np.diff(part.indptr)
-        args = (numbers, part.indptr, part.features, part.counts, indptr, filled)
-        run(lambda piece, a=args: _move(*piece, *a, merged.features, merged.counts), _split(part.indptr))
-        filled += numbers
+        arrays = (offsets, part.numbers, part.features, part.counts, begin, merged.features, merged.counts)
+        run(partial(_move_piece, arrays), _split(offsets))
+        begin += part.numbers
     return merged
 
 
-def _split(offsets: NDArray[np.int64], pieces: int = 0) -> list[tuple[int, int]]:
+def _move_piece(arrays: tuple[Array, ...], d: tuple[int, int]) -> None:
+    _move(d[0], d[1], *arrays)
+
+
+def _split(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
     """Ranges of documents of about equal numbers of symbols."""
-    pieces = pieces or PIECES * n_threads()
+    pieces = PIECES * n_threads()
     goals = offsets[0] + (offsets[-1] - offsets[0]) * np.arange(1, pieces) // pieces
     cuts = np.unique(np.concatenate([[0], np.searchsorted(offsets, goals), [len(offsets) - 1]]))
-    return [(int(a), int(b)) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    return [(int(a), int(b)) for a, b in pairwise(cuts)]
 
 
 @njit(nogil=True, cache=True)
-def _mark(offsets, first, last, q, left, right, b, size_b, seen):
+def _mark(
+    offsets: Array, first: int, last: int, q: int, left: Array, right: Array, b: int, size_b: int, seen: Array
+) -> None:
     for d in range(first, last):
         for i in range(offsets[d], offsets[d + 1] - q + 1):
             seen[np.int64(left[i]) * size_b + right[i + q - b]] = 1
 
 
 @njit(nogil=True, cache=True)
-def _look_up(offsets, first, last, q, left, right, b, size_b, ranks, ids):
+def _look_up(
+    offsets: Array,
+    first: int,
+    last: int,
+    q: int,
+    left: Array,
+    right: Array,
+    b: int,
+    size_b: int,
+    ranks: Array,
+    ids: Array,
+) -> None:
     for d in range(first, last):
         for i in range(offsets[d], offsets[d + 1] - q + 1):
             ids[i] = ranks[np.int64(left[i]) * size_b + right[i + q - b]]
 
 
 @njit(nogil=True, cache=True)
-def _keys(offsets, first, last, q, left, right, b, size_b, starts, keys):
+def _keys(
+    offsets: Array,
+    first: int,
+    last: int,
+    q: int,
+    left: Array,
+    right: Array,
+    b: int,
+    size_b: int,
+    starts: Array,
+    keys: Array,
+) -> None:
     for d in range(first, last):
         to = starts[d]
         for i in range(offsets[d], offsets[d + 1] - q + 1):
@@ -253,14 +282,25 @@ def _keys(offsets, first, last, q, left, right, b, size_b, starts, keys):
 
 
 @njit(nogil=True, cache=True)
-def _scatter(offsets, first, last, starts, ranks, ids):
+def _scatter(offsets: Array, first: int, last: int, starts: Array, ranks: Array, ids: Array) -> None:
     for d in range(first, last):
         for k in range(starts[d + 1] - starts[d]):
             ids[offsets[d] + k] = ranks[starts[d] + k]
 
 
 @njit(nogil=True, cache=True)
-def _count_documents(offsets, first, last, q, ids, slots, base, features, counts, distinct):
+def _count_documents(
+    offsets: Array,
+    first: int,
+    last: int,
+    q: int,
+    ids: Array,
+    slots: Array,
+    base: int,
+    features: Array,
+    counts: Array,
+    distinct: Array,
+) -> None:
     # slots[u] - 1 is where u was written last; from before this document it means "not yet".
     for d in range(first, last):
         to = offsets[d]
@@ -277,9 +317,18 @@ def _count_documents(offsets, first, last, q, ids, slots, base, features, counts
 
 
 @njit(nogil=True, cache=True)
-def _move(first, last, numbers, starts, features, counts, indptr, filled, to_features, to_counts):
+def _move(
+    first: int,
+    last: int,
+    offsets: Array,
+    numbers: Array,
+    features: Array,
+    counts: Array,
+    begin: Array,
+    to_features: Array,
+    to_counts: Array,
+) -> None:
     for d in range(first, last):
-        to = indptr[d] + filled[d]
         for k in range(numbers[d]):
-            to_features[to + k] = features[starts[d] + k]
-            to_counts[to + k] = counts[starts[d] + k]
+            to_features[begin[d] + k] = features[offsets[d] + k]
+            to_counts[begin[d] + k] = counts[offsets[d] + k]

@@ -45,6 +45,7 @@ from textsvm.parallel import Progress, run
 if TYPE_CHECKING:
     from textsvm.device import Device
 
+Array = NDArray[Any]
 WEIGHTS = ("count", "presence", "intersection", "log")
 #: Rows of a tile product, and of a piece of work.
 TILE = 128
@@ -95,7 +96,7 @@ class Spectrum(Kernel):
         whole = all(isinstance(q, (int, np.integer)) and not isinstance(q, bool) for q in p)
         if len(p) != 2 or not whole or not 1 <= p[0] <= p[1]:
             raise InputError(
-                f"p={self.p!r} is not the length of a substring: give a whole number from 1, or a range (p1, p2)"
+                f"p={self.p!r} is no length of a substring: give a whole number from 1 or a range (p1, p2)"
             )
         if self.weight not in WEIGHTS:
             raise InputError(f"weight={self.weight!r} is not one of {', '.join(WEIGHTS)}")
@@ -172,7 +173,12 @@ class Idf:
             sizes[q] = len(keys[q])
         vocabulary = Vocabulary(p1, p2, n_symbols, keys)
         df = np.asarray(state["df"])
-        if df.shape != (vocabulary.first[-1],) or df.dtype.kind != "i" or n < 0 or not 0 <= n_symbols <= 65_536:
+        if (
+            df.shape != (vocabulary.first[-1],)
+            or df.dtype.kind != "i"
+            or n < 0
+            or not 0 <= n_symbols <= 65_536
+        ):
             raise ValueError("df does not match the keys")
         if len(df) and not 0 <= df.min() <= df.max() <= n:
             raise ValueError("df is out of range")
@@ -446,8 +452,21 @@ def _pieces(n: int) -> list[tuple[int, int]]:
 
 @njit(nogil=True, cache=True)
 def _rows(
-    first, last, begin, indptr, features, values, starts, ends, documents, x, tile, row_scale, scale, out
-):
+    first: int,
+    last: int,
+    begin: int,
+    indptr: Array,
+    features: Array,
+    values: Array,
+    starts: Array,
+    ends: Array,
+    documents: Array,
+    x: Array,
+    tile: Array,
+    row_scale: Array,
+    scale: Array,
+    out: Array,
+) -> None:
     """out[i, begin:] of the rows first..last: tile product plus lists, scaled and rounded once."""
     n = out.shape[1]
     sums = np.zeros(n)
@@ -462,14 +481,16 @@ def _rows(
 
 
 @njit(nogil=True, cache=True)
-def _mirror(first, last, out):
+def _mirror(first: int, last: int, out: Array) -> None:
     for j in range(first + 1, out.shape[0]):
         for i in range(first, min(last, j)):
             out[j, i] = out[i, j]
 
 
 @njit(nogil=True, cache=True)
-def _transpose(indptr, features, values, cursor, documents, x, after):
+def _transpose(
+    indptr: Array, features: Array, values: Array, cursor: Array, documents: Array, x: Array, after: Array
+) -> None:
     for i in range(len(indptr) - 1):
         for k in range(indptr[i], indptr[i + 1]):
             at = cursor[features[k]]
@@ -480,7 +501,9 @@ def _transpose(indptr, features, values, cursor, documents, x, after):
 
 
 @njit(nogil=True, cache=True)
-def _densify(first, last, indptr, features, values, column, matrix):
+def _densify(
+    first: int, last: int, indptr: Array, features: Array, values: Array, column: Array, matrix: Array
+) -> None:
     for i in range(first, last):
         for k in range(indptr[i], indptr[i + 1]):
             if column[features[k]] >= 0:
@@ -488,7 +511,7 @@ def _densify(first, last, indptr, features, values, column, matrix):
 
 
 @njit(nogil=True, cache=True)
-def _squares(indptr, values, squares):
+def _squares(indptr: Array, values: Array, squares: Array) -> None:
     for i in range(len(indptr) - 1):
         total = 0.0
         for k in range(indptr[i], indptr[i + 1]):

@@ -1,0 +1,257 @@
+// Edit distances of row documents (patterns, their match masks in shared memory) to column documents (texts, one a
+// thread), and what is made of a distance. The recurrence and its names: textsvm/kernels/edit.py.
+//
+// Layout. Pattern symbol i is bit i / WORDS of word i % WORDS, so that "one symbol further down" is the next
+// register: no word is shifted, but the last one, once a text symbol. A carry runs through the words of one bit
+// (a segment of WORDS symbols) as c = vp & (eq | c), twice: first from c = 0, which with the AND of all vp says
+// what each segment generates and propagates, then, after one 32-bit addition has carried that through the
+// segments, from the right c. About 6.5 integer instructions a word and text symbol.
+//
+//   WORDS    words of 32 pattern symbols in registers
+//   FIELDS   1, or 4: four patterns of less than 8 * WORDS symbols share each word, one a byte. The last symbol of
+//            a byte belongs to no pattern; with vp = 0 and vn = 1 it stops the carry and hands hp = 1 to the next.
+//   STRIPS   1: a pattern is taken in strips of 32 * WORDS symbols, with hp and hn handed to the next strip as
+//            one bit each a text symbol, in `scratch`; 0: it is at most one strip.
+//   WIDE     1: texts are uint16, two a word, and their symbols find their masks through a map in `scratch`;
+//            0: uint8, four a word.
+
+#define THREADS 256
+#define STRIP (WORDS * 32)
+#define FIELD_BITS (32 / FIELDS)
+#define WALLS (FIELDS == 1 ? 0u : 0x80808080u)
+#define CODES_A_WORD (WIDE ? 2 : 4)
+#define STRIDE (WIDE ? 544 : 256)  // masks of one word; WIDE: slot 0 and one for each of 512 symbols
+
+struct Masks {
+  uint32 of[WORDS * STRIDE];
+  uint32 valid[WORDS];
+};
+
+struct Column {
+  uint32 vp[WORDS], vn[WORDS];
+};
+
+// One text symbol. hp_queue and hn_queue hand in their top bit and take the strip's own in at the bottom.
+__device__ __forceinline__ void advance(Column& s, const uint32 (&eq)[WORDS], uint32& hp_queue, uint32& hn_queue) {
+  uint32 generate = 0, propagate = ~0u;
+#pragma unroll
+  for (int w = 0; w < WORDS; w++) generate = s.vp[w] & (eq[w] | generate);
+#pragma unroll
+  for (int w = 0; w < WORDS - 1; w++) propagate &= s.vp[w];
+  uint32 either = generate | (propagate & s.vp[WORDS - 1]);
+  uint32 hn_in = STRIPS ? hn_queue >> 31 : 0;
+  uint32 c = (generate + either + hn_in) ^ generate ^ either;
+  uint32 first_c = c, first_d0 = 0, hp_above = 0;
+#pragma unroll
+  for (int w = 0; w < WORDS; w++) {
+    uint32 d0 = c | eq[w] | s.vn[w];
+    uint32 hp = s.vn[w] | ~(d0 | s.vp[w]);
+    uint32 c_below = s.vp[w] & (eq[w] | c);
+    if (w == 0) {
+      first_d0 = d0;
+    } else {
+      s.vp[w] = c | ~(d0 | hp_above);
+      s.vn[w] = hp_above & d0;
+    }
+    c = c_below;
+    hp_above = hp;
+  }
+  uint32 hp_first = STRIPS ? __funnelshift_l(hp_queue, hp_above, 1) : 2 * hp_above + 1;
+  s.vp[0] = first_c | ~(first_d0 | hp_first);
+  s.vn[0] = hp_first & first_d0;
+  s.vp[WORDS - 1] &= ~WALLS;
+  s.vn[WORDS - 1] |= WALLS;
+  if (STRIPS) {
+    hp_queue = __funnelshift_l(hp_above, hp_queue, 1);
+    hn_queue = __funnelshift_l(c, hn_queue, 1);
+  }
+}
+
+__device__ __forceinline__ void advance_by(Column& s, const Masks& masks, uint32 symbol, const uint16* slots,
+                                           uint32& hp_queue, uint32& hn_queue) {
+  if (WIDE) symbol = slots[symbol];
+  uint32 eq[WORDS];
+#pragma unroll
+  for (int w = 0; w < WORDS; w++) eq[w] = masks.of[w * STRIDE + symbol];
+  advance(s, eq, hp_queue, hn_queue);
+}
+
+__device__ __forceinline__ uint32 symbol_of(uint32 word, int k) {
+  return WIDE ? (word >> (16 * k)) & 0xffff : (word >> (8 * k)) & 0xff;
+}
+
+__device__ __forceinline__ void restart(Column& s) {
+#pragma unroll
+  for (int w = 0; w < WORDS; w++) {
+    s.vp[w] = w == WORDS - 1 ? ~WALLS : ~0u;
+    s.vn[w] = w == WORDS - 1 ? WALLS : 0u;
+  }
+}
+
+// The whole text against a pattern of one strip. `text` strides by a warp.
+__device__ __forceinline__ void run_text(Column& s, const Masks& masks, const uint32* __restrict__ text, int length,
+                                         const uint16* slots) {
+  uint32 none = 0;
+  int words = length / CODES_A_WORD;
+  uint32 next = length > 0 ? text[0] : 0;
+  for (int q = 0; q < words; q++) {
+    uint32 word = next;
+    if ((q + 1) * CODES_A_WORD < length) next = text[(size_t)(q + 1) * WARP];
+#pragma unroll
+    for (int k = 0; k < CODES_A_WORD; k++) advance_by(s, masks, symbol_of(word, k), slots, none, none);
+  }
+#pragma unroll 1
+  for (int k = 0; k < length % CODES_A_WORD; k++) advance_by(s, masks, symbol_of(next, k), slots, none, none);
+}
+
+// The whole text against one strip of a longer pattern; `queues` has hp and hn of 32 text symbols side by side.
+__device__ __forceinline__ void run_text_through(Column& s, const Masks& masks, const uint32* __restrict__ text,
+                                                 int length, const uint16* slots, uint32* queues, bool top) {
+  for (int done = 0; done < length; done += 32, queues += 2 * THREADS) {
+    uint32 hp_queue = top ? ~0u : queues[0], hn_queue = top ? 0u : queues[THREADS];
+    int rest = min(32, length - done);
+    int q = 0;
+    for (; (q + 1) * CODES_A_WORD <= rest; q++) {
+      uint32 word = text[(size_t)(done / CODES_A_WORD + q) * WARP];
+#pragma unroll
+      for (int k = 0; k < CODES_A_WORD; k++) advance_by(s, masks, symbol_of(word, k), slots, hp_queue, hn_queue);
+    }
+#pragma unroll 1
+    for (int j = q * CODES_A_WORD; j < rest; j++) {
+      uint32 word = text[(size_t)((done + j) / CODES_A_WORD) * WARP];
+      advance_by(s, masks, symbol_of(word, j % CODES_A_WORD), slots, hp_queue, hn_queue);
+    }
+    queues[0] = hp_queue << (32 - rest & 31);
+    queues[THREADS] = hn_queue << (32 - rest & 31);
+  }
+}
+
+// Bits set in each byte.
+__device__ __forceinline__ uint32 byte_popcounts(uint32 x) {
+  x -= (x >> 1) & 0x55555555u;
+  x = (x & 0x33333333u) + ((x >> 2) & 0x33333333u);
+  return (x + (x >> 4)) & 0x0f0f0f0fu;
+}
+
+// Adds D(m, n) - D(0, n) of each pattern, or of its strip.
+__device__ __forceinline__ void add_differences(const Column& s, const Masks& masks, int (&distance)[FIELDS]) {
+  uint32 up = 0, down = 0;
+#pragma unroll
+  for (int w = 0; w < WORDS; w++) {
+    uint32 valid = masks.valid[w];
+    up += FIELDS == 1 ? __popc(s.vp[w] & valid) : byte_popcounts(s.vp[w] & valid);
+    down += FIELDS == 1 ? __popc(s.vn[w] & valid) : byte_popcounts(s.vn[w] & valid);
+  }
+#pragma unroll
+  for (int f = 0; f < FIELDS; f++) {
+    int shift = f * FIELD_BITS % 32;
+    distance[f] += FIELDS == 1 ? (int)up - (int)down : (int)(up >> shift & 255) - (int)(down >> shift & 255);
+  }
+}
+
+// Masks of symbols [first, first + STRIP) of the patterns of a pack. Ends with a barrier.
+__device__ void build_masks(Masks& masks, const uint16* __restrict__ codes, const int64* __restrict__ offsets,
+                            const int* __restrict__ pack, int first, int alphabet, uint16* slots) {
+  int rows = WIDE ? STRIDE : alphabet;
+  for (int k = threadIdx.x; k < WORDS * rows; k += THREADS) masks.of[k / rows * STRIDE + k % rows] = 0;
+  if (threadIdx.x < WORDS) masks.valid[threadIdx.x] = 0;
+  if (WIDE) {
+    for (int k = threadIdx.x; k < alphabet; k += THREADS) slots[k] = 0;
+    __syncthreads();
+    // Several positions may hold the same symbol: any of them may give it its slot.
+    for (int f = 0; f < FIELDS; f++) {
+      if (pack[f] < 0) continue;
+      int64 begin = offsets[pack[f]] + first;
+      int count = (int)min((int64)(FIELDS == 1 ? STRIP : FIELD_BITS * WORDS), offsets[pack[f] + 1] - begin);
+      for (int i = threadIdx.x; i < count; i += THREADS)
+        if (codes[begin + i] < alphabet) slots[codes[begin + i]] = 1 + f * FIELD_BITS * WORDS + i;
+    }
+  }
+  __syncthreads();
+  for (int f = 0; f < FIELDS; f++) {
+    if (pack[f] < 0) continue;
+    int64 begin = offsets[pack[f]] + first;
+    int count = (int)min((int64)(FIELDS == 1 ? STRIP : FIELD_BITS * WORDS), offsets[pack[f] + 1] - begin);
+    for (int i = threadIdx.x; i < count; i += THREADS) {
+      uint32 bit = 1u << (f * FIELD_BITS + i / WORDS);
+      uint32 code = codes[begin + i];
+      atomicOr(&masks.valid[i % WORDS], bit);
+      if (code < alphabet) atomicOr(&masks.of[i % WORDS * STRIDE + (WIDE ? slots[code] : code)], bit);
+    }
+  }
+  __syncthreads();
+}
+
+// out or sums gets the distances, or what is made of them, of `packs` times FIELDS patterns and `n_texts` texts.
+//
+// Patterns: packs (document, or -1, in `codes`), rows (of out), places (in the order of length, descending).
+// Texts, in the order of length, padded to a multiple of 32: words, group_words (where the words of each 32 texts
+// begin), lengths, columns (of out, -1: padding). `texts_alphabet`: all codes of texts are below it.
+// A block takes `span` packs and THREADS texts at a time, then those gridDim.x further on.
+// kind 0: distances; 1: of_distance[d]; 2: exp(-gamma d / the longer length).
+// symmetric: texts are the patterns' documents, only place >= that of the text is computed, and written twice.
+// sums (packs / span, n_classes, n_texts): instead of out, sums of coefficient (pattern, class) times value.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    edit_rows(const uint16* __restrict__ codes, const int64* __restrict__ offsets, const int* __restrict__ packs,
+              const int* __restrict__ rows, const int* __restrict__ places, int n_packs, int span,
+              const uint32* __restrict__ words, const int64* __restrict__ group_words,
+              const int* __restrict__ lengths, const int* __restrict__ columns, int n_texts, int texts_alphabet,
+              uint32* scratch, int64 scratch_words, int kind, const float* __restrict__ of_distance, double gamma,
+              int symmetric, void* __restrict__ out, int64 n_columns, const double* __restrict__ coefficients,
+              int n_classes, double* __restrict__ sums) {
+  __shared__ Masks masks;
+  uint32* queues = scratch + blockIdx.x * scratch_words + threadIdx.x;
+  uint16* slots = (uint16*)(scratch + (blockIdx.x + 1) * scratch_words) - (texts_alphabet + 1 & ~1);
+  int text_blocks = (n_texts + THREADS - 1) / THREADS;
+  int items = (n_packs + span - 1) / span * text_blocks;
+  for (int item = blockIdx.x; item < items; item += gridDim.x) {
+    // Long texts first, as the patterns are: what is started last should be short.
+    int text = (text_blocks - 1 - item % text_blocks) * THREADS + threadIdx.x;
+    int chunk = item / text_blocks;
+    int length = text < n_texts ? lengths[text] : 0;
+    int column = text < n_texts ? columns[text] : -1;
+    const uint32* my_words = words + (text < n_texts ? group_words[text / WARP] : 0) + threadIdx.x % WARP;
+    for (int p = chunk * span; p < min(n_packs, (chunk + 1) * span); p++) {
+      const int* pack = packs + p * FIELDS;
+      if (symmetric && places[p * FIELDS] < text - (int)threadIdx.x) continue;
+      bool needed = column >= 0 && !(symmetric && places[p * FIELDS] < text);
+      int distance[FIELDS];
+#pragma unroll
+      for (int f = 0; f < FIELDS; f++) distance[f] = length;
+      int pattern_length = STRIPS ? (int)(offsets[pack[0] + 1] - offsets[pack[0]]) : 0;
+      for (int first = 0; first == 0 || first < pattern_length; first += STRIP) {
+        __syncthreads();
+        build_masks(masks, codes, offsets, pack, first, texts_alphabet, slots);
+        if (!needed) continue;
+        Column state;
+        restart(state);
+        if (STRIPS)
+          run_text_through(state, masks, my_words, length, slots, queues, first == 0);
+        else
+          run_text(state, masks, my_words, length, slots);
+        add_differences(state, masks, distance);
+      }
+      if (!needed) continue;
+#pragma unroll
+      for (int f = 0; f < FIELDS; f++) {
+        int row = rows[p * FIELDS + f];
+        if (row < 0 || (symmetric && places[p * FIELDS + f] < text)) continue;
+        float value = 0;
+        if (kind == 1) value = of_distance[distance[f]];
+        if (kind == 2) {
+          int longer = max(1, max(length, (int)(offsets[pack[f] + 1] - offsets[pack[f]])));
+          value = (float)exp(-gamma * ((double)distance[f] / longer));
+        }
+        if (sums) {
+          for (int k = 0; k < n_classes; k++)
+            sums[((int64)chunk * n_classes + k) * n_texts + text] +=
+                coefficients[(int64)(p * FIELDS + f) * n_classes + k] * value;
+          continue;
+        }
+        int bits = kind == 0 ? distance[f] : __float_as_int(value);
+        ((int*)out)[row * n_columns + column] = bits;
+        if (symmetric) ((int*)out)[column * n_columns + row] = bits;
+      }
+    }
+  }
+}

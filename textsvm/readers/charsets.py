@@ -1,0 +1,117 @@
+"""Bytes -> text: declared charsets honoured, wrong and missing ones survived, binary data noticed."""
+
+from __future__ import annotations
+
+import codecs
+
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+# What senders mean when they name the narrower set, as in the WHATWG Encoding Standard.
+_MEANT = {
+    "ascii": "utf-8",
+    "iso8859-1": "cp1252",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+    "big5": "big5hkscs",
+}
+# Python codecs that are no charsets of texts, and slow on long input.
+_NO_CHARSET = {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined"}
+_CONTROL = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1a\x1b\b")) + b"\x7f"
+
+
+def _as_windows_1252(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    bad = error.object[error.start : error.end]
+    return "".join(_windows_1252(byte) for byte in bad), error.end
+
+
+def _windows_1252(byte: int) -> str:
+    try:
+        return bytes([byte]).decode("cp1252")
+    except UnicodeDecodeError:
+        return chr(byte)
+
+
+codecs.register_error("textsvm-windows-1252", _as_windows_1252)
+
+
+def decode(data: bytes) -> tuple[str, str | None]:
+    """Text without a declared charset: UTF-8, or what its byte order mark says.
+
+    Parameters
+    ----------
+    data : bytes
+
+    Returns
+    -------
+    text : str
+        Bytes that are not UTF-8 are read as Windows-1252; everything else stays as it is.
+    problem : str or None
+        A sentence if that was needed.
+    """
+    for mark, charset in _BOMS:
+        if data.startswith(mark):
+            text = data[len(mark) :].decode(charset, "replace")
+            return text, None if "\ufffd" not in text else f"some bytes are not {charset}"
+    try:
+        return data.decode(), None
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        text = data.decode("utf-8", "textsvm-windows-1252")
+        return text, f"line {line}: bytes that are not UTF-8 were read as Windows-1252"
+
+
+def decode_declared(data: bytes, charset: str | None) -> tuple[str, str | None]:
+    """Text with the charset that its sender declared; (text, problem) as in `decode`.
+
+    A charset that is unknown, or wrong for these bytes, is replaced by UTF-8 where that fits, and
+    else by Windows-1252. No charset, or one of the names for "unknown", is no problem.
+    """
+    if data.isascii() and (charset is None or charset.lower() in ("us-ascii", "utf-8", "iso-8859-1")):
+        return data.decode("ascii"), None
+    declared = (charset or "").strip().strip("\"'").lower()
+    if declared in ("", "unknown-8bit", "x-unknown", "unknown", "8bit", "default", "x-user-defined"):
+        return decode(data)[0], None
+    codec = _codec(declared)
+    if codec is None:
+        return decode(data)[0], f"unknown charset {declared[:40]!r}"
+    try:
+        return data.decode(codec), None
+    except (UnicodeError, ValueError):
+        pass
+    problem = f"bytes that are not {declared[:40]}"
+    if codec == "cp1252":  # five bytes have no meaning there
+        return data.decode(codec, "textsvm-windows-1252"), problem
+    if codec.startswith("utf") or b"\x00" not in data:
+        try:
+            return data.decode("utf-8"), problem
+        except UnicodeDecodeError:
+            pass
+    # A few bad bytes in a long text of that charset leave the rest readable.
+    text = data.decode(codec, "textsvm-windows-1252" if codec == "utf-8" else "replace")
+    return text, problem
+
+
+def _codec(declared: str) -> str | None:
+    try:
+        name = codecs.lookup(declared).name
+        "".encode(name)  # refuses what is no text encoding (base64, zlib, ...)
+    except (LookupError, ValueError, UnicodeError):
+        return None
+    return None if name in _NO_CHARSET else _MEANT.get(name, name)
+
+
+def is_binary(data: bytes) -> bool:
+    """Whether bytes cannot be text: NUL without a byte order mark, or many control characters."""
+    head = data[:8192]
+    if any(head.startswith(mark) for mark, _ in _BOMS):
+        return False
+    control = len(head) - len(head.translate(None, _CONTROL))
+    return b"\x00" in head or control > 0.05 * len(head)

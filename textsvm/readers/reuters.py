@@ -1,0 +1,128 @@
+"""Reuters-21578, Distribution 1.0: SGML files `reut2-*.sgm` -> documents.
+
+The files are Latin-1, with `<REUTERS TOPICS= LEWISSPLIT= CGISPLIT= OLDID= NEWID=>` around each
+document, control characters as entities (`&#3;`), and the text in one of three forms: NORM (TITLE,
+DATELINE, BODY), BRIEF (TITLE only) and UNPROC (text directly in TEXT). The text of a document is its
+title and, on the next line, its body, or what TEXT holds besides the title where there is no body.
+
+Splits as in section VIII of the collection's README: ModApte, with TOPICS="YES" (9,603 train, 3,299
+test), and Lewis (ModLewis), with TOPICS="YES" or "NO" (13,625 train, 6,188 test). Documents outside
+the split are in no part.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from textsvm.errors import InputError
+from textsvm.parallel import Progress
+from textsvm.readers.archives import File
+from textsvm.readers.corpus import Document
+
+SPLITS = {"modapte": ("YES",), "lewis": ("YES", "NO")}
+_START = re.compile(r"<REUTERS\b")
+_ATTRIBUTE = re.compile(r'(\w+)\s*=\s*"([^"<>]*)"')
+_ENTITY = re.compile(r"&(#\d{1,7}|lt|gt|amp|quot|apos);")
+_NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
+_CONTROL = {code: None for code in [*range(32), *range(127, 160)] if code not in b"\t\n\r"}
+
+
+def is_reuters(data: bytes) -> bool:
+    """Whether a file is one of the collection's SGML files."""
+    head = data[:2048].lstrip().upper()
+    return head.startswith((b"<!DOCTYPE LEWIS", b"<REUTERS "))
+
+
+def read(
+    files: Sequence[File], problems: list[tuple[str, str]], *, split: str = "modapte", progress: Progress | None = None
+) -> Iterator[Document]:
+    """The documents of SGML files; other files of the distribution are passed over.
+
+    Parameters
+    ----------
+    files : sequence of File
+    problems : list of (str, str)
+        Gets what is damaged: id or file, sentence.
+    split : {"modapte", "lewis"}
+    progress : callable, optional
+        Called with (bytes parsed, bytes in all).
+
+    Raises
+    ------
+    InputError
+        If `split` is not one of the two.
+    """
+    if split not in SPLITS:
+        raise InputError(f"split={split!r} is not one of {', '.join(SPLITS)}")
+    files = [file for file in files if is_reuters(file.data) or file.name.lower().endswith((".sgm", ".sgml"))]
+    total, done = sum(len(file.data) for file in files), 0
+    for file in files:
+        text = file.data.decode("latin-1")
+        starts = [match.start() for match in _START.finditer(text)]
+        if not starts:
+            problems.append((file.name, "left out: it holds no <REUTERS> document"))
+        for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(text)], strict=True), 1):
+            yield _document(text[start:end], f"{file.name}:{number}", SPLITS[split], problems)
+        done += len(file.data)
+        if progress is not None:
+            progress(done, total)
+
+
+def _document(
+    sgml: str, place: str, judged: tuple[str, ...], problems: list[tuple[str, str]]
+) -> Document:
+    head, _, rest = sgml.partition(">")
+    attributes = {name.upper(): value for name, value in _ATTRIBUTE.findall(head)}
+    identifier = attributes.get("NEWID") or place
+    if "</REUTERS>" not in rest:
+        problems.append((identifier, "the document is cut off: </REUTERS> is missing"))
+    topics = tuple(dict.fromkeys(_clean(topic) for topic in _items(_element(rest, "TOPICS")[0] or "")))
+    part = None
+    if attributes.get("TOPICS", "").upper() in judged:
+        part = {"TRAIN": "train", "TEST": "test"}.get(attributes.get("LEWISSPLIT", "").upper())
+    text, _ = _element(rest, "TEXT")
+    if text is None:
+        problems.append((identifier, "it has no <TEXT>"))
+    return Document(identifier, _text(text or ""), topics, part)
+
+
+def _text(sgml: str) -> str:
+    title, sgml = _element(sgml, "TITLE")
+    body, others = _element(sgml, "BODY")
+    if body is None:
+        for name in ("AUTHOR", "DATELINE"):
+            _, others = _element(others, name)
+        body = others
+    # Brief documents have a line of stars where others have a body.
+    body = _clean(body).strip("\n\r\t* ") if not body.strip("*\n\r\t ") else _clean(body)
+    return "\n".join(piece for piece in (_clean(title or "").strip(), body.strip("\r\n")) if piece)
+
+
+def _element(sgml: str, name: str) -> tuple[str | None, str]:
+    """What the first element of that name holds (None if there is none), and the text without it."""
+    start = sgml.find(f"<{name}")
+    inner = sgml.find(">", start) + 1
+    end = sgml.find(f"</{name}>", inner)
+    if start < 0 or inner == 0:
+        return None, sgml
+    if end < 0:
+        return sgml[inner:], sgml[:start]
+    return sgml[inner:end], sgml[:start] + sgml[end + len(name) + 3 :]
+
+
+def _items(sgml: str) -> Iterator[str]:
+    for piece in sgml.split("<D>")[1:]:
+        yield piece.partition("</D>")[0]
+
+
+def _clean(sgml: str) -> str:
+    return _ENTITY.sub(_character, sgml).translate(_CONTROL)
+
+
+def _character(match: re.Match[str]) -> str:
+    name = match[1]
+    if name in _NAMED:
+        return _NAMED[name]
+    code = int(name[1:])
+    return chr(code) if code <= 0x10FFFF else ""
