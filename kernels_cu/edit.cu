@@ -12,14 +12,35 @@
 //            a byte belongs to no pattern; with vp = 0 and vn = 1 it stops the carry and hands hp = 1 to the next.
 //   STRIPS   1: a pattern is taken in strips of 32 * WORDS symbols, with hp and hn handed to the next strip as
 //            one bit each a text symbol, in `scratch`; 0: it is at most one strip.
-//   WIDE     1: texts are uint16, two a word, and their symbols find their masks through a map in `scratch`;
-//            0: uint8, four a word.
+//   WIDE     1: the symbols of texts find their masks through a map in `scratch`; 0: they are below 256, and texts
+//            hold 4 times the symbol, where its mask is. Two text symbols a word, either way.
+//   PACK     instead of all that, the kernel that brings texts into this form.
+
+#ifdef PACK
+
+// One block for 32 texts: word q of all 32 side by side, from words[group_words[g]] on. Symbols above `highest`
+// become that one; each is multiplied by `factor`.
+extern "C" __global__ void pack_texts(const uint16* __restrict__ codes, const int64* __restrict__ offsets,
+                                      const int64* __restrict__ order, int n, const int64* __restrict__ group_words,
+                                      int highest, int factor, uint32* __restrict__ words) {
+  int64 first = group_words[blockIdx.x];
+  int lane = threadIdx.x % WARP, position = blockIdx.x * WARP + lane;
+  int64 begin = position < n ? offsets[order[position]] : 0;
+  int64 end = position < n ? offsets[order[position] + 1] : 0;
+  int64 count = (group_words[blockIdx.x + 1] - first) / WARP;
+  for (int64 q = threadIdx.x / WARP; q < count; q += blockDim.x / WARP) {
+    uint32 low = begin + 2 * q < end ? min((int)codes[begin + 2 * q], highest) : 0;
+    uint32 high = begin + 2 * q + 1 < end ? min((int)codes[begin + 2 * q + 1], highest) : 0;
+    words[first + q * WARP + lane] = factor * (low | high << 16);
+  }
+}
+
+#else
 
 #define THREADS 256
 #define STRIP (WORDS * 32)
 #define FIELD_BITS (32 / FIELDS)
 #define WALLS (FIELDS == 1 ? 0u : 0x80808080u)
-#define CODES_A_WORD (WIDE ? 2 : 4)
 #define STRIDE (WIDE ? 544 : 256)  // masks of one word; WIDE: slot 0 and one for each of 512 symbols
 
 struct Masks {
@@ -27,37 +48,52 @@ struct Masks {
   uint32 valid[WORDS];
 };
 
+// Three-input logic, one instruction each; written out, the compiler splits some of them.
+template <int TABLE>
+__device__ __forceinline__ uint32 logic(uint32 a, uint32 b, uint32 c) {
+  uint32 d;
+  asm("lop3.b32 %0, %1, %2, %3, %4;" : "=r"(d) : "r"(a), "r"(b), "r"(c), "n"(TABLE));
+  return d;
+}
+#define A_AND_B_OR_C logic<0xe0>  // a & (b | c)
+#define A_OR_B_AND_C logic<0xf8>  // a | (b & c)
+#define A_OR_NEITHER logic<0xf1>  // a | ~(b | c)
+#define ALL_THREE logic<0x80>
+#define ANY_OF_THREE logic<0xfe>
+#define XOR_OF_THREE logic<0x96>
+
 struct Column {
   uint32 vp[WORDS], vn[WORDS];
 };
 
 // One text symbol. hp_queue and hn_queue hand in their top bit and take the strip's own in at the bottom.
 __device__ __forceinline__ void advance(Column& s, const uint32 (&eq)[WORDS], uint32& hp_queue, uint32& hn_queue) {
-  uint32 generate = 0, propagate = ~0u;
+  uint32 generate = s.vp[0] & eq[0], propagate = s.vp[0];
 #pragma unroll
-  for (int w = 0; w < WORDS; w++) generate = s.vp[w] & (eq[w] | generate);
+  for (int w = 1; w < WORDS; w++) generate = A_AND_B_OR_C(s.vp[w], eq[w], generate);
 #pragma unroll
-  for (int w = 0; w < WORDS - 1; w++) propagate &= s.vp[w];
-  uint32 either = generate | (propagate & s.vp[WORDS - 1]);
+  for (int w = 1; w + 1 < WORDS - 1; w += 2) propagate = ALL_THREE(propagate, s.vp[w], s.vp[w + 1]);
+  if (WORDS % 2 == 1) propagate &= s.vp[WORDS - 2];
+  uint32 either = A_OR_B_AND_C(generate, propagate, s.vp[WORDS - 1]);
   uint32 hn_in = STRIPS ? hn_queue >> 31 : 0;
-  uint32 c = (generate + either + hn_in) ^ generate ^ either;
+  uint32 c = XOR_OF_THREE(generate + either + hn_in, generate, either);
   uint32 first_c = c, first_d0 = 0, hp_above = 0;
 #pragma unroll
   for (int w = 0; w < WORDS; w++) {
-    uint32 d0 = c | eq[w] | s.vn[w];
-    uint32 hp = s.vn[w] | ~(d0 | s.vp[w]);
-    uint32 c_below = s.vp[w] & (eq[w] | c);
+    uint32 d0 = ANY_OF_THREE(c, eq[w], s.vn[w]);
+    uint32 hp = A_OR_NEITHER(s.vn[w], d0, s.vp[w]);
+    uint32 c_below = A_AND_B_OR_C(s.vp[w], eq[w], c);
     if (w == 0) {
       first_d0 = d0;
     } else {
-      s.vp[w] = c | ~(d0 | hp_above);
+      s.vp[w] = A_OR_NEITHER(c, d0, hp_above);
       s.vn[w] = hp_above & d0;
     }
     c = c_below;
     hp_above = hp;
   }
   uint32 hp_first = STRIPS ? __funnelshift_l(hp_queue, hp_above, 1) : 2 * hp_above + 1;
-  s.vp[0] = first_c | ~(first_d0 | hp_first);
+  s.vp[0] = A_OR_NEITHER(first_c, first_d0, hp_first);
   s.vn[0] = hp_first & first_d0;
   s.vp[WORDS - 1] &= ~WALLS;
   s.vn[WORDS - 1] |= WALLS;
@@ -67,17 +103,14 @@ __device__ __forceinline__ void advance(Column& s, const uint32 (&eq)[WORDS], ui
   }
 }
 
-__device__ __forceinline__ void advance_by(Column& s, const Masks& masks, uint32 symbol, const uint16* slots,
+// `place`: where the masks of the symbol are, in bytes, or WIDE the symbol.
+__device__ __forceinline__ void advance_by(Column& s, const Masks& masks, uint32 place, const uint16* slots,
                                            uint32& hp_queue, uint32& hn_queue) {
-  if (WIDE) symbol = slots[symbol];
+  if (WIDE) place = slots[place];
   uint32 eq[WORDS];
 #pragma unroll
-  for (int w = 0; w < WORDS; w++) eq[w] = masks.of[w * STRIDE + symbol];
+  for (int w = 0; w < WORDS; w++) eq[w] = *(const uint32*)((const char*)(masks.of + w * STRIDE) + place);
   advance(s, eq, hp_queue, hn_queue);
-}
-
-__device__ __forceinline__ uint32 symbol_of(uint32 word, int k) {
-  return WIDE ? (word >> (16 * k)) & 0xffff : (word >> (8 * k)) & 0xff;
 }
 
 __device__ __forceinline__ void restart(Column& s) {
@@ -92,16 +125,15 @@ __device__ __forceinline__ void restart(Column& s) {
 __device__ __forceinline__ void run_text(Column& s, const Masks& masks, const uint32* __restrict__ text, int length,
                                          const uint16* slots) {
   uint32 none = 0;
-  int words = length / CODES_A_WORD;
   uint32 next = length > 0 ? text[0] : 0;
-  for (int q = 0; q < words; q++) {
+  for (int done = 0; done + 2 <= length; done += 2) {
     uint32 word = next;
-    if ((q + 1) * CODES_A_WORD < length) next = text[(size_t)(q + 1) * WARP];
-#pragma unroll
-    for (int k = 0; k < CODES_A_WORD; k++) advance_by(s, masks, symbol_of(word, k), slots, none, none);
+    text += WARP;
+    if (done + 2 < length) next = text[0];
+    advance_by(s, masks, word & 0xffff, slots, none, none);
+    advance_by(s, masks, word >> 16, slots, none, none);
   }
-#pragma unroll 1
-  for (int k = 0; k < length % CODES_A_WORD; k++) advance_by(s, masks, symbol_of(next, k), slots, none, none);
+  if (length & 1) advance_by(s, masks, next & 0xffff, slots, none, none);
 }
 
 // The whole text against one strip of a longer pattern; `queues` has hp and hn of 32 text symbols side by side.
@@ -110,19 +142,13 @@ __device__ __forceinline__ void run_text_through(Column& s, const Masks& masks, 
   for (int done = 0; done < length; done += 32, queues += 2 * THREADS) {
     uint32 hp_queue = top ? ~0u : queues[0], hn_queue = top ? 0u : queues[THREADS];
     int rest = min(32, length - done);
-    int q = 0;
-    for (; (q + 1) * CODES_A_WORD <= rest; q++) {
-      uint32 word = text[(size_t)(done / CODES_A_WORD + q) * WARP];
-#pragma unroll
-      for (int k = 0; k < CODES_A_WORD; k++) advance_by(s, masks, symbol_of(word, k), slots, hp_queue, hn_queue);
+    for (int k = 0; k < rest; k += 2, text += WARP) {
+      uint32 word = text[0];
+      advance_by(s, masks, word & 0xffff, slots, hp_queue, hn_queue);
+      if (k + 1 < rest) advance_by(s, masks, word >> 16, slots, hp_queue, hn_queue);
     }
-#pragma unroll 1
-    for (int j = q * CODES_A_WORD; j < rest; j++) {
-      uint32 word = text[(size_t)((done + j) / CODES_A_WORD) * WARP];
-      advance_by(s, masks, symbol_of(word, j % CODES_A_WORD), slots, hp_queue, hn_queue);
-    }
-    queues[0] = hp_queue << (32 - rest & 31);
-    queues[THREADS] = hn_queue << (32 - rest & 31);
+    queues[0] = hp_queue << (32 - rest);
+    queues[THREADS] = hn_queue << (32 - rest);
   }
 }
 
@@ -164,7 +190,7 @@ __device__ void build_masks(Masks& masks, const uint16* __restrict__ codes, cons
       int64 begin = offsets[pack[f]] + first;
       int count = (int)min((int64)(FIELDS == 1 ? STRIP : FIELD_BITS * WORDS), offsets[pack[f] + 1] - begin);
       for (int i = threadIdx.x; i < count; i += THREADS)
-        if (codes[begin + i] < alphabet) slots[codes[begin + i]] = 1 + f * FIELD_BITS * WORDS + i;
+        if (codes[begin + i] < alphabet) slots[codes[begin + i]] = 4 * (1 + f * FIELD_BITS * WORDS + i);
     }
   }
   __syncthreads();
@@ -176,7 +202,7 @@ __device__ void build_masks(Masks& masks, const uint16* __restrict__ codes, cons
       uint32 bit = 1u << (f * FIELD_BITS + i / WORDS);
       uint32 code = codes[begin + i];
       atomicOr(&masks.valid[i % WORDS], bit);
-      if (code < alphabet) atomicOr(&masks.of[i % WORDS * STRIDE + (WIDE ? slots[code] : code)], bit);
+      if (code < alphabet) atomicOr(&masks.of[i % WORDS * STRIDE + (WIDE ? slots[code] / 4 : code)], bit);
     }
   }
   __syncthreads();
@@ -187,7 +213,7 @@ __device__ void build_masks(Masks& masks, const uint16* __restrict__ codes, cons
 // Patterns: packs (document, or -1, in `codes`), rows (of out), places (in the order of length, descending).
 // Texts, in the order of length, padded to a multiple of 32: words, group_words (where the words of each 32 texts
 // begin), lengths, columns (of out, -1: padding). `texts_alphabet`: all codes of texts are below it.
-// A block takes `span` packs and THREADS texts at a time, then those gridDim.x further on.
+// A block takes `span` packs and THREADS texts at a time, the next ones by counting up next_item.
 // kind 0: distances; 1: of_distance[d]; 2: exp(-gamma d / the longer length).
 // symmetric: texts are the patterns' documents, only place >= that of the text is computed, and written twice.
 // sums (packs / span, n_classes, n_texts): instead of out, sums of coefficient (pattern, class) times value.
@@ -196,15 +222,21 @@ extern "C" __global__ void __launch_bounds__(THREADS)
               const int* __restrict__ rows, const int* __restrict__ places, int n_packs, int span,
               const uint32* __restrict__ words, const int64* __restrict__ group_words,
               const int* __restrict__ lengths, const int* __restrict__ columns, int n_texts, int texts_alphabet,
-              uint32* scratch, int64 scratch_words, int kind, const float* __restrict__ of_distance, double gamma,
+              uint32* scratch, int64 scratch_words, int* next_item, int kind, const float* __restrict__ of_distance, float gamma,
               int symmetric, void* __restrict__ out, int64 n_columns, const double* __restrict__ coefficients,
               int n_classes, double* __restrict__ sums) {
   __shared__ Masks masks;
+  __shared__ int shared_item;
   uint32* queues = scratch + blockIdx.x * scratch_words + threadIdx.x;
   uint16* slots = (uint16*)(scratch + (blockIdx.x + 1) * scratch_words) - (texts_alphabet + 1 & ~1);
   int text_blocks = (n_texts + THREADS - 1) / THREADS;
   int items = (n_packs + span - 1) / span * text_blocks;
-  for (int item = blockIdx.x; item < items; item += gridDim.x) {
+  while (true) {
+    __syncthreads();
+    if (threadIdx.x == 0) shared_item = atomicAdd(next_item, 1);
+    __syncthreads();
+    int item = shared_item;
+    if (item >= items) return;
     // Long texts first, as the patterns are: what is started last should be short.
     int text = (text_blocks - 1 - item % text_blocks) * THREADS + threadIdx.x;
     int chunk = item / text_blocks;
@@ -240,9 +272,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         if (kind == 1) value = of_distance[distance[f]];
         if (kind == 2) {
           int longer = max(1, max(length, (int)(offsets[pack[f] + 1] - offsets[pack[f]])));
-          value = (float)exp(-gamma * ((double)distance[f] / longer));
+          value = expf(-gamma * (float)distance[f] / (float)longer);
         }
         if (sums) {
+#pragma unroll 1
           for (int k = 0; k < n_classes; k++)
             sums[((int64)chunk * n_classes + k) * n_texts + text] +=
                 coefficients[(int64)(p * FIELDS + f) * n_classes + k] * value;
@@ -255,3 +288,5 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
   }
 }
+
+#endif

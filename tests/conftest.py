@@ -25,7 +25,9 @@ def pytest_runtest_setup(item):
 
 
 def pytest_sessionfinish(session):
-    if session.config.getoption("--require-gpu") and not any(i.get_closest_marker("gpu") for i in session.items):
+    if session.config.getoption("--require-gpu") and not any(
+        i.get_closest_marker("gpu") for i in session.items
+    ):
         session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
 

@@ -4,6 +4,8 @@ A subclass gives `device` (a fixture may), `cases`: pairs of a kernel and its or
 two strings that returns the normalised value, and bounds `rtol`, `atol`.
 """
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
@@ -24,7 +26,7 @@ def to_numpy(array):
 
 
 class KernelContract:
-    cases: list = []
+    cases: ClassVar[list] = []
     rtol = 1e-5
     atol = 1e-6
 

@@ -61,9 +61,7 @@ def gap_weighted(s, t, p, decay):
     values = []
     prefix = [[1.0] * (m + 1) for _ in range(n + 1)]
     for _ in range(p):
-        values.append(
-            sum(decay**2 * prefix[i][j] for i in range(n) for j in range(m) if s[i] == t[j])
-        )
+        values.append(sum(decay**2 * prefix[i][j] for i in range(n) for j in range(m) if s[i] == t[j]))
         longer = [[0.0] * (m + 1) for _ in range(n + 1)]
         for i in range(1, n + 1):
             inner = 0.0

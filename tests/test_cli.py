@@ -102,7 +102,9 @@ def test_positive_class_need_not_sort_last(tmp_path):
     assert figures["labels"] == ["rest", "earn"]
     assert figures["recall"] > 0.7
     assert figures["roc_auc"] > 0.8
-    lines = run("predict", path, "-", stdin=b"net profit of 5 mln dlrs, dividend 12 cts a share, quarter").stdout
+    lines = run(
+        "predict", path, "-", stdin=b"net profit of 5 mln dlrs, dividend 12 cts a share, quarter"
+    ).stdout
     line = json.loads(lines)
     assert (line["decision"] > 0) == (line["label"] == "earn")
 
@@ -110,7 +112,8 @@ def test_positive_class_need_not_sort_last(tmp_path):
 def test_predict_a_raw_mail_from_stdin(model):
     mail = (
         b"From: a@example.org\r\nTo: b@example.org\r\nSubject: =?utf-8?b?RnJlZSBwcml6ZQ==?=\r\n"
-        b"MIME-Version: 1.0\r\nContent-Type: text/html; charset=utf-8\r\n\r\n<p>Claim your <b>money</b> now!</p>\r\n"
+        b"MIME-Version: 1.0\r\nContent-Type: text/html; charset=utf-8\r\n\r\n"
+        b"<p>Claim your <b>money</b> now!</p>\r\n"
     )
     result = run("predict", model[0], "-", stdin=mail)
     line = json.loads(result.stdout)

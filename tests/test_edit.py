@@ -40,7 +40,7 @@ def random_texts(lengths, alphabet, seed=0):
 
 
 class TestEditContract(KernelContract):
-    cases = [
+    cases = [  # noqa: RUF012
         (EditDistance(0.05), lambda s, t: edit(s, t, 0.05)),
         (EditDistance(0.005), lambda s, t: edit(s, t, 0.005)),
         (EditDistance(2.0, relative=True), lambda s, t: edit(s, t, 2.0, relative=True)),

@@ -86,7 +86,7 @@ def normalise(text: str, form: str = "unicode", *, punctuation: bool = True) -> 
     if form == "unicode":
         text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     elif form == "paper":
-        return _OUTSIDE_PAPER.sub(" ", text.lower()).strip()
+        return _OUTSIDE_PAPER.sub(" ", text.lower())
     elif form != "none":
         raise InputError(f"normalise={form!r} is not one of {', '.join(NORMALISATIONS)}")
     if not punctuation:
@@ -140,6 +140,4 @@ def _decode(points: NDArray[np.uint32]) -> str:
 
 @lru_cache(maxsize=1)
 def _punctuation_to_space() -> dict[int, str]:
-    return {
-        point: " " for point in range(sys.maxunicode + 1) if unicodedata.category(chr(point))[0] in "PS"
-    }
+    return {point: " " for point in range(sys.maxunicode + 1) if unicodedata.category(chr(point))[0] in "PS"}

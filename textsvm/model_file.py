@@ -133,7 +133,9 @@ def _build(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> SVC:
     name = kernel_parameters.pop("name")
     if name not in KERNELS:
         raise InputError(f"its kernel {name!r} is not known to this version")
-    kernel = KERNELS[name](**{k: tuple(v) if isinstance(v, list) else v for k, v in kernel_parameters.items()})
+    kernel = KERNELS[name](
+        **{k: tuple(v) if isinstance(v, list) else v for k, v in kernel_parameters.items()}
+    )
     kernel.check()
     model = SVC(kernel=kernel, **{name: header["parameters"][name] for name in _PARAMETERS})
     model.check()

@@ -14,9 +14,12 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic, models, register_model
+from numba.extending import intrinsic as _intrinsic
+from numba.extending import models, register_model
 from numpy.typing import DTypeLike, NDArray
 
+#: Numba calls an intrinsic without its first argument, which type checkers cannot know.
+intrinsic: Any = _intrinsic
 _HOST = llvmlite.binding.get_host_cpu_features()
 #: Values in a vector: what one register holds in float32.
 LANES = 16 if _HOST.get("avx512f") else 8 if _HOST.get("avx2") else 4
@@ -96,7 +99,9 @@ def fill(typingctx: Any, value: Any) -> Any:
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = context.get_value_type(signature.return_type)
-        first = builder.insert_element(ir.Constant(kind, ir.Undefined), args[0], ir.Constant(ir.IntType(32), 0))
+        first = builder.insert_element(
+            ir.Constant(kind, ir.Undefined), args[0], ir.Constant(ir.IntType(32), 0)
+        )
         order = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
         return builder.shuffle_vector(first, ir.Constant(kind, ir.Undefined), order)
 

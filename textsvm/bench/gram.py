@@ -60,7 +60,12 @@ def strkernels(texts: list[str], p: int, decay: float) -> Matrix:
 
 
 def compare(
-    name: str, kernel: Kernel, peer: Callable[[list[str]], Matrix], texts: list[str], repeats: int, rtol: float = 1e-4
+    name: str,
+    kernel: Kernel,
+    peer: Callable[[list[str]], Matrix],
+    texts: list[str],
+    repeats: int,
+    rtol: float = 1e-4,
 ) -> dict[str, Any]:
     """One row of the report; raises AssertionError if the two disagree."""
     mine, theirs = ours(kernel, texts), peer(texts)
@@ -88,38 +93,50 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("reports/cpu_gram"))
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
-    rows = []
+    rows: list[dict[str, Any]] = []
     for label, length in (("L=100", 100), ("full length", None)):
         task = paper_tasks(data_folder(), length)[0]
         texts = task.train + task.test
         rows.append(
             compare(
                 f"spectrum p=4, {label}; peer CountVectorizer + sparse product",
-                Spectrum(p=4), lambda texts: count_vectorizer(texts, 4), texts, options.repeats,
-            )  # fmt: skip
+                Spectrum(p=4),
+                lambda texts: count_vectorizer(texts, 4),
+                texts,
+                options.repeats,
+            )
         )
         rows.append(
             compare(
                 f"edit gamma=0.05, {label}; peer RapidFuzz cdist",
-                EditDistance(gamma=0.05), lambda texts: rapidfuzz(texts, 0.05), texts,
+                EditDistance(gamma=0.05),
+                lambda texts: rapidfuzz(texts, 0.05),
+                texts,
                 options.repeats if length else 1,
-            )  # fmt: skip
+            )
         )
         if length:
             rows.append(
                 compare(
                     f"gap p=5 decay=0.5, {label}; peer strkernels, on the first 800",
-                    GapWeighted(p=5, decay=0.5), lambda texts: strkernels(texts, 5, 0.5), texts[:800], 1,
-                )  # fmt: skip
+                    GapWeighted(p=5, decay=0.5),
+                    lambda texts: strkernels(texts, 5, 0.5),
+                    texts[:800],
+                    1,
+                )
             )
             times = paired(lambda t=texts: ours(GapWeighted(p=5, decay=0.5), t), lambda: None, 1)  # type: ignore[misc]
             pairs = len(texts) * (len(texts) + 1) / 2
             rows.append(
                 {
-                    "kernel": f"gap p=5 decay=0.5, {label}", "n": len(texts), "symbols, mean": 100.0,
-                    "ours, s": times["ours"], "peer, s": "", "peer / ours": "",
+                    "kernel": f"gap p=5 decay=0.5, {label}",
+                    "n": len(texts),
+                    "symbols, mean": 100.0,
+                    "ours, s": times["ours"],
+                    "peer, s": "",
+                    "peer / ours": "",
                     "pairs/s a core": pairs / times["ours"] / n_threads(),
-                }  # fmt: skip
+                }
             )
     header = tuple(rows[0])
     write_report(options.output, "Kernel matrices on the CPU", "python -m textsvm.bench.gram", header, rows)

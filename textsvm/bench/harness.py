@@ -58,7 +58,9 @@ def paired(ours: Callable[[], Any], theirs: Callable[[], Any], repeats: int = 3)
     return {"ours": mine, "theirs": other, "ratio": other / mine}
 
 
-def write_report(path: Path, title: str, command: str, header: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+def write_report(
+    path: Path, title: str, command: str, header: tuple[str, ...], rows: list[dict[str, Any]]
+) -> None:
     """A Markdown table with the command and the environment, and the same as JSON beside it."""
     about = environment()
     lines = [f"# {title}", "", f"    {command}", "", _sentence(about), ""]
@@ -77,7 +79,9 @@ def data_folder() -> Path:
     beside = Path(__file__).resolve().parents[3] / "shared" / "data"
     folder = Path(os.environ.get("TEXTSVM_DATA", beside))
     if not folder.is_dir():
-        raise SystemExit(f"no corpora at {folder}; set TEXTSVM_DATA (corpora/README.md says where they come from)")
+        raise SystemExit(
+            f"no corpora at {folder}; set TEXTSVM_DATA (corpora/README.md says where they come from)"
+        )
     return folder
 
 

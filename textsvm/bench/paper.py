@@ -101,10 +101,11 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--full", action="store_true", help="full length too, with the spectrum kernel")
     options = parser.parse_args()
-    rows = []
+    rows: list[dict[str, Any]] = []
     for task in paper_tasks(data_folder(), 100):
         for name in KERNELS:
-            train_and_judge(task, name, "100", options.device) if not rows else None  # compiles
+            if task.name == "Earn vs Acq":
+                train_and_judge(task, name, "100", options.device)  # compiles
             rows.append(train_and_judge(task, name, "100", options.device))
         rows.append(opponent(task, "100"))
     if options.full:

@@ -34,7 +34,9 @@ def _version(shown: bool) -> None:
 
 @app.callback()
 def _textsvm(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version."
+    ),
 ) -> None:
     pass
 

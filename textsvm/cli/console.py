@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -74,7 +74,7 @@ class Console:
         """A progress callback for the readers."""
         self.stage("read", done, total)
 
-    def table(self, title: str, rows: list[tuple[str, ...]], header: tuple[str, ...] = ()) -> None:
+    def table(self, title: str, rows: Sequence[tuple[str, ...]], header: tuple[str, ...] = ()) -> None:
         """A table on stdout: the first column named, the others right-aligned."""
         from rich import box
         from rich.table import Table
@@ -96,7 +96,7 @@ def print_json(value: dict[str, Any]) -> None:
 
 def main(app: typer.Typer) -> int:
     """Run the command line; every failure becomes one sentence on stderr and an exit code."""
-    usage_error = typer.BadParameter.__mro__[2]  # click's ClickException, wherever this Typer keeps it
+    usage_error: Any = typer.BadParameter.__mro__[2]  # ClickException, wherever this Typer keeps it
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()
@@ -105,15 +105,16 @@ def main(app: typer.Typer) -> int:
     except InputError as error:
         return _fail(str(error), 1)
     except usage_error as error:
-        return _fail(f"{error.format_message()} (see textsvm --help)", 2)  # type: ignore[attr-defined]
+        return _fail(f"{error.format_message()} (see textsvm --help)", 2)
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted; nothing was written", 1)
     except BrokenPipeError:
         # The reader of our output has gone (head, less): nothing to say, and nothing to flush at exit.
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
         return 1
     except MemoryError as error:
-        return _fail(f"out of main memory ({error or 'no more could be had'}); lower --memory or use fewer documents", 1)
+        why = str(error) or "no more could be had"
+        return _fail(f"out of main memory ({why}); lower --memory or use fewer documents", 1)
     except OSError as error:
         return _fail(f"{error.filename or 'input/output'}: {error.strerror or error}", 1)
     if code == 130:  # Typer's own word for Ctrl-C

@@ -25,9 +25,7 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
     console.say("The first run compiles the kernels for this processor: some seconds, once.")
     path = sample("mail")
     corpus = options.read(console, path, positive="spam", negative="ham")
-    rest, held = train_test_split(
-        range(len(corpus)), test_size=0.25, random_state=0, stratify=corpus.labels
-    )
+    rest, held = train_test_split(range(len(corpus)), test_size=0.25, random_state=0, stratify=corpus.labels)
     training, test = corpus.subset(sorted(rest)), corpus.subset(sorted(held))
 
     kernels = {
@@ -48,7 +46,7 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
             best = (model, results, name)
     assert best is not None
     console.table(
-        f"{len(training)} sample mails to learn from, {len(test)} to judge on ({best[0].device_.description})",
+        f"{len(training)} sample mails to learn from, {len(test)} to judge on; {best[0].device_.description}",
         rows,
         ("kernel", "accuracy", "support vectors", "seconds"),
     )
@@ -58,6 +56,10 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
         again = load(Path(folder) / "spam.textsvm")
         message = "Congratulations! You have won a free prize. Click here to claim your money now!!!"
         value = float(again.decision_function([message])[0])
-    console.stdout.print(f"{message!r} is {again.classes_[int(value > 0)]} (decision {value:+.2f})", markup=False)
-    console.stdout.print(f"\nThe same on your own mails:\n  textsvm train {path} -o spam.textsvm --holdout 0.25")
+    console.stdout.print(
+        f"{message!r} is {again.classes_[int(value > 0)]} (decision {value:+.2f})", markup=False
+    )
+    console.stdout.print(
+        f"\nThe same on your own mails:\n  textsvm train {path} -o spam.textsvm --holdout 0.25"
+    )
     console.stdout.print("  textsvm predict spam.textsvm message.eml", markup=False)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from textsvm.cli import options
 from textsvm.cli.console import Console, print_json
-from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.estimators.svc import SVC, StageProgress
@@ -43,18 +42,17 @@ def evaluate(
     classifier = load(model)
     classifier.device = device
     info = classifier.info_
-    if positive is None and info.get("reduced"):
-        positive, negative = info["positive"], negative or info["negative"]
+    if positive is None:
+        positive, negative = info.get("positive"), negative or info.get("negative")
     documents = options.read(
         console, corpus, positive=positive, negative=negative, part=part, format=format,
         text=text, label=label, id=id, headers=headers or bool(info.get("reading", {}).get("headers")),
         split=split.value,
     )  # fmt: skip
-    if documents.labels is None:
-        raise InputError(f"{corpus} has no labels to evaluate on; `textsvm predict` classifies it")
+    options.require_labels(documents)
     read = time.perf_counter() - started
     with console.progress():
-        results = judge(classifier, documents, positive or info.get("positive"), console.stage, {"read": read})
+        results = judge(classifier, documents, positive, console.stage, {"read": read})
     console.say(f"device: {classifier.device_.description}")
     print_json(results.as_dict()) if json else show(console, f"{model} on {corpus}", results)
 

@@ -16,7 +16,9 @@ def predict(
     model: options.ModelPath,
     files: Annotated[
         list[str] | None,
-        typer.Argument(help="Documents: texts, mails, tables, archives, folders; - is stdin.", show_default="-"),
+        typer.Argument(
+            help="Documents: texts, mails, tables, archives, folders; - is stdin.", show_default="-"
+        ),
     ] = None,
     format: options.Format = None,
     text: options.Text = None,
@@ -52,5 +54,3 @@ def predict(
         line = {"id": identifier, "label": chosen, "decision": value}
         sys.stdout.write(dumps(line, ensure_ascii=False) + "\n")
     console.say(f"device: {classifier.device_.description}")
-
-

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from textsvm.readers import Corpus
 
 
-class KernelName(str, Enum):
+class KernelName(Enum):
     """Names of the kernels on the command line."""
 
     spectrum = "spectrum"
@@ -28,7 +28,7 @@ class KernelName(str, Enum):
     gap = "gap"
 
 
-class Weight(str, Enum):
+class Weight(Enum):
     """Weightings of the spectrum's counts."""
 
     count = "count"
@@ -37,7 +37,7 @@ class Weight(str, Enum):
     log = "log"
 
 
-class Normalise(str, Enum):
+class Normalise(Enum):
     """Forms of a text."""
 
     unicode = "unicode"
@@ -45,7 +45,7 @@ class Normalise(str, Enum):
     none = "none"
 
 
-class Duplicates(str, Enum):
+class Duplicates(Enum):
     """What to do with exact copies of a document."""
 
     keep = "keep"
@@ -58,17 +58,20 @@ _TEXT = "Text"
 
 def train(
     corpus: options.CorpusPath,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes.")] = Path("model.textsvm"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes.")] = Path(
+        "model.textsvm"
+    ),
     kernel: Annotated[KernelName, typer.Option(rich_help_panel=_KERNEL)] = KernelName.spectrum,
     p: Annotated[
         str | None,
         typer.Option(
-            help="spectrum, gap: length of the substrings or subsequences, or a range such as 3-5. [default: 4, gap 5]",
+            help="spectrum, gap: length of what is compared, or a range such as 3-5. [default: 4, gap 5]",
             rich_help_panel=_KERNEL,
         ),
     ] = None,
     weight: Annotated[
-        Weight | None, typer.Option(help="spectrum: what a count weighs. [default: count]", rich_help_panel=_KERNEL)
+        Weight | None,
+        typer.Option(help="spectrum: what a count weighs. [default: count]", rich_help_panel=_KERNEL),
     ] = None,
     idf: Annotated[
         bool, typer.Option("--idf", help="spectrum: rare substrings weigh more.", rich_help_panel=_KERNEL)
@@ -83,28 +86,37 @@ def train(
     ] = False,
     decay: Annotated[
         float | None,
-        typer.Option(help="gap: lambda in (0, 1], what each symbol spanned costs. [default: 0.5]", rich_help_panel=_KERNEL),
+        typer.Option(
+            help="gap: lambda in (0, 1], the cost of a symbol spanned. [default: 0.5]",
+            rich_help_panel=_KERNEL,
+        ),
     ] = None,
     C: Annotated[float, typer.Option("-C", help="Penalty of margin violations.")] = 10.0,
     tol: Annotated[float, typer.Option(help="Stopping tolerance of the solver.")] = 1e-3,
     max_iter: Annotated[int, typer.Option(help="Bound on solver iterations; -1: none.")] = -1,
     holdout: Annotated[
-        float | None, typer.Option(help="Share of the documents kept from training, to evaluate on, such as 0.2.")
+        float | None,
+        typer.Option(help="Share of the documents kept from training, to evaluate on, such as 0.2."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the holdout's draw.")] = 0,
     positive: options.Positive = None,
     negative: options.Negative = None,
     normalise: Annotated[
         Normalise,
-        typer.Option(help="unicode: NFKC, case folded; paper: a-z0-9, all else one space.", rich_help_panel=_TEXT),
+        typer.Option(
+            help="unicode: NFKC, case folded; paper: a-z0-9, all else one space.", rich_help_panel=_TEXT
+        ),
     ] = Normalise.unicode,
     drop_punctuation: Annotated[
         bool, typer.Option("--drop-punctuation", help="Punctuation counts as space.", rich_help_panel=_TEXT)
     ] = False,
     max_length: Annotated[
-        int | None, typer.Option(help="Only so many first symbols count. [default: all]", rich_help_panel=_TEXT)
+        int | None,
+        typer.Option(help="Only so many first symbols count. [default: all]", rich_help_panel=_TEXT),
     ] = None,
-    duplicates: Annotated[Duplicates, typer.Option(help="Exact copies of a document: keep or drop.")] = Duplicates.keep,
+    duplicates: Annotated[
+        Duplicates, typer.Option(help="Exact copies of a document: keep or drop.")
+    ] = Duplicates.keep,
     part: options.Part = None,
     split: options.SplitOption = options.Split.modapte,
     format: options.Format = None,
@@ -113,7 +125,8 @@ def train(
     id: options.Id = None,
     headers: options.Headers = False,
     memory: Annotated[
-        str | None, typer.Option(help="Memory for the kernel matrix, such as 2GiB. [default: half of what is free]")
+        str | None,
+        typer.Option(help="Memory for the kernel matrix, such as 2GiB. [default: half of what is free]"),
     ] = None,
     device: options.Device = "auto",
     json: options.Json = False,
@@ -130,7 +143,9 @@ def train(
     if negative is not None and positive is None:
         raise WrongUsage("--negative needs --positive")
     if not output.absolute().parent.is_dir():
-        raise WrongUsage(f"the folder of the output, {output.absolute().parent}, is not there; create it first")
+        raise WrongUsage(
+            f"the folder of the output, {output.absolute().parent}, is not there; create it first"
+        )
 
     from textsvm.estimators.svc import SVC
 
@@ -150,25 +165,40 @@ def train(
     except InputError as error:
         raise WrongUsage(str(error)) from error
 
-    reading: dict[str, Any] = {"text": text, "label": label, "id": id, "headers": headers, "split": split.value}
+    reading: dict[str, Any] = {
+        "text": text,
+        "label": label,
+        "id": id,
+        "headers": headers,
+        "split": split.value,
+    }
     documents = options.read(
         console, corpus, positive=positive, negative=negative, part=part, format=format, **reading
     )
     if duplicates is Duplicates.drop:
         documents = documents.without_duplicates()
-    if documents.labels is None:
-        raise InputError(f"{corpus} has no labels; name a label column with --label or use a folder per class")
+    options.require_labels(documents)
     seconds = {"read": time.perf_counter() - started}
     training, held = _hold_out(documents, holdout, seed)
     results = _fit(console, model, training, held, positive)
-    seconds |= model.seconds_
 
     from textsvm.model_file import save
 
-    summary = {
+    summary = _summary(model, len(training), results)
+    labels = {"positive": positive, "negative": negative or "rest"} if positive else {}
+    info = {"corpus": documents.source, "format": documents.format, "part": part, "reading": reading}
+    save(model, output, {**info, **labels, **summary})
+    seconds |= {**model.seconds_, "total": time.perf_counter() - started}
+    report = {"model": str(output), **summary, "seconds": seconds}
+    print_json(report) if json else _show(console, model, report, results)
+
+
+def _summary(model: SVC, n_train: int, results: Results | None) -> dict[str, Any]:
+    """What a training run is reported and remembered by."""
+    return {
         "device": model.device_.description,
         "kernel": {"name": model.kernel_.name, **model.kernel_.get_params()},
-        "n_train": len(training),
+        "n_train": n_train,
         "n_support": len(model.support_),
         "iterations": model.n_iter_,
         "converged": model.solution_.converged,
@@ -176,15 +206,6 @@ def train(
         "duality_gap": model.solution_.duality_gap,
         "holdout": None if results is None else results.as_dict(),
     }
-    info = {
-        "corpus": documents.source, "format": documents.format, "part": part,
-        "positive": positive or model.classes_[1], "negative": negative or ("rest" if positive else model.classes_[0]),
-        "reduced": positive is not None, "reading": reading, **summary,
-    }  # fmt: skip
-    save(model, output, info)
-    seconds["total"] = time.perf_counter() - started
-    report = {"model": str(output), **summary, "seconds": seconds}
-    print_json(report) if json else _show(console, model, report, results)
 
 
 def _kernel(
@@ -238,9 +259,13 @@ def _hold_out(corpus: Corpus, share: float | None, seed: int) -> tuple[Corpus, C
     from sklearn.model_selection import train_test_split
 
     try:
-        rest, held = train_test_split(range(len(corpus)), test_size=share, random_state=seed, stratify=corpus.labels)
+        rest, held = train_test_split(
+            range(len(corpus)), test_size=share, random_state=seed, stratify=corpus.labels
+        )
     except ValueError as error:
-        raise InputError(f"--holdout {share:g} cannot be drawn from {len(corpus)} documents: {error}") from error
+        raise InputError(
+            f"--holdout {share:g} cannot be drawn from {len(corpus)} documents: {error}"
+        ) from error
     return corpus.subset(sorted(rest)), corpus.subset(sorted(held))
 
 

@@ -121,8 +121,12 @@ class SVC(ClassifierMixin, BaseEstimator):
             raise InputError(f"max_length={self.max_length!r} must be a whole number above 0, or None")
         if not (_is_integer(self.max_iter) and (self.max_iter > 0 or self.max_iter == -1)):
             raise InputError(f"max_iter={self.max_iter!r} must be a whole number above 0, or -1 for no bound")
-        if self.n_jobs is not None and not (_is_integer(self.n_jobs) and (self.n_jobs > 0 or self.n_jobs == -1)):
-            raise InputError(f"n_jobs={self.n_jobs!r} must be a whole number above 0, -1 or None for all cores")
+        if self.n_jobs is not None and not (
+            _is_integer(self.n_jobs) and (self.n_jobs > 0 or self.n_jobs == -1)
+        ):
+            raise InputError(
+                f"n_jobs={self.n_jobs!r} must be a whole number above 0, -1 or None for all cores"
+            )
         parse_bytes(self.memory)
 
     def fit(self, X: Any, y: Any, progress: StageProgress | None = None) -> SVC:
@@ -240,7 +244,9 @@ class SVC(ClassifierMixin, BaseEstimator):
     ) -> Documents:
         normalised = []
         for i, text in enumerate(texts):
-            normalised.append(normalise(text, self.normalise, punctuation=self.punctuation)[: self.max_length])
+            normalised.append(
+                normalise(text, self.normalise, punctuation=self.punctuation)[: self.max_length]
+            )
             if progress is not None and i % 256 == 0:
                 progress("encode", i, len(texts))
         return encode(normalised, alphabet)
@@ -282,12 +288,17 @@ def _two_classes(labels: NDArray[Any], n: int) -> tuple[NDArray[Any], NDArray[np
     try:
         classes, codes = np.unique(labels, return_inverse=True)
     except TypeError as error:
-        raise InputError("labels of different types cannot be sorted; use only strings or only numbers") from error
+        raise InputError(
+            "labels of different types cannot be sorted; use only strings or only numbers"
+        ) from error
     if len(classes) == 1:
         raise InputError(f"all {n} documents have the label {classes[0]!s}; a classifier needs two classes")
     if len(classes) > 2:
         shown = ", ".join(map(str, classes[:6])) + (", ..." if len(classes) > 6 else "")
-        raise InputError(f"there are {len(classes)} classes ({shown}) and this classifier takes two")
+        raise InputError(
+            f"there are {len(classes)} classes ({shown}) and this classifier takes two; reduce them "
+            "(on the command line with --positive)"
+        )
     return classes, np.where(codes == 1, 1.0, -1.0)
 
 

@@ -19,7 +19,9 @@ def as_texts(X: Any) -> list[str]:
     if isinstance(X, str | bytes):
         raise InputError("expected a list of texts, got a single string; put it in a list: [text]")
     if len(getattr(X, "shape", (0,))) > 1:
-        raise InputError(f"expected one column of texts, got an array of shape {tuple(X.shape)}; select a column")
+        raise InputError(
+            f"expected one column of texts, got an array of shape {tuple(X.shape)}; select a column"
+        )
     for convert in ("to_pylist", "to_list", "tolist"):  # Arrow; pandas and Polars; NumPy
         if hasattr(X, convert):
             texts = getattr(X, convert)()

@@ -1,0 +1,1 @@
+"""Rows of the kernel matrix: the only thing a solver sees."""

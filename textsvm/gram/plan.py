@@ -41,7 +41,9 @@ def plan(n: int, memory: int) -> Plan:
     """Decide where the rows of an n x n kernel matrix come from, given a byte budget."""
     need = 4 * n * n
     if need <= memory:
-        return Plan(True, memory, f"whole kernel matrix in memory ({show_bytes(need)} of {show_bytes(memory)})")
+        return Plan(
+            True, memory, f"whole kernel matrix in memory ({show_bytes(need)} of {show_bytes(memory)})"
+        )
     return Plan(
         False,
         memory,

@@ -42,7 +42,6 @@ class KernelRows(Protocol):
         The alphabet of `others` must extend that of the column documents.
         """
 
-
     def decision(
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
     ) -> NDArray[np.float64]:

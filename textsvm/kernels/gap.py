@@ -28,8 +28,8 @@ normalised values under 2^-60, which is all that they can add up to, are set to 
 CPU twin
 --------
 One document a lane of a vector (simd.py): LANES columns of like length, interleaved, against the row
-document's symbols, row by row, in strips of STRIP columns whose S stays in the L1 cache. A strip hands R of its
-last column to the next one (`edge`), which rebuilds S of that column from it: memory grows with |s| alone.
+document's symbols, row by row, in strips of STRIP columns whose S stays in the L1 cache. A strip hands R of
+its last column to the next one (`edge`), which rebuilds S of that column: memory grows with |s| alone.
     columns, rows   int32 (symbols, LANES)              one symbol of each document; -1, -2 where it has ended
     state           float (STRIP + 1, L, LANES)         S_q of the strip's columns, and of the one before
     edge            float (|s|, L, LANES)               R_q of the column before the strip
@@ -51,7 +51,20 @@ from textsvm.documents import Documents
 from textsvm.errors import InputError
 from textsvm.kernels.base import HostRows, Kernel, KernelRows, featureless_groups, normalise_values
 from textsvm.parallel import Progress, run
-from textsvm.simd import LANES, add, aligned, fill, get, load, multiply_add, put, stack, store, where_equal, widen
+from textsvm.simd import (
+    LANES,
+    add,
+    aligned,
+    fill,
+    get,
+    load,
+    multiply_add,
+    put,
+    stack,
+    store,
+    where_equal,
+    widen,
+)
 
 STRIP = 64
 #: Symbols of row documents, and of interleaved columns, that one piece of work compares: ~0.2 s.
@@ -106,9 +119,13 @@ class GapWeighted(Kernel):
         except (TypeError, ValueError):
             weights = np.empty((0, 0))
         if weights.shape != (self.p,):
-            raise InputError(f"weights={self.weights!r} of the gap-weighted kernel must be {self.p} numbers (p)")
+            raise InputError(
+                f"weights={self.weights!r} of the gap-weighted kernel must be {self.p} numbers (p)"
+            )
         if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
-            raise InputError("the weights of the gap-weighted kernel must be finite, not negative and not all 0")
+            raise InputError(
+                "the weights of the gap-weighted kernel must be finite, not negative and not all 0"
+            )
 
     def begins(self) -> tuple[NDArray[np.float64], float]:
         """The numbers b of the recurrence, the largest 1, and the log of what k was divided by for that."""
@@ -167,10 +184,10 @@ class SelfValues:
             )
         result = cls(kernel, values, featureless_groups(documents, values, known))
         raw = result.raw()[values > 0]
-        if not kernel.normalised and len(raw) and not (1e-30 < raw.min() and raw.max() < 1e38):
+        if not kernel.normalised and len(raw) and not (raw.min() > 1e-30 and raw.max() < 1e38):
             raise InputError(
-                f"the gap-weighted kernel's values k(s, s), {raw.min():.3g} to {raw.max():.3g}, pass the range of "
-                "float32; leave normalised=True, or take another p or decay"
+                f"the gap-weighted kernel's k(s, s), {raw.min():.3g} to {raw.max():.3g}, pass the range of float32; "
+                "leave normalised=True, or take another p or decay"
             )
         return result
 
@@ -240,7 +257,10 @@ class HostGap(HostRows):
             which, lanes = order[chunk], self._lanes[part]
             double = self.kernel.needs_double(int(lengths[chunk][-1]), int(self._widths[part][-1]))
             sums = _products(
-                self.kernel, double, (codes, others.offsets, which), (self._codes, self.documents.offsets, lanes)
+                self.kernel,
+                double,
+                (codes, others.offsets, which),
+                (self._codes, self.documents.offsets, lanes),
             )
             columns = lanes.ravel()[: self.n - part.start * LANES]
             sums = sums[:, : len(columns)]
@@ -330,7 +350,7 @@ def _self_products(kernel: GapWeighted, documents: Documents) -> NDArray[np.floa
 
 @njit(nogil=True, cache=True)
 def _interleave(codes: Any, offsets: Any, lanes: Any, ended: int, symbols: Any) -> int:
-    """symbols[i * LANES + lane] = symbol i of the lane's document, `ended` after its last; the longest length."""
+    """symbols[i * LANES + lane] = symbol i of the lane's document, `ended` after its last; returns the longest."""
     longest = 0
     for document in lanes:
         if document >= 0:
@@ -345,7 +365,9 @@ def _interleave(codes: Any, offsets: Any, lanes: Any, ended: int, symbols: Any) 
 
 
 @njit(nogil=True, cache=True)
-def _many_by_lanes(a: Any, a_offsets: Any, which: Any, b: Any, b_offsets: Any, lanes: Any, sums: Any, rest: Any):
+def _many_by_lanes(
+    a: Any, a_offsets: Any, which: Any, b: Any, b_offsets: Any, lanes: Any, sums: Any, rest: Any
+) -> None:
     """sums[k, g * LANES + l] = which[k] by lanes[g, l]."""
     begins, blended, decay, low, state, edge, rows, columns = rest
     for g in range(len(lanes)):
@@ -360,7 +382,7 @@ def _many_by_lanes(a: Any, a_offsets: Any, which: Any, b: Any, b_offsets: Any, l
 
 
 @njit(nogil=True, cache=True)
-def _lanes_by_themselves(codes: Any, offsets: Any, lanes: Any, sums: Any, rest: Any):
+def _lanes_by_themselves(codes: Any, offsets: Any, lanes: Any, sums: Any, rest: Any) -> None:
     """sums[g, l] = lanes[g, l] by itself."""
     begins, blended, decay, low, state, edge, rows, columns = rest
     for g in range(len(lanes)):
@@ -371,8 +393,18 @@ def _lanes_by_themselves(codes: Any, offsets: Any, lanes: Any, sums: Any, rest: 
 
 @njit(nogil=True, cache=True)
 def _sweep(
-    rows: Any, n: int, columns: Any, m: int, begins: Any, blended: Any, decay: Any, low: Any, state: Any, edge: Any, sums: Any
-):
+    rows: Any,
+    n: int,
+    columns: Any,
+    m: int,
+    begins: Any,
+    blended: Any,
+    decay: Any,
+    low: Any,
+    state: Any,
+    edge: Any,
+    sums: Any,
+) -> None:
     """The recurrence, on every lane; shapes at the top of this file."""
     levels = len(begins) - 1
     decays, lows, zeros = fill(decay), fill(low), fill(low - low)

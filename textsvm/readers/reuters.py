@@ -2,7 +2,7 @@
 
 The files are Latin-1, with `<REUTERS TOPICS= LEWISSPLIT= CGISPLIT= OLDID= NEWID=>` around each
 document, control characters as entities (`&#3;`), and the text in one of three forms: NORM (TITLE,
-DATELINE, BODY), BRIEF (TITLE only) and UNPROC (text directly in TEXT). The text of a document is its
+DATELINE, BODY), BRIEF (TITLE, and a row of stars) and UNPROC (text directly in TEXT). The text of a document is its
 title and, on the next line, its body, or what TEXT holds besides the title where there is no body.
 
 Splits as in section VIII of the collection's README: ModApte, with TOPICS="YES" (9,603 train, 3,299
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
 from textsvm.errors import InputError
 from textsvm.parallel import Progress
@@ -25,6 +26,8 @@ _START = re.compile(r"<REUTERS\b")
 _ATTRIBUTE = re.compile(r'(\w+)\s*=\s*"([^"<>]*)"')
 _ENTITY = re.compile(r"&(#\d{1,7}|lt|gt|amp|quot|apos);")
 _NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
+# What stands in a brief document, besides its title, for the body that it never had.
+_NO_BODY = re.compile(r"[*\s]*(Blah blah blah\.)?\s*")
 _CONTROL = {code: None for code in [*range(32), *range(127, 160)] if code not in b"\t\n\r"}
 
 
@@ -62,7 +65,7 @@ def read(
         starts = [match.start() for match in _START.finditer(text)]
         if not starts:
             problems.append((file.name, "left out: it holds no <REUTERS> document"))
-        for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(text)], strict=True), 1):
+        for number, (start, end) in enumerate(zip_longest(starts, starts[1:]), 1):
             yield _document(text[start:end], f"{file.name}:{number}", SPLITS[split], problems)
         done += len(file.data)
         if progress is not None:
@@ -88,15 +91,13 @@ def _document(
 
 
 def _text(sgml: str) -> str:
-    title, sgml = _element(sgml, "TITLE")
-    body, others = _element(sgml, "BODY")
+    title, others = _element(sgml, "TITLE")
+    body, others = _element(others, "BODY")
     if body is None:
         for name in ("AUTHOR", "DATELINE"):
             _, others = _element(others, name)
-        body = others
-    # Brief documents have a line of stars where others have a body.
-    body = _clean(body).strip("\n\r\t* ") if not body.strip("*\n\r\t ") else _clean(body)
-    return "\n".join(piece for piece in (_clean(title or "").strip(), body.strip("\r\n")) if piece)
+        body = "" if _NO_BODY.fullmatch(_clean(others)) else others
+    return "\n".join(piece for piece in (_clean(title or "").strip(), _clean(body).strip("\r\n")) if piece)
 
 
 def _element(sgml: str, name: str) -> tuple[str | None, str]:

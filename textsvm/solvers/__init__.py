@@ -1,0 +1,1 @@
+"""A learning problem as one dual form, and the solver of it."""

@@ -66,16 +66,16 @@ def svc(
     InputError
         If `y` holds other values or only one of them, or C or a weight is out of range.
     """
-    y = np.asarray(y, np.float64)
-    if y.ndim != 1 or not np.isin(y, (-1.0, 1.0)).all():
+    signs: NDArray[np.float64] = np.asarray(y, np.float64)
+    if signs.ndim != 1 or not np.isin(signs, (-1.0, 1.0)).all():
         raise InputError("the solver takes a vector of labels +1 and -1")
-    if not ((y > 0).any() and (y < 0).any()):
-        raise InputError(f"all {len(y)} labels are the same; a classifier needs two classes")
+    if not ((signs > 0).any() and (signs < 0).any()):
+        raise InputError(f"all {len(signs)} labels are the same; a classifier needs two classes")
     if not 0 < C < np.inf:
         raise InputError(f"C={C!r} must be a finite number above 0")
-    weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, np.float64)
-    if weight.shape != y.shape:
-        raise InputError(f"there are {len(y)} labels and sample weights of shape {weight.shape}")
+    weight = np.ones(len(signs)) if sample_weight is None else np.asarray(sample_weight, np.float64)
+    if weight.shape != signs.shape:
+        raise InputError(f"there are {len(signs)} labels and sample weights of shape {weight.shape}")
     if not (np.isfinite(weight) & (weight >= 0)).all():
         raise InputError("sample weights must be finite numbers of at least 0")
-    return Dual(y, np.full(len(y), -1.0), C * weight, np.arange(len(y)))
+    return Dual(signs, np.full(len(signs), -1.0), C * weight, np.arange(len(signs)))

@@ -90,9 +90,7 @@ def solve(
     return _Run(gram, dual, coef, tol, shrinking, progress).solve(bound)
 
 
-def _start(
-    gram: Gram, dual: Dual, tol: float, initial: NDArray[np.float64] | None
-) -> NDArray[np.float64]:
+def _start(gram: Gram, dual: Dual, tol: float, initial: NDArray[np.float64] | None) -> NDArray[np.float64]:
     """Check what was given; the coefficients to start from."""
     if not tol > 0:
         raise InputError(f"tol={tol!r} must be a number above 0")
@@ -181,14 +179,15 @@ class _Run:
         while True:
             why, done = loop.iterate(
                 left, self.tol, self.gram.buffer, self.gram.slots, self.gram.used,
-                self.tile, self.tile_slot, self.tile_owner, self.rows, self.rows, self.active_F, self.active_coef,
-                self.active_low, self.active_high, self.up, self.down, self.active_diag, self.gains, self.state, self.extrema,
+                self.tile, self.tile_slot, self.tile_owner, self.rows, self.active_F, self.active_coef,
+                self.active_low, self.active_high, self.up, self.down, self.active_diag, self.gains,
+                self.state, self.extrema,
             )  # fmt: skip
             left -= done
             self.iterations += done
             if why != loop.MISSING:
                 return int(why)
-            pair = self.state[[loop.I, loop.J]]
+            pair = self.state[[loop.AT_I, loop.AT_J]]
             self.gram.load(self.rows[pair[pair >= 0]])
             self.state[loop.CLOCK] = int(self.gram.used.max())
             self.report()

@@ -19,7 +19,7 @@ BUDGET, OPTIMAL, MISSING, STALLED = 0, 1, 2, 3
 #: Curvature in place of one that is not positive (indefinite kernels, duplicates), as in LIBSVM.
 TAU = 1e-12
 #: Slots of the integer state.
-I, J, CLOCK, NEXT = 0, 1, 2, 3
+AT_I, AT_J, CLOCK, NEXT = 0, 1, 2, 3
 #: Slots of the float state: max of -F over UP, min of -F over DOWN, objective decrease.
 FIRST, LAST, DECREASE = 0, 1, 2
 _BLOCK = 512
@@ -31,20 +31,22 @@ def _larger(typing: Any, a: Any, b: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = args[0].type
-        function = builder.module.declare_intrinsic("llvm.maxnum", [kind], ir.FunctionType(kind, [kind, kind]))
+        function = builder.module.declare_intrinsic(
+            "llvm.maxnum", [kind], ir.FunctionType(kind, [kind, kind])
+        )
         return builder.call(function, args, fastmath=("nnan", "nsz"))
 
     return a(a, a), generate
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def find_first(F, up, down, row, state, extrema):  # type: ignore[no-untyped-def]
-    """Set I, FIRST and LAST from scratch, as `_update` does after a step; `row` is any finite row."""
+def find_first(F: Any, up: Any, down: Any, row: Any, state: Any, extrema: Any) -> Any:
+    """Set AT_I, FIRST and LAST from scratch, as `_update` does after a step; `row` is any finite row."""
     _update(F, up, down, row, row, 0.0, state, extrema)
 
 
 @njit(nogil=True, cache=True, error_model="numpy", inline="never")
-def _update(F, up, down, row_i, row_j, step, state, extrema):  # type: ignore[no-untyped-def]
+def _update(F: Any, up: Any, down: Any, row_i: Any, row_j: Any, step: Any, state: Any, extrema: Any) -> Any:
     """F += step (K_i - K_j), and on the way the next i and both extrema."""
     n = len(F)
     best, best_start, last = -np.inf, -1, -np.inf
@@ -54,22 +56,22 @@ def _update(F, up, down, row_i, row_j, step, state, extrema):  # type: ignore[no
         for k in range(np.uint64(start), np.uint64(stop)):
             f = F[k] + step * (np.float64(row_i[k]) - np.float64(row_j[k]))
             F[k] = f
-            top = _larger(top, up[k] - f)
-            bottom = _larger(bottom, down[k] + f)
+            top = _larger(top, up[k] - f)  # type: ignore[call-arg]
+            bottom = _larger(bottom, down[k] + f)  # type: ignore[call-arg]
         if top > best:
             best, best_start = top, start
         last = max(last, bottom)
-    state[I] = -1
+    state[AT_I] = -1
     if best_start >= 0:
         for k in range(best_start, min(best_start + _BLOCK, n)):
             if up[k] - F[k] == best:
-                state[I] = k
+                state[AT_I] = k
                 break
     extrema[FIRST], extrema[LAST] = best, -last
 
 
 @njit(nogil=True, cache=True, error_model="numpy", inline="never")
-def _second(F, down, diag, row_i, first, diag_i, gains):  # type: ignore[no-untyped-def]
+def _second(F: Any, down: Any, diag: Any, row_i: Any, first: Any, diag_i: Any, gains: Any) -> Any:
     """The j whose pair with i promises the largest decrease, (F_j - F_i)^2 / curvature; -1 if none does.
 
     Float32 will do for a choice.
@@ -86,7 +88,7 @@ def _second(F, down, diag, row_i, first, diag_i, gains):  # type: ignore[no-unty
             gain = gap * gap / curvature
             gain = gain if gap > np.float32(0) else np.float32(0)
             gains[k] = gain
-            top = _larger(top, gain)
+            top = _larger(top, gain)  # type: ignore[call-arg]
         if top > best:
             best, best_start = top, start
     if best_start >= 0:
@@ -97,7 +99,18 @@ def _second(F, down, diag, row_i, first, diag_i, gains):  # type: ignore[no-unty
 
 
 @njit(nogil=True, cache=True, error_model="numpy", inline="never")
-def _row(k, other, rows, columns, buffer, slots, used, tile, tile_slot, tile_owner, state):  # type: ignore[no-untyped-def]
+def _row(
+    k: Any,
+    other: Any,
+    rows: Any,
+    buffer: Any,
+    slots: Any,
+    used: Any,
+    tile: Any,
+    tile_slot: Any,
+    tile_owner: Any,
+    state: Any,
+) -> Any:
     """Where the row of variable k is: a slot of the tile (or of the buffer if there is no tile), or -1."""
     if len(tile) and tile_slot[k] >= 0:
         return tile_slot[k]
@@ -116,16 +129,16 @@ def _row(k, other, rows, columns, buffer, slots, used, tile, tile_slot, tile_own
     tile_owner[place] = k
     tile_slot[k] = place
     source, target = buffer[slot], tile[place]
-    for t in range(len(columns)):
-        target[t] = source[columns[t]]
+    for t in range(len(rows)):
+        target[t] = source[rows[t]]
     return place
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def iterate(  # type: ignore[no-untyped-def]
-    budget, tol, buffer, slots, used, tile, tile_slot, tile_owner,
-    rows, columns, F, coef, low, high, up, down, diag, gains, state, extrema,
-):  # fmt: skip
+def iterate(
+    budget: Any, tol: Any, buffer: Any, slots: Any, used: Any, tile: Any, tile_slot: Any, tile_owner: Any,
+    rows: Any, F: Any, coef: Any, low: Any, high: Any, up: Any, down: Any, diag: Any, gains: Any, state: Any, extrema: Any,
+) -> Any:  # fmt: skip
     """Optimise up to `budget` pairs of the k active variables.
 
     Parameters
@@ -137,8 +150,8 @@ def iterate(  # type: ignore[no-untyped-def]
     tile : float32 array, shape (t, k)
         Rows of active variables, only their active columns; t = 0: read the buffer itself.
     tile_slot, tile_owner : int64 arrays, shapes (k,) and (t,)
-    rows, columns : int64 arrays, shape (k,)
-        Row and column of the Gram that each active variable stands for (the same numbers).
+    rows : int64 array, shape (k,)
+        Row, and so column, of the Gram that each active variable stands for.
     F, coef, low, high : float64 arrays, shape (k,)
     up, down : float64 arrays, shape (k,)
         0 where the coefficient can still grow (shrink), else -inf.
@@ -149,31 +162,31 @@ def iterate(  # type: ignore[no-untyped-def]
     Returns
     -------
     why : int
-        BUDGET, OPTIMAL, MISSING (rows I and, if not -1, J have to be loaded) or STALLED.
+        BUDGET, OPTIMAL, MISSING (rows AT_I and, if not -1, AT_J have to be loaded) or STALLED.
     done : int
         Pairs optimised.
     """
     store = tile if len(tile) else buffer
     for done in range(budget):
-        i = state[I]
-        state[J] = -1
+        i = state[AT_I]
+        state[AT_J] = -1
         state[CLOCK] += 1
         if i < 0 or extrema[FIRST] - extrema[LAST] <= tol:
             return OPTIMAL, done
-        at_i = _row(i, -1, rows, columns, buffer, slots, used, tile, tile_slot, tile_owner, state)
+        at_i = _row(i, -1, rows, buffer, slots, used, tile, tile_slot, tile_owner, state)
         if at_i < 0:
             return MISSING, done
         row_i = store[at_i]
         j = _second(F, down, diag, row_i, extrema[FIRST], diag[i], gains)
         if j < 0:
             return STALLED, done
-        at_j = _row(j, i, rows, columns, buffer, slots, used, tile, tile_slot, tile_owner, state)
+        at_j = _row(j, i, rows, buffer, slots, used, tile, tile_slot, tile_owner, state)
         if at_j < 0:
-            state[J] = j
+            state[AT_J] = j
             return MISSING, done
         curvature = np.float64(diag[i]) + np.float64(diag[j]) - 2.0 * np.float64(row_i[j])
         if curvature <= 0.0:
-            curvature = TAU
+            curvature = np.float64(TAU)
         gap = F[j] - F[i]
         step = min(gap / curvature, high[i] - coef[i], coef[j] - low[j])
         old_i, old_j = coef[i], coef[j]

@@ -54,7 +54,12 @@ class Solution:
 
 
 def assess(
-    dual: Dual, coef: NDArray[np.float64], responses: NDArray[np.float64], iterations: int, status: str, tol: float
+    dual: Dual,
+    coef: NDArray[np.float64],
+    responses: NDArray[np.float64],
+    iterations: int,
+    status: str,
+    tol: float,
 ) -> Solution:
     """Work out everything else from coefficients and responses, all in float64.
 

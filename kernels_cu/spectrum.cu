@@ -1,0 +1,228 @@
+// p-spectrum kernel: p-mers -> exact ids -> sparse rows of counts, and rows of the product X X'.
+// The derivation is in textsvm/kernels/spectrum.py and pmers.py; here only what each thread does.
+//
+// KEY (uint32 or uint64): type that holds document * (number of features) + feature.
+// SUM (uint32 or uint64): accumulator of one kernel value over the p-mers kept in lists. Sums of
+// integers, or of fixed-point numbers with FIXED defined: they do not depend on the order of addition.
+
+#ifndef KEY
+#define KEY uint64
+#endif
+#ifndef SUM
+#define SUM uint32
+#endif
+#define REST (-1)  // place of a feature kept in lists; >= 0: column of the int8 matrix, < -1: wide column
+
+#define EACH(i, n)                                                         \
+    int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x;                \
+    if (i >= (n)) return
+
+// document[i] of every symbol i: the last one that starts at or before i.
+extern "C" __global__ void locate(int64 n_symbols, int n, const int64* offsets, int* document)
+{
+    EACH(i, n_symbols);
+    int low = 0, high = n;  // offsets[low] <= i < offsets[high]
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (offsets[middle] <= i) low = middle; else high = middle;
+    }
+    document[i] = low;
+}
+
+struct Windows {
+    int64 n_symbols, size_b;
+    const int64* offsets;
+    const int *document, *left, *right;
+    int q, b;
+
+    __device__ bool whole(int64 i) const { return i + q <= offsets[document[i] + 1]; }
+    __device__ int64 key(int64 i) const { return left[i] * size_b + right[i + q - b]; }
+};
+
+#define WINDOWS                                                                            \
+    int64 n_symbols, const int64 *offsets, const int *document, int q, int b,              \
+        const int *left, const int *right, int64 size_b
+#define THESE Windows{n_symbols, size_b, offsets, document, left, right, q, b}
+
+extern "C" __global__ void mark(WINDOWS, uint8* seen)
+{
+    EACH(i, n_symbols);
+    Windows windows = THESE;
+    if (windows.whole(i)) seen[windows.key(i)] = 1;
+}
+
+extern "C" __global__ void look_up(WINDOWS, const int* ranks, int* ids)
+{
+    EACH(i, n_symbols);
+    Windows windows = THESE;
+    ids[i] = windows.whole(i) ? ranks[windows.key(i)] - 1 : 0;
+}
+
+// (key, place) in one word, to be sorted; windows that leave their document sort behind all others.
+extern "C" __global__ void window_keys(WINDOWS, int shift, uint64* keys)
+{
+    EACH(i, n_symbols);
+    Windows windows = THESE;
+    keys[i] = windows.whole(i) ? ((uint64)windows.key(i) << shift) | (shift ? (uint64)i : 0) : ~0ull;
+}
+
+extern "C" __global__ void token_keys(int64 n_symbols, const int64* offsets, const int* document, int q,
+                                      const int* ids, int64 base, int64 n_features, KEY* keys)
+{
+    EACH(i, n_symbols);
+    int d = document[i];
+    keys[i] = i + q <= offsets[d + 1] ? (KEY)((KEY)d * (KEY)n_features + (KEY)(base + ids[i])) : (KEY)~(KEY)0;
+}
+
+extern "C" __global__ void first_of_run(int64 n, const KEY* keys, uint8* first)
+{
+    EACH(i, n);
+    first[i] = i == 0 || keys[i] != keys[i - 1];
+}
+
+// One entry of X for every run of equal keys.
+extern "C" __global__ void entries(int64 n, int64 n_tokens, const KEY* keys, const int64* starts,
+                                   int64 n_features, int* documents, int* features, int* counts,
+                                   int* df, int* highest)
+{
+    EACH(k, n);
+    int64 start = starts[k], end = k + 1 < n ? starts[k + 1] : n_tokens;
+    KEY key = keys[start];
+    int u = (int)(key % (KEY)n_features), c = (int)(end - start);
+    documents[k] = (int)(key / (KEY)n_features);
+    features[k] = u;
+    counts[k] = c;
+    atomicAdd(&df[u], 1);
+    if (c > 1) atomicMax(&highest[u], c);
+}
+
+// Unary code of the counts: the h-th occurrence of p-mer u in a document is feature begin[u] + h.
+extern "C" __global__ void unary(int64 n_tokens, const KEY* keys, const int64* starts, const int* run,
+                                 int64 n_pmers, const int64* begin, int* documents, int* pmers,
+                                 int* features, int* df)
+{
+    EACH(k, n_tokens);
+    int u = (int)(keys[k] % (KEY)n_pmers);
+    int feature = (int)(begin[u] + k - starts[run[k] - 1]);
+    documents[k] = (int)(keys[k] / (KEY)n_pmers);
+    pmers[k] = u;
+    features[k] = feature;
+    atomicAdd(&df[feature], 1);
+}
+
+// k(s, s): a warp adds the squares of a document, always in the same order.
+extern "C" __global__ void squares(int n, const int64* indptr, const float* values, double* sums)
+{
+    int i = (blockIdx.x * blockDim.x + threadIdx.x) / WARP, lane = threadIdx.x % WARP;
+    if (i >= n) return;
+    double sum = 0;
+    for (int64 k = indptr[i] + lane; k < indptr[i + 1]; k += WARP) sum += (double)values[k] * values[k];
+    for (int step = WARP / 2; step; step /= 2) sum += __shfl_xor_sync(FULL_WARP, sum, step);
+    if (lane == 0) sums[i] = sum;
+}
+
+// Entries of the rows from `first` on into int8 columns: digit `digit` of their counts, base 128.
+extern "C" __global__ void narrow_columns(int64 n, const int* documents, const int* features,
+                                          const float* values, const int* place, int first, int digit,
+                                          int64 ld, signed char* matrix)
+{
+    EACH(k, n);
+    int column = features[k] < 0 ? REST : place[features[k]];
+    if (column >= 0) matrix[(documents[k] - first) * ld + column] = ((int)values[k] >> (7 * digit)) & 127;
+}
+
+#define WIDE_COLUMNS(name, Wide)                                                                       \
+    extern "C" __global__ void name(int64 n, const int* documents, const int* features,                \
+                                    const float* values, const int* place, int first, int64 ld,        \
+                                    Wide* matrix)                                                      \
+    {                                                                                                  \
+        EACH(k, n);                                                                                    \
+        int column = features[k] < 0 ? REST : place[features[k]];                                      \
+        if (column < REST) matrix[(documents[k] - first) * ld + (REST - 1 - column)] = values[k];      \
+    }
+WIDE_COLUMNS(wide_columns_double, double)
+WIDE_COLUMNS(wide_columns_float, float)
+
+// Lists of the documents that hold each feature, in any order: sums do not depend on it.
+extern "C" __global__ void fill_lists(int64 n, const int* documents, const int* features,
+                                      const float* values, const int* place, int64* cursor,
+                                      int* list_documents, float* list_values)
+{
+    EACH(k, n);
+    int u = features[k];
+    if (place[u] != REST) return;
+    int64 at = (int64)atomicAdd((uint64*)&cursor[u], 1ull);
+    list_documents[at] = documents[k];
+    list_values[at] = values[k];
+}
+
+__device__ SUM product(float a, float b, float unit)
+{
+#ifdef FIXED
+    return __float2ull_rn(a * b * unit);
+#else
+    return (SUM)a * (SUM)b;
+#endif
+}
+
+// A block computes columns [blockIdx.y * width, ...) of one row; `half`: only columns behind the
+// diagonal. The 32 lanes of a warp fetch 32 entries of the row, then walk each list together.
+extern "C" __global__ void __launch_bounds__(512)
+rows(int n, int width, int half, const int64* which, const int64* indptr, const int* features,
+     const float* values, const int* place, const int64* lists, const int* list_documents,
+     const float* list_values, const int* tile, const double* wide, int64 ld, int64 skip, float unit,
+     const double* row_scale, const double* scale, float* out)
+{
+    extern __shared__ char memory[];
+    SUM* sums = (SUM*)memory;
+    int64 own = which[blockIdx.x];
+    int low = blockIdx.y * width, high = min(n, low + width);
+    int from = half ? max(low, (int)own + 1) : low;
+    if (from >= high) return;
+    for (int j = threadIdx.x; j < high - from; j += blockDim.x) sums[j] = 0;
+    __syncthreads();
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
+    int64 last = indptr[own + 1];
+    for (int64 base = indptr[own] + warp * WARP; base < last; base += warps * WARP) {
+        int u = base + lane < last ? features[base + lane] : -1;
+        bool listed = u >= 0 && place[u] == REST;
+        int64 begin = listed ? lists[u] : 0, end = listed ? lists[u + 1] : 0;
+        float value = listed ? values[base + lane] : 0;
+        for (uint32 left = __ballot_sync(FULL_WARP, end > begin); left; left &= left - 1) {
+            int source = __ffs(left) - 1;
+            float a = __shfl_sync(FULL_WARP, value, source);
+            int64 stop = __shfl_sync(FULL_WARP, end, source);
+            for (int64 at = __shfl_sync(FULL_WARP, begin, source) + lane; at < stop; at += WARP) {
+                uint32 j = (uint32)(list_documents[at] - from);
+                if (j < (uint32)(high - from)) atomicAdd(&sums[j], product(a, list_values[at], unit));
+            }
+        }
+    }
+    __syncthreads();
+    double mine = row_scale[own];
+    for (int j = from + threadIdx.x; j < high; j += blockDim.x) {
+        double total = (double)sums[j - from];
+#ifdef FIXED
+        total /= unit;
+#endif
+        if (tile) total += tile[blockIdx.x * ld + j - skip];
+        if (wide) total += wide[blockIdx.x * ld + j - skip];
+        out[(int64)blockIdx.x * n + j] = (float)(total * (mine * scale[j]));
+    }
+}
+
+// The lower half from the upper one, 32 x 32 values a block, and the diagonal.
+extern "C" __global__ void mirror(int n, const float* diagonal, float* matrix)
+{
+    __shared__ float tile[WARP][WARP + 1];
+    if (blockIdx.y > blockIdx.x) return;
+    int64 i = (int64)blockIdx.y * WARP, j = (int64)blockIdx.x * WARP;
+    for (int r = threadIdx.y; r < WARP; r += blockDim.y)
+        if (i + r < n && j + threadIdx.x < n) tile[r][threadIdx.x] = matrix[(i + r) * n + j + threadIdx.x];
+    __syncthreads();
+    for (int r = threadIdx.y; r < WARP; r += blockDim.y) {
+        int64 row = j + r, column = i + threadIdx.x;
+        if (row >= n || column >= n || column > row) continue;
+        matrix[row * n + column] = column == row ? diagonal[row] : tile[threadIdx.x][r];
+    }
+}

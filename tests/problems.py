@@ -1,0 +1,98 @@
+"""Grams and duals that both solver twins are tested on, and a judge that trusts nothing they say."""
+
+import numpy as np
+from sklearn.svm import SVC
+
+from textsvm.solvers import dual as duals
+
+
+def gaussian(n, seed=0, width=0.1, noise=0.7):
+    """A positive definite Gram and overlapping classes."""
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(n, 6))
+    squares = (points**2).sum(1)
+    matrix = np.exp(-width * np.maximum(squares[:, None] + squares - 2 * points @ points.T, 0))
+    matrix = ((matrix + matrix.T) / 2).astype(np.float32)
+    np.fill_diagonal(matrix, 1)
+    y = np.where(points[:, 0] + noise * rng.normal(size=n) > 0, 1.0, -1.0)
+    y[:2] = 1, -1
+    return matrix, y
+
+
+def indefinite(n, seed=0):
+    """A symmetric matrix with unit diagonal and about as many negative as positive eigenvalues."""
+    rng = np.random.default_rng(seed)
+    matrix = rng.uniform(-1, 1, size=(n, n))
+    matrix = ((matrix + matrix.T) / 2).astype(np.float32)
+    np.fill_diagonal(matrix, 1)
+    y = rng.choice([-1.0, 1.0], n)
+    y[:2] = 1, -1
+    return matrix, y
+
+
+def degenerate():
+    """Name -> Gram and labels at the edges of what can occur."""
+    matrix, y = gaussian(40)
+    twice = np.repeat(np.arange(20), 2)
+    opposed = np.where(np.arange(40) % 2, 1.0, -1.0)
+    zeros = matrix.copy()
+    zeros[5:9] = 0
+    zeros[:, 5:9] = 0
+    return {
+        "duplicates": (matrix[np.ix_(twice, twice)], y[twice]),
+        "duplicates of both labels": (matrix[np.ix_(twice, twice)], opposed),
+        "constant": (np.ones((40, 40), np.float32), y),
+        "all zero": (np.zeros((40, 40), np.float32), y),
+        "zero rows": (zeros, y),
+        "identity": (np.eye(40, dtype=np.float32), y),
+        "negative": (-matrix, y),
+        "two": (np.eye(2, dtype=np.float32), np.array([1.0, -1.0])),
+        "two equal": (np.ones((2, 2), np.float32), np.array([1.0, -1.0])),
+        "one against many": (matrix, np.where(np.arange(40) == 7, 1.0, -1.0)),
+        "large values": (matrix * np.float32(1e6), y),
+        "small values": (matrix * np.float32(1e-6), y),
+    }
+
+
+def judge(solution, matrix, dual, tol):
+    """Recompute everything in float64 from the Gram and the variables."""
+    alpha = solution.alpha
+    assert np.isfinite(alpha).all()
+    assert (alpha >= 0).all()
+    assert (alpha <= dual.upper).all()
+    coef = dual.sign * alpha
+    scale = max(1.0, float(np.abs(coef).sum()))
+    assert abs(coef.sum() - dual.total) <= 1e-9 * scale
+    q = dual.sign * dual.linear
+    values = matrix.astype(np.float64)[np.ix_(dual.index, dual.index)]
+    responses = values @ coef + q
+    rounding = 1e-10 * scale * max(1.0, float(np.abs(values).max()))
+    np.testing.assert_allclose(solution.responses, responses, rtol=0, atol=rounding)
+    grows, falls = alpha < dual.upper, alpha > 0
+    up = np.where(dual.sign > 0, grows, falls)
+    down = np.where(dual.sign > 0, falls, grows)
+    violation = np.max(-responses[up], initial=-np.inf) - np.min(-responses[down], initial=np.inf)
+    if np.isfinite(violation):
+        assert abs(solution.violation - violation) <= 2 * rounding
+    assert solution.converged == (solution.violation <= tol)
+    assert (solution.status == "converged") == solution.converged
+    objective = 0.5 * coef @ (values @ coef) + q @ coef
+    assert abs(solution.objective - objective) <= rounding * scale
+    np.testing.assert_array_equal(solution.support, np.flatnonzero(alpha))
+
+
+def libsvm(matrix, y, C, tol=1e-3, sample_weight=None):
+    """LIBSVM's coefficients, bias and objective, the last one recomputed in float64."""
+    values = matrix.astype(np.float64)
+    model = SVC(kernel="precomputed", C=C, tol=tol).fit(values, y, sample_weight=sample_weight)
+    coef = np.zeros(len(y))
+    coef[model.support_] = model.dual_coef_[0]
+    return coef, float(model.intercept_[0]), 0.5 * coef @ (values @ coef) - coef @ y
+
+
+def svr(y, C, epsilon):
+    """The dual of epsilon-regression: doubled variables over the same rows."""
+    n = len(y)
+    sign = np.repeat([1.0, -1.0], n)
+    linear = np.concatenate([epsilon - y, epsilon + y])
+    return duals.Dual(sign, linear, np.full(2 * n, C), np.tile(np.arange(n), 2))

@@ -1,0 +1,188 @@
+"""Where rows come from: every provider gives the same rows, the budget is honoured, the plan is said."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from problems import gaussian
+from test_smo import ArrayRows
+
+from textsvm.device import select
+from textsvm.errors import InputError
+from textsvm.gram.cached import CachedGram, needed_bytes
+from textsvm.gram.dense import DenseGram
+from textsvm.gram.plan import make_gram, parse_bytes, plan, show_bytes
+
+N = 60
+MATRIX = gaussian(N)[0]
+
+
+class GramContract:
+    """What every provider satisfies."""
+
+    def gram(self):
+        raise NotImplementedError
+
+    def test_rows_and_diagonal(self):
+        gram = self.gram()
+        assert gram.n == N
+        np.testing.assert_array_equal(gram.diag(), MATRIX.diagonal())
+        some = np.array([3, 59, 3, 0, 17, 20, 21, 22, 23, 24, 25, 26, 27])
+        for _ in range(2):
+            rows = gram.rows(some)
+            assert rows.dtype == np.float32
+            np.testing.assert_array_equal(rows, MATRIX[some])
+            rows[:] = 0
+
+    def test_loaded_rows_are_resident(self):
+        gram = self.gram()
+        for pair in ([5, 9], [9, 11], [11, 5], [40, 41], [5, 5]):
+            gram.load(np.array(pair))
+            slots = gram.slots[pair]
+            assert (slots >= 0).all()
+            np.testing.assert_array_equal(gram.buffer[slots], MATRIX[pair])
+
+    def test_whatever_is_said_to_be_resident_is(self):
+        gram = self.gram()
+        rng = np.random.default_rng(0)
+        for _ in range(50):
+            gram.load(rng.integers(0, N, 2))
+            resident = np.flatnonzero(gram.slots >= 0)
+            np.testing.assert_array_equal(gram.buffer[gram.slots[resident]], MATRIX[resident])
+
+
+class TestDense(GramContract):
+    def gram(self):
+        return DenseGram(MATRIX)
+
+
+class TestComputedDense(GramContract):
+    def gram(self):
+        return DenseGram.compute(ArrayRows(MATRIX))
+
+
+class TestCachedTwoRows(GramContract):
+    def gram(self):
+        return CachedGram(ArrayRows(MATRIX), needed_bytes(N, 2))
+
+
+class TestCachedSome(GramContract):
+    def gram(self):
+        return CachedGram(ArrayRows(MATRIX), needed_bytes(N, 11))
+
+
+class TestCachedAll(GramContract):
+    def gram(self):
+        return CachedGram(ArrayRows(MATRIX), 1 << 30)
+
+
+def test_a_dense_gram_is_not_copied():
+    assert DenseGram(MATRIX).buffer is MATRIX
+
+
+def test_a_matrix_that_is_not_square():
+    with pytest.raises(InputError, match="square"):
+        DenseGram(MATRIX[:5])
+
+
+def test_the_row_used_longest_ago_goes_first():
+    gram = CachedGram(ArrayRows(MATRIX), needed_bytes(N, 4))
+    for row in (0, 1, 2, 3, 0, 1):
+        gram.load(np.array([row]))
+    gram.used[gram.slots[2]] = gram.used.max() + 5  # the solver has read row 2
+    gram.load(np.array([10]))
+    assert sorted(np.flatnonzero(gram.slots >= 0)) == [0, 1, 2, 10]
+    assert gram.computed == 5
+
+
+def test_rows_in_use_are_not_evicted_by_their_own_load():
+    gram = CachedGram(ArrayRows(MATRIX), needed_bytes(N, 2))
+    gram.load(np.array([1, 2]))
+    gram.load(np.array([2, 3]))
+    assert gram.computed == 3
+    assert sorted(np.flatnonzero(gram.slots >= 0)) == [2, 3]
+
+
+def test_more_rows_than_fit():
+    gram = CachedGram(ArrayRows(MATRIX), needed_bytes(N, 2))
+    with pytest.raises(ValueError, match="do not fit"):
+        gram.load(np.arange(3))
+
+
+def test_a_row_that_cannot_be_computed_leaves_the_cache_right():
+    class Failing(ArrayRows):
+        def rows(self, indices):
+            if 7 in indices:
+                raise KeyboardInterrupt
+            return super().rows(indices)
+
+    gram = CachedGram(Failing(MATRIX), needed_bytes(N, 2))
+    gram.load(np.array([1, 2]))
+    with pytest.raises(KeyboardInterrupt):
+        gram.load(np.array([2, 7]))
+    resident = np.flatnonzero(gram.slots >= 0)
+    np.testing.assert_array_equal(gram.buffer[gram.slots[resident]], MATRIX[resident])
+
+
+@pytest.mark.parametrize("memory", [100_000, 1_000_000])
+def test_the_budget_is_honoured(memory):
+    n = 2000
+
+    class Rows(ArrayRows):
+        def __init__(self):
+            self.n = n
+
+        def diag(self):
+            return np.ones(n, np.float32)
+
+        def rows(self, indices):
+            return np.full((len(indices), n), 0.5, np.float32)
+
+    rows = Rows()
+    tracemalloc.start()
+    gram = CachedGram(rows, memory)
+    for start in range(0, n, 40):
+        gram.load(np.arange(start, start + min(40, gram.capacity)))
+        gram.rows(np.array([start]))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert memory / 2 < peak <= memory
+
+
+def test_two_rows_that_do_not_fit():
+    with pytest.raises(InputError, match=r"1,\d+ bytes for two rows.* 500 are allowed"):
+        CachedGram(ArrayRows(MATRIX), 500)
+
+
+def test_plan():
+    assert plan(1000, 4_000_000).dense
+    refused = plan(1000, 3_999_999)
+    assert not refused.dense
+    assert refused.sentence == "rows on demand, cached under 3.8 MiB (the whole matrix would take 3.8 MiB)"
+
+
+@pytest.mark.parametrize(("memory", "kind"), [(None, DenseGram), ("1MiB", DenseGram), ("6k", CachedGram)])
+def test_make_gram(memory, kind):
+    gram, sentence = make_gram(ArrayRows(MATRIX), select("cpu"), memory)
+    assert isinstance(gram, kind)
+    assert ("on demand" in sentence) == (kind is CachedGram)
+    np.testing.assert_array_equal(gram.rows(np.array([4])), MATRIX[[4]])
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("8GiB", 8 << 30), ("1.5 mb", 3 << 19), (12345, 12345), ("2T", 2 << 40), ("7 B", 7), (None, None)],
+)
+def test_parse_bytes(text, count):
+    assert parse_bytes(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "much", "-1", 0, "0GB", "1.5.2G", True, 2.5e-9])
+def test_parse_bytes_refuses(text):
+    with pytest.raises(InputError, match="memory="):
+        parse_bytes(text)
+
+
+def test_show_bytes():
+    for count, text in ((12, "12 B"), (1024, "1.0 KiB"), (3 << 29, "1.5 GiB"), (5 << 50, "5120.0 TiB")):
+        assert show_bytes(count) == text

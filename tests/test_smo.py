@@ -1,0 +1,204 @@
+"""The CPU solver against LIBSVM, against the optimality conditions, and at the edges."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from problems import degenerate, gaussian, indefinite, judge, libsvm, svr
+from sklearn.svm import SVR
+
+from textsvm.errors import InputError
+from textsvm.gram.cached import CachedGram
+from textsvm.gram.dense import DenseGram
+from textsvm.solvers import smo
+from textsvm.solvers.dual import Dual, svc
+
+
+class ArrayRows:
+    """Kernel rows read from a matrix, as a kernel would compute them."""
+
+    def __init__(self, matrix):
+        self.matrix, self.n = matrix, len(matrix)
+
+    def diag(self):
+        return self.matrix.diagonal().copy()
+
+    def rows(self, indices):
+        return self.matrix[indices]
+
+    def gram(self, progress=None):
+        return self.matrix.copy()
+
+
+@pytest.mark.parametrize("n", [10, 200, 1500])
+@pytest.mark.parametrize("C", [0.1, 10, 1000])
+def test_equals_libsvm_on_positive_definite_grams(n, C):
+    matrix, y = gaussian(n)
+    loose, tight = (smo.solve(DenseGram(matrix), svc(y, C), tol=tol) for tol in (1e-3, 1e-6))
+    judge(loose, matrix, svc(y, C), 1e-3)
+    judge(tight, matrix, svc(y, C), 1e-6)
+    objective = libsvm(matrix, y, C)[2]
+    assert loose.objective <= objective + 1e-5 * abs(objective)
+    coef, bias, objective = libsvm(matrix, y, C, tol=1e-6)
+    assert tight.objective == pytest.approx(objective, rel=1e-6)
+    values = matrix.astype(np.float64)
+    ours = values @ (y * tight.alpha) + tight.bias
+    np.testing.assert_allclose(ours, values @ coef + bias, atol=1e-4)
+    assert 0 <= tight.duality_gap < 1e-4
+
+
+@pytest.mark.parametrize("shrinking", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_indefinite_grams_end_at_a_stationary_point(seed, shrinking):
+    matrix, y = indefinite(300, seed)
+    solution = smo.solve(DenseGram(matrix), svc(y, 10), shrinking=shrinking)
+    assert solution.converged
+    judge(solution, matrix, svc(y, 10), 1e-3)
+
+
+@pytest.mark.parametrize("name", degenerate())
+@pytest.mark.parametrize("C", [1e-6, 1.0, 1e10])
+def test_degenerate_grams(name, C):
+    matrix, y = degenerate()[name]
+    dual = svc(y, C)
+    solution = smo.solve(DenseGram(matrix), dual)
+    judge(solution, matrix, dual, 1e-3)
+    assert solution.converged or solution.status.startswith("stalled")
+    if C <= 1:
+        assert solution.converged
+        _, _, objective = libsvm(matrix, y, C)
+        if name != "negative":
+            assert solution.objective <= objective + 1e-5 * abs(objective) + 1e-12
+
+
+@settings(max_examples=40)
+@given(
+    n=st.integers(2, 30),
+    seed=st.integers(0, 1000),
+    C=st.sampled_from([1e-4, 1.0, 100.0, 1e7]),
+    tol=st.sampled_from([1e-1, 1e-3, 1e-6]),
+    definite=st.booleans(),
+    shrinking=st.booleans(),
+)
+def test_any_problem_ends_with_an_honest_status(n, seed, C, tol, definite, shrinking):
+    matrix, y = gaussian(n, seed) if definite else indefinite(n, seed)
+    weight = np.random.default_rng(seed).choice([0.0, 0.5, 1.0, 1.0, 2.0], n)
+    dual = svc(y, C, weight)
+    judge(smo.solve(DenseGram(matrix), dual, tol=tol, shrinking=shrinking), matrix, dual, tol)
+
+
+def test_sample_weights_as_libsvm():
+    matrix, y = gaussian(200)
+    weight = np.random.default_rng(0).uniform(0.1, 3, 200)
+    solution = smo.solve(DenseGram(matrix), svc(y, 5, weight), tol=1e-6)
+    assert solution.objective == pytest.approx(libsvm(matrix, y, 5, 1e-6, weight)[2], rel=1e-6)
+
+
+def test_zero_weights_leave_nothing_to_solve():
+    matrix, y = gaussian(20)
+    solution = smo.solve(DenseGram(matrix), svc(y, 1, np.zeros(20)))
+    assert solution.converged
+    assert not solution.alpha.any()
+
+
+def test_regression_comes_with_data_alone():
+    matrix, _ = gaussian(300)
+    y = matrix[:, 3].astype(np.float64) + 0.1 * np.random.default_rng(0).normal(size=300)
+    dual = svr(y, 10, 0.05)
+    solution = smo.solve(DenseGram(matrix), dual, tol=1e-6)
+    judge(solution, matrix, dual, 1e-6)
+    theirs = SVR(kernel="precomputed", C=10, epsilon=0.05, tol=1e-6).fit(matrix.astype(np.float64), y)
+    coef = np.bincount(dual.index, dual.sign * solution.alpha)
+    np.testing.assert_allclose(matrix @ coef + solution.bias, theirs.predict(matrix), atol=1e-4)
+
+
+def test_one_class_comes_with_data_and_a_start():
+    matrix, _ = gaussian(100)
+    start = np.where(np.arange(100) < 20, 1.0, 0.0)
+    dual = Dual(np.ones(100), np.zeros(100), np.ones(100), np.arange(100), total=20.0)
+    solution = smo.solve(DenseGram(matrix), dual, initial=start)
+    assert solution.converged
+    judge(solution, matrix, dual, 1e-3)
+    with pytest.raises(InputError, match="initial"):
+        smo.solve(DenseGram(matrix), dual)
+
+
+def test_cached_rows_give_the_same_bits_as_dense():
+    matrix, y = gaussian(400)
+    dense = smo.solve(DenseGram(matrix), svc(y, 10))
+    for rows in (2, 30, 400):
+        gram = CachedGram(ArrayRows(matrix), 4 * 400 * (rows + max(2, rows // 8)) + 16 * 400)
+        assert gram.capacity == rows
+        cached = smo.solve(gram, svc(y, 10))
+        np.testing.assert_array_equal(cached.alpha, dense.alpha)
+        assert (cached.bias, cached.objective) == (dense.bias, dense.objective)
+    assert gram.computed <= 400
+
+
+def test_two_runs_give_the_same_bits():
+    matrix, y = gaussian(500)
+    first, second = (smo.solve(DenseGram(matrix), svc(y, 10)) for _ in range(2))
+    np.testing.assert_array_equal(first.alpha, second.alpha)
+    assert first.bias == second.bias
+
+
+def test_a_bound_on_iterations_is_not_convergence():
+    matrix, y = gaussian(300)
+    solution = smo.solve(DenseGram(matrix), svc(y, 10), max_iter=50)
+    assert solution.iterations == 50
+    assert not solution.converged
+    assert solution.status == "stopped at 50 iterations"
+    judge(solution, matrix, svc(y, 10), 1e-3)
+
+
+def test_warm_start():
+    matrix, y = gaussian(500)
+    dual = svc(y, 10)
+    cold = smo.solve(DenseGram(matrix), dual)
+    warm = smo.solve(DenseGram(matrix), dual, tol=1e-4, initial=cold.alpha)
+    judge(warm, matrix, dual, 1e-4)
+    assert 0 < warm.iterations < cold.iterations
+    assert smo.solve(DenseGram(matrix), dual, initial=cold.alpha).iterations == 0
+
+
+@pytest.mark.parametrize(
+    "change", [lambda a: a[1:], lambda a: a + 1, lambda a: -a, lambda a: 0 * a + [1, *[0] * 19]]
+)
+def test_an_infeasible_start_is_refused(change):
+    matrix, y = gaussian(20)
+    alpha = smo.solve(DenseGram(matrix), svc(y, 1)).alpha
+    with pytest.raises(InputError, match="initial"):
+        smo.solve(DenseGram(matrix), svc(y, 1), initial=change(alpha))
+
+
+def test_progress_grows_to_its_total_and_may_stop():
+    matrix, y = gaussian(1500)
+    seen = []
+    smo.solve(DenseGram(matrix), svc(y, 1000), progress=lambda *now: seen.append(now))
+    assert len(seen) > 3
+    done = [now[0] for now in seen]
+    assert done == sorted(done)
+    assert seen[-1][0] == seen[-1][1]
+
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        smo.solve(DenseGram(matrix), svc(y, 1000), progress=stop)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("place", [(3, 3), (3, 7)])
+def test_a_gram_that_is_not_finite_is_refused(value, place):
+    matrix, y = gaussian(50)
+    matrix[place] = matrix[place[::-1]] = value
+    with pytest.raises(InputError, match="finite"):
+        smo.solve(DenseGram(matrix), svc(y, 10))
+
+
+def test_what_does_not_fit_is_refused():
+    matrix, y = gaussian(20)
+    with pytest.raises(InputError, match="20 rows"):
+        smo.solve(DenseGram(matrix), svc(gaussian(21)[1], 1))
+    with pytest.raises(InputError, match="tol"):
+        smo.solve(DenseGram(matrix), svc(y, 1), tol=0)

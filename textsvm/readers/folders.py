@@ -1,0 +1,66 @@
+"""A folder per class: every file a document, its label the folder it lies in.
+
+`train/pos/1.txt` is a document of part "train" with the label "pos"; the label is the innermost
+folder that is no name of a part. A folder that holds other folders of documents is no class: files
+that lie directly in it (a README) are left out. Without folders, the documents have no labels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+
+from textsvm.parallel import Progress
+from textsvm.readers.archives import File
+from textsvm.readers.charsets import decode, is_binary
+from textsvm.readers.corpus import Document
+
+_PART = re.compile(r"(?<![a-z])(train|test|dev|valid|val|validation|development)(?:ing)?(?![a-z])", re.IGNORECASE)
+_PARTS = {"valid": "dev", "val": "dev", "validation": "dev", "development": "dev"}
+
+
+def part_of(name: str) -> str | None:
+    """The part ("train", "test" or "dev") that a path names, its folders before its file."""
+    path = PurePosixPath(name)
+    for piece in (*path.parts[:-1], path.name):
+        words = {_PARTS.get(word.lower(), word.lower()) for word in _PART.findall(piece)}
+        if len(words) == 1:
+            return words.pop()
+    return None
+
+
+def read(
+    files: Sequence[File], problems: list[tuple[str, str]], *, progress: Progress | None = None
+) -> Iterator[Document]:
+    """One document a file.
+
+    Parameters
+    ----------
+    files : sequence of File
+    problems : list of (str, str)
+        Gets what is damaged or left out: name, sentence.
+    progress : callable, optional
+        Called with (files read, files in all).
+    """
+    parents = {parent for file in files for parent in PurePosixPath(file.name).parent.parents}
+    for number, file in enumerate(files, 1):
+        folder = PurePosixPath(file.name).parent
+        if folder in parents:
+            problems.append((file.name, "left out: it lies beside the class folders, not in one"))
+        elif is_binary(file.data):
+            problems.append((file.name, "left out: it is binary"))
+        else:
+            text, problem = decode(file.data)
+            if problem:
+                problems.append((file.name, problem))
+            yield Document(file.name, text, _label(folder), part_of(str(folder / "x")))
+        if progress is not None and (number % 256 == 0 or number == len(files)):
+            progress(number, len(files))
+
+
+def _label(folder: PurePosixPath) -> str | None:
+    for name in reversed(folder.parts):
+        if not _PART.fullmatch(name):
+            return name
+    return None

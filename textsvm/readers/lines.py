@@ -1,0 +1,67 @@
+"""One document a line, the label first: `label TAB text`, or fastText's `__label__a __label__b text`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from textsvm.parallel import Progress
+from textsvm.readers.archives import File
+from textsvm.readers.charsets import decode
+from textsvm.readers.corpus import Document
+from textsvm.readers.folders import part_of
+
+_FASTTEXT = re.compile(r"((?:__label__\S+\s+)*__label__\S+)(?:\s+|$)")
+_LONGEST_LABEL = 100
+
+
+def is_lines(head: str) -> bool:
+    """Whether lines (the last one may be cut off) all have a label first and one text after it."""
+    lines = [line for line in head.split("\n") if line.strip()]
+    lines = lines[:-1] or lines
+    if not lines:
+        return False
+    if all(line.startswith("__label__") for line in lines):
+        return True
+    return all(line.count("\t") == 1 and 0 < line.index("\t") <= _LONGEST_LABEL for line in lines)
+
+
+def read(
+    files: Sequence[File], problems: list[tuple[str, str]], *, progress: Progress | None = None
+) -> Iterator[Document]:
+    """The lines of files; ids are line numbers, with the file where there are several.
+
+    Parameters
+    ----------
+    files : sequence of File
+        A file named after a part (`r8-train-all-terms.txt`) is that part.
+    problems : list of (str, str)
+        Gets what is damaged or left out: file and line, sentence.
+    progress : callable, optional
+        Called with (bytes read, bytes in all).
+    """
+    total, done = sum(len(file.data) for file in files), 0
+    for file in files:
+        text, problem = decode(file.data)
+        if problem:
+            problems.append((file.name, problem))
+        part = part_of(file.name)
+        for number, line in enumerate(text.split("\n"), 1):
+            line = line.removesuffix("\r")
+            if not line.strip():
+                continue
+            identifier = str(number) if len(files) == 1 else f"{file.name}:{number}"
+            fasttext = _FASTTEXT.match(line)
+            if fasttext:
+                labels = tuple(label.removeprefix("__label__") for label in fasttext[1].split())
+                label = labels[0] if len(labels) == 1 else labels
+                yield Document(identifier, line[fasttext.end() :], label, part)
+                continue
+            first, tab, rest = line.partition("\t")
+            if tab and first.strip():
+                yield Document(identifier, rest, first.strip(), part)
+            else:
+                problems.append((f"{file.name}, line {number}", "left out: it is not a label, a TAB and a text"))
+        done += len(file.data)
+        if progress is not None:
+            progress(done, total)

@@ -1,0 +1,244 @@
+"""Mail: raw messages (RFC 5322, MIME), mbox, Maildir, SpamAssassin's archives -> documents.
+
+The text of a message is its subject and, on the next line, its text parts in their order: transfer
+encodings and charsets decoded, HTML reduced to what is seen. Parts that are no text are passed over.
+With `headers` all header lines come first, as they were sent. Every message gives a document, however
+damaged; damage that had to be guessed around is named.
+
+Labels are words of the folders: "ham" or "spam" where a folder or archive is named after one
+(`easy_ham_2`, `20030228_spam.tar.bz2`), else the folder of the message, or the name of its mbox.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import email
+import email.errors
+import quopri
+import re
+from collections.abc import Iterator, Sequence
+from email.message import Message
+from email.policy import Compat32
+from pathlib import PurePosixPath
+
+from textsvm.parallel import Progress
+from textsvm.readers.archives import File, stem
+from textsvm.readers.charsets import decode_declared
+from textsvm.readers.corpus import Document
+from textsvm.readers.folders import part_of
+from textsvm.readers.html import html_text, is_html
+
+_HEADER = re.compile(rb"[!-9;-~]+[ \t]*:")
+_KNOWN = re.compile(
+    rb"^(?:from|to|subject|date|received|return-path|message-id|mime-version|delivered-to|reply-to|sender|"
+    rb"content-type|x-[!-9;-~]+|status|cc|bcc|resent-from|list-id|envelope-to|dkim-signature)[ \t]*:",
+    re.IGNORECASE | re.MULTILINE,
+)
+_FROM_LINE = rb"From [^\n]*\d\d:\d\d[^\n]*\d{4}[^\n]*\n(?=[!-9;-~]+[ \t]*:|>From )"
+_MBOX = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))" + _FROM_LINE)
+_QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
+_INTERNAL = b"FOLDER INTERNAL DATA"
+_NOT_MAIL = re.compile(r"(?:cmds|readme.*|index.*|license.*|\.ds_store|dovecot.*)", re.IGNORECASE)
+_CLASS = re.compile(r"(?<![a-z])(ham|spam)(?![a-z])", re.IGNORECASE)
+_WORD = re.compile(r"=\?([^?*\s]{1,60})(?:\*[^?\s]*)?\?([bq])\?([^?]*)\?=", re.IGNORECASE)
+_DEFECTS = {
+    "NoBoundaryInMultipartDefect": "a multipart message without a boundary",
+    "StartBoundaryNotFoundDefect": "a multipart message whose boundary never comes",
+    "MultipartInvariantViolationDefect": "a multipart message without parts",
+    "CloseBoundaryNotFoundDefect": "the last boundary is missing: cut off",
+    "MissingHeaderBodySeparatorDefect": "a line between the headers that is none",
+    "FirstHeaderLineIsContinuationDefect": "the first header line continues nothing",
+    "MisplacedEnvelopeHeaderDefect": "a From line between the headers",
+    "InvalidBase64PaddingDefect": "base64 of a wrong length",
+    "InvalidBase64CharactersDefect": "base64 with other characters in it",
+    "InvalidBase64LengthDefect": "base64 of an impossible length",
+    "InvalidMultipartContentTransferEncodingDefect": "a transfer encoding that a multipart message cannot have",
+}
+
+
+# What the standard parser lets through on hostile input.
+_PARSER_ERRORS = (ValueError, LookupError, TypeError, AttributeError, RecursionError, AssertionError, email.errors.MessageError)
+
+
+class _AsSent(Compat32):
+    """Headers come as they were sent, undecoded."""
+
+    def header_fetch_parse(self, name: str, value: str) -> str:  # type: ignore[override]
+        return value
+
+
+_POLICY = _AsSent()
+
+
+def is_mail(data: bytes) -> bool:
+    """Whether bytes begin like a message or an mbox: header lines, at least one of them well known."""
+    head = data[:8192].lstrip(b"\r\n")
+    if head.startswith((b"From ", b">From ")):
+        head = head.partition(b"\n")[2]
+    lines = re.split(rb"\r?\n", head)
+    block = []
+    for line in lines:
+        if not (_HEADER.match(line) or (block and line[:1] in (b" ", b"\t") and line.strip())):
+            break
+        block.append(line)
+    return bool(block) and _KNOWN.search(b"\n".join(block)) is not None
+
+
+def is_mbox(data: bytes) -> bool:
+    """Whether bytes hold several messages of an mbox."""
+    matches = _MBOX.finditer(data)
+    return next(matches, None) is not None and data.startswith(b"From ") and next(matches, None) is not None
+
+
+def read(
+    files: Sequence[File],
+    problems: list[tuple[str, str]],
+    *,
+    headers: bool = False,
+    progress: Progress | None = None,
+) -> Iterator[Document]:
+    """The messages of files, each a raw message or an mbox.
+
+    Parameters
+    ----------
+    files : sequence of File
+    problems : list of (str, str)
+        Gets the damaged messages: id, sentence.
+    headers : bool
+        All header lines count as text, not the subject alone.
+    progress : callable, optional
+        Called with (bytes parsed, bytes in all).
+    """
+    total, done = sum(len(file.data) for file in files), 0
+    several = len(files) > 1
+    for file in files:
+        done += len(file.data)
+        if not is_mail(file.data) and _NOT_MAIL.fullmatch(PurePosixPath(file.name).name):
+            continue
+        label, part = _label(file.name, several), part_of(file.name)
+        for identifier, data in _messages(file):
+            text, damage = message_text(data, headers=headers)
+            problems += [(identifier, sentence) for sentence in damage]
+            yield Document(identifier, text, label, part)
+        if progress is not None:
+            progress(done, total)
+
+
+def message_text(data: bytes, *, headers: bool = False) -> tuple[str, list[str]]:
+    """Subject and text parts of one raw message; and a sentence for each kind of damage.
+
+    Parameters
+    ----------
+    data : bytes
+    headers : bool
+        Put all header lines first.
+    """
+    damage: dict[str, None] = {}
+    if not is_mail(data):
+        damage["it has no headers"] = None
+    try:
+        message = email.message_from_bytes(data, policy=_POLICY)
+        parts = [*_text_parts(message)]
+    except _PARSER_ERRORS as error:
+        # The standard parser gave up on something hostile: the bytes themselves are still evidence.
+        return decode_declared(data, None)[0], [f"it cannot be parsed as a message ({type(error).__name__})"]
+    pieces = [*_headers(message, headers, damage), *(_part_text(*part, damage) for part in parts)]
+    for part in message.walk():
+        for defect in part.defects:
+            if (name := type(defect).__name__) in _DEFECTS:
+                damage[_DEFECTS[name]] = None
+    return "\n".join(piece for piece in pieces if piece), list(damage)
+
+
+def _messages(file: File) -> Iterator[tuple[str, bytes]]:
+    if not is_mbox(file.data):
+        yield file.name, file.data
+        return
+    starts = [match.start() for match in _MBOX.finditer(file.data)]
+    for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(file.data)], strict=True), 1):
+        data = file.data[start:end]
+        if _INTERNAL not in data[:2048]:
+            yield f"{file.name}:{number}", _QUOTED_FROM.sub(rb"\1", data)
+
+
+def _label(name: str, several: bool) -> str | None:
+    """Ham or spam by the innermost name that says so, else the folder; None for a single file."""
+    path = PurePosixPath(name)
+    folders = [part for part in path.parts[:-1] if part not in ("cur", "new", "tmp")]
+    candidates = [stem(path.name), *reversed(folders)] if _is_mbox_name(path.name) else [*reversed(folders)]
+    for candidate in candidates:
+        words = {word.lower() for word in _CLASS.findall(candidate)}
+        if len(words) == 1:
+            return words.pop()
+    if not several or not candidates:
+        return None
+    return candidates[0].lstrip(".")
+
+
+def _is_mbox_name(name: str) -> bool:
+    return name.lower().endswith((".mbox", ".mbx")) or "." not in name
+
+
+def _headers(message: Message, all_of_them: bool, damage: dict[str, None]) -> Iterator[str]:
+    if not all_of_them:
+        yield _header(str(message.get("Subject", "")), damage)
+        return
+    for name, value in message.items():
+        yield f"{name}: {_header(str(value), damage)}"
+
+
+def _header(raw: str, damage: dict[str, None]) -> str:
+    """Decode the encoded words (RFC 2047) and the raw 8-bit bytes of a header."""
+    text = decode_declared(raw.encode("utf-8", "surrogateescape"), None)[0]
+    pieces: list[tuple[str | None, bytes | str]] = []
+    position = 0
+    for match in _WORD.finditer(text):
+        between = text[position : match.start()]
+        if between.strip() or not pieces:
+            pieces.append((None, between))
+        charset, payload = match[1].lower(), _encoded_word(match[2].lower(), match[3])
+        previous = pieces[-1] if pieces else (None, "")
+        if previous[0] == charset and isinstance(previous[1], bytes):
+            pieces[-1] = (charset, previous[1] + payload)  # one character may be spread over two words
+        else:
+            pieces.append((charset, payload))
+        position = match.end()
+    pieces.append((None, text[position:]))
+    decoded = []
+    for declared, piece in pieces:
+        if isinstance(piece, bytes):
+            piece, problem = decode_declared(piece, declared)
+            if problem:
+                damage[problem] = None
+        decoded.append(piece)
+    return " ".join("".join(decoded).split())
+
+
+def _encoded_word(encoding: str, text: str) -> bytes:
+    raw = text.encode("utf-8", "surrogateescape")
+    if encoding == "q":
+        return quopri.decodestring(raw, header=True)
+    try:
+        return base64.b64decode(raw + b"=" * (-len(raw) % 4))
+    except (binascii.Error, ValueError):
+        return raw
+
+
+def _text_parts(message: Message) -> Iterator[tuple[bytes, str, str | None]]:
+    """Payload, content type and declared charset of each text part."""
+    for part in message.walk():
+        kind = part.get_content_type()
+        # A message that calls itself multipart and has no parts still says something.
+        if part.is_multipart() or not kind.startswith(("text/", "multipart/")):
+            continue
+        payload = part.get_payload(decode=True)
+        if isinstance(payload, bytes) and payload:
+            yield payload, kind, part.get_content_charset()
+
+
+def _part_text(payload: bytes, kind: str, charset: str | None, damage: dict[str, None]) -> str:
+    text, problem = decode_declared(payload, charset)
+    if problem:
+        damage[problem] = None
+    return html_text(text) if kind == "text/html" or is_html(text) else text.strip("\r\n")
