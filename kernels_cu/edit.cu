@@ -38,12 +38,12 @@ extern "C" __global__ void pack_texts(const uint16* __restrict__ codes, const in
 #else
 
 #define THREADS 256
-#define STRIP (WORDS * 32)
 #define FIELD_BITS (32 / FIELDS)
+#define CAPACITY (FIELD_BITS * WORDS)  // pattern symbols in registers, of each pattern
 #define WALLS (FIELDS == 1 ? 0u : 0x80808080u)
 #define STRIDE (WIDE ? 544 : 256)  // masks of one word; WIDE: slot 0 and one for each of 512 symbols
 
-struct Masks {
+struct __align__(16) Masks {
   uint32 of[WORDS * STRIDE];
   uint32 valid[WORDS];
 };
@@ -175,11 +175,10 @@ __device__ __forceinline__ void add_differences(const Column& s, const Masks& ma
   }
 }
 
-// Masks of symbols [first, first + STRIP) of the patterns of a pack. Ends with a barrier.
+// Masks of symbols [first, first + CAPACITY) of the patterns of a pack. Ends with a barrier.
 __device__ void build_masks(Masks& masks, const uint16* __restrict__ codes, const int64* __restrict__ offsets,
                             const int* __restrict__ pack, int first, int alphabet, uint16* slots) {
-  int rows = WIDE ? STRIDE : alphabet;
-  for (int k = threadIdx.x; k < WORDS * rows; k += THREADS) masks.of[k / rows * STRIDE + k % rows] = 0;
+  for (int k = threadIdx.x; k < WORDS * STRIDE / 4; k += THREADS) ((uint4*)masks.of)[k] = make_uint4(0, 0, 0, 0);
   if (threadIdx.x < WORDS) masks.valid[threadIdx.x] = 0;
   if (WIDE) {
     for (int k = threadIdx.x; k < alphabet; k += THREADS) slots[k] = 0;
@@ -188,16 +187,16 @@ __device__ void build_masks(Masks& masks, const uint16* __restrict__ codes, cons
     for (int f = 0; f < FIELDS; f++) {
       if (pack[f] < 0) continue;
       int64 begin = offsets[pack[f]] + first;
-      int count = (int)min((int64)(FIELDS == 1 ? STRIP : FIELD_BITS * WORDS), offsets[pack[f] + 1] - begin);
+      int count = (int)min((int64)CAPACITY, offsets[pack[f] + 1] - begin);
       for (int i = threadIdx.x; i < count; i += THREADS)
-        if (codes[begin + i] < alphabet) slots[codes[begin + i]] = 4 * (1 + f * FIELD_BITS * WORDS + i);
+        if (codes[begin + i] < alphabet) slots[codes[begin + i]] = 4 * (1 + f * CAPACITY + i);
     }
   }
   __syncthreads();
   for (int f = 0; f < FIELDS; f++) {
     if (pack[f] < 0) continue;
     int64 begin = offsets[pack[f]] + first;
-    int count = (int)min((int64)(FIELDS == 1 ? STRIP : FIELD_BITS * WORDS), offsets[pack[f] + 1] - begin);
+    int count = (int)min((int64)CAPACITY, offsets[pack[f] + 1] - begin);
     for (int i = threadIdx.x; i < count; i += THREADS) {
       uint32 bit = 1u << (f * FIELD_BITS + i / WORDS);
       uint32 code = codes[begin + i];
@@ -230,16 +229,16 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   uint32* queues = scratch + blockIdx.x * scratch_words + threadIdx.x;
   uint16* slots = (uint16*)(scratch + (blockIdx.x + 1) * scratch_words) - (texts_alphabet + 1 & ~1);
   int text_blocks = (n_texts + THREADS - 1) / THREADS;
-  int items = (n_packs + span - 1) / span * text_blocks;
+  int chunks = (n_packs + span - 1) / span;
   while (true) {
     __syncthreads();
     if (threadIdx.x == 0) shared_item = atomicAdd(next_item, 1);
     __syncthreads();
     int item = shared_item;
-    if (item >= items) return;
-    // Long texts first, as the patterns are: what is started last should be short.
-    int text = (text_blocks - 1 - item % text_blocks) * THREADS + threadIdx.x;
-    int chunk = item / text_blocks;
+    if (item >= chunks * text_blocks) return;
+    // Long texts first, and with each text block the long patterns: what is started last should be short.
+    int text = (text_blocks - 1 - item / chunks) * THREADS + threadIdx.x;
+    int chunk = item % chunks;
     int length = text < n_texts ? lengths[text] : 0;
     int column = text < n_texts ? columns[text] : -1;
     const uint32* my_words = words + (text < n_texts ? group_words[text / WARP] : 0) + threadIdx.x % WARP;
@@ -251,7 +250,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
       for (int f = 0; f < FIELDS; f++) distance[f] = length;
       int pattern_length = STRIPS ? (int)(offsets[pack[0] + 1] - offsets[pack[0]]) : 0;
-      for (int first = 0; first == 0 || first < pattern_length; first += STRIP) {
+      for (int first = 0; first == 0 || first < pattern_length; first += CAPACITY) {
         __syncthreads();
         build_masks(masks, codes, offsets, pack, first, texts_alphabet, slots);
         if (!needed) continue;

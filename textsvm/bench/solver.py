@@ -61,7 +61,7 @@ def equal(
     bound: float,
     tol: float,
 ) -> dict[str, Any]:
-    """Compare two solutions; raises AssertionError if they differ by more than the bound on the objective allows."""
+    """Compare two solutions; raises AssertionError if ours is worse than the bound allows."""
     coef = y * ours.alpha
     mine, other = objective(values, coef, y), objective(values, theirs[0], y)
     worse = (mine - other) / abs(other)

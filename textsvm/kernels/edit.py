@@ -520,10 +520,11 @@ class CudaEditRows:
         coef = np.ascontiguousarray(coef, np.float64)
         with gpu.use(self.device):
             texts = _Texts(others, *_upload(others), len(self.documents.alphabet))
-            sums = cp.zeros((coef.shape[1], texts.n))
+            sums, parts = cp.zeros((coef.shape[1], texts.n)), []
             job = _Job(self.kernel, self.documents, self._codes, self._offsets, texts, 1)
-            for launch in job.launches(np.arange(self.n), progress):
-                sums += launch.sums(coef)
+            job.run(np.arange(self.n), progress, lambda launch: parts.append(launch.sums(coef)))
+            for part in parts:
+                sums += part.sum(axis=0)
             values = np.empty((len(others), coef.shape[1]))
             values[texts.columns.get()[: len(others)]] = sums.get().T[: len(others)]
             return values
@@ -546,8 +547,7 @@ class CudaEditRows:
             codes, offsets = (self._codes, self._offsets) if own else _upload(others)
             kind = 0 if dtype == np.int32 else 1
             job = _Job(self.kernel, others, codes, offsets, self._texts, kind, symmetric)
-            for launch in job.launches(order, progress):
-                launch.fill(out)
+            job.run(order, progress, lambda launch: launch.fill(out))
             return out
 
 
@@ -567,23 +567,29 @@ class _Job:
         self.of_distance = cp.asarray(table.astype(np.float32))
         self.processors = cp.cuda.Device().attributes["MultiProcessorCount"]
 
-    def launches(self, picks: NDArray[np.int64], progress: Progress | None) -> Any:
-        """Each launch to be made for these documents, which become rows 0, 1, ...; the longest first."""
-        lengths = self.all_lengths[picks]
-        # Descending, and the reverse of the stable order of the texts where documents are equally long.
-        rows = np.argsort(lengths, kind="stable")[::-1]
-        variants = _variants(lengths[rows])
-        work = np.cumsum(lengths[rows] + 1.0)
-        group = variants * (1 << 40) + (work * (self.texts.symbols / LAUNCH)).astype(np.int64)
-        bounds = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(rows)]
-        for first, end in pairwise(bounds):
-            if end > first and self.texts.n:
-                chosen, places = rows[first:end], np.arange(len(rows) - 1 - first, len(rows) - 1 - end, -1)
-                yield _Launch(self, (SHORT + MIDDLE + LONG)[variants[first]], picks[chosen], chosen, places)
-            if end > first and progress is not None:
-                gpu.cupy().cuda.get_current_stream().synchronize()
-                progress(work[end - 1], work[-1])
-
+    def run(
+        self, picks: NDArray[np.int64], progress: Progress | None, act: Callable[[_Launch], None]
+    ) -> None:
+        """Call `act` for every launch, several at a time: one that ends leaves no processor idle."""
+        cp = gpu.cupy()
+        here = cp.cuda.get_current_stream()
+        launches = list(self.launches(picks))
+        total, done = sum(launch.work for launch in launches), 0.0
+        side = [cp.cuda.Stream(non_blocking=True) for _ in launches[:STREAMS]]
+        for first in range(0, len(launches), STREAMS):
+            together = launches[first : first + STREAMS]
+            for launch in together:
+                launch.prepare()
+            ready = here.record()
+            for launch, stream in zip(together, side, strict=False):
+                stream.wait_event(ready)
+                with stream:
+                    act(launch)
+                here.wait_event(stream.record())
+            done += sum(launch.work for launch in together)
+            if progress is not None:
+                here.synchronize()
+                progress(done, total)
 
 class _Launch:
     """One launch of `edit_rows`: documents of one variant, in descending order of length."""

@@ -293,8 +293,8 @@ def _in_lanes(documents: Documents) -> tuple[NDArray[np.int64], NDArray[np.int64
 
 
 def _cut(sizes: NDArray[np.int64], budget: int) -> list[slice]:
-    """Runs of neighbours whose sizes sum to about `budget`."""
-    turns = np.cumsum(sizes) // budget
+    """Runs of neighbours whose sizes sum to about `budget`; short ones count more, for their sums take memory."""
+    turns = np.cumsum(np.maximum(sizes, 64)) // budget
     bounds = [*np.flatnonzero(np.diff(turns, prepend=-1)).tolist(), len(sizes)]
     return [slice(a, b) for a, b in pairwise(bounds)]
 

@@ -28,6 +28,7 @@ Leslie, Eskin, Noble 2002 (spectrum kernel); Ionescu, Popescu, Cahill 2014 (pres
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -111,6 +112,10 @@ class Spectrum(Kernel):
 
     def against(self, documents: Documents, device: Device) -> KernelRows:
         self.check()
+        if device.kind == "cuda":
+            from textsvm.kernels.spectrum_cuda import CudaSpectrumRows
+
+            return CudaSpectrumRows(self, documents, device)
         return SpectrumRows(self, documents)
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -248,7 +253,11 @@ class SpectrumRows:
         self.self_values = self.x.squares()
         self.known: dict[bytes, int] = {}
         self.groups = featureless_groups(documents, self.self_values, self.known)
-        self.index = Index(self.x, int(self.starts[-1]))
+
+    @cached_property
+    def index(self) -> Index:
+        """X by columns."""
+        return Index(self.x, int(self.starts[-1]))
 
     def diag(self) -> NDArray[np.float32]:
         if self.kernel.normalised:
@@ -265,7 +274,7 @@ class SpectrumRows:
 
     def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
         out = np.empty((self.n, self.n), np.float32)
-        scale = self._scale(self.self_values)
+        scale = scale_of(self.kernel, self.self_values)
         dense = self.index.dense()
         rest, after = dense.remove(self.x, self.index.after)
 
@@ -298,9 +307,11 @@ class SpectrumRows:
 
         The sum is taken over the documents once, in feature space, and no kernel value is computed.
         """
-        weighted = self.x.matrix(int(self.starts[-1])).T @ (self._scale(self.self_values)[:, None] * coef)
+        weighted = self.x.matrix(int(self.starts[-1])).T @ (
+            scale_of(self.kernel, self.self_values)[:, None] * coef
+        )
         x, self_values, groups = self._project(others)
-        values = self._scale(self_values)[:, None] * (x.matrix(int(self.starts[-1])) @ weighted)
+        values = scale_of(self.kernel, self_values)[:, None] * (x.matrix(int(self.starts[-1])) @ weighted)
         for i in np.flatnonzero(groups) if self.kernel.normalised else ():
             values[i] = coef[self.groups == groups[i]].sum(axis=0)
         if progress is not None:
@@ -334,17 +345,9 @@ class SpectrumRows:
         x = self._matrix(counts, vocabulary, starts)
         self_values = x.squares()
         groups = featureless_groups(others, self_values, dict(self.known))
-        known = np.repeat(self.vocabulary.find(vocabulary), np.diff(starts))
-        height = np.arange(starts[-1]) - np.repeat(starts[:-1], np.diff(starts))
-        target = self.starts[known] + height
-        target[(known < 0) | (target >= self.starts[known + 1])] = -1
+        target = project_features(self.starts, starts, self.vocabulary.find(vocabulary))
         mapped = target[x.features].astype(np.int32)
         return x.select(mapped >= 0, mapped), self_values, groups
-
-    def _scale(self, self_values: NDArray[np.float64]) -> NDArray[np.float64]:
-        if not self.kernel.normalised:
-            return np.ones(len(self_values))
-        return np.divide(1, np.sqrt(self_values), out=np.zeros(len(self_values)), where=self_values > 0)
 
     def _fill(
         self,
@@ -355,7 +358,7 @@ class SpectrumRows:
         progress: Progress | None = None,
     ) -> None:
         """Values of the rows of `x` with all columns, into `out`."""
-        row_scale, scale = self._scale(self_values), self._scale(self.self_values)
+        row_scale, scale = scale_of(self.kernel, self_values), scale_of(self.kernel, self.self_values)
         # A tile product reads all of the dense columns: worth it for many rows only.
         dense = self.index.dense(DENSE_SHARE if len(out) >= TILE // 2 else 2.0)
         rest, _ = dense.remove(x, x.features)
@@ -443,6 +446,32 @@ class Dense:
             return x, beside
         keep = self.column[x.features] < 0
         return x.select(keep), beside[keep]
+
+
+def scale_of(kernel: Spectrum, self_values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What the rows (and columns) of the products are multiplied by: 1 / sqrt(k(s, s)), or 1."""
+    if not kernel.normalised:
+        return np.ones(len(self_values))
+    return np.divide(1, np.sqrt(self_values), out=np.zeros(len(self_values)), where=self_values > 0)
+
+
+def project_features(
+    columns: NDArray[np.int64], rows: NDArray[np.int64], found: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The column feature of each feature of other documents, -1 if there is none.
+
+    Parameters
+    ----------
+    columns, rows : int64 arrays
+        Where the features of each p-mer start, in the columns' numbering and in the others'.
+    found : int64 array, shape (len(rows) - 1,)
+        The columns' number of each p-mer of the others, -1 if they do not have it.
+    """
+    known = np.repeat(found, np.diff(rows))
+    height = np.arange(rows[-1]) - np.repeat(rows[:-1], np.diff(rows))
+    target = columns[known] + height
+    target[(known < 0) | (target >= columns[known + 1])] = -1
+    return target
 
 
 def _pieces(n: int) -> list[tuple[int, int]]:

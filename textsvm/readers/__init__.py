@@ -1,0 +1,34 @@
+"""Readers: one file a format, detected from the content -> Corpus(ids, texts, labels, part)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from textsvm.errors import InputError
+from textsvm.readers.corpus import Corpus
+from textsvm.readers.read import FORMATS, read_corpus, read_documents
+
+__all__ = ["FORMATS", "SAMPLES", "Corpus", "read_corpus", "read_documents", "sample"]
+
+SAMPLES = {"newswire": "newswire", "mail": "mail.tar.gz", "reviews": "reviews.csv", "questions": "questions.jsonl"}
+
+
+def sample(name: str) -> Path:
+    """Where an embedded sample corpus is: in the installed package, or in the repository.
+
+    Parameters
+    ----------
+    name : {"newswire", "mail", "reviews", "questions"}
+
+    Raises
+    ------
+    InputError
+        If there is no such sample.
+    """
+    if name not in SAMPLES:
+        raise InputError(f"there is no sample {name!r}; there is: {', '.join(SAMPLES)}")
+    package = Path(__file__).resolve().parent.parent
+    for folder in (package / "samples", package.parent / "corpora" / "samples"):
+        if (folder / SAMPLES[name]).exists():
+            return folder / SAMPLES[name]
+    raise InputError(f"the sample {name!r} is not in {package}: install textsvm again")

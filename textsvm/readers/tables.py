@@ -4,17 +4,12 @@ Columns are given by name or by number from 1; several columns of text (`title,b
 line breaks. Not given, they are found by the usual names (`text`, `label`, `id`, `split`, ...). A CSV
 or TSV has a header line if a column was named, or if one of its cells is such a usual name; without
 header and columns, the first column is the label and the others are the text.
-
-TSV is split on TAB only: a quote is a character like any other (a quote opened in an essay would
-otherwise swallow the rows up to the next one). CSV follows RFC 4180, its delimiter `,`, `;`, TAB or `|`.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import PurePosixPath
@@ -26,46 +21,53 @@ from textsvm.readers.archives import File
 from textsvm.readers.charsets import decode
 from textsvm.readers.corpus import Document, Label
 from textsvm.readers.folders import part_of
+from textsvm.readers.rows import READERS, Problems, Table
 
-FORMATS = ("csv", "tsv", "jsonl", "parquet")
 _USUAL = {
     "text": ("text", "body", "content", "message", "document", "review", "essay", "sentence", "comment", "tweet"),
-    "label": ("label", "class", "category", "target", "topic", "sentiment", "labels", "y"),
+    "label": ("label", "class", "category", "target", "topic", "sentiment", "labels"),
     "id": ("id", "doc_id", "document_id", "essay_id", "newid", "uid"),
     "part": ("part", "split"),
 }
-_DELIMITERS = (",", ";", "\t", "|")
+_ALL_USUAL = frozenset(name for names in _USUAL.values() for name in names)
 _SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
-
-Row = tuple[int, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns the user named: names, numbers from 1, several of them with commas."""
+    """The columns that the user named: names or numbers from 1; for the text several, with commas."""
 
     text: str | None = None
     label: str | None = None
     id: str | None = None
 
+    @property
+    def named(self) -> bool:
+        """Whether one of them is a name."""
+        wishes = ",".join(wish for wish in (self.text, self.label, self.id) if wish)
+        return any(not wish.strip().isdecimal() for wish in wishes.split(",") if wish)
+
+
+ANY_COLUMNS = Columns()
+
 
 def format_of(name: str, head: str) -> str | None:
-    """The table format of a file by its name, or JSON Lines by its content; None if it is no table."""
+    """The table format of a file: JSON Lines by its content, others by the name; None if it is no table."""
     first = head.lstrip().split("\n", 1)[0]
     if first.startswith("{"):
         try:
             if isinstance(json.loads(first), dict):
                 return "jsonl"
-        except ValueError:
+        except (ValueError, RecursionError):
             pass
-    return _SUFFIXES.get(PurePosixPath(name).suffix.lower())
+    return "parquet" if head.startswith("PAR1") else _SUFFIXES.get(PurePosixPath(name).suffix.lower())
 
 
 def read(
     files: Sequence[File],
-    problems: list[tuple[str, str]],
+    problems: Problems,
     format: str | None = None,
-    columns: Columns = Columns(),  # noqa: B008 - frozen
+    columns: Columns = ANY_COLUMNS,
     *,
     progress: Progress | None = None,
 ) -> Iterator[Document]:
@@ -90,38 +92,31 @@ def read(
     """
     total, done = sum(len(file.data) for file in files), 0
     for file in files:
-        chosen = format or format_of(file.name, decode(file.data[:4096])[0]) or "csv"
-        names, rows = _READERS[chosen](file, columns, problems)
-        place = {role: _find(role, getattr(columns, role, None), names, file.name) for role in _USUAL}
-        if not place["text"]:
-            place["text"] = _text_columns(names, place["label"], file.name)
-        for number, row in rows:
-            document = _document(file, number, row, place, problems, prefix=len(files) > 1)
-            if document is not None:
-                yield document
+        chosen = format or format_of(file.name, decode(file.data[:65536])[0]) or "csv"
+        table = READERS[chosen](file, _ALL_USUAL, columns.named, problems)
+        roles = _roles(table, columns, file.name)
+        for number, row in table.rows:
+            if all(row.get(name) is None for name in roles["text"]):
+                problems.append((f"{file.name}, row {number}", f"left out: it has no {roles['text'][0]!r}"))
+            else:
+                yield _document(row, roles, f"{file.name}:{number}" if len(files) > 1 else str(number), file.name)
         done += len(file.data)
         if progress is not None:
             progress(done, total)
 
 
-def _document(
-    file: File,
-    number: int,
-    row: Mapping[str, Any],
-    place: dict[str, list[str]],
-    problems: list[tuple[str, str]],
-    prefix: bool,
-) -> Document | None:
-    texts = [row.get(name) for name in place["text"]]
-    if all(text is None for text in texts):
-        problems.append((f"{file.name}, row {number}", f"left out: it has no {place['text'][0]!r}"))
-        return None
-    identifier = _string(row.get(place["id"][0])) if place["id"] else None
-    if identifier is None:
-        identifier = f"{file.name}:{number}" if prefix else str(number)
-    label = _label(row.get(place["label"][0])) if place["label"] else None
-    part = _string(row.get(place["part"][0])) if place["part"] else part_of(file.name)
-    return Document(identifier, "\n".join(_string(text) or "" for text in texts if text is not None), label, part)
+def _document(row: Mapping[str, Any], roles: dict[str, list[str]], number: str, file: str) -> Document:
+    def first(role: str) -> Any:
+        return row.get(roles[role][0]) if roles[role] else None
+
+    texts = [row.get(name) for name in roles["text"]]
+    part = _string(first("part")) if roles["part"] else part_of(file)
+    return Document(
+        _string(first("id")) or number,
+        "\n".join(_string(text) or "" for text in texts if text is not None),
+        _label(first("label")),
+        part or None,
+    )
 
 
 def _string(value: Any) -> str | None:
@@ -133,20 +128,36 @@ def _string(value: Any) -> str | None:
 def _label(value: Any) -> Label | None:
     if isinstance(value, (list, tuple)):
         return tuple(_string(each) or "" for each in value)
-    text = _string(value)
-    return None if text is None or not text.strip() else text.strip()
+    return (_string(value) or "").strip() or None
 
 
-def _find(role: str, wish: str | None, names: Sequence[str], file: str) -> list[str]:
-    """The columns that play a role: those wished, else the first with a usual name, else none."""
-    if wish is None:
-        lowered = {name.strip().lower(): name for name in reversed(names)}
-        return [lowered[usual] for usual in _USUAL[role] if usual in lowered][:1]
+def _roles(table: Table, columns: Columns, file: str) -> dict[str, list[str]]:
+    """Which columns are the text, the label, the id and the part."""
+    names = table.names
+    roles = {role: _usual(role, names) if table.headed else [] for role in _USUAL}
+    if not table.headed and columns.label is None and columns.text is None and len(names) > 1:
+        roles["label"] = names[:1]
+    for role, wish in (("label", columns.label), ("id", columns.id), ("text", columns.text)):
+        if wish is not None:
+            roles[role] = _wished(role, wish, names, file)
+    if columns.text is None and (not table.headed or len(names) == 1):
+        roles["text"] = [name for name in names if name not in roles["label"] + roles["id"]]
+    if not roles["text"]:
+        there = ", ".join(names[:20])
+        raise InputError(f"{file}: which column is the text? Name it (--text, text=); the columns are: {there}")
+    return roles
+
+
+def _usual(role: str, names: Sequence[str]) -> list[str]:
+    lowered = {name.strip().lower(): name for name in reversed(names)}
+    return [lowered[usual] for usual in _USUAL[role] if usual in lowered][:1]
+
+
+def _wished(role: str, wish: str, names: Sequence[str], file: str) -> list[str]:
     if wish in names:
         return [wish]
     found = []
-    for each in wish.split(",") if role == "text" else [wish]:
-        each = each.strip()
+    for each in (piece.strip() for piece in (wish.split(",") if role == "text" else [wish])):
         if each in names:
             found.append(each)
         elif each.isdecimal() and 1 <= int(each) <= len(names):
@@ -156,90 +167,3 @@ def _find(role: str, wish: str | None, names: Sequence[str], file: str) -> list[
             there = ", ".join([*close, *(name for name in names if name not in close)][:20])
             raise InputError(f"{file} has no column {each!r} for the {role}; its {len(names)} columns are: {there}")
     return found
-
-
-def _text_columns(names: Sequence[str], label: list[str], file: str) -> list[str]:
-    """Without a usual name: all columns but the label of a table without header, or the only one."""
-    if names and names[0] == "1":
-        return [name for name in names if name not in label] or list(names)
-    if len(names) == 1:
-        return list(names)
-    there = ", ".join(map(str, names[:20]))
-    raise InputError(f"{file}: which column is the text? Name it with text=; the columns are: {there}")
-
-
-def _csv(file: File, columns: Columns, problems: list[tuple[str, str]]) -> tuple[list[str], Iterator[Row]]:
-    text = _decoded(file, problems)
-    delimiter = _delimiter(text)
-    return _with_header(file, list(_csv_rows(file, text, delimiter, problems)), columns, problems)
-
-
-def _csv_rows(
-    file: File, text: str, delimiter: str, problems: list[tuple[str, str]]
-) -> list[tuple[int, list[str]]]:
-    limit = csv.field_size_limit(2**31 - 1)
-    try:
-        for strict in (True, False):
-            reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=strict)
-            try:
-                return [(number, row) for number, row in enumerate(reader, 1) if row]
-            except csv.Error as error:
-                line = reader.line_num
-                if "unexpected end" in str(error):
-                    raise InputError(
-                        f'{file.name}: a quote (") is opened and never closed, so the rows up to line {line} '
-                        "cannot be told apart; if quotes are ordinary characters there, read it as tsv"
-                    ) from error
-                if not strict:
-                    raise InputError(f"{file.name}, line {line}: {error}") from error
-                problems.append((f"{file.name}, line {line}", "a quote inside a quoted field is not doubled"))
-    finally:
-        csv.field_size_limit(limit)
-    raise AssertionError("unreachable")
-
-
-def _delimiter(text: str) -> str:
-    """The delimiter that gives the first rows the most fields that they all have."""
-    head = text[:65536]
-    if len(text) > len(head):
-        head = head[: head.rfind("\n") + 1] or head
-
-    def fields(delimiter: str) -> int:
-        limit = csv.field_size_limit(2**31 - 1)
-        try:
-            rows = [row for _, row in zip(range(20), csv.reader(io.StringIO(head, newline=""), delimiter=delimiter))]  # noqa: B905
-        except csv.Error:
-            return 0
-        finally:
-            csv.field_size_limit(limit)
-        counts = [len(row) for row in rows if row]
-        return min(counts, default=0)
-
-    return max(_DELIMITERS, key=fields)
-
-
-def _tsv(file: File, columns: Columns, problems: list[tuple[str, str]]) -> tuple[list[str], Iterator[Row]]:
-    lines = _decoded(file, problems).split("\n")
-    rows = [(n, line.removesuffix("\r").split("\t")) for n, line in enumerate(lines, 1) if line.strip("\r")]
-    return _with_header(file, rows, columns, problems)
-
-
-def _with_header(
-    file: File, rows: list[tuple[int, list[str]]], columns: Columns, problems: list[tuple[str, str]]
-) -> tuple[list[str], Iterator[Row]]:
-    if not rows:
-        raise InputError(f"{file.name} is empty")
-    first = [cell.strip() for cell in rows[0][1]]
-    usual = {name for names in _USUAL.values() for name in names}
-    wished = {each.strip() for wish in (columns.text, columns.label, columns.id) if wish for each in wish.split(",")}
-    named = any(not each.isdecimal() for each in wished)
-    if named or any(cell.lower() in usual for cell in first):
-        names, rows = first, rows[1:]
-        for number, name in enumerate(names):  # a second column of one name, or none, goes by its number
-            if not name or name in names[:number]:
-                names[number] = str(number + 1)
-        return names, _rows(file, names, rows, problems)
-    names = [str(number + 1) for number in range(len(first))]
-    if columns.label is None and columns.text is None and len(names) > 1:
-        return names, _rows(file, names, rows, problems, label_first=True)
-    return names, _rows(file, names, rows, problems)

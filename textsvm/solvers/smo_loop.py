@@ -56,7 +56,7 @@ def _update(F: Any, up: Any, down: Any, row_i: Any, row_j: Any, step: Any, state
         for k in range(np.uint64(start), np.uint64(stop)):
             f = F[k] + step * (np.float64(row_i[k]) - np.float64(row_j[k]))
             F[k] = f
-            top = _larger(top, up[k] - f)  # type: ignore[call-arg]
+            top = _larger(top, up[k] - f)
             bottom = _larger(bottom, down[k] + f)  # type: ignore[call-arg]
         if top > best:
             best, best_start = top, start
@@ -137,7 +137,8 @@ def _row(
 @njit(nogil=True, cache=True, error_model="numpy")
 def iterate(
     budget: Any, tol: Any, buffer: Any, slots: Any, used: Any, tile: Any, tile_slot: Any, tile_owner: Any,
-    rows: Any, F: Any, coef: Any, low: Any, high: Any, up: Any, down: Any, diag: Any, gains: Any, state: Any, extrema: Any,
+    rows: Any, F: Any, coef: Any, low: Any, high: Any, up: Any, down: Any, diag: Any, gains: Any,
+    state: Any, extrema: Any,
 ) -> Any:  # fmt: skip
     """Optimise up to `budget` pairs of the k active variables.
 

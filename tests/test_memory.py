@@ -1,0 +1,45 @@
+"""One float32 copy of a dense Gram, and a budget that is kept."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from textsvm import SVC, EditDistance, GapWeighted, Spectrum
+
+N = 3000
+
+
+@pytest.fixture(scope="module")
+def task():
+    rng = np.random.default_rng(0)
+    words = np.array(["banana", "monday", "papaya", "sunday", "mango", "friday"])
+    return [" ".join(rng.choice(words, 4)) for _ in range(N)], rng.integers(0, 2, N)
+
+
+def peak_of_fit(task, kernel, **options):
+    SVC(kernel, max_iter=1, **options).fit(task[0][:50], task[1][:50])  # compiles
+    tracemalloc.start()
+    try:
+        model = SVC(kernel, max_iter=300, **options).fit(*task)
+        return tracemalloc.get_traced_memory()[1], model
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("kernel", [Spectrum(p=3), EditDistance(), GapWeighted(p=2)], ids=str)
+def test_the_dense_matrix_exists_once(task, kernel):
+    peak, model = peak_of_fit(task, kernel)
+    assert "whole kernel matrix" in model.gram_
+    assert peak < 1.5 * 4 * N * N
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("kernel", [Spectrum(p=3), EditDistance(), GapWeighted(p=2)], ids=str)
+def test_a_memory_budget_is_kept(task, kernel):
+    budget = 2 << 20
+    peak, model = peak_of_fit(task, kernel, memory=budget)
+    assert "on demand" in model.gram_
+    # Beside the rows: the texts, their codes and the solver's vectors, all linear in n.
+    assert peak < budget + 3000 * N

@@ -1,0 +1,135 @@
+"""The p-spectrum kernel on a GPU: the contract, the CPU twin bit for bit where both are exact."""
+
+import numpy as np
+import oracles
+import pytest
+from contracts import KernelContract, to_numpy
+from test_spectrum import CPU, news, oracle, variants
+
+from textsvm.documents import encode
+from textsvm.errors import InputError
+from textsvm.kernels import spectrum_cuda
+from textsvm.kernels.spectrum import WEIGHTS, Spectrum
+
+pytestmark = pytest.mark.gpu
+
+
+class TestSpectrumOnTheGpu(KernelContract):
+    cases = variants()
+
+
+def twins(kernel, documents, device):
+    kernel.fit(documents)
+    return kernel.against(documents, CPU), kernel.against(documents, device)
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize("idf", [False, True])
+@pytest.mark.parametrize("p", [1, 3, 12, (1, 5)])
+def test_both_twins_agree(p, weight, idf, device):
+    documents = encode(news(1500))
+    cpu, cuda = twins(Spectrum(p, weight, idf), documents, device)
+    expected, gram = cpu.gram(), to_numpy(cuda.gram())
+    # Exact sums, rounded once: only the order of the two scale factors' rounding could differ.
+    rtol = 2e-7 if not idf and weight != "log" else 2e-6
+    np.testing.assert_allclose(gram, expected, rtol=rtol)
+    np.testing.assert_array_equal(gram, gram.T)
+    np.testing.assert_array_equal(to_numpy(cuda.diag()), cpu.diag())
+    some = np.array([7, 1499, 0, 7, *range(100, 300)])
+    np.testing.assert_allclose(to_numpy(cuda.rows(some)), expected[some], rtol=rtol)
+    new = encode([*news(1100, 1), "", "☃", "eee" * 9000], documents.alphabet)
+    np.testing.assert_allclose(to_numpy(cuda.cross(new)), cpu.cross(new), rtol=rtol)
+    coef = np.random.default_rng(0).normal(size=(1500, 2))
+    np.testing.assert_allclose(
+        cuda.decision(new, coef), to_numpy(cuda.cross(new)) @ coef, rtol=1e-4, atol=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide"), [(0.0, 0.0), (2.0, 2.0), (0.3, 0.3)], ids=["dense", "lists", "both"]
+)
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_every_split_of_the_columns_gives_the_same(narrow, wide, weight, device, monkeypatch):
+    monkeypatch.setattr(spectrum_cuda, "NARROW_SHARE", narrow)
+    monkeypatch.setattr(spectrum_cuda, "WIDE_SHARE", wide)
+    documents = encode(news(700))
+    for idf in (False, True):
+        cpu, cuda = twins(Spectrum(2, weight, idf), documents, device)
+        np.testing.assert_allclose(to_numpy(cuda.gram()), cpu.gram(), rtol=2e-6)
+        np.testing.assert_allclose(to_numpy(cuda.cross(documents)), cpu.gram(), rtol=2e-6)
+
+
+def test_more_columns_than_a_block_can_sum(device, monkeypatch):
+    monkeypatch.setattr(spectrum_cuda, "SHARED", 1 << 10)
+    documents = encode(news(1100))
+    for kernel in (Spectrum(3), Spectrum(3, "log", True)):
+        cpu, cuda = twins(kernel, documents, device)
+        np.testing.assert_allclose(to_numpy(cuda.gram()), cpu.gram(), rtol=2e-6)
+        np.testing.assert_allclose(to_numpy(cuda.cross(documents)), cpu.gram(), rtol=2e-6)
+
+
+@pytest.mark.parametrize("repeats", [100, 30_000, 100_000])
+def test_counts_and_sums_beyond_every_small_type(repeats, device):
+    many = "".join(chr(0x4E00 + i) for i in range(20_000))
+    texts = ["a" * repeats + many, many + "a" * (repeats // 3), "ab", "aaa"] * 30
+    documents = encode(texts)
+    kernel = Spectrum(1, normalised=False)
+    rows = kernel.against(documents, device)
+    gram = to_numpy(rows.gram())
+    for i in range(4):
+        for j in range(4):
+            exact = np.float32(oracles.spectrum(texts[i], texts[j], 1))
+            assert gram[i, 4 + j] == exact
+            assert to_numpy(rows.cross(documents.take([i])))[0, j] == exact
+
+
+@pytest.mark.parametrize("p", [1, 3, 64, (2, 4)])
+def test_wide_alphabets_and_long_substrings(p, device):
+    rng = np.random.default_rng(0)
+    points = np.delete(np.arange(0x100, 0x100 + 62_100), slice(0xD800 - 0x100, 0xE000 - 0x100))
+    flat = "".join(map(chr, rng.permutation(points)))
+    texts = [flat, flat[:30_000] + flat[40_000:], flat[::-1], flat[100:200] * 3]
+    documents = encode(texts)
+    value = oracle(*(p if isinstance(p, tuple) else (p, p)))
+    expected = [[value(s, t) for t in texts] for s in texts]
+    rows = Spectrum(p).against(documents, device)
+    np.testing.assert_allclose(to_numpy(rows.gram()), expected, rtol=1e-6)
+    np.testing.assert_allclose(to_numpy(rows.cross(documents)), expected, rtol=1e-6)
+
+
+def test_a_document_of_a_million_symbols(device):
+    documents = encode(["ab" * 500_000, "abc" * 20, "a" * 1_000_000, ""])
+    for weight in WEIGHTS:
+        cpu, cuda = twins(Spectrum(5, weight), documents, device)
+        np.testing.assert_allclose(to_numpy(cuda.gram()), cpu.gram(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", [Spectrum((1, 3)), Spectrum(2, "log", idf=True)])
+def test_two_runs_give_the_same_bits_with_all_three_kinds_of_columns(kernel, device):
+    documents = encode([t + "e" * (i % 300) for i, t in enumerate(news(1300))])
+    kernel.fit(documents)
+    first = kernel.against(documents, device)
+    assert first.columns.n_wide
+    gram = to_numpy(first.gram())
+    for _ in range(3):
+        np.testing.assert_array_equal(to_numpy(kernel.against(documents, device).gram()), gram)
+
+
+def test_too_little_memory_is_said_before_it_is_asked_for(device, monkeypatch):
+    documents = encode(news(200))
+    rows = Spectrum(3).against(documents, device)
+    monkeypatch.setattr(spectrum_cuda.gpu, "free_memory", lambda: 1 << 10)
+    with pytest.raises(InputError, match="memory"):
+        rows.gram()
+    with pytest.raises(InputError, match="memory"):
+        Spectrum(3).against(documents, device)
+
+
+def test_real_corpus(data, device):
+    from textsvm.readers import read_corpus
+
+    corpus = read_corpus(data / "r8" / "r8-test-all-terms.txt.xz")
+    documents = encode(corpus.texts[:2000])
+    for kernel in (Spectrum(4), Spectrum((1, 5)), Spectrum((2, 6), "intersection")):
+        cpu, cuda = twins(kernel, documents, device)
+        np.testing.assert_allclose(to_numpy(cuda.gram()), cpu.gram(), rtol=2e-7)

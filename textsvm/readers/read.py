@@ -1,0 +1,183 @@
+"""Which format an input has, and reading it with the reader of that format.
+
+A format is told from what the files hold; names decide only between CSV and TSV. What cannot be
+told is refused with a sentence that says how to name it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from textsvm.errors import InputError
+from textsvm.parallel import Progress
+from textsvm.readers import folders, lines, mail, reuters, tables
+from textsvm.readers.archives import MAX_BYTES, File, Files, read_files, read_stream
+from textsvm.readers.charsets import decode, is_binary
+from textsvm.readers.corpus import Corpus, Document, gather
+from textsvm.readers.tables import Columns
+
+FORMATS = ("reuters", "mail", "csv", "tsv", "jsonl", "parquet", "folders", "lines")
+_ABOUT = ("readme", "license", "licence", "copying", "classes.txt", "labels.txt")
+_READING_SHARE = 0.3  # of the time that a corpus takes; the rest is parsing
+
+
+@dataclass(frozen=True)
+class _Options:
+    columns: Columns
+    split: str
+    headers: bool
+
+
+def read_corpus(
+    path: str | Path,
+    format: str | None = None,
+    *,
+    part: str | None = None,
+    split: str = "modapte",
+    text: str | None = None,
+    label: str | None = None,
+    id: str | None = None,
+    headers: bool = False,
+    progress: Progress | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> Corpus:
+    """Read a corpus: a file, a folder or an archive (.tar, .zip, compressed by gzip, bzip2 or xz).
+
+    Parameters
+    ----------
+    path : str or Path
+    format : str, optional
+        "reuters", "mail", "csv", "tsv", "jsonl", "parquet", "folders" or "lines"; by default what
+        the content shows.
+    part : str, optional
+        Only this part, "train" or "test".
+    split : {"modapte", "lewis"}
+        Which split of Reuters-21578 the parts are.
+    text, label, id : str, optional
+        Tables: columns, by name or by number from 1; several columns of text with commas.
+    headers : bool
+        Mail: all header lines count as text, not the subject alone.
+    progress : callable, optional
+        Called with (share done, 1).
+    max_bytes : int
+        Bound on the unpacked bytes.
+
+    Raises
+    ------
+    InputError
+        If the input is missing, unreadable, damaged as a whole, of no known format, or empty.
+    """
+    options = _Options(Columns(text, label, id), split, headers)
+    found = read_files(path, max_bytes=max_bytes, progress=_share(progress, 0, _READING_SHARE))
+    corpus = _parse(found, format, options, _share(progress, _READING_SHARE, 1), labelled=True)
+    return corpus.select(part)
+
+
+def read_documents(
+    paths: str | Path | Iterable[str | Path],
+    format: str | None = None,
+    *,
+    text: str | None = None,
+    id: str | None = None,
+    headers: bool = False,
+    progress: Progress | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> Corpus:
+    """Read documents to classify; whatever labels they have are ignored.
+
+    As `read_corpus`, and besides: several paths, "-" for standard input, and a plain text, which is
+    one document. Ids of a single document are its path; where several paths hold several documents
+    each, the path comes before the id.
+    """
+    each = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    options = _Options(Columns(text, None, id), "modapte", headers)
+    corpora = []
+    for number, path in enumerate(each):
+        here = _share(progress, number / len(each), (number + 1) / len(each))
+        if str(path) == "-":
+            found = read_stream(sys.stdin.buffer, "standard input", max_bytes=max_bytes)
+        else:
+            found = read_files(path, max_bytes=max_bytes, progress=_share(here, 0, _READING_SHARE))
+        corpus = _parse(found, format, options, _share(here, _READING_SHARE, 1), labelled=False)
+        if found.single and len(corpus) == 1 and corpus.ids[0] == found.files[0].name:
+            corpus.ids = [str(path)]
+        elif len(each) > 1:
+            corpus.ids = [f"{path}:{identifier}" for identifier in corpus.ids]
+        corpora.append(corpus)
+    documents = [
+        Document(*row) for one in corpora for row in zip(one.ids, one.texts, [None] * len(one), one.part, strict=True)
+    ]
+    problems = [problem for one in corpora for problem in one.problems]
+    formats = ", ".join(dict.fromkeys(one.format for one in corpora))
+    return gather(documents, ", ".join(map(str, each)), formats, problems, labelled=False)
+
+
+def _parse(found: Files, format: str | None, options: _Options, progress: Progress | None, labelled: bool) -> Corpus:
+    if format is not None and format not in FORMATS:
+        raise InputError(f"format={format!r} is not one of {', '.join(FORMATS)}")
+    if not any(file.data for file in found.files):
+        raise InputError(f"{found.source} is empty: there is no document in it")
+    format = format or _detect(found, labelled)
+    documents = list(_documents(found, format, options, progress))
+    if not documents:
+        reasons = "".join(f": {name} {sentence}" for name, sentence in found.problems[:1])
+        raise InputError(f"{found.source} holds no document that can be read as {format}{reasons}")
+    return gather(documents, found.source, format, found.problems, labelled=labelled)
+
+
+def _documents(found: Files, format: str, options: _Options, progress: Progress | None) -> Iterator[Document]:
+    files, problems = found.files, found.problems
+    if format == "reuters":
+        return reuters.read(files, problems, split=options.split, progress=progress)
+    if format == "mail":
+        return mail.read(files, problems, headers=options.headers, progress=progress)
+    if format == "lines":
+        return lines.read(_content(files), problems, progress=progress)
+    if format in ("folders", "text"):
+        return folders.read(files, problems, progress=progress)
+    mixed = format == "tables"
+    return tables.read(_content(files), problems, None if mixed else format, options.columns, progress=progress)
+
+
+def _detect(found: Files, labelled: bool) -> str:
+    files = [file for file in found.files if file.data]
+    if any(reuters.is_reuters(file.data) for file in files):
+        return "reuters"
+    content = _content(files) or files
+    step = max(1, len(content) // 200)  # every so many of a large corpus show what it is
+    sample = content[::step]
+    if sum(mail.is_mail(file.data) for file in sample) > 0.5 * len(sample):
+        return "mail"
+    if all(is_binary(file.data) and not file.data.startswith(b"PAR1") for file in sample):
+        raise InputError(f"{found.source} is binary data, not text, mail, a table or an archive of them")
+    heads = [(file.name, decode(file.data[:65536])[0]) for file in sample]
+    kinds = {tables.format_of(name, head) for name, head in heads}
+    if None not in kinds:
+        return kinds.pop() or "" if len(kinds) == 1 else "tables"
+    if all(lines.is_lines(head) for _, head in heads):
+        return "lines"
+    if not found.single:
+        return "folders"
+    if not labelled:
+        return "text"
+    raise InputError(
+        f"{found.source} is a text without labels; it can be a line `label TAB text` for each document, a table "
+        "(.csv, .tsv, .jsonl), or a folder for each class"
+    )
+
+
+def _content(files: Sequence[File]) -> list[File]:
+    """Without the files that only tell about the others."""
+    return [file for file in files if not PurePosixPath(file.name).name.lower().startswith(_ABOUT)]
+
+
+def _share(progress: Progress | None, start: float, end: float) -> Progress | None:
+    """Progress of one stage as a share of the whole."""
+    if progress is None:
+        return None
+    report: Any = progress
+    return lambda done, total: report(start + (end - start) * done / max(total, 1), 1.0)

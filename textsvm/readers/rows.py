@@ -1,0 +1,166 @@
+"""CSV, TSV, JSON Lines, Parquet -> rows with named columns. What the columns mean is decided in tables.py.
+
+TSV is split on TAB only: a quote is a character like any other (a quote opened in an essay would
+otherwise swallow the rows up to the next one). CSV follows RFC 4180; its delimiter is `,`, `;`, TAB or
+`|`, whichever splits the first rows into the most fields.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from textsvm.errors import InputError
+from textsvm.readers.archives import File
+from textsvm.readers.charsets import decode
+
+_DELIMITERS = ",;\t|"
+Problems = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns and rows of a file.
+
+    Attributes
+    ----------
+    names : list of str
+        Column names; "1", "2", ... where there is no header.
+    headed : bool
+    rows : iterable of (int, mapping)
+        The line in the file (the record, for Parquet), and the fields by name.
+    """
+
+    names: list[str]
+    headed: bool
+    rows: Iterable[tuple[int, Mapping[str, Any]]]
+
+
+def read_csv(file: File, usual: Collection[str], header: bool, problems: Problems) -> Table:
+    """`header`: the first row is one. Else it is one if a cell is among the `usual` names."""
+    text = _decoded(file, problems)
+    return _table(file, _csv_rows(file, text, _delimiter(text), problems), usual, header, problems)
+
+
+def read_tsv(file: File, usual: Collection[str], header: bool, problems: Problems) -> Table:
+    """As `read_csv`."""
+    lines = _decoded(file, problems).split("\n")
+    rows = [(n, line.removesuffix("\r").split("\t")) for n, line in enumerate(lines, 1) if line.strip("\r")]
+    return _table(file, rows, usual, header, problems)
+
+
+def read_jsonl(file: File, usual: Collection[str], header: bool, problems: Problems) -> Table:
+    """One JSON object a line; a line that is none is left out and named."""
+    rows: list[tuple[int, dict[str, Any]]] = []
+    for number, line in enumerate(_decoded(file, problems).split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if isinstance(row, dict):
+            rows.append((number, row))
+        else:
+            problems.append((f"{file.name}, line {number}", "left out: it is not a JSON object"))
+    if not rows:
+        raise InputError(f"{file.name} holds no JSON object; JSON Lines has one on every line")
+    return Table(list(dict.fromkeys(name for _, row in rows for name in row)), True, rows)
+
+
+def read_parquet(file: File, usual: Collection[str], header: bool, problems: Problems) -> Table:
+    """With PyArrow, which is not a dependency."""
+    try:
+        import pyarrow  # type: ignore[import-not-found, unused-ignore]
+        from pyarrow import parquet
+    except ImportError as error:
+        raise InputError(f"{file.name} is Parquet, which needs PyArrow: pip install pyarrow") from error
+    try:
+        table = parquet.read_table(io.BytesIO(file.data))
+    except (pyarrow.ArrowException, OSError) as error:
+        raise InputError(f"{file.name} cannot be read as Parquet: {error}") from error
+    return Table(table.column_names, True, list(enumerate(table.to_pylist(), 1)))
+
+
+READERS = {"csv": read_csv, "tsv": read_tsv, "jsonl": read_jsonl, "parquet": read_parquet}
+
+
+def _decoded(file: File, problems: Problems) -> str:
+    text, problem = decode(file.data)
+    if problem:
+        problems.append((file.name, problem))
+    if not text.strip():
+        raise InputError(f"{file.name} is empty")
+    return text
+
+
+def _table(
+    file: File, rows: list[tuple[int, list[str]]], usual: Collection[str], header: bool, problems: Problems
+) -> Table:
+    first = [cell.strip() for cell in rows[0][1]]
+    headed = header or any(cell.lower() in usual for cell in first)
+    names = first if headed else [str(i + 1) for i in range(len(first))]
+    for i, name in enumerate(names):  # a column without a name, or with one that is taken, goes by its number
+        if not name or name in names[:i]:
+            names[i] = str(i + 1)
+    return Table(names, headed, _named(file, names, rows[headed:], problems))
+
+
+def _named(
+    file: File, names: Sequence[str], rows: list[tuple[int, list[str]]], problems: Problems
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for number, row in rows:
+        if len(row) != len(names):
+            problems.append((f"{file.name}, row {number}", f"it has {len(row)} fields and not {len(names)}"))
+        yield number, dict(zip(names, row, strict=False))
+
+
+def _csv_rows(file: File, text: str, delimiter: str, problems: Problems) -> list[tuple[int, list[str]]]:
+    for strict in (True, False):
+        with _fields_of_any_size():
+            reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=strict)
+            try:
+                return [(number, row) for number, row in enumerate(reader, 1) if row]
+            except csv.Error as error:
+                place, reason = f"{file.name}, line {reader.line_num}", error
+        if "unexpected end" in str(reason):
+            raise InputError(
+                f'{place}: a quote (") was opened and is never closed, so the rows cannot be told apart; if quotes '
+                "are ordinary characters in this file, read it as tsv"
+            )
+        problems.append((place, "a quote inside a quoted field is not doubled"))
+    raise InputError(f"{place}: {reason}")
+
+
+def _delimiter(text: str) -> str:
+    head = text[:65536]
+    if len(text) > len(head):
+        head = head[: head.rfind("\n") + 1] or head
+
+    def fields(delimiter: str) -> int:
+        counts = []
+        try:
+            for row in csv.reader(io.StringIO(head, newline=""), delimiter=delimiter):
+                counts.append(len(row))
+                if len(counts) == 20:
+                    break
+        except csv.Error:
+            return 0
+        return min(filter(None, counts), default=0)
+
+    with _fields_of_any_size():
+        return max(_DELIMITERS, key=fields)
+
+
+@contextmanager
+def _fields_of_any_size() -> Iterator[None]:
+    limit = csv.field_size_limit(2**31 - 1)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
