@@ -8,7 +8,8 @@ from test_edit import BORDERS, WIDE, random_texts
 
 from textsvm.device import select
 from textsvm.documents import encode
-from textsvm.kernels.edit import LONG, MIDDLE, SHORT, EditDistance
+from textsvm.kernels.edit import EditDistance
+from textsvm.kernels.edit_cuda import LONG, MIDDLE, SHORT
 
 pytestmark = pytest.mark.gpu
 

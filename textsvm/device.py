@@ -19,6 +19,9 @@ from textsvm.parallel import n_threads
 
 Defines = tuple[tuple[str, int | str], ...]
 
+#: What is launched here: (source, defines).
+DEFINE_SETS: list[tuple[str, Defines]] = [("probe.cu", ())]
+
 #: Called with the name of a .cu before it is loaded for the first time in this process.
 on_load: Callable[[str], None] | None = None
 

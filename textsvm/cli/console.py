@@ -75,17 +75,17 @@ class Console:
         self.stage("read", done, total)
 
     def table(self, title: str, rows: Sequence[tuple[str, ...]], header: tuple[str, ...] = ()) -> None:
-        """A table on stdout: the first column named, the others right-aligned."""
+        """A table on stdout: names and their values, or under a header a name and right-aligned figures."""
         from rich import box
         from rich.table import Table
-
-        table = Table(title=title, title_justify="left", show_header=bool(header), box=box.SIMPLE)
-        for i in range(max(map(len, rows))):
-            table.add_column(header[i] if header else "", justify="left" if i == 0 else "right")
         from rich.text import Text
 
+        table = Table(show_header=bool(header), box=box.SIMPLE)
+        for i in range(max(map(len, rows))):
+            table.add_column(header[i] if header else "", justify="right" if i and header else "left")
         for row in rows:
             table.add_row(*(Text(cell) for cell in row))
+        self.stdout.print(Text(title, style="bold"), soft_wrap=True)
         self.stdout.print(table)
 
 

@@ -89,5 +89,6 @@ def _show(console: Console, summary: dict[str, Any]) -> None:
             rows.append(("(no label)", f"{summary['unlabelled']:,}"))
         console.table("labels", rows, ("label", "documents"))
     if summary["problems"]:
-        rows = [(problem["id"], problem["problem"]) for problem in summary["problems"]]
-        console.table("damaged documents", rows, ("id", "problem"))
+        console.stdout.print("damaged documents\n", style="bold")
+        for problem in summary["problems"]:
+            console.stdout.print(f"  {problem['id']}: {problem['problem']}", markup=False, soft_wrap=True)

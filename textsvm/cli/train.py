@@ -179,6 +179,8 @@ def train(
         documents = documents.without_duplicates()
     options.require_labels(documents)
     seconds = {"read": time.perf_counter() - started}
+    if max_length is None and kernel is not KernelName.spectrum:
+        _note_long_documents(console, documents)
     training, held = _hold_out(documents, holdout, seed)
     results = _fit(console, model, training, held, positive)
 
@@ -252,6 +254,16 @@ def _lengths(p: str | None, default: str) -> tuple[int, int]:
     return lengths
 
 
+def _note_long_documents(console: Console, corpus: Corpus) -> None:
+    longest = max(range(len(corpus)), key=lambda i: len(corpus.texts[i]))
+    length = len(corpus.texts[longest])
+    if length > 100_000:
+        console.say(
+            f"note: {corpus.ids[longest]} has {length:,} symbols, and the time of this kernel grows with the "
+            "product of lengths; --max-length bounds it, and the spectrum kernel does not mind"
+        )
+
+
 def _hold_out(corpus: Corpus, share: float | None, seed: int) -> tuple[Corpus, Corpus | None]:
     """Draw a stratified part of the corpus for evaluation."""
     if share is None:
@@ -297,7 +309,7 @@ def _show(console: Console, model: SVC, report: dict[str, Any], results: Results
     console.table(
         f"model {report['model']}",
         [
-            ("kernel", str(model.kernel_)),
+            ("kernel", ", ".join(f"{name} {value}" for name, value in report["kernel"].items())),
             ("device", report["device"]),
             ("training documents", f"{report['n_train']:,}"),
             ("support vectors", f"{report['n_support']:,}"),

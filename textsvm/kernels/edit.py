@@ -38,20 +38,20 @@ A symmetric matrix computes one pair of two, in the order of length, and copies.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from textsvm import device as gpu
 from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.errors import InputError
 from textsvm.kernels.base import HostRows, Kernel, KernelRows
+from textsvm.kernels.edit_cuda import DEFINE_SETS, CudaEditRows
 from textsvm.parallel import Progress, run
+
+__all__ = ["DEFINE_SETS", "EditDistance", "EditRows"]
 
 LANES = 32
 STRIP = 128  # pattern symbols a strip, two words
@@ -88,7 +88,7 @@ class EditDistance(Kernel):
         """Prepare `documents` as the columns of rows to come."""
         self.check()
         if device.kind == "cuda":
-            return CudaEditRows(self, documents, device)
+            return CudaEditRows(self.gamma, self.relative, documents, device)
         return EditRows(self, documents)
 
     def values(
@@ -404,246 +404,3 @@ def _distances(
                     block += length
                 _forget_slots(codes, offsets, group, strip, slots)
             row = stop
-
-
-@dataclass(frozen=True)
-class Variant:
-    """How a row document is laid out in words (see kernels_cu/edit.cu)."""
-
-    words: int
-    fields: int
-    strips: bool
-
-    def defines(self, wide: bool) -> tuple[tuple[str, int | str], ...]:
-        return (
-            ("WORDS", self.words),
-            ("FIELDS", self.fields),
-            ("STRIPS", int(self.strips)),
-            ("WIDE", int(wide)),
-        )
-
-
-SHORT = [Variant(words, 4, False) for words in (4, 7, 10, 13, 16)]  # up to 8 * words - 1 symbols
-MIDDLE = [Variant(words, 1, False) for words in (5, 6, 7, 8, 10, 12, 14, 16)]  # up to 32 * words symbols
-LONG = [Variant(words, 1, True) for words in (10, 12, 14, 16)]  # strips of 32 * words symbols
-THREADS = 256
-LAUNCH = 2e13  # table cells a launch: between two looks at the clock
-
-#: What may be launched: (source, defines).
-DEFINE_SETS = [
-    ("edit.cu", (("PACK", 1),)),
-    *(("edit.cu", v.defines(wide)) for wide in (False, True) for v in SHORT + MIDDLE + LONG),
-]
-
-
-def _variants(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Index into SHORT + MIDDLE + LONG: the layout that wastes least for row documents of these lengths."""
-    limits = [8 * v.words - 1 for v in SHORT] + [32 * v.words for v in MIDDLE]
-    a_strip = -(-lengths // np.maximum(-(-lengths // 512), 1))
-    long = len(limits) + np.searchsorted([32 * v.words for v in LONG], a_strip)
-    return np.where(lengths > limits[-1], long, np.searchsorted(limits, lengths))
-
-
-class _Texts:
-    """Column documents on the device: in the order of length, 32 side by side, two symbols a word.
-
-    patterns_alphabet: symbols from this one on are in no row document; None if they may be.
-    """
-
-    def __init__(self, documents: Documents, codes: Any, offsets: Any, patterns_alphabet: int | None) -> None:
-        cp = gpu.cupy()
-        self.n = -(-len(documents) // LANES) * LANES
-        self.alphabet = max(1, len(documents.alphabet))
-        if patterns_alphabet is not None:
-            self.alphabet = min(self.alphabet, patterns_alphabet + 1)
-        self.wide = self.alphabet > 256
-        order = np.argsort(documents.lengths, kind="stable")
-        lengths, columns = np.zeros(self.n, np.int32), np.full(self.n, -1, np.int32)
-        lengths[: len(order)], columns[: len(order)] = documents.lengths[order], order
-        self.longest, self.symbols = int(lengths.max(initial=0)), int(lengths.sum())
-        group_words = np.zeros(self.n // LANES + 1, np.int64)
-        np.cumsum((lengths.reshape(-1, LANES).max(1, initial=0) + 1) // 2 * LANES, out=group_words[1:])
-        gpu.require_memory(4 * int(group_words[-1]), "the packed documents")
-        self.words = cp.empty(max(1, int(group_words[-1])), cp.uint32)
-        self.group_words, self.lengths, self.columns = map(cp.asarray, (group_words, lengths, columns))
-        if self.n:
-            gpu.load("edit.cu", DEFINE_SETS[0][1]).get_function("pack_texts")(
-                (self.n // LANES,),
-                (THREADS,),
-                (
-                    codes, offsets, cp.asarray(order), np.int32(len(order)), self.group_words,
-                    np.int32(self.alphabet - 1), np.int32(1 if self.wide else 4), self.words,
-                ),
-            )  # fmt: skip
-
-
-class CudaEditRows:
-    """Kernel values and distances against fixed documents, on a GPU (`KernelRows`)."""
-
-    def __init__(self, kernel: EditDistance, documents: Documents, device: Device) -> None:
-        self.kernel, self.documents, self.device = kernel, documents, device
-        self.n = len(documents)
-        with gpu.use(device):
-            self._codes, self._offsets = _upload(documents)
-            self._texts = _Texts(documents, self._codes, self._offsets, None)
-
-    def diag(self) -> Any:
-        with gpu.use(self.device):
-            return gpu.cupy().ones(self.n, np.float32)
-
-    def rows(self, indices: NDArray[np.int64]) -> Any:
-        return self._block(self.documents, np.asarray(indices, np.int64), np.float32)
-
-    def gram(self, progress: Progress | None = None) -> Any:
-        return self._block(self.documents, None, np.float32, progress)
-
-    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
-        return self._block(others, np.arange(len(others)), np.float32, progress)
-
-    def distances(self, others: Documents, progress: Progress | None = None) -> Any:
-        """d(others, documents), int32, shape (len(others), n), on the device."""
-        return self._block(others, np.arange(len(others)), np.int32, progress)
-
-    def distances_gram(self, progress: Progress | None = None) -> Any:
-        """d(documents, documents), int32, shape (n, n), on the device, one half of it computed."""
-        return self._block(self.documents, None, np.int32, progress)
-
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
-        """k(others, documents) @ coef in one pass: coef (n, k) -> (len(others), k), on the host.
-
-        The documents are the patterns here and each thread sums over them for one of the others: no
-        matrix of kernel values exists.
-        """
-        cp = gpu.cupy()
-        coef = np.ascontiguousarray(coef, np.float64)
-        with gpu.use(self.device):
-            texts = _Texts(others, *_upload(others), len(self.documents.alphabet))
-            sums, parts = cp.zeros((coef.shape[1], texts.n)), []
-            job = _Job(self.kernel, self.documents, self._codes, self._offsets, texts, 1)
-            job.run(np.arange(self.n), progress, lambda launch: parts.append(launch.sums(coef)))
-            for part in parts:
-                sums += part.sum(axis=0)
-            values = np.empty((len(others), coef.shape[1]))
-            values[texts.columns.get()[: len(others)]] = sums.get().T[: len(others)]
-            return values
-
-    def _block(
-        self,
-        others: Documents,
-        picks: NDArray[np.int64] | None,
-        dtype: Any,
-        progress: Progress | None = None,
-    ) -> Any:
-        """Values or distances of others[picks]; without picks, the symmetric matrix."""
-        symmetric = picks is None
-        order = np.arange(self.n) if picks is None else picks
-        with gpu.use(self.device):
-            what = f"the {len(order):,} x {self.n:,} matrix of the edit-distance kernel"
-            gpu.require_memory(4 * len(order) * self.n, what, "lower --memory, or run with --device cpu")
-            out = gpu.cupy().empty((len(order), self.n), dtype)
-            own = others is self.documents
-            codes, offsets = (self._codes, self._offsets) if own else _upload(others)
-            kind = 0 if dtype == np.int32 else 1
-            job = _Job(self.kernel, others, codes, offsets, self._texts, kind, symmetric)
-            job.run(order, progress, lambda launch: launch.fill(out))
-            return out
-
-
-class _Job:
-    """Row documents against texts, cut into launches."""
-
-    def __init__(
-        self, kernel: EditDistance, documents: Documents, codes: Any, offsets: Any,
-        texts: _Texts, kind: int, symmetric: bool = False,
-    ) -> None:  # fmt: skip
-        cp = gpu.cupy()
-        self.codes, self.offsets, self.texts, self.symmetric = codes, offsets, texts, symmetric
-        self.all_lengths = documents.lengths
-        self.kind, self.gamma = 2 if kind and kernel.relative else kind, kernel.gamma
-        longest = max(texts.longest, int(self.all_lengths.max(initial=0)))
-        table = np.exp(-kernel.gamma * np.arange(longest + 1 if self.kind == 1 else 1))
-        self.of_distance = cp.asarray(table.astype(np.float32))
-        self.processors = cp.cuda.Device().attributes["MultiProcessorCount"]
-
-    def run(
-        self, picks: NDArray[np.int64], progress: Progress | None, act: Callable[[_Launch], None]
-    ) -> None:
-        """Call `act` for every launch, several at a time: one that ends leaves no processor idle."""
-        cp = gpu.cupy()
-        here = cp.cuda.get_current_stream()
-        launches = list(self.launches(picks))
-        total, done = sum(launch.work for launch in launches), 0.0
-        side = [cp.cuda.Stream(non_blocking=True) for _ in launches[:STREAMS]]
-        for first in range(0, len(launches), STREAMS):
-            together = launches[first : first + STREAMS]
-            for launch in together:
-                launch.prepare()
-            ready = here.record()
-            for launch, stream in zip(together, side, strict=False):
-                stream.wait_event(ready)
-                with stream:
-                    act(launch)
-                here.wait_event(stream.record())
-            done += sum(launch.work for launch in together)
-            if progress is not None:
-                here.synchronize()
-                progress(done, total)
-
-class _Launch:
-    """One launch of `edit_rows`: documents of one variant, in descending order of length."""
-
-    def __init__(
-        self, job: _Job, variant: Variant, documents: NDArray[np.int64], rows: NDArray[np.int64],
-        places: NDArray[np.int64],
-    ) -> None:  # fmt: skip
-        self.job, self.variant = job, variant
-        self.packs = -(-len(rows) // variant.fields)
-        self.documents, self.rows, self.places = (self._padded(x) for x in (documents, rows, places))
-        self.text_blocks = -(-job.texts.n // THREADS)
-
-    def _padded(self, indices: NDArray[np.int64]) -> NDArray[np.int32]:
-        padded = np.full(self.packs * self.variant.fields, -1, np.int32)
-        padded[: len(indices)] = indices
-        return padded
-
-    def fill(self, out: Any) -> None:
-        """Write the rows of `out`."""
-        self._launch(1, out, np.empty((0, 0)), None)
-
-    def sums(self, coef: NDArray[np.float64]) -> Any:
-        """Sum of coef[document, k] times the value of each text, shape (k, texts)."""
-        chunks = min(self.packs, max(1, 16 * self.job.processors // self.text_blocks))
-        span = -(-self.packs // chunks)
-        sums = gpu.cupy().zeros((-(-self.packs // span), coef.shape[1], self.job.texts.n))
-        self._launch(span, None, coef[self.documents], sums)
-        return sums.sum(axis=0)
-
-    def _launch(self, span: int, out: Any, coefficients: NDArray[np.float64], sums: Any) -> None:
-        cp, job, texts = gpu.cupy(), self.job, self.job.texts
-        module = gpu.load("edit.cu", self.variant.defines(texts.wide))
-        blocks = min(-(-self.packs // span) * self.text_blocks, 8 * job.processors)
-        scratch_words = 2 * THREADS * -(-texts.longest // 32) if self.variant.strips else 0
-        scratch_words += (texts.alphabet + 1) // 2 if texts.wide else 0
-        if scratch_words:
-            blocks = max(1, min(blocks, gpu.free_memory() // 2 // (4 * scratch_words)))
-            gpu.require_memory(4 * scratch_words * blocks, "scratch space of the edit-distance kernel")
-        scratch = cp.empty(max(1, blocks * scratch_words), cp.uint32)
-        arguments = (
-            job.codes, job.offsets, *map(cp.asarray, (self.documents, self.rows, self.places)),
-            np.int32(self.packs), np.int32(span),
-            texts.words, texts.group_words, texts.lengths, texts.columns,
-            np.int32(texts.n), np.int32(texts.alphabet),
-            scratch, np.int64(scratch_words), cp.zeros(1, np.int32),
-            np.int32(job.kind), job.of_distance, np.float32(job.gamma), np.int32(job.symmetric),
-            np.int64(0) if out is None else out, np.int64(0 if out is None else out.shape[1]),
-            cp.asarray(coefficients), np.int32(coefficients.shape[1]), np.int64(0) if sums is None else sums,
-        )  # fmt: skip
-        module.get_function("edit_rows")((blocks,), (THREADS,), arguments)
-
-
-def _upload(documents: Documents) -> tuple[Any, Any]:
-    cp = gpu.cupy()
-    gpu.require_memory(2 * len(documents.codes) + 8 * len(documents.offsets), "the documents")
-    return cp.asarray(documents.codes.astype(np.uint16)), cp.asarray(np.array(documents.offsets))

@@ -186,8 +186,8 @@ class SelfValues:
         raw = result.raw()[values > 0]
         if not kernel.normalised and len(raw) and not (raw.min() > 1e-30 and raw.max() < 1e38):
             raise InputError(
-                f"the gap-weighted kernel's k(s, s), {raw.min():.3g} to {raw.max():.3g}, pass the range of float32; "
-                "leave normalised=True, or take another p or decay"
+                f"k(s, s) of the gap-weighted kernel, {raw.min():.3g} to {raw.max():.3g}, pass the range "
+                "of float32; leave normalised=True, or take another p or decay"
             )
         return result
 
@@ -285,9 +285,8 @@ class HostGap(HostRows):
 def _in_lanes(documents: Documents) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Documents in order of length; the same, LANES a row (-1: none); the greatest length of each row."""
     order = np.argsort(documents.lengths, kind="stable")
-    lanes = np.full(-(-len(order) // LANES) * LANES, -1, np.int64)
-    lanes[: len(order)] = order
-    lanes = lanes.reshape(-1, LANES)
+    lanes = np.full((-(-len(order) // LANES), LANES), -1, np.int64)
+    lanes.ravel()[: len(order)] = order
     last = np.minimum(np.arange(1, len(lanes) + 1) * LANES, len(order)) - 1
     return order, lanes, documents.lengths[order[last]]
 
@@ -350,7 +349,7 @@ def _self_products(kernel: GapWeighted, documents: Documents) -> NDArray[np.floa
 
 @njit(nogil=True, cache=True)
 def _interleave(codes: Any, offsets: Any, lanes: Any, ended: int, symbols: Any) -> int:
-    """symbols[i * LANES + lane] = symbol i of the lane's document, `ended` after its last; returns the longest."""
+    """symbols[i * LANES + lane] = symbol i of the lane's document, then `ended`; returns the longest length."""
     longest = 0
     for document in lanes:
         if document >= 0:
