@@ -9,6 +9,7 @@ phrases, and some documents carry the wrong label, so that no classifier is righ
 from __future__ import annotations
 
 import base64
+import configparser
 import csv
 import gzip
 import io
@@ -20,15 +21,31 @@ import sys
 import tarfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import mail_grammar
-import newswire_grammar
-
-STORIES, MAILS, ROWS = 600, 400, 80
+STORIES, MAILS, ROWS = 600, 400, 60
 LABEL_NOISE = 0.02
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 Rules = dict[str, list[str]]
+
+
+def sections(name: str) -> dict[str, Rules]:
+    """The sections of a grammar beside this file; newswire.ini says how they read."""
+    parser = configparser.RawConfigParser(comment_prefixes="#")
+    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser.read(Path(__file__).parent / f"{name}.ini", encoding="utf-8")
+    return {
+        section: {
+            rule: [
+                each.strip().replace("\\n", "\n").replace("\\t", "    ").replace('""', "")
+                for each in value.replace("\n", " ").split("|")
+            ]
+            for rule, value in parser[section].items()
+        }
+        for section in parser.sections()
+    }
+
+
+NEWSWIRE, MAIL, TABLES = sections("newswire"), sections("mail"), sections("tables")
+TOPICS = [name for name in NEWSWIRE if name not in ("shared", "other")]
 
 
 class Grammar:
@@ -47,7 +64,7 @@ class Grammar:
         if rule.lower() in self.rules:
             text = self(rule.lower())
             return text.upper() if rule.isupper() else text[:1].upper() + text[1:]
-        return {
+        value = {
             "number": lambda: f"{rng.randint(1, 900)}.{rng.randint(0, 9)}",
             "big": lambda: f"{rng.randint(2, 980)},{rng.randint(0, 999):03d}",
             "small": lambda: str(rng.randint(2, 30)),
@@ -57,11 +74,14 @@ class Grammar:
             "percent": lambda: f"{rng.randint(1, 95)}.{rng.randint(0, 9)} pct",
             "day": lambda: str(rng.randint(1, 28)),
             "ticker": lambda: "".join(rng.choice("ABCDEFGHKLMNOPRSTUVW") for _ in range(rng.randint(2, 4))),
-            "gibberish": lambda: "".join(rng.choice("bcdfghjklmnpqrstvwxyzaeiou") for _ in range(rng.randint(8, 24))),
-        }[rule]()
+            "gibberish": lambda: "".join(
+                rng.choice("bcdfghjklmnpqrstvwxyzaeiou") for _ in range(rng.randint(8, 24))
+            ),
+        }[rule.lower()]()
+        return value.upper() if rule.isupper() else value
 
     def several(self, rule: str, low: int, high: int) -> list[str]:
-        return [self(rule) for _ in range(self.rng.randint(low, high))]
+        return list(dict.fromkeys(self(rule) for _ in range(self.rng.randint(low, high))))
 
 
 # ---- newswire -----------------------------------------------------------------------------------
@@ -81,11 +101,11 @@ def story(number: int, rng: random.Random) -> str:
     """One document."""
     topics, title, lead, more = plot(rng)
     if rng.random() < LABEL_NOISE and topics:
-        topics = [rng.choice(list(newswire_grammar.TOPICS))]
+        topics = [rng.choice([name for name in ("earn", "acq", "trade") if name not in topics])]
     split = "NOT-USED" if rng.random() < 0.04 else "TRAIN" if number <= 0.7 * STORIES else "TEST"
     yes = "YES" if topics or rng.random() < 0.3 else "NO"
     cgi = "PUBLISHED-TESTSET" if number > 0.95 * STORIES else "TRAINING-SET"
-    city = Grammar(rng, newswire_grammar.SHARED)("city")
+    city = Grammar(rng, NEWSWIRE["shared"])("city")
     day, month = rng.randint(1, 28), MONTHS[number * 12 // (STORIES + 1)]
     dateline = f"    {city}, {month.title()} {day} - "
     kind = rng.random()
@@ -96,14 +116,19 @@ def story(number: int, rng: random.Random) -> str:
     elif kind < 0.09:
         text = f'<TEXT TYPE="UNPROC">&#2;\n{title}\n{entities(dateline)}{body}\n Reuter\n&#3;\n\n</TEXT>'
     else:
-        author = f"<AUTHOR>    By {entities(rng.choice(('A. Writer', 'J. Doe')))}, Sample News</AUTHOR>" if kind < 0.14 else ""
+        author = (
+            f"<AUTHOR>    By {entities(rng.choice(('A. Writer', 'J. Doe')))}, Sample News</AUTHOR>"
+            if kind < 0.14
+            else ""
+        )
         text = (
             f"<TEXT>&#2;\n<TITLE>{title}</TITLE>\n{author}<DATELINE>{entities(dateline)}</DATELINE>"
             f"<BODY>{body}\n Reuter\n&#3;</BODY></TEXT>"
         )
+    clock = f"{rng.randint(0, 23):02d}:{rng.randint(0, 59):02d}:{rng.randint(0, 59):02d}.00"
     return (
-        f'<REUTERS TOPICS="{yes}" LEWISSPLIT="{split}" CGISPLIT="{cgi}" OLDID="{number + 4000}" NEWID="{number}">\n'
-        f"<DATE>{day:2d}-{month}-1991 {rng.randint(0, 23):02d}:{rng.randint(0, 59):02d}:{rng.randint(0, 59):02d}.00</DATE>\n"
+        f'<REUTERS TOPICS="{yes}" LEWISSPLIT="{split}" CGISPLIT="{cgi}" '
+        f'OLDID="{number + 4000}" NEWID="{number}">\n<DATE>{day:2d}-{month}-1991 {clock}</DATE>\n'
         f"<TOPICS>{tags(topics)}</TOPICS>\n<PLACES>{tags([city.lower().replace(' ', '-')])}</PLACES>\n"
         f"<UNKNOWN>&#5;&#5;&#5;F\n&#22;&#22;&#1;f{number:04d}&#31;sample</UNKNOWN>\n{text}\n</REUTERS>\n"
     )
@@ -111,11 +136,19 @@ def story(number: int, rng: random.Random) -> str:
 
 def plot(rng: random.Random) -> tuple[list[str], str, str, list[str]]:
     """Topics, title, first sentence, further sentences."""
-    names = ["earn"] * 30 + ["acq"] * 22 + ["crude"] * 9 + ["grain"] * 9 + ["money-fx"] * 8 + ["trade"] * 8 + [""] * 14
+    names = (
+        ["earn"] * 30
+        + ["acq"] * 22
+        + ["crude"] * 9
+        + ["grain"] * 9
+        + ["money-fx"] * 8
+        + ["trade"] * 8
+        + [""] * 14
+    )
     first = rng.choice(names)
-    rules = newswire_grammar.TOPICS.get(first, newswire_grammar.OTHER)
+    rules = NEWSWIRE[first or "other"]
     topics = [first] if first else []
-    grammar = Grammar(rng, newswire_grammar.SHARED, rules)
+    grammar = Grammar(rng, NEWSWIRE["shared"], rules)
     title, lead = grammar("title"), grammar("lead")
     if first == "earn" and rng.random() < 0.5:
         lead = grammar("table") if rng.random() < 0.7 else lead + "\n" + grammar("table")
@@ -123,8 +156,8 @@ def plot(rng: random.Random) -> tuple[list[str], str, str, list[str]]:
     else:
         more = grammar.several("more", 0, 3) + grammar.several("general", 0, 3)
     if first and rng.random() < 0.3:  # a second subject
-        second = rng.choice([name for name in newswire_grammar.TOPICS if name != first])
-        other = Grammar(rng, newswire_grammar.SHARED, newswire_grammar.TOPICS[second])
+        second = rng.choice([name for name in TOPICS if name != first])
+        other = Grammar(rng, NEWSWIRE["shared"], NEWSWIRE[second])
         more += other.several("more", 1, 3)
         if rng.random() < 0.4:
             more.insert(0, other("lead"))
@@ -177,11 +210,13 @@ def write_mail(path: Path, rng: random.Random) -> None:
 
 def message(label: str, number: int, rng: random.Random) -> bytes:
     """One raw message."""
-    language = rng.choices(list(mail_grammar.CHARSETS), [60, 8, 7, 7, 6, 6, 3, 3])[0]
+    language = rng.choices(list(MAIL["charsets"]), [60, 8, 7, 7, 6, 6, 3, 3])[0]
     subject, body = words(label, language, rng)
-    charset = rng.choice(mail_grammar.CHARSETS[language])
+    charset = rng.choice(MAIL["charsets"][language])
     data, charset = encoded(body, charset)
-    kind = rng.choices(("plain", "html", "alternative", "mixed"), (55, 20, 13, 12) if label == "spam" else (74, 5, 11, 10))[0]
+    kind = rng.choices(
+        ("plain", "html", "alternative", "mixed"), (55, 20, 13, 12) if label == "spam" else (74, 5, 11, 10)
+    )[0]
     boundary = f"=_{number:04d}_{rng.getrandbits(48):012x}"
     plain = part(data, "text/plain", charset, rng)
     if kind in ("html", "alternative"):
@@ -201,12 +236,12 @@ def message(label: str, number: int, rng: random.Random) -> bytes:
 
 def words(label: str, language: str, rng: random.Random) -> tuple[str, str]:
     """Subject and body; now and then in the tone of the other class."""
-    grammars = {"ham": mail_grammar.HAM, "spam": mail_grammar.SPAM}
-    own = Grammar(rng, mail_grammar.SHARED, grammars[label][language])
-    other = Grammar(rng, mail_grammar.SHARED, grammars["ham" if label == "spam" else "spam"][language])
-    disguised = rng.random() < 0.1
+    own = Grammar(rng, MAIL["shared"], MAIL[f"{label} {language}"])
+    different = "ham" if label == "spam" else "spam"
+    other = Grammar(rng, MAIL["shared"], MAIL[f"{different} {language}"])
+    disguised = rng.random() < 0.06
     sentences = own.several("sentence", 1, 6)
-    if disguised or rng.random() < 0.1:
+    if disguised or rng.random() < 0.07:
         sentences = own.several("sentence", 1, 2) + other.several("sentence", 1, 2)
         rng.shuffle(sentences)
     subject = (other if disguised else own)("subject")
@@ -223,7 +258,12 @@ def wrapped(sentences: list[str], rng: random.Random) -> list[str]:
     """Sentences in paragraphs of one to three; quoted ones alone."""
     paragraphs: list[str] = []
     for sentence in sentences:
-        if paragraphs and not sentence.startswith(">") and not paragraphs[-1].startswith(">") and rng.random() < 0.6:
+        if (
+            paragraphs
+            and not sentence.startswith(">")
+            and not paragraphs[-1].startswith(">")
+            and rng.random() < 0.6
+        ):
             paragraphs[-1] += " " + sentence
         else:
             paragraphs.append(sentence)
@@ -263,16 +303,20 @@ def html_page(body: str, label: str, rng: random.Random) -> str:
     text = body.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     if label == "spam":  # a comment in the middle of a word, and a script that nobody sees
         text = re.sub(r"(?<=\w{3})(?=\w{3})", lambda _: "<!-- x -->" if rng.random() < 0.02 else "", text)
-        text = f'<font color="#ff0000" size={rng.randint(2, 6)}>{text}</font><script>window.status="{rng.random():.6f}"</script>'
+        script = f'<script>window.status="{rng.random():.6f}"</script>'
+        text = f'<font color="#ff0000" size={rng.randint(2, 6)}>{text}</font>{script}'
     paragraphs = "</p>\n<p>".join(text.split("\n\n")).replace("\n", "<br>\n")
     return (
-        '<!DOCTYPE HTML PUBLIC "-//W3C//DTD HTML 4.01//EN">\n<html><head><title></title><style>p { margin: 1em }'
-        f"</style></head>\n<body bgcolor=\"#ffffff\"><p>{paragraphs}</p>&nbsp;</body></html>\n"
+        '<!DOCTYPE HTML PUBLIC "-//W3C//DTD HTML 4.01//EN">\n<html><head><title></title>'
+        '<style>p { margin: 1em }'
+        f'</style></head>\n<body bgcolor="#ffffff"><p>{paragraphs}</p>&nbsp;</body></html>\n'
     )
 
 
 def attachment(rng: random.Random) -> bytes:
-    name, kind = rng.choice((("photo.gif", "image/gif"), ("invoice.pdf", "application/pdf"), ("notes.zip", "application/zip")))
+    name, kind = rng.choice(
+        (("photo.gif", "image/gif"), ("invoice.pdf", "application/pdf"), ("notes.zip", "application/zip"))
+    )
     data = base64.encodebytes(bytes(rng.getrandbits(8) for _ in range(rng.randint(60, 240))))
     head = (
         f'Content-Type: {kind}; name="{name}"\nContent-Transfer-Encoding: base64\n'
@@ -282,13 +326,13 @@ def attachment(rng: random.Random) -> bytes:
 
 
 def multipart(kind: str, boundary: str, parts: list[bytes]) -> bytes:
-    head = f'Content-Type: multipart/{kind}; boundary="{boundary}"\n\nThis is a multi-part message in MIME format.\n'
+    head = f'Content-Type: multipart/{kind}; boundary="{boundary}"\n\nThis message is in MIME format.\n'
     mark = f"--{boundary}\n".encode()
     return head.encode() + b"".join(mark + each + b"\n" for each in parts) + f"--{boundary}--\n".encode()
 
 
 def headers(label: str, subject: str, charset: str, number: int, rng: random.Random) -> bytes:
-    grammar = Grammar(rng, mail_grammar.SHARED)
+    grammar = Grammar(rng, MAIL["shared"])
     sender, host = grammar("name"), f"{grammar('word')}.example"
     lines = [
         f"Return-Path: <{sender.lower()}@{host}>",
@@ -320,57 +364,24 @@ def encoded_words(subject: str, charset: str, rng: random.Random) -> str:
 def damaged(head: bytes, content: bytes, boundary: str, charset: str, rng: random.Random) -> bytes:
     """Whole in nine cases of ten; else as broken as mail is now and then."""
     whole = head + content
-    kind = rng.random()
-    if kind < 0.02:
-        return whole.replace(b'charset="' + charset.encode(), b'charset="x-nowhere-7')
-    if kind < 0.04:
-        return whole.replace(b'charset="' + charset.encode(), b'charset="us-ascii')
-    if kind < 0.055:
-        return whole.replace(f"--{boundary}--".encode(), b"")
-    if kind < 0.065:
-        return whole[: max(len(head) + 80, len(whole) * 2 // 3)]
-    if kind < 0.075:
-        return whole.replace(b"base64\n\n", b"base64\n\n*?!").replace(b"=\n\n", b"\n\n")
-    if kind < 0.08:
-        return content.partition(b"\n\n")[2] or content  # no headers at all
-    if kind < 0.09:
-        return whole.replace(b"MIME-Version: 1.0\n", b"this line is no header\nMIME-Version: 1.0\n")
-    if kind < 0.1:
-        return whole.replace(b". ", b".\0 ", 2)
-    return whole.replace(b"\n", b"\r\n") if kind > 0.9 else whole
+    if rng.random() < 0.1:
+        named, last = b'charset="' + charset.encode(), f"--{boundary}--".encode()
+        broken = [
+            whole.replace(named, b'charset="x-nowhere-7'),
+            whole.replace(named, b'charset="us-ascii'),
+            whole.replace(named, b'charset="big5'),
+            whole.replace(last, b""),
+            whole[: len(head) + len(content) * 2 // 3] if last in whole else whole,
+            whole.replace(b"base64\n\n", b"base64\n\n*?!"),
+            content.partition(b"\n\n")[2],
+            whole.replace(b"MIME-Version: 1.0\n", b"this line is no header\nMIME-Version: 1.0\n"),
+            whole.replace(b". ", b".\0 ", 2),
+        ]
+        return rng.choice([each for each in broken if each != whole and len(each) > 40])
+    return whole.replace(b"\n", b"\r\n") if rng.random() < 0.1 else whole
 
 
 # ---- tables -------------------------------------------------------------------------------------
-
-REVIEWS: dict[str, Rules] = {
-    "shared": {
-        "item": ["kettle", "lamp", "rucksack", "novel", "headset", "bicycle pump", "coat", "film", "hotel room", "garden chair"],
-        "time": ["two days", "a week", "a month", "one evening", "half a year"],
-        "neutral": ['It came with a note that said "handle with care".', "I bought it for my sister, who lives abroad.",
-                    "The {item} is grey, as in the picture.", "I have owned another {item} before; that was smaller."],
-    },
-    "positive": {
-        "line": ["This {item} is excellent, and I would buy it again.", "After {time} it still works like new.",
-                 "A lovely {item}; the whole family is happy with it.", "Not bad at all, in fact better than I had hoped.",
-                 "Great value, quick delivery, friendly service.", 'My children call it "the best {item} ever".'],
-    },
-    "negative": {
-        "line": ["This {item} is poor, and I sent it back.", "After {time} it stopped working.",
-                 "A disappointing {item}; nobody in the family likes it.", "Not good at all, in fact worse than I had feared.",
-                 "Overpriced, late, and the service was rude.", "I wanted to like this {item}, but it fell apart after {time}."],
-    },
-}  # fmt: skip
-
-QUESTIONS: dict[str, Rules] = {
-    "shared": {"place": ["Lisbon", "Nairobi", "Oslo", "Quito", "Hanoi"], "thing": ["compass", "glacier", "sonata", "vaccine", "comet"]},
-    "where": {"line": ["Where can I see a {thing}?", "In which city was the {thing} found?", "Which country is {place} the capital of?",
-                       "How do I get from {place} to {place}?"]},
-    "when": {"line": ["When was the first {thing} seen?", "In what year did {place} host the games?", "How long ago was the {thing} invented?",
-                      "What day does the museum of {place} open?"]},
-    "what": {"line": ["What is a {thing} made of?", "What does a {thing} look like from {place}?", "Why is a {thing} called that?",
-                      "Which kind of {thing} is the oldest?"]},
-}  # fmt: skip
-
 
 def write_tables(folder: Path, rng: random.Random) -> None:
     """reviews.csv and questions.jsonl."""
@@ -379,14 +390,18 @@ def write_tables(folder: Path, rng: random.Random) -> None:
     writer.writerow(["id", "text", "label"])
     for number in range(1, ROWS + 1):
         label = rng.choice(("positive", "negative"))
-        grammar = Grammar(rng, REVIEWS["shared"], REVIEWS[label])
+        grammar = Grammar(rng, TABLES["reviews"], TABLES[f"reviews {label}"])
         lines = grammar.several("line", 1, 2) + grammar.several("neutral", 0, 2)
         writer.writerow([f"r{number}", rng.choice((" ", "\n")).join(lines), label])
     (folder / "reviews.csv").write_bytes(stream.getvalue().encode())
     rows = []
     for number in range(1, ROWS + 1):
         label = rng.choice(("where", "when", "what"))
-        row = {"id": f"q{number}", "text": Grammar(rng, QUESTIONS["shared"], QUESTIONS[label])("line"), "label": label}
+        row = {
+            "id": f"q{number}",
+            "text": Grammar(rng, QUESTIONS["shared"], QUESTIONS[label])("line"),
+            "label": label,
+        }
         rows.append(json.dumps(row) + "\n")
     (folder / "questions.jsonl").write_bytes("".join(rows).encode())
 

@@ -211,18 +211,18 @@ rows(int n, int width, int half, const int64* which, const int64* indptr, const 
     }
 }
 
-// The lower half from the upper one, 32 x 32 values a block, and the diagonal.
+// The lower half from the upper one, 64 x 64 values a block, and the diagonal.
 extern "C" __global__ void mirror(int n, const float* diagonal, float* matrix)
 {
-    __shared__ float tile[WARP][WARP + 1];
+    __shared__ float tile[64][65];
     if (blockIdx.y > blockIdx.x) return;
-    int64 i = (int64)blockIdx.y * WARP, j = (int64)blockIdx.x * WARP;
-    for (int r = threadIdx.y; r < WARP; r += blockDim.y)
+    int64 i = (int64)blockIdx.y * 64, j = (int64)blockIdx.x * 64;
+    for (int r = threadIdx.y; r < 64; r += 4)
         if (i + r < n && j + threadIdx.x < n) tile[r][threadIdx.x] = matrix[(i + r) * n + j + threadIdx.x];
     __syncthreads();
-    for (int r = threadIdx.y; r < WARP; r += blockDim.y) {
+    for (int r = threadIdx.y; r < 64; r += 4) {
         int64 row = j + r, column = i + threadIdx.x;
-        if (row >= n || column >= n || column > row) continue;
+        if (row >= n || column > row) continue;
         matrix[row * n + column] = column == row ? diagonal[row] : tile[threadIdx.x][r];
     }
 }

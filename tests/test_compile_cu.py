@@ -1,4 +1,4 @@
-"""Without a GPU: every .cu, with every set of defines in use, compiles for every architecture, without spills.
+"""Without a GPU: every .cu compiles for every architecture with all defines in use, without spills.
 
 NVRTC needs neither a driver nor a card. It comes with `pip install nvidia-cuda-nvrtc`, or with CuPy.
 """

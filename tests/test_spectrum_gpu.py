@@ -61,6 +61,7 @@ def test_every_split_of_the_columns_gives_the_same(narrow, wide, weight, device,
 
 def test_more_columns_than_a_block_can_sum(device, monkeypatch):
     monkeypatch.setattr(spectrum_cuda, "SHARED", 1 << 10)
+    monkeypatch.setattr(spectrum_cuda, "TILE_BYTES", 1 << 22)
     documents = encode(news(1100))
     for kernel in (Spectrum(3), Spectrum(3, "log", True)):
         cpu, cuda = twins(kernel, documents, device)
@@ -119,6 +120,7 @@ def test_too_little_memory_is_said_before_it_is_asked_for(device, monkeypatch):
     documents = encode(news(200))
     rows = Spectrum(3).against(documents, device)
     monkeypatch.setattr(spectrum_cuda.gpu, "free_memory", lambda: 1 << 10)
+    monkeypatch.setattr(spectrum_cuda, "SMALL", 0)
     with pytest.raises(InputError, match="memory"):
         rows.gram()
     with pytest.raises(InputError, match="memory"):

@@ -43,6 +43,10 @@ class Console:
         if not self.quiet:
             self.stderr.print(message, markup=False)
 
+    def line(self, text: str) -> None:
+        """A line on stdout, as it is."""
+        self.stdout.print(text, markup=False, soft_wrap=True)
+
     @contextmanager
     def progress(self) -> Iterator[None]:
         """Draw a bar with an ETA for each stage that reports through `stage` inside the block."""

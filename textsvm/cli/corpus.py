@@ -89,6 +89,6 @@ def _show(console: Console, summary: dict[str, Any]) -> None:
             rows.append(("(no label)", f"{summary['unlabelled']:,}"))
         console.table("labels", rows, ("label", "documents"))
     if summary["problems"]:
-        console.stdout.print("damaged documents\n", style="bold")
+        console.line("damaged documents\n")
         for problem in summary["problems"]:
-            console.stdout.print(f"  {problem['id']}: {problem['problem']}", markup=False, soft_wrap=True)
+            console.line(f"  {problem['id']}: {problem['problem']}")

@@ -147,6 +147,7 @@ def train(
             f"the folder of the output, {output.absolute().parent}, is not there; create it first"
         )
 
+    from textsvm.device import select
     from textsvm.estimators.svc import SVC
 
     try:
@@ -162,6 +163,7 @@ def train(
             device=device,
         )
         model.check()
+        select(device)
     except InputError as error:
         raise WrongUsage(str(error)) from error
 

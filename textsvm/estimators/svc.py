@@ -158,6 +158,8 @@ class SVC(ClassifierMixin, BaseEstimator):
             _require_features(self.kernel_, documents)
             self.kernel_.fit(documents)
             clock = self._lap("encode", clock)
+            if progress is not None:
+                progress("gram", 0, 1)  # preparing and, at first use, compiling come before any work is counted
             rows = self.kernel_.against(documents, self.device_)
             gram, self.gram_ = make_gram(rows, self.device_, self.memory, _stage(progress, "gram"))
             clock = self._lap("gram", clock)

@@ -15,12 +15,13 @@ Counts, presence and intersection without idf stay integers all the way: exact, 
 Weighted rest products are rounded to 62-bit fixed point, so that their sum has no order either: two
 runs give the same bits. Where a card has few float64 units, wide columns are float32.
 
-Memory, in bytes: 4 n^2 the matrix; n * (narrow + 8 wide columns); 4 KiB * n a tile of TILE rows.
+Memory, in bytes: 4 n^2 the matrix; n * (narrow + 8 wide columns); TILE_BYTES a tile of products.
 """
 
 from __future__ import annotations
 
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,8 @@ DEFINE_SETS = [(SOURCE, defines) for defines in (*KEYS.values(), *EXACT.values()
 
 NARROW_SHARE = 0.02
 WIDE_SHARE = 0.15
-TILE = 1024  # rows of a matrix product
+TILE_BYTES = 1 << 29  # of a tile of products
+SMALL = 1 << 28  # bytes that are asked for without a look at what is free
 PAD = 64  # rows and columns of int8 matrices come in multiples
 SHARED = 100 << 10  # bytes of sums a block keeps: two blocks a multiprocessor
 THREADS = 256
@@ -66,11 +68,10 @@ class CudaSpectrumRows:
         """From codes on the device to the columns of X."""
         self.pmers = _Pmers(text, *self.kernel.lengths)
         self.x = _Matrix(self.kernel, text, self.pmers)
-        self_values = self.x.squares().get()
-        self.self_values = self_values
-        self.scale = gpu.cupy().asarray(scale_of(self.kernel, self_values))
-        self.groups = featureless_groups(self.documents, self_values, self.known)
-        self.columns = _Columns(self.x, self.kernel, float(self_values.max(initial=0)))
+        self.columns = _Columns(self.x, self.kernel)
+        self.self_values = self.x.squares().get()
+        self.scale = gpu.cupy().asarray(scale_of(self.kernel, self.self_values))
+        self.groups = featureless_groups(self.documents, self.self_values, self.known)
 
     def diag(self) -> Array:
         with gpu.use(self.device):
@@ -82,10 +83,10 @@ class CudaSpectrumRows:
         with gpu.use(self.device):
             which = cp.asarray(np.asarray(indices, np.int64))
             out = self._empty(len(which))
-            for first in range(0, len(which), TILE):
-                some = which[first : first + TILE]
+            for first, last in self._tiles(len(which)):
+                some = which[first:last]
                 narrow, wide = self.columns.take(some)
-                self._fill(out[first : first + TILE], some, self.x, narrow, [wide], self.scale)
+                self._fill(out[first:last], some, self.x, narrow, [wide], self.scale, self.largest)
             self._featureless(out, self.groups[np.asarray(indices)])
             if self.kernel.normalised:
                 out[cp.arange(len(which)), which] = 1
@@ -96,18 +97,17 @@ class CudaSpectrumRows:
         with gpu.use(self.device):
             out = self._empty(self.n)
             all_rows = cp.arange(self.n)
-            for first in range(0, self.n, TILE):
-                last = min(first + TILE, self.n)
+            for first, last in self._tiles(self.n):
                 narrow, wide = self.columns.slice(first, last)
-                self._fill(out[first:last], all_rows[first:last], self.x, narrow, [wide], self.scale, first)
+                rows = (out[first:last], all_rows[first:last], self.x, narrow, [wide])
+                self._fill(*rows, self.scale, self.largest, first)
                 if progress is not None:
                     cp.cuda.get_current_stream().synchronize()
                     progress(last * (2 * self.n - last), self.n * self.n)
-            blocks = -(-self.n // 32)
+            blocks = -(-self.n // 64)
             if blocks:
-                _function("mirror", EXACT[np.uint32])(
-                    (blocks, blocks), (32, 8), (np.int32(self.n), self.diag(), out)
-                )
+                mirror = _function("mirror", EXACT[np.uint32])
+                mirror((blocks, blocks), (64, 4), (np.int32(self.n), self.diag(), out))
             self._featureless(out, self.groups, symmetric=True)
             return out
 
@@ -125,10 +125,10 @@ class CudaSpectrumRows:
             scale = cp.asarray(scale_of(self.kernel, self_values))
             x.project(self.x.starts(), pmers.find_in(self.pmers))
             all_rows = cp.arange(len(others))
-            for first in range(0, len(others), TILE):
-                last = min(first + TILE, len(others))
+            largest = float(self_values.max())
+            for first, last in self._tiles(len(others)):
                 narrow, digits = self.columns.densify(x, first, last)
-                self._fill(out[first:last], all_rows[first:last], x, narrow, digits, scale)
+                self._fill(out[first:last], all_rows[first:last], x, narrow, digits, scale, largest)
                 if progress is not None:
                     cp.cuda.get_current_stream().synchronize()
                     progress(last, len(others))
@@ -149,22 +149,37 @@ class CudaSpectrumRows:
     def _host(self) -> SpectrumRows:
         return SpectrumRows(self.kernel, self.documents)
 
+    @property
+    def largest(self) -> float:
+        """The largest k(s, s) of the columns."""
+        return float(self.self_values.max(initial=0))
+
     def _empty(self, m: int) -> Array:
         what = f"the {m:,} x {self.n:,} matrix of the spectrum kernel"
-        gpu.require_memory(
-            4 * m * self.n + 12 * TILE * (self.n + PAD), what, "lower --memory, or run with --device cpu"
-        )
+        needed = 4 * m * self.n + 12 * self._tile(m) * self.columns.height
+        gpu.require_memory(needed, what, "lower --memory, or run with --device cpu")
         return gpu.cupy().empty((m, self.n), np.float32)
+
+    def _tile(self, m: int) -> int:
+        """Rows of a tile: as many as fit TILE_BYTES."""
+        fit = TILE_BYTES // (12 * self.columns.height) // PAD * PAD
+        return min(max(fit, PAD), -(-max(m, 1) // PAD) * PAD)
+
+    def _tiles(self, m: int) -> list[tuple[int, int]]:
+        size = self._tile(m)
+        return [(first, min(first + size, m)) for first in range(0, m, size)]
 
     def _fill(
         self, out: Array, which: Array, x: _Matrix, narrow: Array, wide: list[Array], row_scale: Array,
-        first: int | None = None,
+        largest: float, first: int | None = None,
     ) -> None:  # fmt: skip
         """Rows `which` of `x` into `out`; with `first`, only what lies behind the diagonal."""
         skip = first or 0
         tile = self.columns.narrow_product(narrow, skip)
         sums = self.columns.wide_product(wide, skip)
-        self.columns.launch(out, which, x, tile, sums, row_scale, self.scale, skip, first is not None)
+        bound = (largest * self.largest) ** 0.5  # Cauchy-Schwarz: no sum is larger
+        scales = (row_scale, self.scale)
+        self.columns.launch(out, which, x, tile, sums, scales, skip, first is not None, bound)
 
     def _featureless(self, out: Array, groups: NDArray[np.int32], symmetric: bool = False) -> None:
         if not self.kernel.normalised or not groups.any():
@@ -186,7 +201,7 @@ class _Text:
         self.size = len(documents.codes)
         self.lengths = documents.lengths
         self.n_symbols = len(documents.alphabet)
-        gpu.require_memory(24 * self.size, f"counting the substrings of {self.size:,} symbols")
+        _require(24 * self.size, f"counting the substrings of {self.size:,} symbols")
         self.codes = cp.asarray(documents.codes)
         self.offsets = cp.asarray(documents.offsets)
 
@@ -290,14 +305,12 @@ class _Matrix:
         self._largest: int | None = None
         if kernel.weight == "intersection":
             owner = self._unary(keys, first, starts, n_pmers)
-        values = cp.ones(len(owner))
-        if kernel.weight == "count":
-            values = counts.astype(np.float64)
-        elif kernel.weight == "log":
+        values = counts if kernel.weight == "count" else cp.ones(len(owner), np.float32)
+        if kernel.weight == "log":
             values = 1 + cp.log(counts.astype(np.float64))
         if weights is not None:
             values = cp.sqrt(weights[owner]) if self._starts is not None else weights[owner] * values
-        self.values = values.astype(np.float32)
+        self.values = values.astype(np.float32, copy=False)
         if kernel.weight != "count":
             self.highest = cp.ones(len(self.df), np.int32)
         self.indptr = cp.zeros(self.n + 1, np.int64)
@@ -309,7 +322,7 @@ class _Matrix:
         cp = gpu.cupy()
         small = (text.n + 1) * pmers.n_pmers < 1 << 32
         key = np.uint32 if small else np.uint64
-        gpu.require_memory(4 * key().itemsize * text.size * len(pmers.ids), "the substrings of the documents")
+        _require(4 * key().itemsize * text.size * len(pmers.ids), "the substrings of the documents")
         keys = cp.empty(text.size * len(pmers.ids), key)
         base = 0
         for k, (q, ids) in enumerate(pmers.ids):
@@ -365,13 +378,12 @@ class _Matrix:
 class _Columns:
     """The columns of X split into narrow, wide and rest."""
 
-    def __init__(self, x: _Matrix, kernel: Spectrum, largest: float) -> None:
+    def __init__(self, x: _Matrix, kernel: Spectrum) -> None:
         cp = gpu.cupy()
         self.n = x.n
         self.height = -(-max(self.n, 1) // PAD) * PAD
         self.whole = not kernel.idf and kernel.weight != "log"
-        fast = cp.cuda.Device().attributes.get("SingleToDoublePrecisionPerfRatio", 32) <= 4
-        self.wide_type = np.float64 if fast else np.float32
+        self.wide_type = np.float64 if _card().fast_float64 else np.float32
         narrow, wide = self._split(x)
         self.place = cp.full(len(x.df), -1, np.int32)
         if self.n_narrow:
@@ -384,16 +396,12 @@ class _Columns:
         self.list_values = cp.empty(len(x.features), np.float32)
         entries = (x.documents, x.features, x.values, self.place)
         _each("fill_lists", len(x.features), *entries, cursor, self.list_documents, self.list_values)
-        # Integers below 2^32 (by Cauchy-Schwarz no sum passes the largest k(s, s)), or 62 bits fixed.
-        self.sum = np.uint32 if self.whole and largest < 1 << 32 else np.uint64
-        self.unit = 1.0 if self.whole else 2.0 ** (61 - int(np.ceil(np.log2(max(largest, 1)))))
         self.narrow, self.wide = self._dense(x, 0, self.n, self.height, 0)
 
     def _split(self, x: _Matrix) -> tuple[Array, Array]:
         """Which features are narrow and which wide; fewer of them while memory is short."""
         cp = gpu.cupy()
         share = NARROW_SHARE if self.whole else WIDE_SHARE
-        budget = gpu.free_memory() // 3
         while True:
             frequent = x.df > max(share * self.n, 1)
             narrow = frequent & (x.highest < 128) if self.whole else cp.zeros(len(x.df), bool)
@@ -401,7 +409,8 @@ class _Columns:
             counted = cp.stack([narrow.sum(), wide.sum()]).get() if len(x.df) else (0, 0)
             self.n_narrow, self.n_wide = (int(c) for c in counted)
             self.ld = -(-self.n_narrow // PAD) * PAD
-            if self.height * (self.ld + 8 * self.n_wide) <= budget or share >= 1:
+            needed = self.height * (self.ld + 8 * self.n_wide)
+            if needed <= SMALL or needed <= gpu.free_memory() // 3 or share >= 1:
                 return narrow, wide
             share *= 1.5
 
@@ -479,24 +488,49 @@ class _Columns:
 
     def launch(
         self, out: Array, which: Array, x: _Matrix, tile: Array | None, wide: Array | None,
-        row_scale: Array, scale: Array, skip: int, half: bool,
+        scales: tuple[Array, Array], skip: int, half: bool, bound: float,
     ) -> None:  # fmt: skip
-        """Add what the lists give, scale, and round into `out`."""
+        """Add what the lists give, scale, and round into `out`. No sum of products passes `bound`."""
         if not len(which) or not self.n:
             return
-        attributes = gpu.cupy().cuda.Device().attributes
-        room = min(SHARED, attributes["MaxSharedMemoryPerBlockOptin"]) // self.sum().itemsize
-        width = min(room, self.n)
-        kernel = _function("rows", EXACT[self.sum] if self.whole else FIXED)
-        shared = width * self.sum().itemsize
-        kernel.max_dynamic_shared_size_bytes = max(shared, kernel.max_dynamic_shared_size_bytes)
+        integer = np.uint32 if self.whole and bound < 1 << 32 else np.uint64
+        unit = 1.0 if self.whole else 2.0 ** (61 - int(np.ceil(np.log2(max(bound, 1)))))
+        width = min(_card().shared // integer().itemsize, self.n)
+        shared = width * integer().itemsize
+        kernel = _function("rows", EXACT[integer] if self.whole else FIXED)
+        kernel.max_dynamic_shared_size_bytes = _card().shared
         args = (
             np.int32(self.n), np.int32(width), np.int32(half), which, x.indptr, x.features, x.values,
             self.place, self.lists, self.list_documents, self.list_values,
             np.uint64(0) if tile is None else tile, np.uint64(0) if wide is None else wide,
-            np.int64(self.height - skip), np.int64(skip), np.float32(self.unit), row_scale, scale, out,
+            np.int64(self.height - skip), np.int64(skip), np.float32(unit), *scales, out,
         )  # fmt: skip
         kernel((len(which), -(-self.n // width)), (512,), args, shared_mem=shared)
+
+
+@dataclass(frozen=True)
+class _Card:
+    """What is known of a card: shared memory a block may have for sums, in bytes; float64 units."""
+
+    shared: int
+    fast_float64: bool
+
+
+def _card() -> _Card:
+    return _card_of(gpu.cupy().cuda.runtime.getDevice(), SHARED)
+
+
+@lru_cache(maxsize=16)
+def _card_of(index: int, shared: int) -> _Card:
+    attributes = gpu.cupy().cuda.Device(index).attributes
+    fast = attributes.get("SingleToDoublePrecisionPerfRatio", 32) <= 4
+    return _Card(min(shared, attributes["MaxSharedMemoryPerBlockOptin"]), fast)
+
+
+def _require(needed: int, what: str) -> None:
+    """As `require_memory`; asking the driver takes longer than a small task, so that is not asked for."""
+    if needed > SMALL:
+        gpu.require_memory(needed, what)
 
 
 def _starts(numbers: Array) -> Array:
@@ -509,6 +543,11 @@ def _starts(numbers: Array) -> Array:
 
 
 def _function(name: str, defines: gpu.Defines) -> Any:
+    return _function_of(gpu.cupy().cuda.runtime.getDevice(), name, defines)
+
+
+@lru_cache(maxsize=256)
+def _function_of(index: int, name: str, defines: gpu.Defines) -> Any:
     return gpu.load(SOURCE, defines).get_function(name)
 
 

@@ -10,7 +10,12 @@ from textsvm.readers.read import FORMATS, read_corpus, read_documents
 
 __all__ = ["FORMATS", "SAMPLES", "Corpus", "read_corpus", "read_documents", "sample"]
 
-SAMPLES = {"newswire": "newswire", "mail": "mail.tar.gz", "reviews": "reviews.csv", "questions": "questions.jsonl"}
+SAMPLES = {
+    "newswire": "newswire",
+    "mail": "mail.tar.gz",
+    "reviews": "reviews.csv",
+    "questions": "questions.jsonl",
+}
 
 
 def sample(name: str) -> Path:

@@ -29,6 +29,7 @@ MAX_FILES = 5_000_000
 _OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _OTHER = {b"7z\xbc\xaf\x27\x1c": "7-Zip", b"Rar!\x1a\x07": "RAR", b"\x28\xb5\x2f\xfd": "Zstandard"}
+_ENDINGS = (".tar", ".gz", ".tgz", ".bz2", ".tbz2", ".xz", ".txz", ".zip", ".mbox", ".mbx")
 _COMPRESSED = (".gz", ".bz2", ".xz", ".z", ".tgz", ".tbz2", ".txz")
 _UNREADABLE = (OSError, EOFError, lzma.LZMAError, zlib.error, tarfile.TarError, zipfile.BadZipFile)
 
@@ -93,6 +94,9 @@ def read_files(path: str | Path, *, max_bytes: int = MAX_BYTES, progress: Progre
             budget = _Budget(found.source, max_bytes, path.stat().st_size, progress)
             with path.open("rb") as stream:
                 found.single = _add(found, stream, "", found.source, budget)
+        elif stat.S_ISFIFO(mode):
+            with path.open("rb") as stream:
+                return read_stream(stream, found.source, max_bytes=max_bytes)
         else:
             raise InputError(f"{path} is neither a file nor a folder")
     except FileNotFoundError as error:
@@ -114,13 +118,11 @@ def read_stream(stream: IO[bytes], name: str, *, max_bytes: int = MAX_BYTES) -> 
 
 
 def stem(name: str) -> str:
-    """A file name without its folder and without the endings of its format and compression."""
+    """The last name of a path without the endings of archives and mail boxes."""
     base = PurePosixPath(name).name
-    while True:
-        root, dot, ending = base.rpartition(".")
-        if not (dot and root and ending.isalnum() and len(ending) <= 5 and not ending.isdigit()):
-            return base
-        base = root
+    while base.lower().endswith(_ENDINGS):
+        base = base.rpartition(".")[0]
+    return base
 
 
 class _Budget:
@@ -153,7 +155,7 @@ class _Bounded(io.RawIOBase):
     """A stream that spends the budget as it is read, and knows the last bytes it gave."""
 
     def __init__(self, stream: IO[bytes], budget: _Budget, packed: IO[bytes]) -> None:
-        self._stream, self._budget, self._packed = stream, budget, packed
+        self._stream, self.budget, self._packed = stream, budget, packed
         self._position = packed.tell()
         self._peeked = b""
         self.tail = b""
@@ -184,9 +186,9 @@ class _Bounded(io.RawIOBase):
 
     def _take(self, size: int) -> bytes:
         data = self._stream.read(size)
-        self._budget.spend(len(data))
+        self.budget.spend(len(data))
         position = self._packed.tell()
-        self._budget.advance(position - self._position)
+        self.budget.advance(position - self._position)
         self._position = position
         return data
 
@@ -261,13 +263,13 @@ def _is_tar(block: bytes) -> bool:
 
 
 def _add_tar(found: Files, stream: _Bounded, name: str, shown: str) -> None:
-    budget = stream._budget
+    budget = stream.budget
     with tarfile.open(fileobj=stream, mode="r|", errors="surrogateescape") as archive:
         for member in archive:
             if member.isdir():
                 continue
             inner = _inside(found, name, member.name, "a link or device" if not member.isfile() else None)
-            archive.members.clear()  # type: ignore[attr-defined]  # else it remembers every member
+            archive.members.clear()  # it would remember every member
             if inner is None:
                 continue
             budget.count()
@@ -293,14 +295,18 @@ def _add_zip(found: Files, packed: IO[bytes], name: str, shown: str, budget: _Bu
             if inner is None:
                 continue
             if info.flag_bits & 1:
-                raise InputError(f"{shown} is encrypted at {info.filename}; unpack it with its password first")
+                raise InputError(
+                    f"{shown} is encrypted at {info.filename}; unpack it with its password first"
+                )
             budget.count()
             budget.spend(info.file_size)
             budget.advance(info.compress_size)
             try:
                 found.files.append(File(inner, archive.read(info)))
             except NotImplementedError as error:
-                raise InputError(f"{shown} is packed at {info.filename} by a method that is not read") from error
+                raise InputError(
+                    f"{shown} is packed at {info.filename} by a method that is not read"
+                ) from error
 
 
 def _inside(found: Files, archive: str, name: str, refused: str | None) -> str | None:

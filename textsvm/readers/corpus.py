@@ -141,15 +141,20 @@ class Corpus:
 
 
 def gather(
-    documents: Iterable[Document], source: str, format: str, problems: list[tuple[str, str]], *, labelled: bool = True
+    documents: Iterable[Document],
+    source: str,
+    format: str,
+    problems: list[tuple[str, str]],
+    *,
+    labelled: bool = True,
 ) -> Corpus:
     """Make a corpus of documents: ids made unique, labels all of one type.
 
     Documents without a label among others that have one are left out and named, unless the labels
     are not asked for (`labelled` is False): then there are none at all.
     """
-    found = list(documents)
-    problems = list(problems)
+    found = [document._replace(id=_printable(document.id)) for document in documents]
+    problems = [(_printable(identifier), sentence) for identifier, sentence in problems]
     any_label = labelled and any(document.label is not None for document in found)
     if any_label:
         problems += [(d.id, "left out: it has no label") for d in found if d.label is None]
@@ -166,6 +171,11 @@ def gather(
         format=format,
         problems=problems,
     )
+
+
+def _printable(identifier: str) -> str:
+    """Without the lone surrogates of a file name that is not UTF-8: ids go into output."""
+    return identifier.encode("utf-8", "replace").decode()
 
 
 def _unique(ids: list[str], problems: list[tuple[str, str]]) -> list[str]:

@@ -12,18 +12,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from textsvm.parallel import Progress
-from textsvm.readers.archives import File
+from textsvm.readers.archives import File, stem
 from textsvm.readers.charsets import decode, is_binary
 from textsvm.readers.corpus import Document
 
-_PART = re.compile(r"(?<![a-z])(train|test|dev|valid|val|validation|development)(?:ing)?(?![a-z])", re.IGNORECASE)
+_PART = re.compile(
+    r"(?<![a-z])(train|test|dev|valid|val|validation|development)(?:ing)?(?![a-z])", re.IGNORECASE
+)
 _PARTS = {"valid": "dev", "val": "dev", "validation": "dev", "development": "dev"}
 
 
 def part_of(name: str) -> str | None:
-    """The part ("train", "test" or "dev") that a path names, its folders before its file."""
-    path = PurePosixPath(name)
-    for piece in (*path.parts[:-1], path.name):
+    """The part ("train", "test" or "dev") that a path names, the outermost name first."""
+    for piece in PurePosixPath(name).parts:
         words = {_PARTS.get(word.lower(), word.lower()) for word in _PART.findall(piece)}
         if len(words) == 1:
             return words.pop()
@@ -54,13 +55,13 @@ def read(
             text, problem = decode(file.data)
             if problem:
                 problems.append((file.name, problem))
-            yield Document(file.name, text, _label(folder), part_of(str(folder / "x")))
+            yield Document(file.name, text, _label(folder), part_of(str(folder)))
         if progress is not None and (number % 256 == 0 or number == len(files)):
             progress(number, len(files))
 
 
 def _label(folder: PurePosixPath) -> str | None:
-    for name in reversed(folder.parts):
+    for name in map(stem, reversed(folder.parts)):
         if not _PART.fullmatch(name):
             return name
     return None

@@ -7,6 +7,7 @@ import re
 from itertools import zip_longest
 
 _HIDDEN = re.compile(r"<(script|style|xml)\b[^<>]*>", re.IGNORECASE)
+_CLOSE = {name: re.compile(f"</{name}[^<>]*>", re.IGNORECASE) for name in ("script", "style", "xml")}
 _BLOCK = re.compile(
     r"</?(?:address|article|blockquote|body|br|center|dd|div|dl|dt|fieldset|footer|form|h[1-6]|head|header|hr|"
     r"html|li|ol|option|p|pre|section|select|table|tbody|td|tfoot|th|thead|title|tr|ul)\b[^<>]*>",
@@ -40,14 +41,10 @@ def _without_comments(source: str) -> str:
 def _without_hidden(source: str) -> str:
     """Without scripts and styles; one that is never closed ends at the next one, or at the end."""
     kept, position = [], 0
-    lowered = source.lower()
     starts = [*_HIDDEN.finditer(source)]
     for match, following in zip_longest(starts, starts[1:]):
-        if match.start() < position:
-            continue
         kept.append(source[position : match.start()])
         limit = following.start() if following else len(source)
-        end = lowered.find(f"</{match[1].lower()}", match.end(), limit)
-        close = source.find(">", end, limit) if end >= 0 else -1
-        position = close + 1 if close >= 0 else limit
+        close = _CLOSE[match[1].lower()].search(source, match.end(), limit)
+        position = close.end() if close else limit
     return "".join(kept) + source[position:]

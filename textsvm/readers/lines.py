@@ -61,7 +61,9 @@ def read(
             if tab and first.strip():
                 yield Document(identifier, rest, first.strip(), part)
             else:
-                problems.append((f"{file.name}, line {number}", "left out: it is not a label, a TAB and a text"))
+                problems.append(
+                    (f"{file.name}, line {number}", "left out: it is not a label, a TAB and a text")
+                )
         done += len(file.data)
         if progress is not None:
             progress(done, total)

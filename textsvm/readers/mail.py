@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterator, Sequence
 from email.message import Message
 from email.policy import Compat32
+from itertools import islice, zip_longest
 from pathlib import PurePosixPath
 
 from textsvm.parallel import Progress
@@ -35,8 +36,8 @@ _KNOWN = re.compile(
     rb"content-type|x-[!-9;-~]+|status|cc|bcc|resent-from|list-id|envelope-to|dkim-signature)[ \t]*:",
     re.IGNORECASE | re.MULTILINE,
 )
-_FROM_LINE = rb"From [^\n]*\d\d:\d\d[^\n]*\d{4}[^\n]*\n(?=[!-9;-~]+[ \t]*:|>From )"
-_MBOX = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))" + _FROM_LINE)
+_FROM_LINE = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From ([^\n]{1,300})\n(?=[!-9;-~]+[ \t]*:|>From )")
+_FROM_DATE = re.compile(rb"\d\d:\d\d.*\d{4}")
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 _INTERNAL = b"FOLDER INTERNAL DATA"
 _NOT_MAIL = re.compile(r"(?:cmds|readme.*|index.*|license.*|\.ds_store|dovecot.*)", re.IGNORECASE)
@@ -58,7 +59,15 @@ _DEFECTS = {
 
 
 # What the standard parser lets through on hostile input.
-_PARSER_ERRORS = (ValueError, LookupError, TypeError, AttributeError, RecursionError, AssertionError, email.errors.MessageError)
+_PARSER_ERRORS = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+    AssertionError,
+    email.errors.MessageError,
+)
 
 
 class _AsSent(Compat32):
@@ -87,8 +96,7 @@ def is_mail(data: bytes) -> bool:
 
 def is_mbox(data: bytes) -> bool:
     """Whether bytes hold several messages of an mbox."""
-    matches = _MBOX.finditer(data)
-    return next(matches, None) is not None and data.startswith(b"From ") and next(matches, None) is not None
+    return data.startswith(b"From ") and len(list(islice(_separators(data), 2))) == 2
 
 
 def read(
@@ -112,11 +120,15 @@ def read(
     """
     total, done = sum(len(file.data) for file in files), 0
     several = len(files) > 1
+    maildirs = {PurePosixPath(file.name).parent.parent for file in files if _folder(file) in ("cur", "new")}
     for file in files:
         done += len(file.data)
-        if not is_mail(file.data) and _NOT_MAIL.fullmatch(PurePosixPath(file.name).name):
+        path = PurePosixPath(file.name)
+        if not is_mail(file.data) and _NOT_MAIL.fullmatch(path.name):
             continue
-        label, part = _label(file.name, several), part_of(file.name)
+        if _folder(file) == "tmp" and path.parent.parent in maildirs:  # not delivered yet
+            continue
+        label, part = _label(file, several), part_of(str(path.parent))
         for identifier, data in _messages(file):
             text, damage = message_text(data, headers=headers)
             problems += [(identifier, sentence) for sentence in damage]
@@ -151,22 +163,31 @@ def message_text(data: bytes, *, headers: bool = False) -> tuple[str, list[str]]
     return "\n".join(piece for piece in pieces if piece), list(damage)
 
 
+def _folder(file: File) -> str:
+    return PurePosixPath(file.name).parent.name
+
+
 def _messages(file: File) -> Iterator[tuple[str, bytes]]:
     if not is_mbox(file.data):
         yield file.name, file.data
         return
-    starts = [match.start() for match in _MBOX.finditer(file.data)]
-    for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(file.data)], strict=True), 1):
+    starts = list(_separators(file.data))
+    for number, (start, end) in enumerate(zip_longest(starts, starts[1:]), 1):
         data = file.data[start:end]
         if _INTERNAL not in data[:2048]:
             yield f"{file.name}:{number}", _QUOTED_FROM.sub(rb"\1", data)
 
 
-def _label(name: str, several: bool) -> str | None:
-    """Ham or spam by the innermost name that says so, else the folder; None for a single file."""
-    path = PurePosixPath(name)
-    folders = [part for part in path.parts[:-1] if part not in ("cur", "new", "tmp")]
-    candidates = [stem(path.name), *reversed(folders)] if _is_mbox_name(path.name) else [*reversed(folders)]
+def _separators(data: bytes) -> Iterator[int]:
+    """Where the messages of an mbox begin: a From line with a date, after an empty line, before a header."""
+    return (match.start() for match in _FROM_LINE.finditer(data) if _FROM_DATE.search(match[1]))
+
+
+def _label(file: File, several: bool) -> str | None:
+    """Ham or spam by the innermost name that says so, else the folder or mbox; None for a single file."""
+    path = PurePosixPath(file.name)
+    names = path.parts if is_mbox(file.data) or path.suffix.lower() in (".mbox", ".mbx") else path.parts[:-1]
+    candidates = [stem(name) for name in reversed(names) if name not in ("cur", "new")]
     for candidate in candidates:
         words = {word.lower() for word in _CLASS.findall(candidate)}
         if len(words) == 1:
@@ -174,10 +195,6 @@ def _label(name: str, several: bool) -> str | None:
     if not several or not candidates:
         return None
     return candidates[0].lstrip(".")
-
-
-def _is_mbox_name(name: str) -> bool:
-    return name.lower().endswith((".mbox", ".mbx")) or "." not in name
 
 
 def _headers(message: Message, all_of_them: bool, damage: dict[str, None]) -> Iterator[str]:

@@ -109,14 +109,18 @@ def read_documents(
             corpus.ids = [f"{path}:{identifier}" for identifier in corpus.ids]
         corpora.append(corpus)
     documents = [
-        Document(*row) for one in corpora for row in zip(one.ids, one.texts, [None] * len(one), one.part, strict=True)
+        Document(*row)
+        for one in corpora
+        for row in zip(one.ids, one.texts, [None] * len(one), one.part, strict=True)
     ]
     problems = [problem for one in corpora for problem in one.problems]
     formats = ", ".join(dict.fromkeys(one.format for one in corpora))
     return gather(documents, ", ".join(map(str, each)), formats, problems, labelled=False)
 
 
-def _parse(found: Files, format: str | None, options: _Options, progress: Progress | None, labelled: bool) -> Corpus:
+def _parse(
+    found: Files, format: str | None, options: _Options, progress: Progress | None, labelled: bool
+) -> Corpus:
     if format is not None and format not in FORMATS:
         raise InputError(f"format={format!r} is not one of {', '.join(FORMATS)}")
     if not any(file.data for file in found.files):
@@ -135,12 +139,20 @@ def _documents(found: Files, format: str, options: _Options, progress: Progress 
         return reuters.read(files, problems, split=options.split, progress=progress)
     if format == "mail":
         return mail.read(files, problems, headers=options.headers, progress=progress)
+    if format not in ("folders", "text"):
+        for file in files:
+            if is_binary(file.data) and format != "parquet" and not file.data.startswith(b"PAR1"):
+                raise InputError(
+                    f"{file.name} in {found.source} is binary data and cannot be read as {format}"
+                )
     if format == "lines":
         return lines.read(_content(files), problems, progress=progress)
     if format in ("folders", "text"):
         return folders.read(files, problems, progress=progress)
     mixed = format == "tables"
-    return tables.read(_content(files), problems, None if mixed else format, options.columns, progress=progress)
+    return tables.read(
+        _content(files), problems, None if mixed else format, options.columns, progress=progress
+    )
 
 
 def _detect(found: Files, labelled: bool) -> str:

@@ -38,7 +38,11 @@ def is_reuters(data: bytes) -> bool:
 
 
 def read(
-    files: Sequence[File], problems: list[tuple[str, str]], *, split: str = "modapte", progress: Progress | None = None
+    files: Sequence[File],
+    problems: list[tuple[str, str]],
+    *,
+    split: str = "modapte",
+    progress: Progress | None = None,
 ) -> Iterator[Document]:
     """The documents of SGML files; other files of the distribution are passed over.
 
@@ -72,9 +76,7 @@ def read(
             progress(done, total)
 
 
-def _document(
-    sgml: str, place: str, judged: tuple[str, ...], problems: list[tuple[str, str]]
-) -> Document:
+def _document(sgml: str, place: str, judged: tuple[str, ...], problems: list[tuple[str, str]]) -> Document:
     head, _, rest = sgml.partition(">")
     attributes = {name.upper(): value for name, value in _ATTRIBUTE.findall(head)}
     identifier = attributes.get("NEWID") or place

@@ -24,13 +24,31 @@ from textsvm.readers.folders import part_of
 from textsvm.readers.rows import READERS, Problems, Table
 
 _USUAL = {
-    "text": ("text", "body", "content", "message", "document", "review", "essay", "sentence", "comment", "tweet"),
+    "text": (
+        "text",
+        "body",
+        "content",
+        "message",
+        "document",
+        "review",
+        "essay",
+        "sentence",
+        "comment",
+        "tweet",
+    ),
     "label": ("label", "class", "category", "target", "topic", "sentiment", "labels"),
     "id": ("id", "doc_id", "document_id", "essay_id", "newid", "uid"),
     "part": ("part", "split"),
 }
 _ALL_USUAL = frozenset(name for names in _USUAL.values() for name in names)
-_SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+_SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+}
 
 
 @dataclass(frozen=True)
@@ -99,7 +117,9 @@ def read(
             if all(row.get(name) is None for name in roles["text"]):
                 problems.append((f"{file.name}, row {number}", f"left out: it has no {roles['text'][0]!r}"))
             else:
-                yield _document(row, roles, f"{file.name}:{number}" if len(files) > 1 else str(number), file.name)
+                yield _document(
+                    row, roles, f"{file.name}:{number}" if len(files) > 1 else str(number), file.name
+                )
         done += len(file.data)
         if progress is not None:
             progress(done, total)
@@ -144,7 +164,9 @@ def _roles(table: Table, columns: Columns, file: str) -> dict[str, list[str]]:
         roles["text"] = [name for name in names if name not in roles["label"] + roles["id"]]
     if not roles["text"]:
         there = ", ".join(names[:20])
-        raise InputError(f"{file}: which column is the text? Name it (--text, text=); the columns are: {there}")
+        raise InputError(
+            f"{file}: which column is the text? Name it (--text, text=); the columns are: {there}"
+        )
     return roles
 
 
@@ -165,5 +187,7 @@ def _wished(role: str, wish: str, names: Sequence[str], file: str) -> list[str]:
         else:
             close = get_close_matches(each, names, 3, 0.5)
             there = ", ".join([*close, *(name for name in names if name not in close)][:20])
-            raise InputError(f"{file} has no column {each!r} for the {role}; its {len(names)} columns are: {there}")
+            raise InputError(
+                f"{file} has no column {each!r} for the {role}; its {len(names)} columns are: {there}"
+            )
     return found

@@ -1,0 +1,180 @@
+"""Which device is chosen, and what is said when a GPU cannot be used."""
+
+import importlib.machinery
+import subprocess
+import sys
+import types
+
+import pytest
+
+from textsvm import device
+from textsvm.errors import InputError
+
+
+@pytest.fixture(autouse=True)
+def forget():
+    yield
+    device.cupy.cache_clear()
+    device.gpu_trouble.cache_clear()
+
+
+def pretend(monkeypatch, *, driver=13000, built_for=13020, count=1, error=None):
+    """A CuPy that finds this driver and so many GPUs, or fails so when they are counted."""
+
+    class CUDARuntimeError(RuntimeError):
+        pass
+
+    def get_device_count():
+        if error:
+            raise CUDARuntimeError(error)
+        return count
+
+    fake = types.ModuleType("cupy")
+    fake.__spec__ = importlib.machinery.ModuleSpec("cupy", None)
+    runtime = types.SimpleNamespace(
+        driverGetVersion=lambda: driver,
+        runtimeGetVersion=lambda: built_for,
+        getDeviceCount=get_device_count,
+        CUDARuntimeError=CUDARuntimeError,
+    )
+    fake.cuda = types.SimpleNamespace(runtime=runtime)
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    device.cupy.cache_clear()
+    device.gpu_trouble.cache_clear()
+    return fake
+
+
+def refused(wish="cuda"):
+    with pytest.raises(InputError) as caught:
+        device.select(wish)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize("wish", ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:0", "cuda:1.5", "cuda:²"])
+def test_a_wish_that_names_no_device_is_refused(wish):
+    assert "is not one of auto, cpu, cuda" in refused(wish)
+
+
+def test_the_cpu_says_its_threads():
+    chosen = device.select("cpu")
+    assert (chosen.kind, chosen.index) == ("cpu", 0)
+    assert "threads" in chosen.description
+
+
+def test_without_cupy(monkeypatch):
+    monkeypatch.setattr(device, "find_spec", lambda name: None)
+    device.cupy.cache_clear()
+    device.gpu_trouble.cache_clear()
+    chosen = device.select("auto")
+    assert chosen.kind == "cpu"
+    assert "CuPy is not installed" in chosen.description
+    assert 'pip install "textsvm[cuda13]"' in refused()
+
+
+def test_cupy_that_cannot_be_imported(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(device, "find_spec", lambda name: object())
+    device.cupy.cache_clear()
+    assert "CuPy cannot be imported" in refused()
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"driver": 0}, "there is no NVIDIA driver"),
+        ({"driver": 12040}, "driver is for CUDA 12.4 and CuPy for CUDA 13.2"),
+        ({"driver": 12040}, "textsvm[cuda12]"),
+        ({"count": 0}, "sees no GPU"),
+        ({"error": "cudaErrorNoDevice: no CUDA-capable device is detected"}, "cudaErrorNoDevice"),
+    ],
+)
+def test_cause_and_remedy(monkeypatch, given, expected):
+    pretend(monkeypatch, **given)
+    assert expected in refused()
+    chosen = device.select("auto")
+    assert chosen.kind == "cpu"
+    assert expected in chosen.description
+
+
+def test_a_card_that_is_not_there(monkeypatch):
+    pretend(monkeypatch, count=2)
+    assert "there is no GPU 7, the last one is 1" in refused("cuda:7")
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        (RuntimeError('Failure finding "libnvrtc.so.13": No such file'), "compiler library (NVRTC)"),
+        (RuntimeError("cudaErrorLaunchFailure: unspecified launch failure"), "unspecified launch failure"),
+    ],
+)
+def test_a_card_on_which_nothing_runs(monkeypatch, failure, expected):
+    def fail(index):
+        raise failure
+
+    pretend(monkeypatch).cuda.Device = fail
+    assert expected in device.select("auto").description
+    assert expected in refused("cuda:0")
+
+
+def test_the_list_of_devices_has_the_cpu_and_the_reason_for_no_gpu(monkeypatch):
+    pretend(monkeypatch, driver=0)
+    cpu, missing = device.devices()
+    assert (cpu.device.kind, cpu.trouble) == ("cpu", "")
+    assert "no NVIDIA driver" in missing.trouble
+
+
+def test_importing_neither_imports_cupy_nor_reads_a_kernel():
+    code = "import sys, textsvm.device, textsvm.kernels.edit; sys.exit('cupy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_the_text_that_is_compiled_has_the_common_part_in_front():
+    text = device.source_text("probe.cu")
+    assert text.startswith((device.kernels_folder() / "common.cuh").read_text(encoding="utf-8"))
+    assert "collatz_steps" in text
+
+
+def test_defines_become_options():
+    assert device.compile_options((("A", 1), ("B", "float"))) == ("-std=c++17", "-DA=1", "-DB=float")
+
+
+@pytest.mark.gpu
+class TestGpu:
+    def test_selected_and_shown(self):
+        chosen = device.select("auto")
+        assert (chosen.kind, chosen.index) == ("cuda", 0)
+        assert chosen.description.startswith("cuda:0 (")
+        assert all(not found.trouble for found in device.devices())
+
+    def test_a_module_is_loaded_once(self):
+        with device.use(device.select("cuda:0")):
+            assert device.load("probe.cu") is device.load("probe.cu")
+
+    def test_loading_is_announced_once(self, monkeypatch):
+        seen = []
+        monkeypatch.setattr(device, "on_load", seen.append)
+        device._load.cache_clear()
+        for _ in range(2):
+            device.load("probe.cu")
+        assert seen == ["probe.cu"]
+
+    def test_memory_is_counted_before_it_is_asked_for(self):
+        with device.use(device.select("cuda:0")):
+            free = device.free_memory()
+            device.require_memory(free // 2, "a test")
+            with pytest.raises(InputError, match=r"a test needs .* GiB of GPU memory and .* free; do less"):
+                device.require_memory(free * 2, "a test", "do less")
+
+    def test_running_out_of_memory_is_an_input_error(self):
+        with pytest.raises(InputError, match="GPU memory ran out"), device.use(device.select("cuda:0")):
+            device.cupy().empty(1 << 50, "uint8")
+
+    def test_a_failing_call_is_an_input_error(self):
+        with (
+            pytest.raises(InputError, match=r"failed .*run with --device cpu"),
+            device.use(device.select("cuda:0")),
+        ):
+            device.cupy().cuda.runtime.getDeviceProperties(9999)
