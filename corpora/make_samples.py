@@ -308,7 +308,7 @@ def html_page(body: str, label: str, rng: random.Random) -> str:
     paragraphs = "</p>\n<p>".join(text.split("\n\n")).replace("\n", "<br>\n")
     return (
         '<!DOCTYPE HTML PUBLIC "-//W3C//DTD HTML 4.01//EN">\n<html><head><title></title>'
-        '<style>p { margin: 1em }'
+        "<style>p { margin: 1em }"
         f'</style></head>\n<body bgcolor="#ffffff"><p>{paragraphs}</p>&nbsp;</body></html>\n'
     )
 
@@ -336,11 +336,12 @@ def headers(label: str, subject: str, charset: str, number: int, rng: random.Ran
     sender, host = grammar("name"), f"{grammar('word')}.example"
     lines = [
         f"Return-Path: <{sender.lower()}@{host}>",
-        f"Received: from {host} (mail.{host} [192.0.2.{rng.randint(1, 250)}])\n\tby mx.example.org with SMTP id {rng.getrandbits(32):08x}",
+        f"Received: from {host} (mail.{host} [192.0.2.{rng.randint(1, 250)}])\n"
+        f"\tby mx.example.org with SMTP id {rng.getrandbits(32):08x}",
         f"From: {sender} <{sender.lower()}@{host}>",
         f"To: {grammar('name').lower()}@example.org",
         f"Subject: {encoded_words(subject, charset, rng)}",
-        f"Date: {rng.choice(('Mon', 'Tue', 'Wed', 'Thu', 'Fri'))}, {rng.randint(1, 28)} {rng.choice(MONTHS).title()} 1991 10:{number % 60:02d}:00 +0000",
+        f"Date: {rng.randint(1, 28)} {rng.choice(MONTHS).title()} 1991 10:{number % 60:02d}:00 +0000",
         f"Message-ID: <{number}.{rng.getrandbits(40):010x}@{host}>",
         "MIME-Version: 1.0",
     ]
@@ -383,6 +384,7 @@ def damaged(head: bytes, content: bytes, boundary: str, charset: str, rng: rando
 
 # ---- tables -------------------------------------------------------------------------------------
 
+
 def write_tables(folder: Path, rng: random.Random) -> None:
     """reviews.csv and questions.jsonl."""
     stream = io.StringIO(newline="")
@@ -397,11 +399,8 @@ def write_tables(folder: Path, rng: random.Random) -> None:
     rows = []
     for number in range(1, ROWS + 1):
         label = rng.choice(("where", "when", "what"))
-        row = {
-            "id": f"q{number}",
-            "text": Grammar(rng, QUESTIONS["shared"], QUESTIONS[label])("line"),
-            "label": label,
-        }
+        grammar = Grammar(rng, TABLES["questions"], TABLES[f"questions {label}"])
+        row = {"id": f"q{number}", "text": grammar("line"), "label": label}
         rows.append(json.dumps(row) + "\n")
     (folder / "questions.jsonl").write_bytes("".join(rows).encode())
 

@@ -1,7 +1,7 @@
 // Gap-weighted subsequences. The mathematics and the layout are at the top of textsvm/kernels/gap.py.
 //
-// LEVELS p - 1; COLUMNS columns a lane; BLOCK columns that share a base; REAL float or double;
-// BLEND 1 if subsequences may begin at any level; MASKS 1 if matches come from a table, 0 if from comparing.
+// LEVELS p - 1; COLUMNS of a lane; BLOCK columns that share a base; REAL float or double; BLEND 1 if
+// subsequences may begin at any level; MASKS 1 if matches are looked up, 0 if they are compared.
 
 #ifndef LEVELS
 #define LEVELS 4
@@ -13,26 +13,39 @@
 #endif
 
 #define STORED (LEVELS > 0 ? LEVELS : 1)
-#define NOTHING 0x7fffffffu // a stream's word that matches nothing
-#define ENDS 0x80000000u    // set in the last symbol of a document
-#define LEFT 1              // what a lane has: a left neighbour of the same document,
-#define LAST 2              // the document's last columns
+#define PER_LOAD (16 / (int)sizeof(REAL))
+#define PADDED ((STORED + PER_LOAD - 1) / PER_LOAD * PER_LOAD)
 
-// Powers of the decay and scaled beginnings, written before a launch.
+// A word of the stream: the symbol's number * 128, and
+#define ENDS 1u // in the last symbol of a document
+// What a lane has:
+#define LEFT 1 // a left neighbour of the same document
+#define LAST 2 // the document's last columns
+
+// Powers of the decay and the scaled beginnings.
 struct Weights {
-    REAL row_out[WARP], row_in[WARP];          // decay^k, decay^-k
+    REAL rows[WARP][2];                           // decay^k, decay^-k
     REAL column_out[COLUMNS], column_in[COLUMNS]; // decay^c, decay^-c, c counted within a block
     REAL begins[LEVELS + 1];
-    REAL step, edge, block, wrap;              // decay^(width - 1), ^width of a lane's last block, ^BLOCK, ^period
+    REAL step, edge, block, wrap; // decay^(width - 1) and ^width of a lane's last block, ^BLOCK, ^period
     double out;
 };
-__constant__ Weights weights;
+
+// In a register from here on: not computed or loaded again where it is used.
+#define KEEP(kind, variable) asm volatile("" : kind(variable))
+__device__ __forceinline__ void keep(float& x) { KEEP("+f", x); }
+__device__ __forceinline__ void keep(double& x) { KEEP("+d", x); }
+
+// P as the next column sees it, which has another base where a block ends.
+#define ABOVE(q, c) ((c) % BLOCK == BLOCK - 1 ? P[q][c] * weights.block : P[q][c])
 
 struct Task {
-    int first_strip, strips;   // 32 lanes each
+    int first_strip, strips;   // of 32 lanes
     int first_source, sources; // positions in the stream's order
-    int64 begin, rows;         // symbols in the stream
-    int64 edge, carry;         // where this task's part of `edges`, `carries` starts; -1 with one strip
+    int64 begin;               // first word in the stream
+    int rows;                  // words
+    int part;                  // which partial sums this task adds to
+    int64 edge, carry;         // where its parts of `edges` and `carries` start
 };
 
 struct Lane {
@@ -41,7 +54,10 @@ struct Lane {
     int64 code; // of the first column
     int delay;  // steps behind the document's first lane in this strip
     int flags;
-    int unused[2];
+};
+
+struct alignas(16) Edge {
+    REAL r[PADDED];
 };
 
 // One lane's columns as a mask for each symbol: bits 0-6 of each byte, a byte for 7 columns.
@@ -53,129 +69,170 @@ extern "C" __global__ void gap_masks(const Lane* lanes, int n, const uint16* cod
         mine[codes[lanes[i].code + c] * WARP] |= 1u << (c / 7 * 8 + c % 7);
 }
 
-// What is done with the sum of a pair: 0 matrix, 1 matrix and its mirror image, 2 weighted sums, 3 the diagonal.
+// sum += x * y, or sum += x, where a and b say so (HIT): predicated instructions that overwrite the sum in place. Left
+// to itself, the compiler may keep both the old and the new sum and select, which costs a third of the speed.
+#if MASKS
+#define WHERE "{.reg .pred p; setp.ne.u32 p, %2, %3; @p "
+#else
+#define WHERE "{.reg .pred p; setp.eq.u32 p, %2, %3; @p "
+#endif
+__device__ __forceinline__ void add_where(uint32 a, uint32 b, float& sum, float x) {
+    asm(WHERE "add.ftz.f32 %0, %0, %1;}" : "+f"(sum) : "f"(x), "r"(a), "r"(b));
+}
+__device__ __forceinline__ void add_where(uint32 a, uint32 b, float& sum, float x, float y) {
+    asm(WHERE "fma.rn.ftz.f32 %0, %1, %4, %0;}" : "+f"(sum) : "f"(x), "r"(a), "r"(b), "f"(y));
+}
+__device__ __forceinline__ void add_where(uint32 a, uint32 b, double& sum, double x) {
+    asm(WHERE "add.f64 %0, %0, %1;}" : "+d"(sum) : "d"(x), "r"(a), "r"(b));
+}
+__device__ __forceinline__ void add_where(uint32 a, uint32 b, double& sum, double x, double y) {
+    asm(WHERE "fma.rn.f64 %0, %1, %4, %0;}" : "+d"(sum) : "d"(x), "r"(a), "r"(b), "d"(y));
+}
+
+// What becomes of the sum of a pair.
+#define MATRIX 0
+#define MIRRORED 1 // of every pair once, written twice
+#define WEIGHTED 2 // sums over the sources
+#define DIAGONAL 3
 struct Output {
     int mode, classes;
-    int64 width;                              // of the matrix
-    const int *source_index, *target_index;   // position -> document
+    int64 width;                            // of the matrix
+    const int *source_index, *target_index; // position -> document
     const double *source_scale, *target_scale;
     float* matrix;
     const double* coef; // (sources, classes)
-    double* sums;       // (parts, targets, classes), or (targets,) for the diagonal
-    int targets, parts;
+    double* sums;       // (parts, targets, classes), or (targets,) of the diagonal
+    int64 targets;
 };
 
 __device__ void put(const Output& o, int source, int target, double value, int part) {
-    if (o.mode == 3) {
+    if (o.mode == DIAGONAL) {
         if (source == target) o.sums[target] = value;
-    } else if (o.mode == 2) {
-        double* sum = o.sums + ((int64)part * o.targets + target) * o.classes;
+    } else if (o.mode == WEIGHTED) {
+        double* sum = o.sums + (part * o.targets + target) * o.classes;
         for (int k = 0; k < o.classes; k++) sum[k] += o.coef[(int64)source * o.classes + k] * value;
-    } else if (o.mode == 0 || source <= target) {
+    } else if (o.mode == MATRIX || source <= target) {
         float scaled = (float)(value * o.source_scale[source] * o.target_scale[target]);
         int64 i = o.source_index[source], j = o.target_index[target];
         o.matrix[i * o.width + j] = scaled;
-        if (o.mode == 1) o.matrix[j * o.width + i] = scaled;
+        if (o.mode == MIRRORED) o.matrix[j * o.width + i] = scaled;
     }
 }
 
-__device__ uint32 symbol_at(const uint32* stream, int64 row, int64 rows) {
-    return (uint64)row < (uint64)rows ? stream[row] : NOTHING;
-}
-
-extern "C" __global__ void __launch_bounds__(128) gap(
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) gap(
     const Task* tasks, int n_tasks, const uint32* __restrict__ stream, const Lane* lanes,
-    const uint32* __restrict__ masks, const uint16* __restrict__ codes, int symbols, int period,
-    REAL* edges, double* carries, Output output) {
+    const uint32* __restrict__ masks, const uint16* __restrict__ codes, int symbols, int period, Edge* edges,
+    double* carries, const __grid_constant__ Output output, const __grid_constant__ Weights weights) {
     int index = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
     if (index >= n_tasks) return;
-    Task task = tasks[index];
-    const uint32* rows = stream + task.begin;
+    const Task task = tasks[index];
+    const uint32* word_at = stream + task.begin;
+    const uint32 nothing = (symbols - 1) * 128u;
 
     for (int strip = 0; strip < task.strips; strip++) {
-        Lane mine = lanes[(task.first_strip + strip) * WARP + lane];
-        bool left = mine.flags & LEFT, last = mine.flags & LAST;
-        bool reads = lane == 0 && left, writes = lane == WARP - 1 && mine.target >= 0 && !last;
-        // Two turns: what this strip writes is not what it still reads.
-        REAL* edge_in = edges + task.edge + (strip & 1) * task.rows * LEVELS;
-        REAL* edge_out = edges + task.edge + (~strip & 1) * task.rows * LEVELS;
-        double* carry_in = carries + task.carry + (strip & 1) * task.sources;
-        double* carry_out = carries + task.carry + (~strip & 1) * task.sources;
+        const Lane mine = lanes[(task.first_strip + strip) * WARP + lane];
+        const bool left = mine.flags & LEFT, last = mine.flags & LAST;
+        const bool reads = lane == 0 && left, writes = lane == WARP - 1 && mine.target >= 0 && !last;
+        // What a strip writes is not what it still reads: they take turns.
+        const Edge* edge_in = edges + task.edge + (strip & 1) * (int64)task.rows;
+        Edge* edge_out = edges + task.edge + (~strip & 1) * (int64)task.rows;
+        const double* carry_in = carries + task.carry + (strip & 1) * (int64)task.sources - task.first_source;
+        double* carry_out = carries + task.carry + (~strip & 1) * (int64)task.sources - task.first_source;
 #if MASKS
-        const uint32* table = masks + (int64)(task.first_strip + strip) * symbols * WARP + lane;
-#define MASK(symbol) (((symbol) & NOTHING) < symbols ? table[((symbol) & NOTHING) * WARP] : 0u)
-#define HIT(c) (match & (1u << ((c) / 7 * 8 + (c) % 7)))
+        const char* table = (const char*)(masks + (int64)(task.first_strip + strip) * symbols * WARP + lane);
+        KEEP("+l", table);
+#define MATCH(word) (*(const uint32*)(table + ((word) & ~127u)))
+#define HIT(c) match & (1u << ((c) / 7 * 8 + (c) % 7)), 0
 #else
         uint32 column[COLUMNS];
 #pragma unroll
-        for (int c = 0; c < COLUMNS; c++) column[c] = c < mine.length ? codes[mine.code + c] : NOTHING - 1;
-#define MASK(symbol) ((symbol) & NOTHING)
-#define HIT(c) (match == column[c])
+        for (int c = 0; c < COLUMNS; c++) column[c] = c < mine.length ? codes[mine.code + c] : ~0u;
+#define MATCH(word) ((word) / 128)
+#define HIT(c) match, column[c]
 #endif
-        REAL P[STORED][COLUMNS], corner[STORED], r[STORED], part = 0;
+        REAL P[STORED][COLUMNS], corner[STORED], r[STORED], part = 0, sum = 0;
 #pragma unroll
         for (int q = 0; q < STORED; q++) {
             corner[q] = r[q] = 0;
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++) P[q][c] = 0;
         }
-        double total = 0, sum = 0;
+        double total = 0;
         REAL step = left && lane > 0 ? weights.step : (REAL)0;
+        keep(step);
+        REAL column_in[COLUMNS], column_out[COLUMNS];
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++) {
+            column_in[c] = weights.column_in[c], column_out[c] = weights.column_out[c];
+#if IN_REGISTERS & 1
+            keep(column_in[c]);
+#endif
+#if IN_REGISTERS & 2
+            keep(column_out[c]);
+#endif
+        }
         int source = task.first_source, phase = 0;
-        int64 row = -mine.delay;
-        uint32 symbol = symbol_at(rows, row, task.rows), next = symbol_at(rows, row + 1, task.rows);
-        uint32 match = MASK(symbol);
-        __syncwarp();
+        unsigned row = -mine.delay;
+        const unsigned rows = task.rows;
+        uint32 word = row < rows ? word_at[row] : nothing, next = row + 1 < rows ? word_at[row + 1] : nothing;
+        uint32 match = MATCH(word);
+        const uint32* ahead = word_at + 2 - mine.delay;
+        KEEP("+l", ahead);
+        Edge edge;
+        if (reads && row < rows) edge = edge_in[row];
 
-        for (int64 left_steps = task.rows + WARP - 1; left_steps > 0; left_steps--, row++) {
-            uint32 later = symbol_at(rows, row + 2, task.rows), match_next = MASK(next);
-            REAL row_out = weights.row_out[phase], row_in = weights.row_in[phase];
-            double carry = __shfl_up_sync(FULL_WARP, sum, 1);
-            REAL above[STORED];
+        for (int steps = task.rows + WARP - 1; steps > 0; steps--) {
+            const uint32 match_next = MATCH(next);
+            uint32 later = nothing;
+            if (row + 2 < rows) later = *ahead;
+            ahead++;
+            const REAL row_out = weights.rows[phase][0], row_in = weights.rows[phase][1];
+            const REAL carry = __shfl_up_sync(FULL_WARP, sum, 1);
+            REAL before[STORED + 1];
+#pragma unroll
+            for (int q = 0; q < LEVELS; q++) r[q] = __shfl_up_sync(FULL_WARP, r[q], 1) * step;
+            if (task.strips > 1 && reads) {
+#pragma unroll
+                for (int q = 0; q < LEVELS; q++) r[q] = row < rows ? edge.r[q] * (weights.edge * row_in) : (REAL)0;
+                if (row + 1 < rows) edge = edge_in[row + 1];
+            }
 #pragma unroll
             for (int q = 0; q < LEVELS; q++) {
-                r[q] = __shfl_up_sync(FULL_WARP, r[q], 1) * step;
-                if (reads && (uint64)row < (uint64)task.rows)
-                    r[q] = edge_in[row * LEVELS + q] * weights.edge * row_in;
-                above[q] = corner[q];
+                before[q] = corner[q];
                 corner[q] += r[q];
             }
+            // The highest level first: each reads what the row above left in the level below.
             REAL found = 0;
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++) {
-                if (c > 0 && c % BLOCK == 0)
+                if (LEVELS > 0) add_where(HIT(c), found, before[STORED - 1], column_out[c]);
+                if (LEVELS == 0 || BLEND) add_where(HIT(c), found, weights.begins[LEVELS] * row_in);
+                if (LEVELS > 0) before[STORED - 1] = ABOVE(STORED - 1, c);
+            }
 #pragma unroll
-                    for (int q = 0; q < LEVELS; q++) {
-                        r[q] *= weights.block;
-                        above[q] *= weights.block;
-                    }
-                bool hit = HIT(c);
-                if (hit) {
-                    if (LEVELS > 0) found += weights.column_out[c] * above[STORED - 1];
-                    if (LEVELS == 0 || BLEND) found += weights.begins[LEVELS] * row_in;
-                }
+            for (int q = LEVELS - 1; q >= 0; q--) {
 #pragma unroll
-                for (int q = LEVELS - 1; q >= 0; q--) {
-                    if (hit) {
-                        if (q > 0) r[q] += above[q - 1];
-                        if (q == 0 || BLEND) r[q] += weights.begins[q] * row_in * weights.column_in[c];
-                    }
-                }
-#pragma unroll
-                for (int q = 0; q < LEVELS; q++) {
-                    above[q] = P[q][c];
+                for (int c = 0; c < COLUMNS; c++) {
+                    if (c > 0 && c % BLOCK == 0) r[q] *= weights.block;
+                    if (q > 0) add_where(HIT(c), r[q], before[q - 1]);
+                    if (q == 0 || BLEND) add_where(HIT(c), r[q], weights.begins[q] * row_in, column_in[c]);
+                    if (q > 0) before[q - 1] = ABOVE(q - 1, c);
                     P[q][c] += r[q];
                 }
             }
             part += row_out * found;
-            if (writes && (uint64)row < (uint64)task.rows)
+            if (task.strips > 1 && writes && row < rows) {
+                Edge out;
 #pragma unroll
-                for (int q = 0; q < LEVELS; q++) edge_out[row * LEVELS + q] = r[q] * row_out;
-            if (symbol & ENDS) {
-                sum = total + part;
-                if (left) sum += lane > 0 ? carry : carry_in[source - task.first_source];
-                if (last) put(output, source, mine.target, sum * weights.out, index % output.parts);
-                if (writes) carry_out[source - task.first_source] = sum;
+                for (int q = 0; q < PADDED; q++) out.r[q] = q < LEVELS ? r[q] * row_out : (REAL)0;
+                edge_out[row] = out;
+            }
+            if (word & ENDS) {
+                double value = total + part;
+                if (left) value += lane > 0 ? carry : carry_in[source];
+                sum = value;
+                if (last) put(output, source, mine.target, value * weights.out, task.part);
+                if (writes) carry_out[source] = value;
                 source++;
                 total = part = 0;
 #pragma unroll
@@ -197,7 +254,8 @@ extern "C" __global__ void __launch_bounds__(128) gap(
                     for (int c = 0; c < COLUMNS; c++) P[q][c] *= weights.wrap;
                 }
             }
-            symbol = next;
+            row++;
+            word = next;
             next = later;
             match = match_next;
         }

@@ -271,3 +271,28 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path):
     assert b"Traceback" not in err
     assert old.read_bytes() == b"precious"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["long.jsonl", "m.textsvm"]
+
+
+def test_devices():
+    found = json.loads(run("devices", "--json").stdout)["devices"]
+    assert found[0]["device"] == "cpu"
+    assert found[0]["usable"]
+    assert all(each["usable"] or each["trouble"] for each in found)
+    assert "cpu" in run("devices").stdout.decode()
+
+
+def test_the_device_that_ran_is_said(model):
+    result = run("evaluate", model[0], sample("mail"), "--device", "cpu")
+    assert b"device: cpu" in result.stderr
+
+
+def test_a_million_symbols(tmp_path):
+    lines = [{"text": f"{word} {i}", "label": word} for i in range(20) for word in ("banana", "monday")]
+    lines.append({"text": "banana " * 143_000, "label": "banana"})
+    path = tmp_path / "long.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for kernel in ("spectrum", "edit"):
+        result = run("train", path, "--kernel", kernel, "-o", tmp_path / "m", "--json")
+        assert result.returncode == 0, result.stderr.decode()
+        assert json.loads(result.stdout)["n_train"] == 41
+    assert "1,001,000 symbols" in result.stderr.decode()

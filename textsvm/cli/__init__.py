@@ -9,6 +9,7 @@ import typer
 from textsvm.cli import console
 from textsvm.cli.corpus import corpus
 from textsvm.cli.demo import demo
+from textsvm.cli.devices import devices
 from textsvm.cli.evaluate import evaluate
 from textsvm.cli.predict import predict
 from textsvm.cli.train import train
@@ -20,7 +21,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, corpus, train, evaluate, predict):
+for command in (demo, corpus, train, evaluate, predict, devices):
     app.command()(command)
 
 

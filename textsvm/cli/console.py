@@ -15,7 +15,7 @@ from textsvm.errors import InputError
 STAGES = {
     "read": "reading",
     "encode": "encoding",
-    "compile": "compiling kernels (first use)",
+    "compile": "loading GPU kernels",
     "gram": "kernel matrix",
     "solve": "solving",
     "predict": "predicting",
@@ -56,13 +56,18 @@ class Console:
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
         from rich.progress import TimeRemainingColumn as Eta
 
+        from textsvm import device
+
         columns = (
             TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
             TimeElapsedColumn(), TextColumn("ETA"), Eta(),
         )  # fmt: skip
-        with Progress(*columns, console=self.stderr, transient=True) as self._bars:
-            yield
-        self._bars, self._tasks = None, {}
+        device.on_load = lambda source: self.stage("compile", 0, 1)
+        try:
+            with Progress(*columns, console=self.stderr, transient=True) as self._bars:
+                yield
+        finally:
+            self._bars, self._tasks, device.on_load = None, {}, None
 
     def stage(self, stage: str, done: float, total: float) -> None:
         """A progress callback for the numerics."""

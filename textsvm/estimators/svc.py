@@ -151,7 +151,7 @@ class SVC(ClassifierMixin, BaseEstimator):
         self.classes_, target = _two_classes(labels, len(texts))
         self.device_ = devices.select(self.device)
         self.seconds_: dict[str, float] = {}
-        with parallel.limit(self.n_jobs):
+        with parallel.limit(self.n_jobs), devices.use(self.device_):
             clock = time.perf_counter()
             documents = self._encode(texts, None, progress)
             self.kernel_ = self._kernel()
@@ -159,7 +159,9 @@ class SVC(ClassifierMixin, BaseEstimator):
             self.kernel_.fit(documents)
             clock = self._lap("encode", clock)
             if progress is not None:
-                progress("gram", 0, 1)  # preparing and, at first use, compiling come before any work is counted
+                progress(
+                    "gram", 0, 1
+                )  # preparing and, at first use, compiling come before any work is counted
             rows = self.kernel_.against(documents, self.device_)
             gram, self.gram_ = make_gram(rows, self.device_, self.memory, _stage(progress, "gram"))
             clock = self._lap("gram", clock)
@@ -221,9 +223,10 @@ class SVC(ClassifierMixin, BaseEstimator):
         texts = as_texts(X)
         if not len(self.support_documents_):
             return np.full(len(texts), self.intercept_[0])
-        with parallel.limit(self.n_jobs):
+        if self._support_rows is None:
+            self.device_ = devices.select(self.device)
+        with parallel.limit(self.n_jobs), devices.use(self.device_):
             if self._support_rows is None:
-                self.device_ = devices.select(self.device)
                 self._support_rows = self.kernel_.against(self.support_documents_, self.device_)
             others = self._encode(texts, self.support_documents_.alphabet, None)
             values = self._support_rows.decision(others, self.dual_coef_.T, _stage(progress, "predict"))

@@ -13,6 +13,7 @@ import io
 import lzma
 import os
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -25,13 +26,17 @@ from textsvm.errors import InputError
 from textsvm.parallel import Progress
 
 MAX_BYTES = 2 << 30
-MAX_FILES = 5_000_000
+MAX_FILES = 2_000_000
 _OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _OTHER = {b"7z\xbc\xaf\x27\x1c": "7-Zip", b"Rar!\x1a\x07": "RAR", b"\x28\xb5\x2f\xfd": "Zstandard"}
 _ENDINGS = (".tar", ".gz", ".tgz", ".bz2", ".tbz2", ".xz", ".txz", ".zip", ".mbox", ".mbx")
 _COMPRESSED = (".gz", ".bz2", ".xz", ".z", ".tgz", ".tbz2", ".txz")
-_UNREADABLE = (OSError, EOFError, lzma.LZMAError, zlib.error, tarfile.TarError, zipfile.BadZipFile)
+# What the standard library raises on damaged archives.
+_UNREADABLE = (
+    (OSError, EOFError, lzma.LZMAError, zlib.error, struct.error, tarfile.TarError, zipfile.BadZipFile)
+    + (ValueError, KeyError, IndexError, OverflowError, RecursionError, RuntimeError)
+)
 
 
 @dataclass(frozen=True)
@@ -245,7 +250,7 @@ def _add(found: Files, packed: IO[bytes], name: str, shown: str, budget: _Budget
         if opener and inner.lower().endswith(_COMPRESSED):
             inner = inner.rpartition(".")[0]
         found.files.append(File(inner, stream.read()))
-    except (FileNotFoundError, PermissionError):
+    except (InputError, FileNotFoundError, PermissionError):
         raise
     except _UNREADABLE as error:
         raise InputError(f"{shown} is damaged or cut off: {error or 'unexpected end'}") from error
@@ -268,13 +273,11 @@ def _add_tar(found: Files, stream: _Bounded, name: str, shown: str) -> None:
         for member in archive:
             if member.isdir():
                 continue
-            inner = _inside(found, name, member.name, "a link or device" if not member.isfile() else None)
-            archive.members.clear()  # it would remember every member
+            odd = "a link, a device or a sparse file" if not member.isfile() or member.issparse() else None
+            inner = _inside(found, name, member.name, odd)
             if inner is None:
                 continue
             budget.count()
-            if member.size > budget.left + (1 << 20):  # a sparse member can claim any size
-                budget.spend(member.size)
             content = archive.extractfile(member)
             assert content is not None
             data = content.read()

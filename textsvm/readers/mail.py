@@ -54,7 +54,7 @@ _DEFECTS = {
     "InvalidBase64PaddingDefect": "base64 of a wrong length",
     "InvalidBase64CharactersDefect": "base64 with other characters in it",
     "InvalidBase64LengthDefect": "base64 of an impossible length",
-    "InvalidMultipartContentTransferEncodingDefect": "a transfer encoding that a multipart message cannot have",
+    "InvalidMultipartContentTransferEncodingDefect": "a transfer encoding that a multipart cannot have",
 }
 
 
@@ -73,7 +73,7 @@ _PARSER_ERRORS = (
 class _AsSent(Compat32):
     """Headers come as they were sent, undecoded."""
 
-    def header_fetch_parse(self, name: str, value: str) -> str:  # type: ignore[override]
+    def header_fetch_parse(self, name: str, value: str) -> str:
         return value
 
 
@@ -86,7 +86,7 @@ def is_mail(data: bytes) -> bool:
     if head.startswith((b"From ", b">From ")):
         head = head.partition(b"\n")[2]
     lines = re.split(rb"\r?\n", head)
-    block = []
+    block: list[bytes] = []
     for line in lines:
         if not (_HEADER.match(line) or (block and line[:1] in (b" ", b"\t") and line.strip())):
             break

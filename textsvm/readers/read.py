@@ -177,7 +177,7 @@ def _detect(found: Files, labelled: bool) -> str:
     if not labelled:
         return "text"
     raise InputError(
-        f"{found.source} is a text without labels; it can be a line `label TAB text` for each document, a table "
+        f"{found.source} is a text without labels; a corpus is lines of label TAB text, a table "
         "(.csv, .tsv, .jsonl), or a folder for each class"
     )
 

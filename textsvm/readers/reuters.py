@@ -2,8 +2,9 @@
 
 The files are Latin-1, with `<REUTERS TOPICS= LEWISSPLIT= CGISPLIT= OLDID= NEWID=>` around each
 document, control characters as entities (`&#3;`), and the text in one of three forms: NORM (TITLE,
-DATELINE, BODY), BRIEF (TITLE, and a row of stars) and UNPROC (text directly in TEXT). The text of a document is its
-title and, on the next line, its body, or what TEXT holds besides the title where there is no body.
+DATELINE, BODY), BRIEF (TITLE, and a row of stars) and UNPROC (text directly in TEXT). The text of a
+document is its title and, on the next line, its body, or what TEXT holds besides the title where there
+is no body.
 
 Splits as in section VIII of the collection's README: ModApte, with TOPICS="YES" (9,603 train, 3,299
 test), and Lewis (ModLewis), with TOPICS="YES" or "NO" (13,625 train, 6,188 test). Documents outside

@@ -130,8 +130,8 @@ def _csv_rows(file: File, text: str, delimiter: str, problems: Problems) -> list
                 place, reason = f"{file.name}, line {reader.line_num}", error
         if "unexpected end" in str(reason):
             raise InputError(
-                f'{place}: a quote (") was opened and is never closed, so the rows cannot be told apart; if quotes '
-                "are ordinary characters in this file, read it as tsv"
+                f'{place}: a quote (") was opened and is never closed, so the rows cannot be told apart; '
+                "if quotes are ordinary characters in this file, read it as tsv"
             )
         problems.append((place, "a quote inside a quoted field is not doubled"))
     raise InputError(f"{place}: {reason}")

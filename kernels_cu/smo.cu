@@ -1,0 +1,404 @@
+// Working sets of the dual, solved by one block, between passes of the whole chip over all variables. The algorithm,
+// its names and the arrays: textsvm/solvers/smo_cuda.py.
+//
+//   THREADS, PER_THREAD   a working set has SET = THREADS * PER_THREAD variables; PER_THREAD is a multiple of 4
+//
+// Every kernel returns at once when state[DONE] is set, so rounds can be launched ahead. No sum depends on the order
+// in which threads run.
+
+#define SET (THREADS * PER_THREAD)
+#define WARPS (THREADS / WARP)
+#define GROUPS (PER_THREAD / 4)
+#define CHOOSERS 1024
+#define TAU 1e-12f
+#define INFINITE __longlong_as_double(0x7ff0000000000000LL)
+
+enum { DONE, ROUND, ITERATIONS, COUNT, MOVED, STALLS };          // int64 state[]
+enum { FIRST, LAST, DECREASE };                                  // double figures[]
+enum { RUNNING, CONVERGED, AT_BOUND, STALLED, NOT_FINITE };      // values of state[DONE]
+
+__device__ __forceinline__ uint32 warp_max(uint32 value) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(FULL_WARP, value);
+#else
+  for (int step = WARP / 2; step; step /= 2) value = max(value, __shfl_xor_sync(FULL_WARP, value, step));
+  return value;
+#endif
+}
+
+// The order of floats as the order of unsigned integers, above 0.
+__device__ __forceinline__ uint32 ordered(float value) {
+  int bits = __float_as_int(value);
+  return bits ^ (bits >> 31 | 0x80000000);
+}
+
+// ---- choose: one block of CHOOSERS threads ----
+
+__device__ double block_max(double value) {
+  __shared__ double of_warp[CHOOSERS / WARP];
+  __syncthreads();
+  for (int step = WARP / 2; step; step /= 2) value = fmax(value, __shfl_xor_sync(FULL_WARP, value, step));
+  if (threadIdx.x % WARP == 0) of_warp[threadIdx.x / WARP] = value;
+  __syncthreads();
+  value = of_warp[threadIdx.x % WARP];
+  for (int step = WARP / 2; step; step /= 2) value = fmax(value, __shfl_xor_sync(FULL_WARP, value, step));
+  return value;
+}
+
+// How many threads before this one say yes; `all`: how many in the block.
+__device__ int block_rank(bool yes, int* all) {
+  __shared__ int of_warp[CHOOSERS / WARP];
+  __syncthreads();
+  uint32 votes = __ballot_sync(FULL_WARP, yes);
+  int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+  if (lane == 0) of_warp[warp] = __popc(votes);
+  __syncthreads();
+  int count = of_warp[lane], before = count;
+  for (int step = 1; step < WARP; step *= 2) {
+    int other = __shfl_up_sync(FULL_WARP, before, step);
+    if (lane >= step) before += other;
+  }
+  *all = __shfl_sync(FULL_WARP, before, WARP - 1);
+  return __shfl_sync(FULL_WARP, before - count, warp) + __popc(votes & ((1u << lane) - 1));
+}
+
+// The `wanted` largest keys above 0 are those above the result and the first `*ties` equal to it (radix select).
+__device__ uint32 threshold(const uint32* keys, int m, int wanted, int* ties) {
+  __shared__ int bins[256];
+  __shared__ uint32 shared_prefix;
+  __shared__ int shared_wanted;
+  uint32 prefix = 0;
+  for (int shift = 24; shift >= 0; shift -= 8) {
+    __syncthreads();
+    if (threadIdx.x < 256) bins[threadIdx.x] = 0;
+    __syncthreads();
+    uint32 mask = shift == 24 ? 0 : 0xffffffffu << (shift + 8);
+    for (int k = threadIdx.x; k < m; k += CHOOSERS)
+      if (keys[k] && (keys[k] & mask) == prefix) atomicAdd(&bins[keys[k] >> shift & 255], 1);
+    __syncthreads();
+    if (threadIdx.x < WARP) {  // lane l holds the 8 bins from 255 - 8 l down
+      int lane = threadIdx.x, sum = 0;
+      for (int b = 0; b < 8; b++) sum += bins[255 - 8 * lane - b];
+      int through = sum;
+      for (int step = 1; step < WARP; step *= 2) {
+        int other = __shfl_up_sync(FULL_WARP, through, step);
+        if (lane >= step) through += other;
+      }
+      uint32 enough = __ballot_sync(FULL_WARP, through >= wanted);
+      if (!enough && lane == 0) shared_wanted = -1;
+      if (enough && lane == __ffs(enough) - 1) {
+        int left = wanted - (through - sum), bin = 255 - 8 * lane;
+        while (bins[bin] < left) left -= bins[bin--];
+        shared_wanted = left;
+        shared_prefix = prefix | (uint32)bin << shift;
+      }
+    }
+    __syncthreads();
+    if (shared_wanted < 0) {  // fewer than wanted: all that are above 0
+      *ties = 0;
+      return 0;
+    }
+    wanted = shared_wanted;
+    prefix = shared_prefix;
+  }
+  *ties = wanted;
+  return prefix;
+}
+
+// Mark the `wanted` largest keys, ties in order of their index; returns how many there were.
+__device__ int mark_largest(const uint32* keys, int m, int wanted, uint8* marks) {
+  int ties, all, marked = 0, seen = 0;
+  uint32 least = threshold(keys, m, wanted, &ties);
+  for (int start = 0; start < m; start += CHOOSERS) {
+    int k = start + threadIdx.x;
+    uint32 key = k < m ? keys[k] : 0;
+    bool tie = key && key == least;
+    int rank = seen + block_rank(tie, &all);
+    seen += all;
+    bool yes = key > least || (tie && rank < ties);
+    if (yes) marks[k] = 1;
+    marked += __syncthreads_count(yes);
+  }
+  return marked;
+}
+
+extern "C" __global__ void __launch_bounds__(CHOOSERS)
+choose(int m, int limit, double tol, int64 bound, const double* __restrict__ F, const double* __restrict__ coef,
+       const double* __restrict__ low, const double* __restrict__ high, int* entered, uint8* marks, uint32* keys,
+       int* members, int64* state, double* figures) {
+  if (state[DONE]) return;
+  double first = -INFINITE, last = -INFINITE;
+  bool bad = false;
+  for (int k = threadIdx.x; k < m; k += CHOOSERS) {
+    if (coef[k] < high[k]) first = fmax(first, -F[k]);
+    if (coef[k] > low[k]) last = fmax(last, F[k]);
+    bad |= !isfinite(F[k]);
+  }
+  first = block_max(first);
+  last = -block_max(last);
+  bad = __syncthreads_or(bad);
+  int64 why = bad ? NOT_FINITE : first - last <= tol ? CONVERGED : state[ITERATIONS] >= bound ? AT_BOUND
+              : state[STALLS] >= 8 ? STALLED : RUNNING;
+  int round = (int)state[ROUND], count = (int)state[COUNT];
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    figures[FIRST] = first;
+    figures[LAST] = last;
+    state[DONE] = why;
+    state[ROUND] = round + 1;
+  }
+  if (why) return;
+
+  // Who entered in the last round stays for this one, every other one of them if they are more than half.
+  int half = limit < 4 ? 0 : limit / 2, newcomers = 0, kept = 0;
+  for (int p = threadIdx.x; p - (int)threadIdx.x < count; p += CHOOSERS)
+    newcomers += __syncthreads_count(p < count && entered[members[p]] == round - 1);
+  for (int p = threadIdx.x; p - (int)threadIdx.x < count; p += CHOOSERS) {
+    bool stays = half && p < count && entered[members[p]] == round - 1 && (newcomers <= half || p % 2 == 0);
+    if (stays) marks[members[p]] = 1;
+    kept += __syncthreads_count(stays);
+  }
+  // Then the worst violators on either side.
+  for (int k = threadIdx.x; k < m; k += CHOOSERS) {
+    double by = -F[k] - last;
+    keys[k] = !marks[k] && coef[k] < high[k] && by > 0 ? __float_as_uint((float)by) : 0;
+  }
+  __syncthreads();
+  kept += mark_largest(keys, m, (limit - kept + 1) / 2, marks);
+  __syncthreads();
+  for (int k = threadIdx.x; k < m; k += CHOOSERS) {
+    double by = first + F[k];
+    keys[k] = !marks[k] && coef[k] > low[k] && by > 0 ? __float_as_uint((float)by) : 0;
+  }
+  __syncthreads();
+  mark_largest(keys, m, limit - kept, marks);
+  __syncthreads();
+
+  int placed = 0, all;
+  for (int start = 0; start < m; start += CHOOSERS) {
+    int k = start + threadIdx.x;
+    bool yes = k < m && marks[k];
+    int place = placed + block_rank(yes, &all);
+    placed += all;
+    if (k < m) {
+      marks[k] = 0;
+      entered[k] = !yes ? -1 : entered[k] < 0 ? round : entered[k];
+    }
+    if (yes) members[place] = k;
+  }
+  if (threadIdx.x == 0) state[COUNT] = placed;
+}
+
+// ---- gather: SET blocks; tile[r][c] = K(member r, member c) ----
+
+extern "C" __global__ void gather(const float* __restrict__ buffer, int64 n, const int* __restrict__ slots,
+                                  const int* __restrict__ index, const int* __restrict__ members,
+                                  const int64* __restrict__ state, float* __restrict__ tile) {
+  int count = (int)state[COUNT], r = blockIdx.x;
+  if (state[DONE] || r >= count) return;
+  const float* row = buffer + slots[index[members[r]]] * n;
+  for (int c = threadIdx.x; c < SET; c += blockDim.x) tile[r * SET + c] = c < count ? row[index[members[c]]] : 0;
+}
+
+// ---- solve_set: one block of THREADS threads ----
+
+struct Candidate {  // what a warp's best variable brings to the others
+  double F, coef;
+  uint32 key;
+  int at;
+  float value, widest;
+};
+
+// The best of all warps' candidates; false if there is none.
+__device__ __forceinline__ bool winner(const Candidate* of_warp, Candidate* best) {
+  int lane = threadIdx.x % WARP;
+  uint32 key = lane < WARPS ? of_warp[lane].key : 0, most = warp_max(key);
+  *best = of_warp[__ffs(__ballot_sync(FULL_WARP, key == most)) - 1];
+  return most;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+solve_set(double tol, double share, int most, int64 bound, int whole, const int* __restrict__ slots,
+          const int* __restrict__ index, const int* __restrict__ members, const float* __restrict__ diag,
+          const double* __restrict__ low, const double* __restrict__ high, const double* __restrict__ all_F,
+          const float* __restrict__ tile, double* all_coef, double* moved, int* moved_slots, int64* state,
+          double* figures) {
+  __shared__ Candidate of_warp[2][WARPS];
+  __shared__ double set_low[SET], set_high[SET];
+  __shared__ float set_diag[SET];
+  if (state[DONE]) return;
+  int count = (int)state[COUNT], lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+  // This thread's variables: e = 4 g + c is number 4 (g THREADS + thread) + c of the set.
+#define AT(e) (4 * ((e) / 4 * THREADS + (int)threadIdx.x) + (e) % 4)
+  double F[PER_THREAD], coef[PER_THREAD], reference = figures[FIRST];
+  float own_diag[PER_THREAD];
+  uint32 up = 0, down = 0;  // bit e: the variable can grow, can shrink
+#pragma unroll
+  for (int e = 0; e < PER_THREAD; e++) {
+    int at = AT(e), k = at < count ? members[at] : 0;
+    F[e] = all_F[k];
+    coef[e] = at < count ? all_coef[k] : 0;
+    set_low[at] = at < count ? low[k] : 0;
+    set_high[at] = at < count ? high[k] : 0;
+    set_diag[at] = own_diag[e] = at < count ? diag[k] : 0;
+    up |= (uint32)(at < count && coef[e] < high[k]) << e;
+    down |= (uint32)(at < count && coef[e] > low[k]) << e;
+  }
+  double decrease = 0;
+  float enough = whole ? (float)(0.99 * tol) : (float)fmax(0.99 * tol, share * (reference - figures[LAST]));
+  int64 left = bound - state[ITERATIONS];
+  int done = 0, limit = left < most ? (int)left : most;
+  bool stuck = false;
+  const float4* rows = (const float4*)tile;
+  for (; done < limit; done++) {
+    // i: the largest -F that can grow. Near the last one, float32 differences order them exactly enough.
+    uint32 key = 0;
+    int mine = 0;
+#pragma unroll
+    for (int e = 0; e < PER_THREAD; e++) {
+      uint32 now = up >> e & 1 ? ordered((float)(-F[e] - reference)) : 0;
+      if (now > key) key = now, mine = e;
+    }
+    uint32 top = warp_max(key);
+    if (lane == __ffs(__ballot_sync(FULL_WARP, key == top)) - 1) {
+      Candidate& own = of_warp[0][warp];
+      own.key = top;
+      own.at = AT(mine);
+#pragma unroll
+      for (int e = 0; e < PER_THREAD; e++)
+        if (e == mine) own.F = F[e], own.coef = coef[e];
+    }
+    __syncthreads();
+    Candidate i, j;
+    if (!winner(of_warp[0], &i)) break;
+    reference = -i.F;
+    float diag_i = set_diag[i.at];
+
+    // j: the largest (F_j - F_i)^2 / curvature of those that can shrink.
+    float row_i[PER_THREAD], widest = 0, value = 0;
+    key = 0;
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+      float4 four = rows[(i.at * (SET / 4)) + g * THREADS + threadIdx.x];
+      row_i[4 * g] = four.x, row_i[4 * g + 1] = four.y, row_i[4 * g + 2] = four.z, row_i[4 * g + 3] = four.w;
+    }
+#pragma unroll
+    for (int e = 0; e < PER_THREAD; e++) {
+      float gap = down >> e & 1 ? fmaxf((float)(F[e] - i.F), 0.0f) : 0;
+      float curvature = diag_i + own_diag[e] - 2 * row_i[e];
+      curvature = curvature > 0 ? curvature : TAU;
+      // Bounded, so that a square over TAU stays finite: which j is best does not matter there.
+      float scaled = fminf(gap, 1e12f);
+      uint32 now = __float_as_uint(__fdividef(scaled * scaled, curvature));
+      widest = fmaxf(widest, gap);
+      if (now > key) key = now, mine = e, value = row_i[e];
+    }
+    top = warp_max(key);
+    widest = __uint_as_float(warp_max(__float_as_uint(widest)));
+    if (lane == __ffs(__ballot_sync(FULL_WARP, key == top)) - 1) {
+      Candidate& own = of_warp[1][warp];
+      own.key = top;
+      own.at = AT(mine);
+      own.value = value;
+      own.widest = widest;
+#pragma unroll
+      for (int e = 0; e < PER_THREAD; e++)
+        if (e == mine) own.F = F[e], own.coef = coef[e];
+    }
+    __syncthreads();
+    float width = lane < WARPS ? of_warp[1][lane].widest : 0;
+    width = __uint_as_float(warp_max(__float_as_uint(width)));
+    if (!winner(of_warp[1], &j) || width <= enough) break;
+
+    // The step, alike in every thread.
+    float curvature = diag_i + set_diag[j.at] - 2 * j.value;
+    curvature = curvature > 0 ? curvature : TAU;
+    double gap = j.F - i.F, room_i = set_high[i.at] - i.coef, room_j = j.coef - set_low[j.at];
+    double step = fmin((double)__fdividef((float)gap, curvature), fmin(room_i, room_j));
+    double coef_i = step >= room_i ? set_high[i.at] : i.coef + step;
+    double coef_j = step >= room_j ? set_low[j.at] : j.coef - step;
+    stuck = coef_i == i.coef && coef_j == j.coef;
+    if (stuck) break;
+    decrease += step * (gap - 0.5 * curvature * step);
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+      float4 four = rows[(j.at * (SET / 4)) + g * THREADS + threadIdx.x];
+      F[4 * g] += step * (double)(row_i[4 * g] - four.x);
+      F[4 * g + 1] += step * (double)(row_i[4 * g + 1] - four.y);
+      F[4 * g + 2] += step * (double)(row_i[4 * g + 2] - four.z);
+      F[4 * g + 3] += step * (double)(row_i[4 * g + 3] - four.w);
+    }
+#pragma unroll
+    for (int e = 0; e < PER_THREAD; e++) {
+      bool is_i = AT(e) == i.at, is_j = AT(e) == j.at;
+      if (is_i || is_j) {
+        coef[e] = is_i ? coef_i : coef_j;
+        up = (up & ~(1u << e)) | (uint32)(coef[e] < set_high[AT(e)]) << e;
+        down = (down & ~(1u << e)) | (uint32)(coef[e] > set_low[AT(e)]) << e;
+      }
+    }
+  }
+
+  // What has changed, in the order of the set.
+  __shared__ int of_chunk[SET / WARP + 1];
+  __shared__ double change[SET];
+  __syncthreads();
+#pragma unroll
+  for (int e = 0; e < PER_THREAD; e++) {
+    int at = AT(e);
+    change[at] = 0;
+    if (at < count) {
+      change[at] = coef[e] - all_coef[members[at]];
+      all_coef[members[at]] = coef[e];
+    }
+  }
+  __syncthreads();
+  for (int chunk = warp; chunk < SET / WARP; chunk += WARPS) {
+    uint32 votes = __ballot_sync(FULL_WARP, change[chunk * WARP + lane] != 0);
+    if (lane == 0) of_chunk[chunk + 1] = __popc(votes);
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    of_chunk[0] = 0;
+    for (int chunk = 0; chunk < SET / WARP; chunk++) of_chunk[chunk + 1] += of_chunk[chunk];
+    state[MOVED] = of_chunk[SET / WARP];
+    state[ITERATIONS] += done;
+    bool idle = !done || decrease <= 1e-15 * figures[DECREASE];
+    state[STALLS] = idle ? state[STALLS] + 1 : 0;
+    figures[DECREASE] += decrease;
+  }
+  __syncthreads();
+  for (int chunk = warp; chunk < SET / WARP; chunk += WARPS) {
+    int at = chunk * WARP + lane;
+    uint32 votes = __ballot_sync(FULL_WARP, change[at] != 0);
+    if (change[at] != 0) {
+      int place = of_chunk[chunk] + __popc(votes & ((1u << lane) - 1));
+      moved[place] = change[at];
+      moved_slots[place] = slots[index[members[at]]];
+    }
+  }
+}
+
+// ---- update: F += K change, of all m variables; blocks of 32 variables x SHARES warps, each a share of the rows ----
+
+#define SHARES 16
+
+extern "C" __global__ void __launch_bounds__(WARP * SHARES)
+update(int m, const float* __restrict__ buffer, int64 n, const int* __restrict__ index,
+       const double* __restrict__ moved, const int* __restrict__ moved_slots, const int64* __restrict__ state,
+       double* __restrict__ F) {
+  __shared__ double sums[SHARES][WARP];
+  if (state[DONE]) return;
+  int lane = threadIdx.x % WARP, share = threadIdx.x / WARP, k = blockIdx.x * WARP + lane;
+  int rows = (int)state[MOVED];
+  const float* column = buffer + (k < m ? index[k] : 0);
+  double sum = 0;
+#pragma unroll 8
+  for (int r = share; r < rows; r += SHARES) sum += moved[r] * (double)column[moved_slots[r] * n];
+  sums[share][lane] = sum;
+  __syncthreads();
+  if (share == 0 && k < m) {
+    for (int s = 1; s < SHARES; s++) sum += sums[s][lane];
+    F[k] += sum;
+  }
+}

@@ -1,0 +1,220 @@
+"""Archives and folders: read in place, whole or refused, whatever is in them."""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import struct
+import tarfile
+import zipfile
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from textsvm.errors import InputError
+from textsvm.readers.archives import read_files, stem
+
+FILES = {"a/1.txt": b"one", "a/2.txt": b"two" * 400, "b/3.txt": b""}
+
+
+def tar(members, extra=()):
+    """Bytes of a tar; `extra` are TarInfos without content."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+        for info in extra:
+            archive.addfile(info)
+    return stream.getvalue()
+
+
+def special(name, kind, target=""):
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info
+
+
+def zipped(members):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return stream.getvalue()
+
+
+def contents(path, **options):
+    return {file.name: file.data for file in read_files(path, **options).files}
+
+
+@pytest.mark.parametrize(
+    "pack", [bytes, gzip.compress, bz2.compress, lzma.compress], ids=["tar", "gzip", "bzip2", "xz"]
+)
+def test_every_packing_of_a_tar(pack, tmp_path):
+    path = tmp_path / "corpus"  # no ending: the content tells
+    path.write_bytes(pack(tar(FILES)))
+    assert contents(path) == FILES
+    (tmp_path / "one.csv.gz").write_bytes(pack(b"a,b\n"))
+    found = read_files(tmp_path / "one.csv.gz")
+    assert found.single
+    assert found.files[0].data == b"a,b\n"
+
+
+def test_zip_and_folder(tmp_path):
+    (tmp_path / "c.zip").write_bytes(zipped(FILES))
+    assert contents(tmp_path / "c.zip") == FILES
+    folder = tmp_path / "folder"
+    for name, data in {**FILES, ".hidden/x": b"no", "a/.DS_Store": b"no"}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    (folder / "more.tgz").write_bytes(gzip.compress(tar({"4.txt": b"four"})))
+    (folder / "back").symlink_to(folder)
+    os.mkfifo(folder / "pipe")
+    assert contents(folder) == {**FILES, "more.tgz/4.txt": b"four"}
+
+
+def test_nothing_leaves_the_archive(tmp_path):
+    hostile = {"../../outside": b"x", "/etc/outside": b"x", "a/../../b": b"x", "C:\\x": b"x", "ok/in": b"in"}
+    links = [special("l", tarfile.SYMTYPE, "/etc/passwd"), special("h", tarfile.LNKTYPE, "ok/in")]
+    devices = [special("d", tarfile.CHRTYPE), special("f", tarfile.FIFOTYPE)]
+    (tmp_path / "t.tar").write_bytes(tar(hostile, links + devices))
+    found = read_files(tmp_path / "t.tar")
+    assert {file.name for file in found.files} == {"ok/in"}
+    assert len(found.problems) == 8
+    assert all("left out" in sentence for _, sentence in found.problems)
+    (tmp_path / "z.zip").write_bytes(zipped(hostile))
+    found = read_files(tmp_path / "z.zip")
+    assert {file.name for file in found.files} == {"ok/in"}
+    assert len(found.problems) == 4
+
+
+def test_links_in_a_zip(tmp_path):
+    info = zipfile.ZipInfo("link")
+    info.external_attr = 0o120777 << 16
+    with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
+        archive.writestr(info, "/etc/passwd")
+        archive.writestr("in", "in")
+    assert contents(tmp_path / "z.zip") == {"in": b"in"}
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_bombs_are_refused(pack, tmp_path):
+    path = tmp_path / "bomb"
+    path.write_bytes(pack(b"\0" * 30_000_000))
+    with pytest.raises(InputError, match="more than 1,000,000 bytes"):
+        read_files(path, max_bytes=1_000_000)
+    path.write_bytes(pack(tar({"x": b"a" * 3_000_000})))
+    with pytest.raises(InputError, match="max_bytes"):
+        read_files(path, max_bytes=1_000_000)
+
+
+def test_bombs_in_zips_and_sparse_members(tmp_path):
+    path = tmp_path / "bomb"
+    path.write_bytes(zipped({"x": b"a" * 900_000, "y": b"a" * 900_000}))
+    with pytest.raises(InputError, match="max_bytes"):
+        read_files(path, max_bytes=1_000_000)
+    sparse = tarfile.TarInfo("huge")
+    sparse.type = tarfile.GNUTYPE_SPARSE
+    header = bytearray(sparse.tobuf(tarfile.GNU_FORMAT))
+    header[483:495] = b"%011o\0" % (1 << 32)  # the size it claims once unpacked
+    header[148:156] = b"        "
+    header[148:156] = b"%06o\0 " % sum(header)
+    path.write_bytes(bytes(header) + b"\0" * 10_240)
+    found = read_files(path)
+    assert not found.files
+    assert "sparse" in found.problems[0][1]
+
+
+def test_a_zip_that_lies_about_its_size(tmp_path):
+    data = bytearray(zipped({"x": b"a" * 5000}))
+    central = data.index(b"PK\x01\x02")
+    data[central + 24 : central + 28] = struct.pack("<I", 10)
+    (tmp_path / "z.zip").write_bytes(data)
+    with pytest.raises(InputError, match="damaged"):
+        read_files(tmp_path / "z.zip")
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.6, 0.8])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
+def test_a_truncated_archive_is_never_taken_for_a_whole_one(pack, share, tmp_path):
+    whole = pack(tar({f"{i}.txt": os.urandom(2000) for i in range(20)}))
+    path = tmp_path / "cut.tar"
+    path.write_bytes(whole[: max(600, int(share * len(whole)))])
+    with pytest.raises(InputError, match=r"cut\.tar is damaged or cut off"):
+        read_files(path)
+    path.write_bytes(zipped({"x": os.urandom(2000)})[: int(share * 2000)])
+    with pytest.raises(InputError, match=r"cut\.tar is damaged or cut off"):
+        read_files(path)
+
+
+def test_cut_between_two_members(tmp_path):
+    (tmp_path / "cut.tar").write_bytes(tar({"1": b"x" * 512, "2": b"y" * 512})[:1024])
+    with pytest.raises(InputError, match="the end of the archive is missing"):
+        read_files(tmp_path / "cut.tar")
+
+
+@pytest.mark.parametrize("magic", [b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07\x00", b"\x28\xb5\x2f\xfd"])
+def test_archives_that_are_not_read(magic, tmp_path):
+    (tmp_path / "x").write_bytes(magic + b"rest")
+    with pytest.raises(InputError, match="not read; repack"):
+        read_files(tmp_path / "x")
+
+
+def test_encrypted_zip(tmp_path):
+    data = bytearray(zipped({"x": b"abc"}))
+    for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.index(mark) + offset] |= 1
+    (tmp_path / "z.zip").write_bytes(data)
+    with pytest.raises(InputError, match="encrypted at x"):
+        read_files(tmp_path / "z.zip")
+
+
+def test_paths_that_cannot_be_read(tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="nothere is not there"):
+        read_files(tmp_path / "nothere")
+    with pytest.raises(InputError, match="neither a file nor a folder"):
+        read_files("/dev/null")
+
+    def refuse(self, *_):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    (tmp_path / "secret").write_bytes(b"x")
+    monkeypatch.setattr("pathlib.Path.open", refuse)
+    with pytest.raises(InputError, match="secret may not be read: permission denied"):
+        read_files(tmp_path / "secret")
+
+
+def test_progress_reaches_the_end(tmp_path):
+    (tmp_path / "t.tar.gz").write_bytes(gzip.compress(tar({str(i): os.urandom(50_000) for i in range(40)})))
+    seen = []
+    read_files(tmp_path / "t.tar.gz", progress=lambda done, total: seen.append(done / total))
+    assert len(seen) > 3
+    assert seen == sorted(seen)
+    assert seen[-1] == pytest.approx(1, abs=0.01)
+
+
+def test_stem():
+    assert stem("x/20030228_spam.tar.bz2") == "20030228_spam"
+    assert stem("sci.med") == "sci.med"
+    assert stem("Inbox.mbox") == "Inbox"
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from([bytes, gzip.compress, bz2.compress, lzma.compress, "zip"]),
+    st.lists(st.tuples(st.integers(0, 5000), st.binary(min_size=1, max_size=8)), min_size=1, max_size=4),
+)
+def test_damage_gives_files_or_one_sentence(tmp_path, pack, changes):
+    """Any change of bytes: the archive is read, or an InputError says why not."""
+    data = bytearray(zipped(FILES) if pack == "zip" else pack(tar(FILES)))
+    for position, replacement in changes:
+        position %= len(data)
+        data[position : position + len(replacement)] = replacement
+    (tmp_path / "x").write_bytes(data)
+    try:
+        read_files(tmp_path / "x", max_bytes=10_000_000)
+    except InputError as error:
+        assert "\n" not in str(error)

@@ -1,0 +1,102 @@
+"""Corpus: selecting, reducing labels, duplicates."""
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from textsvm.errors import InputError
+from textsvm.readers.corpus import Corpus, Document, gather
+
+
+@pytest.fixture
+def topics():
+    """Five stories: several topics, one topic, none."""
+    labels = [("earn",), ("acq",), ("earn", "acq"), (), ("crude", "earn")]
+    parts = ["train", "train", "test", "test", None]
+    return Corpus(list("abcde"), ["one", "two", "three", "two", "five"], labels, parts, "wire")
+
+
+def test_select_and_subset(topics):
+    assert topics.select("train").ids == ["a", "b"]
+    assert topics.select(part="test").texts == ["three", "two"]
+    assert topics.select(None) is topics
+    assert topics.subset([3, 0]).labels == [(), ("earn",)]
+    assert len(topics.subset([])) == 0
+    with pytest.raises(InputError, match="wire has no part 'dev'; there is: test, train"):
+        topics.select("dev")
+
+
+def test_reduce_to_one_of_two(topics):
+    reduced = topics.reduce_labels("earn", "acq")
+    assert reduced.ids == ["a", "b", "e"]  # c has both, d has neither
+    assert reduced.labels == ["earn", "acq", "earn"]
+
+
+def test_reduce_to_one_against_the_rest(topics):
+    reduced = topics.reduce_labels("acq")
+    assert reduced.ids == ["a", "b", "c", "e"]  # d has no topic
+    assert reduced.labels == ["rest", "acq", "acq", "rest"]
+
+
+def test_reduce_single_labels():
+    corpus = Corpus(list("abc"), list("xyz"), ["1", "2", "3"], [None] * 3)
+    assert corpus.reduce_labels("2").labels == ["rest", "2", "rest"]
+    assert corpus.reduce_labels("3", "1").ids == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (("ern", "rest"), "'ern'; there is: earn, "),
+        (("earn", "acqq"), "'acqq'; there is: acq, "),
+        (("earn", "earn"), "both 'earn'"),
+    ],
+)
+def test_labels_that_cannot_be(topics, labels, words):
+    with pytest.raises(InputError, match=words):
+        topics.reduce_labels(*labels)
+
+
+def test_one_class_only():
+    corpus = Corpus(list("ab"), list("xy"), [("u",), ("u",)], [None] * 2, "here")
+    with pytest.raises(InputError, match="here: no document"):
+        corpus.reduce_labels("u")
+    unlabelled = Corpus(["a"], ["x"], None, [None], "here")
+    with pytest.raises(InputError, match="no labels"):
+        unlabelled.reduce_labels("u")
+
+
+def test_duplicates(topics):
+    assert topics.duplicates() == [("b", "d")]
+    assert topics.conflicting_duplicates() == [("b", "d")]
+    assert len(topics.without_duplicates()) == 5  # their labels differ: two documents, and reported
+    same = Corpus(list("abcd"), ["x", "y", "x", "x"], ["1", "1", "1", "2"], [None] * 4)
+    assert same.without_duplicates().ids == ["a", "b", "d"]
+    assert same.duplicates() == [("a", "c", "d")]
+    assert Corpus(list("ab"), ["x", "x"], None, [None] * 2).without_duplicates().ids == ["a"]
+
+
+def test_gather_names_what_it_leaves_out():
+    documents = [Document("a", "x", "1"), Document("b", "y"), Document("a", "z", ("2", "3"))]
+    corpus = gather(documents, "s", "jsonl", [])
+    assert corpus.ids == ["a", "a#2"]
+    assert corpus.labels == [("1",), ("2", "3")]
+    assert [identifier for identifier, _ in corpus.problems] == ["b", "a"]
+    assert gather(documents, "s", "jsonl", [], labelled=False).ids == ["a", "b", "a#2"]
+    assert gather([Document("\udcff", "x")], "s", "mail", []).ids == ["?"]
+
+
+@given(st.lists(st.sampled_from(["a", "a#2", "a#3", "b"]), max_size=12))
+def test_ids_are_unique(ids):
+    corpus = gather([Document(each, str(i)) for i, each in enumerate(ids)], "s", "f", [])
+    assert len(set(corpus.ids)) == len(ids)
+    assert all(corpus.ids[ids.index(each)] == each for each in set(ids))  # the first keeps its own
+
+
+def test_importing_the_readers_loads_nothing_heavy():
+    code = "import sys, textsvm.readers; print([m for m in ('numpy', 'sklearn', 'pandas', 'numba') if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
