@@ -31,11 +31,10 @@ struct Weights {
     double out;
 };
 
-// In a register from here on: not computed or loaded again where it is used.
-#define KEEP(kind, variable) asm volatile("" : kind(variable))
-__device__ __forceinline__ void keep(float& x) { KEEP("+f", x); }
-__device__ __forceinline__ void keep(double& x) { KEEP("+d", x); }
+// In a register from here on: through a shuffle, the compiler cannot compute or load it again where it is used.
+template <class T> __device__ __forceinline__ T kept(T x) { return __shfl_sync(FULL_WARP, x, threadIdx.x % WARP); }
 
+constexpr __host__ __device__ double power(double x, int k) { return k == 0 ? 1 : x * power(x, k - 1); }
 // P as the next column sees it, which has another base where a block ends.
 #define ABOVE(q, c) ((c) % BLOCK == BLOCK - 1 ? P[q][c] * weights.block : P[q][c])
 
@@ -139,8 +138,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) gap(
         const double* carry_in = carries + task.carry + (strip & 1) * (int64)task.sources - task.first_source;
         double* carry_out = carries + task.carry + (~strip & 1) * (int64)task.sources - task.first_source;
 #if MASKS
-        const char* table = (const char*)(masks + (int64)(task.first_strip + strip) * symbols * WARP + lane);
-        KEEP("+l", table);
+        const char* table =
+            (const char*)kept((int64)(masks + (int64)(task.first_strip + strip) * symbols * WARP + lane));
 #define MATCH(word) (*(const uint32*)(table + ((word) & ~127u)))
 #define HIT(c) match & (1u << ((c) / 7 * 8 + (c) % 7)), 0
 #else
@@ -158,17 +157,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) gap(
             for (int c = 0; c < COLUMNS; c++) P[q][c] = 0;
         }
         double total = 0;
-        REAL step = left && lane > 0 ? weights.step : (REAL)0;
-        keep(step);
+        const REAL step = kept(left && lane > 0 ? weights.step : (REAL)0);
         REAL column_in[COLUMNS], column_out[COLUMNS];
 #pragma unroll
         for (int c = 0; c < COLUMNS; c++) {
+#ifdef DECAY
+            column_in[c] = power(1 / DECAY, c % BLOCK), column_out[c] = power(DECAY, c % BLOCK);
+#else
             column_in[c] = weights.column_in[c], column_out[c] = weights.column_out[c];
+#endif
 #if IN_REGISTERS & 1
-            keep(column_in[c]);
+            column_in[c] = kept(column_in[c]);
 #endif
 #if IN_REGISTERS & 2
-            keep(column_out[c]);
+            column_out[c] = kept(column_out[c]);
 #endif
         }
         int source = task.first_source, phase = 0;
@@ -176,8 +178,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) gap(
         const unsigned rows = task.rows;
         uint32 word = row < rows ? word_at[row] : nothing, next = row + 1 < rows ? word_at[row + 1] : nothing;
         uint32 match = MATCH(word);
-        const uint32* ahead = word_at + 2 - mine.delay;
-        KEEP("+l", ahead);
+        const uint32* ahead = (const uint32*)kept((int64)(word_at + 2 - mine.delay));
         Edge edge;
         if (reads && row < rows) edge = edge_in[row];
 

@@ -124,7 +124,7 @@ def encode(texts: Iterable[str], alphabet: NDArray[np.uint32] | None = None) -> 
             "told apart exactly; is this text, or decoded binary data?"
         )
     dtype = np.uint8 if len(alphabet) <= 256 else np.uint16
-    code_of = np.zeros(sys.maxunicode + 1, dtype)
+    code_of: NDArray[np.unsignedinteger] = np.zeros(sys.maxunicode + 1, dtype)
     code_of[alphabet] = np.arange(len(alphabet))
     return Documents(code_of[flat], offsets, alphabet)
 

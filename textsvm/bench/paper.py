@@ -16,7 +16,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from textsvm.bench.corpora import Task, paper_tasks
+from textsvm.bench.corpora import Task, paper_tasks, spam_tasks
 from textsvm.bench.harness import data_folder, write_report
 from textsvm.estimators.svc import SVC
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
@@ -76,6 +76,21 @@ def train_and_judge(task: Task, name: str, length: str, device: str) -> dict[str
     }
 
 
+def over_splits(name: str, device: str, splits: int = 10) -> dict[str, Any]:
+    """The spam cell under several random splits: mean and standard deviation."""
+    cells = [train_and_judge(task, name, "100", device) for task in spam_tasks(data_folder(), 100, splits)]
+    accuracies = [float(cell["accuracy %"]) for cell in cells]
+    median = {key: float(np.median([cell[key] for cell in cells])) for key in cells[0] if key.endswith(", s")}
+    return {
+        **cells[0],
+        "corpus": f"Spam, {splits} splits",
+        "accuracy %": f"{np.mean(accuracies):.2f} ± {np.std(accuracies, ddof=1):.2f}",
+        "support vectors": round(np.mean([cell["support vectors"] for cell in cells])),
+        "iterations": round(np.mean([cell["iterations"] for cell in cells])),
+        **median,
+    }
+
+
 def opponent(task: Task, length: str) -> dict[str, Any]:
     """TF-IDF of character 1-5-grams with LinearSVC."""
     pipeline = make_pipeline(
@@ -108,6 +123,7 @@ def main() -> None:
                 train_and_judge(task, name, "100", options.device)  # compiles
             rows.append(train_and_judge(task, name, "100", options.device))
         rows.append(opponent(task, "100"))
+    rows += [over_splits(name, options.device) for name in KERNELS]
     if options.full:
         for task in paper_tasks(data_folder(), None):
             rows += [train_and_judge(task, "spectrum p=4", "full", options.device), opponent(task, "full")]

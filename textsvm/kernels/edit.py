@@ -377,7 +377,8 @@ def _distances(
     for g in range(first_group, end_group):
         group = order[g * LANES : min((g + 1) * LANES, n)]
         lengths = offsets[group + 1] - offsets[group]
-        end = min(end_row, (g + 1) * LANES) if symmetric else end_row
+        # The longest document of a group has nothing to its right: a lone giant is not compared with itself.
+        end = min(end_row, g * LANES + len(group) - 1) if symmetric else end_row
         row = first_row
         while row < end:
             stop, blocks = row, 0

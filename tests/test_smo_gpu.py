@@ -1,0 +1,170 @@
+"""The CUDA solver against LIBSVM, the optimality conditions and the CPU twin (`-m gpu`)."""
+
+import numpy as np
+import pytest
+from problems import degenerate, gaussian, indefinite, judge, libsvm, svr
+
+from textsvm import device as devices
+from textsvm.errors import InputError
+from textsvm.gram.cached import CachedGram, needed_bytes
+from textsvm.gram.dense import DenseGram
+from textsvm.solvers import smo
+from textsvm.solvers.dual import Dual, svc
+
+pytestmark = pytest.mark.gpu
+
+
+def on_device(matrix):
+    return DenseGram(devices.cupy().asarray(matrix))
+
+
+class DeviceRows:
+    """Kernel rows read from a matrix in device memory."""
+
+    def __init__(self, matrix):
+        self.matrix, self.n = devices.cupy().asarray(matrix), len(matrix)
+
+    def diag(self):
+        return self.matrix.diagonal().copy()
+
+    def rows(self, indices):
+        return self.matrix[indices]
+
+
+@pytest.mark.parametrize("n", [10, 1024, 1025, 3000])
+@pytest.mark.parametrize("C", [0.1, 10, 1000])
+def test_equals_libsvm_on_positive_definite_grams(n, C):
+    matrix, y = gaussian(n)
+    loose, tight = (smo.solve(on_device(matrix), svc(y, C), tol=tol) for tol in (1e-3, 1e-6))
+    judge(loose, matrix, svc(y, C), 1e-3)
+    judge(tight, matrix, svc(y, C), 1e-6)
+    assert loose.converged
+    objective = libsvm(matrix, y, C)[2]
+    assert loose.objective <= objective + 1e-5 * abs(objective)
+    cpu = smo.solve(DenseGram(matrix), svc(y, C), tol=1e-6)
+    assert tight.objective == pytest.approx(cpu.objective, rel=1e-6)
+    values = matrix.astype(np.float64)
+    decisions = values @ (y * tight.alpha) + tight.bias
+    np.testing.assert_allclose(decisions, values @ (y * cpu.alpha) + cpu.bias, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("n", [300, 2500])
+def test_indefinite_grams_end_at_a_stationary_point(seed, n):
+    matrix, y = indefinite(n, seed)
+    solution = smo.solve(on_device(matrix), svc(y, 10))
+    assert solution.converged
+    judge(solution, matrix, svc(y, 10), 1e-3)
+
+
+@pytest.mark.parametrize("name", degenerate())
+@pytest.mark.parametrize("C", [1e-6, 1.0, 1e10])
+def test_degenerate_grams(name, C):
+    matrix, y = degenerate()[name]
+    dual = svc(y, C)
+    solution = smo.solve(on_device(matrix), dual, max_iter=1_000_000)
+    judge(solution, matrix, dual, 1e-3)
+    if C <= 1:
+        assert solution.converged
+        if name != "negative":
+            objective = libsvm(matrix, y, C)[2]
+            assert solution.objective <= objective + 1e-5 * abs(objective) + 1e-12
+
+
+def test_random_small_problems():
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        n, seed = int(rng.integers(2, 40)), int(rng.integers(1000))
+        matrix, y = (gaussian if rng.random() < 0.5 else indefinite)(n, seed)
+        dual = svc(y, rng.choice([1e-4, 1.0, 100.0, 1e7]), rng.choice([0.0, 0.5, 1.0, 2.0], n))
+        tol = rng.choice([1e-1, 1e-3, 1e-6])
+        judge(smo.solve(on_device(matrix), dual, tol=tol, max_iter=1_000_000), matrix, dual, tol)
+
+
+def test_classes_in_order():
+    matrix, y = gaussian(4000)
+    order = np.argsort(y)
+    matrix, y = np.ascontiguousarray(matrix[np.ix_(order, order)]), y[order]
+    solution = smo.solve(on_device(matrix), svc(y, 10))
+    assert solution.converged
+    judge(solution, matrix, svc(y, 10), 1e-3)
+
+
+def test_regression_and_one_class_come_with_data_alone():
+    matrix, _ = gaussian(1500)
+    y = matrix[:, 3].astype(np.float64) + 0.1 * np.random.default_rng(0).normal(size=1500)
+    dual = svr(y, 10, 0.05)
+    solution = smo.solve(on_device(matrix), dual, tol=1e-5)
+    judge(solution, matrix, dual, 1e-5)
+    assert solution.objective == pytest.approx(
+        smo.solve(DenseGram(matrix), dual, tol=1e-5).objective, rel=1e-6
+    )
+    start = np.where(np.arange(1500) < 300, 1.0, 0.0)
+    dual = Dual(np.ones(1500), np.zeros(1500), np.ones(1500), np.arange(1500), total=300.0)
+    solution = smo.solve(on_device(matrix), dual, initial=start)
+    assert solution.converged
+    judge(solution, matrix, dual, 1e-3)
+
+
+@pytest.mark.parametrize("rows", [2, 3, 5, 100, 1100, 2000])
+def test_rows_on_demand(rows):
+    n = 2000 if rows > 5 else 200
+    rows = min(rows, n)
+    matrix, y = gaussian(n)
+    gram = CachedGram(DeviceRows(matrix), needed_bytes(n, rows))
+    assert gram.capacity == rows
+    solution = smo.solve(gram, svc(y, 10))
+    assert solution.converged
+    judge(solution, matrix, svc(y, 10), 1e-3)
+    if rows >= 1024:
+        dense = smo.solve(on_device(matrix), svc(y, 10))
+        np.testing.assert_array_equal(solution.alpha, dense.alpha)
+        assert solution.bias == dense.bias
+    if rows == n:
+        assert gram.computed <= n
+
+
+def test_two_runs_give_the_same_bits():
+    matrix, y = indefinite(2500)
+    first, second = (smo.solve(on_device(matrix), svc(y, 10)) for _ in range(2))
+    np.testing.assert_array_equal(first.alpha, second.alpha)
+    assert (first.bias, first.iterations) == (second.bias, second.iterations)
+
+
+def test_a_bound_on_iterations_is_not_convergence():
+    matrix, y = gaussian(2000)
+    solution = smo.solve(on_device(matrix), svc(y, 10), max_iter=50)
+    assert solution.iterations == 50
+    assert solution.status == "stopped at 50 iterations"
+    judge(solution, matrix, svc(y, 10), 1e-3)
+
+
+def test_warm_start():
+    matrix, y = gaussian(2000)
+    dual = svc(y, 10)
+    cold = smo.solve(on_device(matrix), dual)
+    warm = smo.solve(on_device(matrix), dual, tol=1e-4, initial=cold.alpha)
+    judge(warm, matrix, dual, 1e-4)
+    assert 0 < warm.iterations < cold.iterations
+
+
+def test_progress_grows_and_may_stop():
+    matrix, y = gaussian(3000)
+    seen = []
+    smo.solve(on_device(matrix), svc(y, 1000), progress=lambda *now: seen.append(now))
+    assert [now[0] for now in seen] == sorted(now[0] for now in seen)
+    assert seen[-1][0] == seen[-1][1]
+
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        smo.solve(on_device(matrix), svc(y, 1000), progress=stop)
+
+
+@pytest.mark.parametrize("place", [(3, 3), (3, 7)])
+def test_a_gram_that_is_not_finite_is_refused(place):
+    matrix, y = gaussian(50)
+    matrix[place] = matrix[place[::-1]] = np.nan
+    with pytest.raises(InputError, match="finite"):
+        smo.solve(on_device(matrix), svc(y, 10))
