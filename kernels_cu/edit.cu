@@ -139,11 +139,14 @@ __device__ __forceinline__ void run_text(Column& s, const Masks& masks, const ui
 // The whole text against one strip of a longer pattern; `queues` has hp and hn of 32 text symbols side by side.
 __device__ __forceinline__ void run_text_through(Column& s, const Masks& masks, const uint32* __restrict__ text,
                                                  int length, const uint16* slots, uint32* queues, bool top) {
+  uint32 next = length > 0 ? text[0] : 0;
   for (int done = 0; done < length; done += 32, queues += 2 * THREADS) {
     uint32 hp_queue = top ? ~0u : queues[0], hn_queue = top ? 0u : queues[THREADS];
     int rest = min(32, length - done);
-    for (int k = 0; k < rest; k += 2, text += WARP) {
-      uint32 word = text[0];
+    for (int k = 0; k < rest; k += 2) {
+      uint32 word = next;
+      text += WARP;
+      if (done + k + 2 < length) next = text[0];
       advance_by(s, masks, word & 0xffff, slots, hp_queue, hn_queue);
       if (k + 1 < rest) advance_by(s, masks, word >> 16, slots, hp_queue, hn_queue);
     }

@@ -1,7 +1,8 @@
 // Gap-weighted subsequences. The mathematics and the layout are at the top of textsvm/kernels/gap.py.
 //
 // LEVELS p - 1; COLUMNS of a lane; BLOCK columns that share a base; REAL float or double; BLEND 1 if
-// subsequences may begin at any level; MASKS 1 if matches are looked up, 0 if they are compared.
+// subsequences may begin at any level; MASKS 1 if matches are looked up, 0 if they are compared; BLOCKS of 128
+// threads that a multiprocessor must have registers for.
 
 #ifndef LEVELS
 #define LEVELS 4
@@ -10,6 +11,7 @@
 #define REAL float
 #define BLEND 0
 #define MASKS 1
+#define BLOCKS 2
 #endif
 
 #define STORED (LEVELS > 0 ? LEVELS : 1)
@@ -22,19 +24,18 @@
 #define LEFT 1 // a left neighbour of the same document
 #define LAST 2 // the document's last columns
 
-// Powers of the decay and the scaled beginnings.
+// Powers of the decay and the scaled beginnings; set before a launch.
 struct Weights {
     REAL rows[WARP][2];                           // decay^k, decay^-k
     REAL column_out[COLUMNS], column_in[COLUMNS]; // decay^c, decay^-c, c counted within a block
     REAL begins[LEVELS + 1];
     REAL step, edge, block, wrap; // decay^(width - 1) and ^width of a lane's last block, ^BLOCK, ^period
-    double out;
+    double out;                   // what makes a sum of these the sum of the recurrence
 };
 
 // In a register from here on: through a shuffle, the compiler cannot compute or load it again where it is used.
 template <class T> __device__ __forceinline__ T kept(T x) { return __shfl_sync(FULL_WARP, x, threadIdx.x % WARP); }
 
-constexpr __host__ __device__ double power(double x, int k) { return k == 0 ? 1 : x * power(x, k - 1); }
 // P as the next column sees it, which has another base where a block ends.
 #define ABOVE(q, c) ((c) % BLOCK == BLOCK - 1 ? P[q][c] * weights.block : P[q][c])
 
@@ -44,7 +45,6 @@ struct Task {
     int64 begin;               // first word in the stream
     int rows;                  // words
     int part;                  // which partial sums this task adds to
-    int64 edge, carry;         // where its parts of `edges` and `carries` start
 };
 
 struct Lane {
@@ -65,7 +65,15 @@ extern "C" __global__ void gap_masks(const Lane* lanes, int n, const uint16* cod
     if (i >= n) return;
     uint32* mine = masks + (int64)(i / WARP) * symbols * WARP + i % WARP;
     for (int c = 0; c < lanes[i].length; c++)
-        mine[codes[lanes[i].code + c] * WARP] |= 1u << (c / 7 * 8 + c % 7);
+        if (codes[lanes[i].code + c] < symbols - 1) mine[codes[lanes[i].code + c] * WARP] |= 1u << (c / 7 * 8 + c % 7);
+}
+
+// Documents one after the other, a block each; a symbol that no target has becomes `nothing`, the last one.
+extern "C" __global__ void gap_stream(const uint16* codes, const int64* from, const int64* to, int nothing,
+                                      uint32* stream) {
+    const int64 start = to[blockIdx.x], length = to[blockIdx.x + 1] - start;
+    for (int64 i = threadIdx.x; i < length; i += blockDim.x)
+        stream[start + i] = min((int)codes[from[blockIdx.x] + i], nothing) * 128u + (i == length - 1 ? ENDS : 0);
 }
 
 // sum += x * y, or sum += x, where a and b say so (HIT): predicated instructions that overwrite the sum in place. Left
@@ -104,7 +112,13 @@ struct Output {
     int64 targets;
 };
 
-__device__ void put(const Output& o, int source, int target, double value, int part) {
+extern "C" {
+__constant__ Weights weights;
+__constant__ Output output;
+}
+
+__device__ void put(int source, int target, double value, int part) {
+    const Output& o = output;
     if (o.mode == DIAGONAL) {
         if (source == target) o.sums[target] = value;
     } else if (o.mode == WEIGHTED) {
@@ -118,148 +132,156 @@ __device__ void put(const Output& o, int source, int target, double value, int p
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) gap(
-    const Task* tasks, int n_tasks, const uint32* __restrict__ stream, const Lane* lanes,
+// The sources of a task against the 32 lanes of one of its strips.
+__device__ __forceinline__ void compare(
+    const Task& task, int strip, int lane, const uint32* __restrict__ stream, const Lane* lanes,
     const uint32* __restrict__ masks, const uint16* __restrict__ codes, int symbols, int period, Edge* edges,
-    double* carries, const __grid_constant__ Output output, const __grid_constant__ Weights weights) {
-    int index = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    if (index >= n_tasks) return;
-    const Task task = tasks[index];
+    int64 most_rows, double* carries, int64 most_sources, const Weights* columns) {
+    const Lane mine = lanes[(task.first_strip + strip) * WARP + lane];
+    const bool left = mine.flags & LEFT, last = mine.flags & LAST;
+    const bool reads = lane == 0 && left, writes = lane == WARP - 1 && mine.target >= 0 && !last;
+    // What a strip writes is not what it still reads: they take turns.
+    const Edge* edge_in = edges + (strip & 1) * most_rows;
+    Edge* edge_out = edges + (~strip & 1) * most_rows;
+    const double* carry_in = carries + (strip & 1) * most_sources - task.first_source;
+    double* carry_out = carries + (~strip & 1) * most_sources - task.first_source;
     const uint32* word_at = stream + task.begin;
     const uint32 nothing = (symbols - 1) * 128u;
-
-    for (int strip = 0; strip < task.strips; strip++) {
-        const Lane mine = lanes[(task.first_strip + strip) * WARP + lane];
-        const bool left = mine.flags & LEFT, last = mine.flags & LAST;
-        const bool reads = lane == 0 && left, writes = lane == WARP - 1 && mine.target >= 0 && !last;
-        // What a strip writes is not what it still reads: they take turns.
-        const Edge* edge_in = edges + task.edge + (strip & 1) * (int64)task.rows;
-        Edge* edge_out = edges + task.edge + (~strip & 1) * (int64)task.rows;
-        const double* carry_in = carries + task.carry + (strip & 1) * (int64)task.sources - task.first_source;
-        double* carry_out = carries + task.carry + (~strip & 1) * (int64)task.sources - task.first_source;
 #if MASKS
-        const char* table =
-            (const char*)kept((int64)(masks + (int64)(task.first_strip + strip) * symbols * WARP + lane));
+    const char* table =
+        (const char*)kept((int64)(masks + (int64)(task.first_strip + strip) * symbols * WARP + lane));
 #define MATCH(word) (*(const uint32*)(table + ((word) & ~127u)))
 #define HIT(c) match & (1u << ((c) / 7 * 8 + (c) % 7)), 0
 #else
-        uint32 column[COLUMNS];
+    uint32 column[COLUMNS];
 #pragma unroll
-        for (int c = 0; c < COLUMNS; c++) column[c] = c < mine.length ? codes[mine.code + c] : ~0u;
+    for (int c = 0; c < COLUMNS; c++) {
+        column[c] = c < mine.length ? codes[mine.code + c] : ~0u;
+        if (column[c] >= symbols - 1) column[c] = ~0u;
+    }
 #define MATCH(word) ((word) / 128)
 #define HIT(c) match, column[c]
 #endif
-        REAL P[STORED][COLUMNS], corner[STORED], r[STORED], part = 0, sum = 0;
+    REAL P[STORED][COLUMNS], corner[STORED], r[STORED], part = 0, sum = 0;
 #pragma unroll
-        for (int q = 0; q < STORED; q++) {
-            corner[q] = r[q] = 0;
+    for (int q = 0; q < STORED; q++) {
+        corner[q] = r[q] = 0;
 #pragma unroll
-            for (int c = 0; c < COLUMNS; c++) P[q][c] = 0;
+        for (int c = 0; c < COLUMNS; c++) P[q][c] = 0;
+    }
+    double total = 0;
+    const REAL step = kept(left && lane > 0 ? weights.step : (REAL)0);
+    // `columns` is the address of `weights`: by way of constant memory, each use would be an instruction more.
+    REAL column_in[COLUMNS], column_out[COLUMNS];
+#pragma unroll
+    for (int c = 0; c < COLUMNS; c++) {
+        column_in[c] = columns->column_in[c], column_out[c] = columns->column_out[c];
+    }
+    int source = task.first_source, phase = 0;
+    unsigned row = -mine.delay;
+    const unsigned rows = task.rows;
+    uint32 word = row < rows ? word_at[row] : nothing, next = row + 1 < rows ? word_at[row + 1] : nothing;
+    uint32 match = MATCH(word);
+    const uint32* ahead = (const uint32*)kept((int64)(word_at + 2 - mine.delay));
+    Edge edge;
+    if (reads && row < rows) edge = edge_in[row];
+
+    for (int steps = task.rows + WARP - 1; steps > 0; steps--) {
+        const uint32 match_next = MATCH(next);
+        uint32 later = nothing;
+        if (row + 2 < rows) later = *ahead;
+        ahead++;
+        const REAL row_out = weights.rows[phase][0], row_in = weights.rows[phase][1];
+        const REAL carry = __shfl_up_sync(FULL_WARP, sum, 1);
+        REAL before[STORED + 1];
+#pragma unroll
+        for (int q = 0; q < LEVELS; q++) r[q] = __shfl_up_sync(FULL_WARP, r[q], 1) * step;
+        if (task.strips > 1 && reads) {
+#pragma unroll
+            for (int q = 0; q < LEVELS; q++) r[q] = row < rows ? edge.r[q] * (weights.edge * row_in) : (REAL)0;
+            if (row + 1 < rows) edge = edge_in[row + 1];
         }
-        double total = 0;
-        const REAL step = kept(left && lane > 0 ? weights.step : (REAL)0);
-        REAL column_in[COLUMNS], column_out[COLUMNS];
+#pragma unroll
+        for (int q = 0; q < LEVELS; q++) {
+            before[q] = corner[q];
+            corner[q] += r[q];
+        }
+        // The highest level first: each reads what the row above left in the level below.
+        REAL found = 0;
 #pragma unroll
         for (int c = 0; c < COLUMNS; c++) {
-#ifdef DECAY
-            column_in[c] = power(1 / DECAY, c % BLOCK), column_out[c] = power(DECAY, c % BLOCK);
-#else
-            column_in[c] = weights.column_in[c], column_out[c] = weights.column_out[c];
-#endif
-#if IN_REGISTERS & 1
-            column_in[c] = kept(column_in[c]);
-#endif
-#if IN_REGISTERS & 2
-            column_out[c] = kept(column_out[c]);
-#endif
+            if (LEVELS > 0) add_where(HIT(c), found, before[STORED - 1], column_out[c]);
+            if (LEVELS == 0 || BLEND) add_where(HIT(c), found, weights.begins[LEVELS] * row_in);
+            if (LEVELS > 0) before[STORED - 1] = ABOVE(STORED - 1, c);
         }
-        int source = task.first_source, phase = 0;
-        unsigned row = -mine.delay;
-        const unsigned rows = task.rows;
-        uint32 word = row < rows ? word_at[row] : nothing, next = row + 1 < rows ? word_at[row + 1] : nothing;
-        uint32 match = MATCH(word);
-        const uint32* ahead = (const uint32*)kept((int64)(word_at + 2 - mine.delay));
-        Edge edge;
-        if (reads && row < rows) edge = edge_in[row];
-
-        for (int steps = task.rows + WARP - 1; steps > 0; steps--) {
-            const uint32 match_next = MATCH(next);
-            uint32 later = nothing;
-            if (row + 2 < rows) later = *ahead;
-            ahead++;
-            const REAL row_out = weights.rows[phase][0], row_in = weights.rows[phase][1];
-            const REAL carry = __shfl_up_sync(FULL_WARP, sum, 1);
-            REAL before[STORED + 1];
 #pragma unroll
-            for (int q = 0; q < LEVELS; q++) r[q] = __shfl_up_sync(FULL_WARP, r[q], 1) * step;
-            if (task.strips > 1 && reads) {
-#pragma unroll
-                for (int q = 0; q < LEVELS; q++) r[q] = row < rows ? edge.r[q] * (weights.edge * row_in) : (REAL)0;
-                if (row + 1 < rows) edge = edge_in[row + 1];
-            }
-#pragma unroll
-            for (int q = 0; q < LEVELS; q++) {
-                before[q] = corner[q];
-                corner[q] += r[q];
-            }
-            // The highest level first: each reads what the row above left in the level below.
-            REAL found = 0;
+        for (int q = LEVELS - 1; q >= 0; q--) {
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++) {
-                if (LEVELS > 0) add_where(HIT(c), found, before[STORED - 1], column_out[c]);
-                if (LEVELS == 0 || BLEND) add_where(HIT(c), found, weights.begins[LEVELS] * row_in);
-                if (LEVELS > 0) before[STORED - 1] = ABOVE(STORED - 1, c);
+                if (c > 0 && c % BLOCK == 0) r[q] *= weights.block;
+                if (q > 0) add_where(HIT(c), r[q], before[q - 1]);
+                if (q == 0 || BLEND) add_where(HIT(c), r[q], weights.begins[q] * row_in, column_in[c]);
+                if (q > 0) before[q - 1] = ABOVE(q - 1, c);
+                P[q][c] += r[q];
             }
-#pragma unroll
-            for (int q = LEVELS - 1; q >= 0; q--) {
-#pragma unroll
-                for (int c = 0; c < COLUMNS; c++) {
-                    if (c > 0 && c % BLOCK == 0) r[q] *= weights.block;
-                    if (q > 0) add_where(HIT(c), r[q], before[q - 1]);
-                    if (q == 0 || BLEND) add_where(HIT(c), r[q], weights.begins[q] * row_in, column_in[c]);
-                    if (q > 0) before[q - 1] = ABOVE(q - 1, c);
-                    P[q][c] += r[q];
-                }
-            }
-            part += row_out * found;
-            if (task.strips > 1 && writes && row < rows) {
-                Edge out;
-#pragma unroll
-                for (int q = 0; q < PADDED; q++) out.r[q] = q < LEVELS ? r[q] * row_out : (REAL)0;
-                edge_out[row] = out;
-            }
-            if (word & ENDS) {
-                double value = total + part;
-                if (left) value += lane > 0 ? carry : carry_in[source];
-                sum = value;
-                if (last) put(output, source, mine.target, value * weights.out, task.part);
-                if (writes) carry_out[source] = value;
-                source++;
-                total = part = 0;
-#pragma unroll
-                for (int q = 0; q < LEVELS; q++) {
-                    corner[q] = 0;
-#pragma unroll
-                    for (int c = 0; c < COLUMNS; c++) P[q][c] = 0;
-                }
-            }
-            if (++phase == period) {
-                phase = 0;
-                total += part;
-                part = 0;
-#pragma unroll
-                for (int q = 0; q < LEVELS; q++) {
-                    corner[q] *= weights.wrap;
-                    r[q] *= weights.wrap;
-#pragma unroll
-                    for (int c = 0; c < COLUMNS; c++) P[q][c] *= weights.wrap;
-                }
-            }
-            row++;
-            word = next;
-            next = later;
-            match = match_next;
         }
-        __syncwarp();
+        part += row_out * found;
+        if (task.strips > 1 && writes && row < rows) {
+            Edge out;
+#pragma unroll
+            for (int q = 0; q < PADDED; q++) out.r[q] = q < LEVELS ? r[q] * row_out : (REAL)0;
+            edge_out[row] = out;
+        }
+        if (word & ENDS) {
+            double value = total + part;
+            if (left) value += lane > 0 ? carry : carry_in[source];
+            sum = value;
+            if (last) put(source, mine.target, value * weights.out, task.part);
+            if (writes) carry_out[source] = value;
+            source++;
+            total = part = 0;
+#pragma unroll
+            for (int q = 0; q < LEVELS; q++) {
+                corner[q] = 0;
+#pragma unroll
+                for (int c = 0; c < COLUMNS; c++) P[q][c] = 0;
+            }
+        }
+        if (++phase == period) {
+            phase = 0;
+            total += part;
+            part = 0;
+#pragma unroll
+            for (int q = 0; q < LEVELS; q++) {
+                corner[q] *= weights.wrap;
+                r[q] *= weights.wrap;
+#pragma unroll
+                for (int c = 0; c < COLUMNS; c++) P[q][c] *= weights.wrap;
+            }
+        }
+        row++;
+        word = next;
+        next = later;
+        match = match_next;
+    }
+    __syncwarp();
+}
+
+// Warps take tasks in turn. `edges` and `carries` hold two rows of `most_rows` and `most_sources` for each warp.
+extern "C" __global__ void __launch_bounds__(128, BLOCKS) gap(
+    const Task* tasks, int n_tasks, int* taken, const uint32* __restrict__ stream, const Lane* lanes,
+    const uint32* __restrict__ masks, const uint16* __restrict__ codes, int symbols, int period, Edge* edges,
+    int64 most_rows, double* carries, int64 most_sources, const Weights* columns) {
+    const int warp = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    edges += 2 * warp * most_rows;
+    carries += 2 * warp * most_sources;
+    for (;;) {
+        int index = lane == 0 ? atomicAdd(taken, 1) : 0;
+        index = __shfl_sync(FULL_WARP, index, 0);
+        if (index >= n_tasks) return;
+        const Task task = tasks[index];
+        for (int strip = 0; strip < task.strips; strip++)
+            compare(task, strip, lane, stream, lanes, masks, codes, symbols, period, edges, most_rows, carries, most_sources,
+                    columns);
     }
 }

@@ -202,154 +202,150 @@ extern "C" __global__ void gather(const float* __restrict__ buffer, int64 n, con
 
 // ---- solve_set: one block of THREADS threads ----
 
-struct Candidate {  // what a warp's best variable brings to the others
-  double F, coef;
-  uint32 key;
-  int at;
-  float value, widest;
-};
+#define PART(row, e) ((e) % 4 == 0 ? row[(e) / 4].x : (e) % 4 == 1 ? row[(e) / 4].y \
+                      : (e) % 4 == 2 ? row[(e) / 4].z : row[(e) / 4].w)
 
-// The best of all warps' candidates; false if there is none.
-__device__ __forceinline__ bool winner(const Candidate* of_warp, Candidate* best) {
-  int lane = threadIdx.x % WARP;
-  uint32 key = lane < WARPS ? of_warp[lane].key : 0, most = warp_max(key);
-  *best = of_warp[__ffs(__ballot_sync(FULL_WARP, key == most)) - 1];
-  return most;
+// A key holds the number of its variable in its last bits: the maximum of keys says both. What that takes from the
+// value, 2^-13 of it, matters little to a choice.
+#define AT_BITS (SET - 1)
+static_assert((SET & AT_BITS) == 0, "SET is a power of two");
+
+__device__ __forceinline__ float narrow(double value) {  // one instruction; (float) would flush denormals itself
+  float result;
+  asm("cvt.rn.f32.f64 %0, %1;" : "=f"(result) : "d"(value));
+  return result;
+}
+
+// The largest key of the block, through one word a warp; `best` of the warp that has it is written beside it.
+template <class Best>
+__device__ __forceinline__ uint32 largest(uint32 key, int lane, int warp, const Best& best, uint32* keys, Best* of_warp) {
+  uint32 top = warp_max(key);
+  if (lane == 0) keys[warp] = top;
+  if (key && key == top) of_warp[warp] = best;
+  __syncthreads();
+  return warp_max(lane < WARPS ? keys[lane] : 0);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 solve_set(double tol, double share, int most, int64 bound, int whole, const int* __restrict__ slots,
           const int* __restrict__ index, const int* __restrict__ members, const float* __restrict__ diag,
-          const double* __restrict__ low, const double* __restrict__ high, const double* __restrict__ all_F,
+          const double* __restrict__ all_low, const double* __restrict__ all_high, const double* __restrict__ all_F,
           const float* __restrict__ tile, double* all_coef, double* moved, int* moved_slots, int64* state,
           double* figures) {
-  __shared__ Candidate of_warp[2][WARPS];
-  __shared__ double set_low[SET], set_high[SET];
-  __shared__ float set_diag[SET];
+  __shared__ uint32 keys_i[WARPS], keys_j[WARPS], widths[WARPS];
+  __shared__ float best_i[WARPS], set_diag[SET];
+  __shared__ float2 best_j[WARPS];
+  __shared__ double coef[SET], low[SET], high[SET];
   if (state[DONE]) return;
-  int count = (int)state[COUNT], lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+  int thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));  // in a register: threadIdx.x is read anew, and slowly
+  int count = (int)state[COUNT], lane = thread % WARP, warp = thread / WARP;
   // This thread's variables: e = 4 g + c is number 4 (g THREADS + thread) + c of the set.
-#define AT(e) (4 * ((e) / 4 * THREADS + (int)threadIdx.x) + (e) % 4)
-  double F[PER_THREAD], coef[PER_THREAD], reference = figures[FIRST];
-  float own_diag[PER_THREAD];
+#define AT(e) (4 * ((e) / 4 * THREADS + thread) + (e) % 4)
+#define THREAD_OF(at) ((at) / 4 % THREADS)
+#define BIT_OF(at) (1u << ((at) / 4 / THREADS * 4 + (at) % 4))
+  // f: responses less those halfway between FIRST and LAST, where those of free variables are going.
+  double middle = 0.5 * (figures[FIRST] + figures[LAST]);
+  float f[PER_THREAD], own_diag[PER_THREAD];
   uint32 up = 0, down = 0;  // bit e: the variable can grow, can shrink
 #pragma unroll
   for (int e = 0; e < PER_THREAD; e++) {
     int at = AT(e), k = at < count ? members[at] : 0;
-    F[e] = all_F[k];
-    coef[e] = at < count ? all_coef[k] : 0;
-    set_low[at] = at < count ? low[k] : 0;
-    set_high[at] = at < count ? high[k] : 0;
+    f[e] = narrow(all_F[k] + middle);
+    coef[at] = at < count ? all_coef[k] : 0;
+    low[at] = at < count ? all_low[k] : 0;
+    high[at] = at < count ? all_high[k] : 0;
     set_diag[at] = own_diag[e] = at < count ? diag[k] : 0;
-    up |= (uint32)(at < count && coef[e] < high[k]) << e;
-    down |= (uint32)(at < count && coef[e] > low[k]) << e;
+    up |= (uint32)(coef[at] < high[at]) << e;
+    down |= (uint32)(coef[at] > low[at]) << e;
   }
-  double decrease = 0;
-  float enough = whole ? (float)(0.99 * tol) : (float)fmax(0.99 * tol, share * (reference - figures[LAST]));
+  double decrease = 0, coef_i = 0, coef_j = 0;
+  double wide = figures[FIRST] - figures[LAST];
+  float enough = whole ? (float)(0.99 * tol) : (float)fmax(0.99 * tol, share * wide);
   int64 left = bound - state[ITERATIONS];
-  int done = 0, limit = left < most ? (int)left : most;
-  bool stuck = false;
-  const float4* rows = (const float4*)tile;
-  for (; done < limit; done++) {
-    // i: the largest -F that can grow. Near the last one, float32 differences order them exactly enough.
+  int done = 0, limit = left < most ? (int)left : most, at_i = -1, at_j = -1;
+  const float4* rows = (const float4*)tile + thread;
+  for (;;) {
+    // i: the largest -f that can grow.
     uint32 key = 0;
-    int mine = 0;
+    float mine = 0;
 #pragma unroll
     for (int e = 0; e < PER_THREAD; e++) {
-      uint32 now = up >> e & 1 ? ordered((float)(-F[e] - reference)) : 0;
-      if (now > key) key = now, mine = e;
+      uint32 now = (ordered(-f[e]) & ~AT_BITS) | AT(e);
+      now = up >> e & 1 ? now : 0;
+      mine = now > key ? f[e] : mine;
+      key = max(key, now);
     }
-    uint32 top = warp_max(key);
-    if (lane == __ffs(__ballot_sync(FULL_WARP, key == top)) - 1) {
-      Candidate& own = of_warp[0][warp];
-      own.key = top;
-      own.at = AT(mine);
+    uint32 top = largest(key, lane, warp, mine, keys_i, best_i);
+    // Between two barriers where nobody reads them: what the last step made of its pair.
+    if (thread == 0 && done) coef[at_i] = coef_i, coef[at_j] = coef_j;
+    if (!top || done == limit) break;
+    at_i = top & AT_BITS;
+    float4 row_i[GROUPS], row_j[GROUPS];
 #pragma unroll
-      for (int e = 0; e < PER_THREAD; e++)
-        if (e == mine) own.F = F[e], own.coef = coef[e];
-    }
-    __syncthreads();
-    Candidate i, j;
-    if (!winner(of_warp[0], &i)) break;
-    reference = -i.F;
-    float diag_i = set_diag[i.at];
+    for (int g = 0; g < GROUPS; g++) row_i[g] = rows[at_i * (SET / 4) + g * THREADS];
+    float f_i = best_i[THREAD_OF(at_i) / WARP], diag_i = set_diag[at_i];
 
-    // j: the largest (F_j - F_i)^2 / curvature of those that can shrink.
-    float row_i[PER_THREAD], widest = 0, value = 0;
+    // j: the largest (f_j - f_i)^2 / curvature of those that can shrink.
+    float widest = 0;
+    float2 pair = {0, 0};
     key = 0;
 #pragma unroll
-    for (int g = 0; g < GROUPS; g++) {
-      float4 four = rows[(i.at * (SET / 4)) + g * THREADS + threadIdx.x];
-      row_i[4 * g] = four.x, row_i[4 * g + 1] = four.y, row_i[4 * g + 2] = four.z, row_i[4 * g + 3] = four.w;
-    }
-#pragma unroll
     for (int e = 0; e < PER_THREAD; e++) {
-      float gap = down >> e & 1 ? fmaxf((float)(F[e] - i.F), 0.0f) : 0;
-      float curvature = diag_i + own_diag[e] - 2 * row_i[e];
-      curvature = curvature > 0 ? curvature : TAU;
-      // Bounded, so that a square over TAU stays finite: which j is best does not matter there.
-      float scaled = fminf(gap, 1e12f);
-      uint32 now = __float_as_uint(__fdividef(scaled * scaled, curvature));
+      float gap = fmaxf(f[e] - f_i, 0.0f);
+      gap = down >> e & 1 ? gap : 0;
+      float curvature = fmaxf(diag_i + own_diag[e] - 2 * PART(row_i, e), TAU);
+      float step = __fdividef(gap, curvature);
+      uint32 now = (__float_as_uint(step * gap) & ~AT_BITS) | AT(e);
       widest = fmaxf(widest, gap);
-      if (now > key) key = now, mine = e, value = row_i[e];
+      pair.x = now > key ? step : pair.x;
+      pair.y = now > key ? gap : pair.y;
+      key = max(key, now);
     }
-    top = warp_max(key);
-    widest = __uint_as_float(warp_max(__float_as_uint(widest)));
-    if (lane == __ffs(__ballot_sync(FULL_WARP, key == top)) - 1) {
-      Candidate& own = of_warp[1][warp];
-      own.key = top;
-      own.at = AT(mine);
-      own.value = value;
-      own.widest = widest;
+    top = largest(key, lane, warp, pair, keys_j, best_j);
+    if (top <= AT_BITS) break;
+    at_j = top & AT_BITS;
 #pragma unroll
-      for (int e = 0; e < PER_THREAD; e++)
-        if (e == mine) own.F = F[e], own.coef = coef[e];
+    for (int g = 0; g < GROUPS; g++) row_j[g] = rows[at_j * (SET / 4) + g * THREADS];
+    pair = best_j[THREAD_OF(at_j) / WARP];
+    if (pair.y <= enough) {  // then the widest gap may be no wider
+      uint32 width = warp_max(__float_as_uint(widest));
+      if (lane == 0) widths[warp] = width;
+      __syncthreads();
+      if (__uint_as_float(warp_max(lane < WARPS ? widths[lane] : 0)) <= enough) break;
     }
-    __syncthreads();
-    float width = lane < WARPS ? of_warp[1][lane].widest : 0;
-    width = __uint_as_float(warp_max(__float_as_uint(width)));
-    if (!winner(of_warp[1], &j) || width <= enough) break;
 
     // The step, alike in every thread.
-    float curvature = diag_i + set_diag[j.at] - 2 * j.value;
-    curvature = curvature > 0 ? curvature : TAU;
-    double gap = j.F - i.F, room_i = set_high[i.at] - i.coef, room_j = j.coef - set_low[j.at];
-    double step = fmin((double)__fdividef((float)gap, curvature), fmin(room_i, room_j));
-    double coef_i = step >= room_i ? set_high[i.at] : i.coef + step;
-    double coef_j = step >= room_j ? set_low[j.at] : j.coef - step;
-    stuck = coef_i == i.coef && coef_j == j.coef;
-    if (stuck) break;
-    decrease += step * (gap - 0.5 * curvature * step);
+    double old_i = coef[at_i], old_j = coef[at_j], room_i = high[at_i] - old_i, room_j = old_j - low[at_j];
+    float by = fminf(pair.x, fminf(narrow(room_i), narrow(room_j)));
 #pragma unroll
-    for (int g = 0; g < GROUPS; g++) {
-      float4 four = rows[(j.at * (SET / 4)) + g * THREADS + threadIdx.x];
-      F[4 * g] += step * (double)(row_i[4 * g] - four.x);
-      F[4 * g + 1] += step * (double)(row_i[4 * g + 1] - four.y);
-      F[4 * g + 2] += step * (double)(row_i[4 * g + 2] - four.z);
-      F[4 * g + 3] += step * (double)(row_i[4 * g + 3] - four.w);
+    for (int e = 0; e < PER_THREAD; e++) f[e] += by * (PART(row_i, e) - PART(row_j, e));
+    double step = pair.x, room = room_i < room_j ? room_i : room_j;
+    step = step < room ? step : room;
+    coef_i = step >= room_i ? high[at_i] : old_i + step;
+    coef_j = step >= room_j ? low[at_j] : old_j - step;
+    if (thread == THREAD_OF(at_i)) {
+      up = coef_i < high[at_i] ? up | BIT_OF(at_i) : up & ~BIT_OF(at_i);
+      down |= BIT_OF(at_i);
     }
-#pragma unroll
-    for (int e = 0; e < PER_THREAD; e++) {
-      bool is_i = AT(e) == i.at, is_j = AT(e) == j.at;
-      if (is_i || is_j) {
-        coef[e] = is_i ? coef_i : coef_j;
-        up = (up & ~(1u << e)) | (uint32)(coef[e] < set_high[AT(e)]) << e;
-        down = (down & ~(1u << e)) | (uint32)(coef[e] > set_low[AT(e)]) << e;
-      }
+    if (thread == THREAD_OF(at_j)) {
+      down = coef_j > low[at_j] ? down | BIT_OF(at_j) : down & ~BIT_OF(at_j);
+      up |= BIT_OF(at_j);
     }
+    if (coef_i == old_i && coef_j == old_j) break;  // below float64
+    decrease += step * (double)pair.y;  // twice what it is at least
+    done++;
   }
 
   // What has changed, in the order of the set.
   __shared__ int of_chunk[SET / WARP + 1];
   __shared__ double change[SET];
   __syncthreads();
-#pragma unroll
-  for (int e = 0; e < PER_THREAD; e++) {
-    int at = AT(e);
+  for (int at = threadIdx.x; at < SET; at += THREADS) {
     change[at] = 0;
     if (at < count) {
-      change[at] = coef[e] - all_coef[members[at]];
-      all_coef[members[at]] = coef[e];
+      change[at] = coef[at] - all_coef[members[at]];
+      all_coef[members[at]] = coef[at];
     }
   }
   __syncthreads();

@@ -44,11 +44,13 @@ struct Windows {
         const int *left, const int *right, int64 size_b
 #define THESE Windows{n_symbols, size_b, offsets, document, left, right, q, b}
 
-extern "C" __global__ void mark(WINDOWS, uint8* seen)
+extern "C" __global__ void mark(WINDOWS, int* seen)
 {
     EACH(i, n_symbols);
     Windows windows = THESE;
-    if (windows.whole(i)) seen[windows.key(i)] = 1;
+    if (!windows.whole(i)) return;
+    int64 key = windows.key(i);
+    if (!seen[key]) seen[key] = 1;  // looking first: writes to one word would queue
 }
 
 extern "C" __global__ void look_up(WINDOWS, const int* ranks, int* ids)
@@ -96,6 +98,35 @@ extern "C" __global__ void entries(int64 n, int64 n_tokens, const KEY* keys, con
     if (c > 1) atomicMax(&highest[u], c);
 }
 
+// Where the rows of X start, from the document of every entry.
+extern "C" __global__ void row_starts(int64 n, int n_rows, const int* documents, int64* indptr)
+{
+    EACH(k, n);
+    int d = documents[k];
+    for (int row = k ? documents[k - 1] + 1 : 0; row <= d; ++row) indptr[row] = k;
+    if (k == n - 1)
+        for (int row = d + 1; row <= n_rows; ++row) indptr[row] = n;
+}
+
+// Which features are narrow (1) and which wide (1 << 32): to be summed up, both counts in one word.
+extern "C" __global__ void classify(int64 n_features, const int* df, const int* highest, float least,
+                                    int whole, int64* kinds)
+{
+    EACH(u, n_features);
+    bool frequent = df[u] > least;
+    kinds[u] = !frequent ? 0 : whole && highest[u] < 128 ? 1 : 1ll << 32;
+}
+
+// The place of every feature, from the running sums of its kinds, and the length of its list.
+extern "C" __global__ void place_features(int64 n_features, const int* df, const int64* sums, int* place,
+                                          int64* lengths)
+{
+    EACH(u, n_features);
+    int64 before = u ? sums[u - 1] : 0, kind = sums[u] - before;
+    place[u] = kind == 1 ? (int)(uint32)before : kind ? REST - 1 - (int)(before >> 32) : REST;
+    lengths[u] = kind ? 0 : df[u];
+}
+
 // Unary code of the counts: the h-th occurrence of p-mer u in a document is feature begin[u] + h.
 extern "C" __global__ void unary(int64 n_tokens, const KEY* keys, const int64* starts, const int* run,
                                  int64 n_pmers, const int64* begin, int* documents, int* pmers,
@@ -110,15 +141,18 @@ extern "C" __global__ void unary(int64 n_tokens, const KEY* keys, const int64* s
     atomicAdd(&df[feature], 1);
 }
 
-// k(s, s): a warp adds the squares of a document, always in the same order.
-extern "C" __global__ void squares(int n, const int64* indptr, const float* values, double* sums)
+// k(s, s): a warp adds the squares of a document, always in the same order; and the factor of its row.
+extern "C" __global__ void squares(int n, const int64* indptr, const float* values, int normalised,
+                                   double* sums, double* scale)
 {
     int i = (blockIdx.x * blockDim.x + threadIdx.x) / WARP, lane = threadIdx.x % WARP;
     if (i >= n) return;
     double sum = 0;
     for (int64 k = indptr[i] + lane; k < indptr[i + 1]; k += WARP) sum += (double)values[k] * values[k];
     for (int step = WARP / 2; step; step /= 2) sum += __shfl_xor_sync(FULL_WARP, sum, step);
-    if (lane == 0) sums[i] = sum;
+    if (lane) return;
+    sums[i] = sum;
+    scale[i] = !normalised ? 1 : sum > 0 ? 1 / sqrt(sum) : 0;
 }
 
 // Entries of the rows from `first` on into int8 columns: digit `digit` of their counts, base 128.
@@ -168,10 +202,13 @@ __device__ SUM product(float a, float b, float unit)
 // A block computes columns [blockIdx.y * width, ...) of one row; `half`: only columns behind the
 // diagonal. The 32 lanes of a warp fetch 32 entries of the row, then walk each list together.
 extern "C" __global__ void __launch_bounds__(512)
-rows(int n, int width, int half, const int64* which, const int64* indptr, const int* features,
-     const float* values, const int* place, const int64* lists, const int* list_documents,
-     const float* list_values, const int* tile, const double* wide, int64 ld, int64 skip, float unit,
-     const double* row_scale, const double* scale, float* out)
+rows(int n, int width, int half, const int64* __restrict__ which, const int64* __restrict__ indptr,
+     const int* __restrict__ features, const float* __restrict__ values, const int* __restrict__ place,
+     const int64* __restrict__ lists, const int* __restrict__ list_documents,
+     const float* __restrict__ list_values, const int* __restrict__ tile, const double* __restrict__ wide,
+     int64 ld, int64 skip, float unit, const double* __restrict__ row_scale,
+     const double* __restrict__ scale, const int* __restrict__ row_groups, const int* __restrict__ groups,
+     float* __restrict__ out)
 {
     extern __shared__ char memory[];
     SUM* sums = (SUM*)memory;
@@ -200,29 +237,39 @@ rows(int n, int width, int half, const int64* which, const int64* indptr, const 
     }
     __syncthreads();
     double mine = row_scale[own];
+    int group = row_groups[own];  // not 0: a document without features, 1 with its equals
+    int64 row = blockIdx.x * ld - skip;
+    float* to = out + (int64)blockIdx.x * n;
+#pragma unroll 4
     for (int j = from + threadIdx.x; j < high; j += blockDim.x) {
         double total = (double)sums[j - from];
 #ifdef FIXED
         total /= unit;
 #endif
-        if (tile) total += tile[blockIdx.x * ld + j - skip];
-        if (wide) total += wide[blockIdx.x * ld + j - skip];
-        out[(int64)blockIdx.x * n + j] = (float)(total * (mine * scale[j]));
+        if (tile) total += tile[row + j];
+        if (wide) total += wide[row + j];
+        to[j] = group ? (float)(group == groups[j]) : (float)(total * (mine * scale[j]));
     }
 }
 
 // The lower half from the upper one, 64 x 64 values a block, and the diagonal.
-extern "C" __global__ void mirror(int n, const float* diagonal, float* matrix)
+extern "C" __global__ void __launch_bounds__(512)
+mirror(int n, int normalised, const double* self, float* matrix)
 {
     __shared__ float tile[64][65];
     if (blockIdx.y > blockIdx.x) return;
     int64 i = (int64)blockIdx.y * 64, j = (int64)blockIdx.x * 64;
-    for (int r = threadIdx.y; r < 64; r += 4)
-        if (i + r < n && j + threadIdx.x < n) tile[r][threadIdx.x] = matrix[(i + r) * n + j + threadIdx.x];
+#pragma unroll
+    for (int r = 0; r < 64; r += 8) {
+        int64 row = i + threadIdx.y + r, column = j + threadIdx.x;
+        if (row < n && column < n) tile[threadIdx.y + r][threadIdx.x] = matrix[row * n + column];
+    }
     __syncthreads();
-    for (int r = threadIdx.y; r < 64; r += 4) {
-        int64 row = j + r, column = i + threadIdx.x;
+#pragma unroll
+    for (int r = 0; r < 64; r += 8) {
+        int64 row = j + threadIdx.y + r, column = i + threadIdx.x;
         if (row >= n || column > row) continue;
-        matrix[row * n + column] = column == row ? diagonal[row] : tile[threadIdx.x][r];
+        float diagonal = normalised || row != column ? 1 : (float)self[row];
+        matrix[row * n + column] = column == row ? diagonal : tile[threadIdx.x][threadIdx.y + r];
     }
 }

@@ -63,7 +63,7 @@ def test_version():
 def test_demo():
     result = run("demo")
     assert result.returncode == 0, result.stderr.decode()
-    for word in ("spectrum", "edit distance", "gap-weighted", "accuracy", "confusion matrix", "decision"):
+    for word in ("spectrum", "edit", "gap", "accuracy", "confusion matrix", "decision"):
         assert word in result.stdout.decode()
 
 

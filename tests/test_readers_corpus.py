@@ -97,6 +97,7 @@ def test_ids_are_unique(ids):
 
 
 def test_importing_the_readers_loads_nothing_heavy():
-    code = "import sys, textsvm.readers; print([m for m in ('numpy', 'sklearn', 'pandas', 'numba') if m in sys.modules])"
+    heavy = ("numpy", "sklearn", "pandas", "numba")
+    code = f"import sys, textsvm.readers; print([m for m in {heavy} if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

@@ -31,12 +31,15 @@ def document(text, topics="<D>earn</D>", attributes='TOPICS="YES" LEWISSPLIT="TR
     ("text", "expected"),
     [
         (
-            ">&#2;\n<TITLE>A &lt;B.O> RISES</TITLE>\n<DATELINE>  CITY, May 1 - </DATELINE><BODY>One &amp; two\n"
-            "    three.\n Reuter\n&#3;</BODY>",
+            ">&#2;\n<TITLE>A &lt;B.O> RISES</TITLE>\n<DATELINE>  CITY, May 1 - </DATELINE>"
+            "<BODY>One &amp; two\n    three.\n Reuter\n&#3;</BODY>",
             "A <B.O> RISES\nOne & two\n    three.\n Reuter",
         ),
         (' TYPE="BRIEF">&#2;\n******<TITLE>ONLY A TITLE\n</TITLE>Blah blah blah.\n&#3;\n\n', "ONLY A TITLE"),
-        (' TYPE="UNPROC">&#2;\nNO TITLE HERE\n    Text.\n Reuter\n&#3;\n\n', "NO TITLE HERE\n    Text.\n Reuter"),
+        (
+            ' TYPE="UNPROC">&#2;\nNO TITLE HERE\n    Text.\n Reuter\n&#3;\n\n',
+            "NO TITLE HERE\n    Text.\n Reuter",
+        ),
         (
             ">\n<TITLE>T</TITLE>\n<AUTHOR>By X</AUTHOR><DATELINE>D</DATELINE><BODY>B</BODY>",
             "T\nB",
@@ -53,7 +56,9 @@ def test_texts_of_every_type(text, expected):
 
 
 def test_latin_1_and_entities():
-    (found,), _ = parse(document(">\n<TITLE>M\xfcnchen &#252; &quot;x&quot; &amp;lt; AT&T &#3;&#31;&#9999999;</TITLE>"))
+    (found,), _ = parse(
+        document(">\n<TITLE>M\xfcnchen &#252; &quot;x&quot; &amp;lt; AT&T &#3;&#31;&#9999999;</TITLE>")
+    )
     assert found.text == 'M\xfcnchen \xfc "x" &lt; AT&T'
 
 
@@ -94,23 +99,32 @@ def test_damage_is_named_and_survived():
     assert parse(HEAD) == ([], [("x.sgm", "left out: it holds no <REUTERS> document")])
 
 
-SGML = st.lists(
-    st.one_of(
-        st.sampled_from(
-            ["<REUTERS", '<REUTERS NEWID="1">', "</REUTERS>", "<TEXT>", "</TEXT>", "<TITLE>", "</TITLE>", "<BODY>", "</BODY>"]
-            + ["<TOPICS>", "</TOPICS>", "<D>", "</D>", "&#3;", "&#999999999;", "&lt", "&;", ">", "<", '"', "\n", "<DATELINE"]
-        ),
-        st.text(st.characters(max_codepoint=255), max_size=5),
-    ),
-    max_size=30,
-).map("".join)
+PIECES = [
+    *("<REUTERS", '<REUTERS NEWID="1">', "</REUTERS>", "<TEXT>", "</TEXT>", "<TITLE>", "</TITLE>", "<BODY>"),
+    *("</BODY>", "<TOPICS>", "</TOPICS>", "<D>", "</D>", "&#3;", "&#999999999;", "&lt", "&;", ">", "<", '"'),
+    *("\n", "<DATELINE"),
+]
+SGML = st.lists(st.sampled_from(PIECES) | st.text(st.characters(max_codepoint=255), max_size=5), max_size=30)
 
 
 @given(SGML)
-def test_any_sgml_is_survived(sgml):
+def test_any_sgml_is_survived(pieces):
+    sgml = "".join(pieces)
     documents, _ = parse(HEAD + sgml)
     assert len(documents) == len(re.findall(r"<REUTERS\b", sgml))
     assert all(isinstance(found.text, str) and isinstance(found.label, tuple) for found in documents)
+
+
+def test_files_that_are_none_are_named():
+    problems = []
+    files = [
+        File("d/README.txt", b"x"),
+        File("d/lewis.dtd", b"x"),
+        File("d/notes.txt", b"x"),
+        File("d/x.sgm", b""),
+    ]
+    assert list(read(files, problems)) == []
+    assert [name for name, _ in problems] == ["d/notes.txt", "d/x.sgm"]
 
 
 def test_hostile_sgml_takes_linear_time():

@@ -135,19 +135,28 @@ class GapWeighted(Kernel):
             logs = np.log(weights) + 2 * math.log(self.decay) * np.arange(1, len(weights) + 1)
         return np.exp(logs - logs.max())[::-1], float(logs.max())
 
+    def log2_bound(self, n: int, m: int) -> float:
+        """log2 of what no sum of the recurrence passes, for strings of up to `n` and `m` symbols."""
+        p = len(self.begins()[0])
+        g, h = _effective_length(self.decay, n), _effective_length(self.decay, m)
+        return math.log2(max(1, n) * max(1, m) * p) + (p - 1) * math.log2(max(1.0, g * h))
+
     def needs_double(self, n: int, m: int) -> bool:
         """Whether float32 is not enough for strings of up to `n` and `m` symbols (Accuracy, above)."""
         begins, _ = self.begins()
-        levels = len(begins) - 1
         g, h = _effective_length(self.decay, n), _effective_length(self.decay, m)
-        rounding = 2.0**-24 * (levels * (g + h) + STRIP)
-        size = math.log2(max(1, n) * max(1, m) * len(begins)) + levels * math.log2(max(1.0, g * h))
+        rounding = 2.0**-24 * ((len(begins) - 1) * (g + h) + STRIP)
         shorter = begins[begins.argmax() :]
-        return rounding > 8e-6 or size > 100 or bool(shorter[shorter > 0].min() < 2.0**-20)
+        unlike = bool(shorter[shorter > 0].min() < 2.0**-20)
+        return rounding > 8e-6 or self.log2_bound(n, m) > 100 or unlike
 
     def against(self, documents: Documents, device: Device) -> KernelRows:
         """Prepare `documents` as the columns of rows to come."""
         self.check()
+        if device.kind == "cuda":
+            from textsvm.kernels.gap_cuda import CudaGap
+
+            return CudaGap(self, documents, device)
         return HostGap(self, documents)
 
 
@@ -167,15 +176,16 @@ class SelfValues:
         self.kernel, self.values, self.groups = kernel, values, groups
 
     @classmethod
-    def of(cls, kernel: GapWeighted, documents: Documents, known: dict[bytes, int]) -> SelfValues:
-        """Computed on the CPU, in float64; `known` as in `featureless_groups`.
+    def of(
+        cls, kernel: GapWeighted, documents: Documents, values: NDArray[np.float64], known: dict[bytes, int]
+    ) -> SelfValues:
+        """From the sums of the recurrence, float64; `known` as in `featureless_groups`.
 
         Raises
         ------
         InputError
             If a value passes the range of float64, or a raw one that of the float32 it will be given in.
         """
-        values = _self_products(kernel, documents)
         values[documents.lengths < kernel.min_length] = 0
         if not np.isfinite(values).all():
             raise InputError(
@@ -198,6 +208,17 @@ class SelfValues:
         """k(s, s) as defined."""
         return self.values * math.exp(max(-700.0, self.kernel.begins()[1]))
 
+    def diagonal(self) -> NDArray[np.float32]:
+        """Kernel values of the documents with themselves."""
+        return (np.ones(len(self.values)) if self.kernel.normalised else self.raw()).astype(np.float32)
+
+    def scale(self) -> NDArray[np.float64]:
+        """What sums of the recurrence are multiplied by, once for either document."""
+        if not self.kernel.normalised:
+            return np.full(len(self.values), math.exp(max(-350.0, self.kernel.begins()[1] / 2)))
+        with np.errstate(divide="ignore"):
+            return np.where(self.values > 0, 1 / np.sqrt(self.values), 0.0)
+
     def finish(self, sums: NDArray[np.float64], others: SelfValues) -> None:
         """Make kernel values of the sums of the recurrence, these documents by `others`, in place."""
         normalise_values(sums, self.values, others.values, self.groups, others.groups)
@@ -216,13 +237,12 @@ class HostGap(HostRows):
     def __init__(self, kernel: GapWeighted, documents: Documents) -> None:
         self.kernel, self.documents, self.n = kernel, documents, len(documents)
         self._known: dict[bytes, int] = {}
-        self._self = SelfValues.of(kernel, documents, self._known)
+        self._self = SelfValues.of(kernel, documents, _self_products(kernel, documents), self._known)
         self._codes = documents.codes.astype(np.uint16)
         self._order, self._lanes, self._widths = _in_lanes(documents)
 
     def diag(self) -> NDArray[np.float32]:
-        raw = np.ones(self.n) if self.kernel.normalised else self._self.raw()
-        return raw.astype(np.float32)
+        return self._self.diagonal()
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
         values = np.empty((len(indices), self.n), np.float32)
@@ -237,7 +257,8 @@ class HostGap(HostRows):
 
     def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
         values = np.empty((len(others), self.n), np.float32)
-        self._fill(values, others, SelfValues.of(self.kernel, others, dict(self._known)), progress)
+        own = SelfValues.of(self.kernel, others, _self_products(self.kernel, others), dict(self._known))
+        self._fill(values, others, own, progress)
         return values
 
     def _fill(
@@ -292,7 +313,7 @@ def _in_lanes(documents: Documents) -> tuple[NDArray[np.int64], NDArray[np.int64
 
 
 def _cut(sizes: NDArray[np.int64], budget: int) -> list[slice]:
-    """Runs of neighbours whose sizes sum to about `budget`; short ones count more, for their sums take memory."""
+    """Runs of neighbours whose sizes sum to about `budget`; short ones count more: their sums take memory."""
     turns = np.cumsum(np.maximum(sizes, 64)) // budget
     bounds = [*np.flatnonzero(np.diff(turns, prepend=-1)).tolist(), len(sizes)]
     return [slice(a, b) for a, b in pairwise(bounds)]
@@ -349,7 +370,7 @@ def _self_products(kernel: GapWeighted, documents: Documents) -> NDArray[np.floa
 
 @njit(nogil=True, cache=True)
 def _interleave(codes: Any, offsets: Any, lanes: Any, ended: int, symbols: Any) -> int:
-    """symbols[i * LANES + lane] = symbol i of the lane's document, then `ended`; returns the longest length."""
+    """symbols[i * LANES + lane] = symbol i of the lane's document, then `ended`; returns the most symbols."""
     longest = 0
     for document in lanes:
         if document >= 0:

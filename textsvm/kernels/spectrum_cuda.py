@@ -4,7 +4,7 @@ p-mers. Every position looks its window's key up in a table of all keys (while s
 are few), or all keys are sorted; then one radix sort of (document, p-mer) gives the counts.
 
 Product. A p-mer that df of n documents hold costs df^2 / 2 additions in a list, or n^2 / 2 multiply-adds
-in a matrix product, and tensor cores do some hundred of these in the time of one such addition. So
+in a matrix product, and tensor cores do some thousands of these in the time of one such addition. So
 the columns of X are split three ways:
 
     narrow  held by more than NARROW_SHARE of the documents, counts up to 127: int8, summed in int32
@@ -32,7 +32,7 @@ from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.kernels.base import featureless_groups
 from textsvm.kernels.pmers import Vocabulary, plan
-from textsvm.kernels.spectrum import Spectrum, SpectrumRows, project_features, scale_of
+from textsvm.kernels.spectrum import Spectrum, SpectrumRows, project_features
 from textsvm.parallel import Progress
 
 Array = Any  # a CuPy array
@@ -69,14 +69,14 @@ class CudaSpectrumRows:
         self.pmers = _Pmers(text, *self.kernel.lengths)
         self.x = _Matrix(self.kernel, text, self.pmers)
         self.columns = _Columns(self.x, self.kernel)
-        self.self_values = self.x.squares().get()
-        self.scale = gpu.cupy().asarray(scale_of(self.kernel, self.self_values))
-        self.groups = featureless_groups(self.documents, self.self_values, self.known)
+        self.squares, self.scale = self.x.squares()
+        self.self_values = self.squares.get()
+        self.groups = self._groups(self.documents, self.self_values, self.known)
 
     def diag(self) -> Array:
         with gpu.use(self.device):
-            values = np.ones(self.n) if self.kernel.normalised else self.self_values
-            return gpu.cupy().asarray(values.astype(np.float32))
+            values = gpu.cupy().ones(self.n) if self.kernel.normalised else self.squares
+            return values.astype(np.float32)
 
     def rows(self, indices: NDArray[np.int64]) -> Array:
         cp = gpu.cupy()
@@ -86,8 +86,8 @@ class CudaSpectrumRows:
             for first, last in self._tiles(len(which)):
                 some = which[first:last]
                 narrow, wide = self.columns.take(some)
-                self._fill(out[first:last], some, self.x, narrow, [wide], self.scale, self.largest)
-            self._featureless(out, self.groups[np.asarray(indices)])
+                rows = (out[first:last], some, self.x, narrow, [wide])
+                self._fill(*rows, self.scale, self.groups, self.largest)
             if self.kernel.normalised:
                 out[cp.arange(len(which)), which] = 1
             return out
@@ -100,15 +100,15 @@ class CudaSpectrumRows:
             for first, last in self._tiles(self.n):
                 narrow, wide = self.columns.slice(first, last)
                 rows = (out[first:last], all_rows[first:last], self.x, narrow, [wide])
-                self._fill(*rows, self.scale, self.largest, first)
+                self._fill(*rows, self.scale, self.groups, self.largest, first)
                 if progress is not None:
                     cp.cuda.get_current_stream().synchronize()
                     progress(last * (2 * self.n - last), self.n * self.n)
             blocks = -(-self.n // 64)
             if blocks:
                 mirror = _function("mirror", EXACT[np.uint32])
-                mirror((blocks, blocks), (64, 4), (np.int32(self.n), self.diag(), out))
-            self._featureless(out, self.groups, symmetric=True)
+                args = (np.int32(self.n), np.int32(self.kernel.normalised), self.squares, out)
+                mirror((blocks, blocks), (64, 8), args)
             return out
 
     def cross(self, others: Documents, progress: Progress | None = None) -> Array:
@@ -120,19 +120,19 @@ class CudaSpectrumRows:
             text = _Text(others)
             pmers = _Pmers(text, *self.kernel.lengths)
             x = _Matrix(self.kernel, text, pmers)
-            self_values = x.squares().get()
-            groups = featureless_groups(others, self_values, dict(self.known))
-            scale = cp.asarray(scale_of(self.kernel, self_values))
+            squares, scale = x.squares()
+            self_values = squares.get()
+            groups = self._groups(others, self_values, dict(self.known))
             x.project(self.x.starts(), pmers.find_in(self.pmers))
             all_rows = cp.arange(len(others))
             largest = float(self_values.max())
             for first, last in self._tiles(len(others)):
                 narrow, digits = self.columns.densify(x, first, last)
-                self._fill(out[first:last], all_rows[first:last], x, narrow, digits, scale, largest)
+                rows = (out[first:last], all_rows[first:last], x, narrow, digits)
+                self._fill(*rows, scale, groups, largest)
                 if progress is not None:
                     cp.cuda.get_current_stream().synchronize()
                     progress(last, len(others))
-            self._featureless(out, groups)
             return out
 
     def decision(
@@ -171,25 +171,24 @@ class CudaSpectrumRows:
 
     def _fill(
         self, out: Array, which: Array, x: _Matrix, narrow: Array, wide: list[Array], row_scale: Array,
-        largest: float, first: int | None = None,
+        row_groups: Array, largest: float, first: int | None = None,
     ) -> None:  # fmt: skip
         """Rows `which` of `x` into `out`; with `first`, only what lies behind the diagonal."""
         skip = first or 0
         tile = self.columns.narrow_product(narrow, skip)
         sums = self.columns.wide_product(wide, skip)
         bound = (largest * self.largest) ** 0.5  # Cauchy-Schwarz: no sum is larger
-        scales = (row_scale, self.scale)
-        self.columns.launch(out, which, x, tile, sums, scales, skip, first is not None, bound)
+        factors = (row_scale, self.scale, row_groups, self.groups)
+        self.columns.launch(out, which, x, tile, sums, factors, skip, first is not None, bound)
 
-    def _featureless(self, out: Array, groups: NDArray[np.int32], symmetric: bool = False) -> None:
-        if not self.kernel.normalised or not groups.any():
-            return
-        cp = gpu.cupy()
-        rows = cp.asarray(np.flatnonzero(groups))
-        own, columns = cp.asarray(groups[groups > 0]), cp.asarray(self.groups)
-        out[rows] = own[:, None] == columns
-        if symmetric:
-            out[:, rows] = columns[:, None] == own
+    def _groups(
+        self, documents: Documents, self_values: NDArray[np.float64], known: dict[bytes, int]
+    ) -> Array:
+        """`featureless_groups` on the device; without normalisation such a row is just 0."""
+        groups = np.zeros(len(documents), np.int32)
+        if self.kernel.normalised:
+            groups = featureless_groups(documents, self_values, known)
+        return gpu.cupy().asarray(groups)
 
 
 class _Text:
@@ -220,7 +219,7 @@ class _Pmers:
         _each("locate", text.size, np.int32(text.n), text.offsets, self.document)
         ids = {1: text.codes.astype(np.int32)}
         self.sizes = {1: text.n_symbols}
-        self.tables: dict[int, Array] = {}  # which keys there are, as flags or as sorted keys
+        self.tables: dict[int, Array] = {}  # sorted keys (uint64), or for every key how many are up to it
         self.ids = [(1, ids[1])] if p1 == 1 else []
         steps = plan(p1, p2)
         for step, (q, a, b) in enumerate(steps):
@@ -236,13 +235,13 @@ class _Pmers:
         size, bound = self.text.size, self.sizes[a] * self.sizes[b]
         place = (self.text.offsets, self.document, np.int32(q), np.int32(b))
         these = (*place, left, right, np.int64(self.sizes[b]))
-        ids = cp.zeros(size, np.int32)
         if bound <= max(1 << 24, 4 * size):
-            seen = cp.zeros(max(bound, 1), np.uint8)
+            seen = cp.zeros(max(bound, 1), np.int32)
             _each("mark", size, *these, seen)
             ranks = cp.cumsum(seen, dtype=np.int32)
+            ids = cp.empty(size, np.int32)
             _each("look_up", size, *these, ranks, ids)
-            self.tables[q], self.sizes[q] = seen, int(ranks[-1])
+            self.tables[q], self.sizes[q] = ranks, int(ranks[-1])
             return ids
         shift = max(size - 1, 1).bit_length()
         shift = shift if (bound + 1) << shift <= 1 << 64 else 0
@@ -258,6 +257,7 @@ class _Pmers:
             keys = keys[order]
         new = cp.ones(len(keys), bool)
         new[1:] = keys[1:] != keys[:-1]
+        ids = cp.zeros(size, np.int32)
         ids[order] = cp.cumsum(new, dtype=np.int32) - 1
         self.tables[q] = keys[new]
         self.sizes[q] = len(self.tables[q])
@@ -268,8 +268,10 @@ class _Pmers:
         """The same on the host."""
         keys = {}
         for q, table in self.tables.items():
-            found = gpu.cupy().flatnonzero(table) if table.dtype == np.uint8 else table
-            keys[q] = found.get().astype(np.uint64)
+            found = table.get()
+            if found.dtype != np.uint64:
+                found = np.flatnonzero(np.diff(found, prepend=0)).astype(np.uint64)
+            keys[q] = found
         return Vocabulary(self.p1, self.p2, self.text.n_symbols, keys)
 
     def find_in(self, columns: _Pmers) -> NDArray[np.int64]:
@@ -287,7 +289,7 @@ class _Matrix:
         cp = gpu.cupy()
         self.n, self.kernel = text.n, kernel
         keys = self._keys(text, pmers)
-        first = cp.empty(len(keys), np.uint8)
+        first = cp.empty(len(keys), bool)
         defines = KEYS[keys.dtype.type]
         _each("first_of_run", len(keys), keys, first, defines=defines)
         starts = cp.flatnonzero(first)
@@ -314,8 +316,7 @@ class _Matrix:
         if kernel.weight != "count":
             self.highest = cp.ones(len(self.df), np.int32)
         self.indptr = cp.zeros(self.n + 1, np.int64)
-        if len(self.documents):
-            self.indptr = cp.searchsorted(self.documents, cp.arange(self.n + 1, dtype=np.int32))
+        _each("row_starts", len(self.documents), np.int32(self.n), self.documents, self.indptr)
 
     def _keys(self, text: _Text, pmers: _Pmers) -> Array:
         """document * n_pmers + p-mer of every token, sorted."""
@@ -350,17 +351,15 @@ class _Matrix:
         """Where the features of each p-mer start, on the host."""
         return np.arange(len(self.df) + 1) if self._starts is None else self._starts.get()
 
-    def squares(self) -> Array:
-        """k(s, s) of every row, float64."""
+    def squares(self) -> tuple[Array, Array]:
+        """k(s, s) of every row and what its products are multiplied by, float64."""
         cp = gpu.cupy()
-        sums = cp.zeros(self.n)
+        sums, scale = cp.empty(self.n), cp.empty(self.n)
+        args = (np.int32(self.n), self.indptr, self.values, np.int32(self.kernel.normalised), sums, scale)
         if self.n:
-            _function("squares", EXACT[np.uint32])(
-                (-(-self.n // (THREADS // 32)),),
-                (THREADS,),
-                (np.int32(self.n), self.indptr, self.values, sums),
-            )
-        return sums
+            blocks = -(-self.n // (THREADS // 32))
+            _function("squares", EXACT[np.uint32])((blocks,), (THREADS,), args)
+        return sums, scale
 
     def largest(self, place: Array) -> int:
         """The largest value in a narrow column; kept once known."""
@@ -384,13 +383,11 @@ class _Columns:
         self.height = -(-max(self.n, 1) // PAD) * PAD
         self.whole = not kernel.idf and kernel.weight != "log"
         self.wide_type = np.float64 if _card().fast_float64 else np.float32
-        narrow, wide = self._split(x)
-        self.place = cp.full(len(x.df), -1, np.int32)
-        if self.n_narrow:
-            self.place = cp.where(narrow, cp.cumsum(narrow, dtype=np.int32) - 1, self.place)
-        if self.n_wide:
-            self.place = cp.where(wide, -1 - cp.cumsum(wide, dtype=np.int32), self.place)
-        self.lists = _starts(cp.where(self.place == -1, x.df, 0))
+        sums = self._split(x)
+        self.place = cp.empty(len(x.df), np.int32)
+        lengths = cp.empty(len(x.df), np.int64)
+        _each("place_features", len(x.df), x.df, sums, self.place, lengths)
+        self.lists = _starts(lengths)
         cursor = self.lists[:-1].copy()
         self.list_documents = cp.empty(len(x.features), np.int32)
         self.list_values = cp.empty(len(x.features), np.float32)
@@ -398,20 +395,21 @@ class _Columns:
         _each("fill_lists", len(x.features), *entries, cursor, self.list_documents, self.list_values)
         self.narrow, self.wide = self._dense(x, 0, self.n, self.height, 0)
 
-    def _split(self, x: _Matrix) -> tuple[Array, Array]:
-        """Which features are narrow and which wide; fewer of them while memory is short."""
+    def _split(self, x: _Matrix) -> Array:
+        """Running numbers of narrow (low 32 bits) and wide features; fewer while memory is short."""
         cp = gpu.cupy()
         share = NARROW_SHARE if self.whole else WIDE_SHARE
+        kinds = cp.empty(len(x.df), np.int64)
         while True:
-            frequent = x.df > max(share * self.n, 1)
-            narrow = frequent & (x.highest < 128) if self.whole else cp.zeros(len(x.df), bool)
-            wide = frequent & ~narrow
-            counted = cp.stack([narrow.sum(), wide.sum()]).get() if len(x.df) else (0, 0)
-            self.n_narrow, self.n_wide = (int(c) for c in counted)
+            least = np.float32(max(share * self.n, 1))
+            _each("classify", len(x.df), x.df, x.highest, least, np.int32(self.whole), kinds)
+            sums = cp.cumsum(kinds) if len(kinds) else kinds
+            total = int(sums[-1]) if len(kinds) else 0
+            self.n_narrow, self.n_wide = total & 0xFFFFFFFF, total >> 32
             self.ld = -(-self.n_narrow // PAD) * PAD
             needed = self.height * (self.ld + 8 * self.n_wide)
             if needed <= SMALL or needed <= gpu.free_memory() // 3 or share >= 1:
-                return narrow, wide
+                return sums
             share *= 1.5
 
     def _dense(self, x: _Matrix, first: int, last: int, height: int, digit: int) -> tuple[Array, Array]:
@@ -488,7 +486,7 @@ class _Columns:
 
     def launch(
         self, out: Array, which: Array, x: _Matrix, tile: Array | None, wide: Array | None,
-        scales: tuple[Array, Array], skip: int, half: bool, bound: float,
+        factors: tuple[Array, ...], skip: int, half: bool, bound: float,
     ) -> None:  # fmt: skip
         """Add what the lists give, scale, and round into `out`. No sum of products passes `bound`."""
         if not len(which) or not self.n:
@@ -503,7 +501,7 @@ class _Columns:
             np.int32(self.n), np.int32(width), np.int32(half), which, x.indptr, x.features, x.values,
             self.place, self.lists, self.list_documents, self.list_values,
             np.uint64(0) if tile is None else tile, np.uint64(0) if wide is None else wide,
-            np.int64(self.height - skip), np.int64(skip), np.float32(unit), *scales, out,
+            np.int64(self.height - skip), np.int64(skip), np.float32(unit), *factors, out,
         )  # fmt: skip
         kernel((len(which), -(-self.n // width)), (512,), args, shared_mem=shared)
 

@@ -34,8 +34,8 @@ _ENDINGS = (".tar", ".gz", ".tgz", ".bz2", ".tbz2", ".xz", ".txz", ".zip", ".mbo
 _COMPRESSED = (".gz", ".bz2", ".xz", ".z", ".tgz", ".tbz2", ".txz")
 # What the standard library raises on damaged archives.
 _UNREADABLE = (
-    (OSError, EOFError, lzma.LZMAError, zlib.error, struct.error, tarfile.TarError, zipfile.BadZipFile)
-    + (ValueError, KeyError, IndexError, OverflowError, RecursionError, RuntimeError)
+    *(OSError, EOFError, lzma.LZMAError, zlib.error, struct.error, tarfile.TarError, zipfile.BadZipFile),
+    *(ValueError, KeyError, IndexError, OverflowError, RecursionError, RuntimeError),
 )
 
 

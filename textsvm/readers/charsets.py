@@ -114,4 +114,4 @@ def is_binary(data: bytes) -> bool:
     if any(head.startswith(mark) for mark, _ in _BOMS):
         return False
     control = len(head) - len(head.translate(None, _CONTROL))
-    return b"\x00" in head or control > 0.05 * len(head)
+    return b"\x00" in head or control > max(8, 0.05 * len(head))

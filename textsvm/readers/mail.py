@@ -43,6 +43,7 @@ _INTERNAL = b"FOLDER INTERNAL DATA"
 _NOT_MAIL = re.compile(r"(?:cmds|readme.*|index.*|license.*|\.ds_store|dovecot.*)", re.IGNORECASE)
 _CLASS = re.compile(r"(?<![a-z])(ham|spam)(?![a-z])", re.IGNORECASE)
 _WORD = re.compile(r"=\?([^?*\s]{1,60})(?:\*[^?\s]*)?\?([bq])\?([^?]*)\?=", re.IGNORECASE)
+_NO_HEADERS = "it has no headers"
 _DEFECTS = {
     "NoBoundaryInMultipartDefect": "a multipart message without a boundary",
     "StartBoundaryNotFoundDefect": "a multipart message whose boundary never comes",
@@ -148,7 +149,7 @@ def message_text(data: bytes, *, headers: bool = False) -> tuple[str, list[str]]
     """
     damage: dict[str, None] = {}
     if not is_mail(data):
-        damage["it has no headers"] = None
+        damage[_NO_HEADERS] = None
     try:
         message = email.message_from_bytes(data, policy=_POLICY)
         parts = [*_text_parts(message)]
@@ -157,10 +158,14 @@ def message_text(data: bytes, *, headers: bool = False) -> tuple[str, list[str]]
         return decode_declared(data, None)[0], [f"it cannot be parsed as a message ({type(error).__name__})"]
     pieces = [*_headers(message, headers, damage), *(_part_text(*part, damage) for part in parts)]
     for part in message.walk():
-        for defect in part.defects:
-            if (name := type(defect).__name__) in _DEFECTS:
-                damage[_DEFECTS[name]] = None
+        damage |= {_DEFECTS[name]: None for name in map(_class_name, part.defects) if name in _DEFECTS}
+    if _NO_HEADERS in damage:
+        damage.pop(_DEFECTS["MissingHeaderBodySeparatorDefect"], None)
     return "\n".join(piece for piece in pieces if piece), list(damage)
+
+
+def _class_name(thing: object) -> str:
+    return type(thing).__name__
 
 
 def _folder(file: File) -> str:

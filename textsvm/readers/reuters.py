@@ -27,6 +27,8 @@ _START = re.compile(r"<REUTERS\b")
 _ATTRIBUTE = re.compile(r'(\w+)\s*=\s*"([^"<>]*)"')
 _ENTITY = re.compile(r"&(#\d{1,7}|lt|gt|amp|quot|apos);")
 _NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
+# The files of the distribution that hold no documents.
+_ABOUT = re.compile(r"readme.*|lewis\.dtd|all-.*|cat-descriptions.*|feldman-.*", re.IGNORECASE)
 # What stands in a brief document, besides its title, for the body that it never had.
 _NO_BODY = re.compile(r"[*\s]*(Blah blah blah\.)?\s*")
 _CONTROL = {code: None for code in [*range(32), *range(127, 160)] if code not in b"\t\n\r"}
@@ -45,7 +47,7 @@ def read(
     split: str = "modapte",
     progress: Progress | None = None,
 ) -> Iterator[Document]:
-    """The documents of SGML files; other files of the distribution are passed over.
+    """The documents of SGML files; other files of the distribution are passed over, and foreign ones named.
 
     Parameters
     ----------
@@ -63,7 +65,11 @@ def read(
     """
     if split not in SPLITS:
         raise InputError(f"split={split!r} is not one of {', '.join(SPLITS)}")
-    files = [file for file in files if is_reuters(file.data) or file.name.lower().endswith((".sgm", ".sgml"))]
+    others = [file for file in files if not is_reuters(file.data)]
+    for file in others:
+        if not _ABOUT.fullmatch(file.name.rpartition("/")[2]):
+            problems.append((file.name, "left out: it does not begin as an SGML file of Reuters-21578"))
+    files = [file for file in files if is_reuters(file.data)]
     total, done = sum(len(file.data) for file in files), 0
     for file in files:
         text = file.data.decode("latin-1")

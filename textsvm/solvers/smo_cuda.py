@@ -6,8 +6,8 @@ float64. A round is four kernels of kernels_cu/smo.cu, and no step of it waits f
     choose     m(b), M(b) and the stopping rule; then the working set: who entered in the last round (half
                of the set at most), the worst violators that can grow, the worst that can shrink
     gather     the float32 tile of the set's rows and columns, 4 MB that stay in the L2 and L1 caches
-    solve_set  one block optimises pairs of the set as the CPU twin does (Fan, Chen, Lin 2005), until the set's
-               violation is 0.3 of what all variables' was; F and b of the set in registers
+    solve_set  one block optimises pairs of the set as the CPU twin does (Fan, Chen, Lin 2005), F and b in
+               registers, until the set's violation is 0.3 of what that of all variables was
     update     F += sum over the changed variables of (change of b) K, by the whole chip
 
 A set of 1,024 holds the free variables of an ill-conditioned problem together, which a smaller one tears
@@ -148,13 +148,14 @@ class _Run:
         if not self.resident and not self.load_rows():
             return
         self.launch(
-            "gather", self.limit, 256, self.gram.buffer, np.int64(n), self.gram.slots, self.index, self.members,
-            self.state, self.tile,
+            "gather", self.limit, 256, self.gram.buffer, np.int64(n), self.gram.slots, self.index,
+            self.members, self.state, self.tile,
         )  # fmt: skip
         self.launch(
             "solve_set", 1, THREADS, np.float64(self.tol), np.float64(SHARE), np.int32(PAIRS),
-            np.int64(self.bound), np.int32(self.limit == m), self.gram.slots, self.index, self.members, self.diag,
-            self.low, self.high, self.F, self.tile, self.coef, self.moved, self.moved_slots, self.state, self.figures,
+            np.int64(self.bound), np.int32(self.limit == m), self.gram.slots, self.index, self.members,
+            self.diag, self.low, self.high, self.F, self.tile, self.coef, self.moved, self.moved_slots,
+            self.state, self.figures,
         )  # fmt: skip
         self.update()
 
