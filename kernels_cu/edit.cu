@@ -217,16 +217,17 @@ __device__ void build_masks(Masks& masks, const uint16* __restrict__ codes, cons
 // begin), lengths, columns (of out, -1: padding). `texts_alphabet`: all codes of texts are below it.
 // A block takes `span` packs and THREADS texts at a time, the next ones by counting up next_item.
 // kind 0: distances; 1: of_distance[d]; 2: exp(-gamma d / the longer length).
-// symmetric: texts are the patterns' documents, only place >= that of the text is computed, and written twice.
+// own: texts are the patterns' documents: the distance of a long one to itself is not computed.
+// symmetric: moreover, only place >= that of the text is computed, and written twice.
 // sums (packs / span, n_classes, n_texts): instead of out, sums of coefficient (pattern, class) times value.
 extern "C" __global__ void __launch_bounds__(THREADS)
     edit_rows(const uint16* __restrict__ codes, const int64* __restrict__ offsets, const int* __restrict__ packs,
               const int* __restrict__ rows, const int* __restrict__ places, int n_packs, int span,
               const uint32* __restrict__ words, const int64* __restrict__ group_words,
               const int* __restrict__ lengths, const int* __restrict__ columns, int n_texts, int texts_alphabet,
-              uint32* scratch, int64 scratch_words, int* next_item, int kind, const float* __restrict__ of_distance, float gamma,
-              int symmetric, void* __restrict__ out, int64 n_columns, const double* __restrict__ coefficients,
-              int n_classes, double* __restrict__ sums) {
+              uint32* scratch, int64 scratch_words, int* next_item, int kind,
+              const float* __restrict__ of_distance, float gamma, int own, int symmetric, void* __restrict__ out,
+              int64 n_columns, const double* __restrict__ coefficients, int n_classes, double* __restrict__ sums) {
   __shared__ Masks masks;
   __shared__ int shared_item;
   uint32* queues = scratch + blockIdx.x * scratch_words + threadIdx.x;
@@ -249,6 +250,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       const int* pack = packs + p * FIELDS;
       if (symmetric && places[p * FIELDS] < text - (int)threadIdx.x) continue;
       bool needed = column >= 0 && !(symmetric && places[p * FIELDS] < text);
+      bool itself = FIELDS == 1 && own && pack[0] == column;
       int distance[FIELDS];
 #pragma unroll
       for (int f = 0; f < FIELDS; f++) distance[f] = length;
@@ -256,7 +258,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       for (int first = 0; first == 0 || first < pattern_length; first += CAPACITY) {
         __syncthreads();
         build_masks(masks, codes, offsets, pack, first, texts_alphabet, slots);
-        if (!needed) continue;
+        if (!needed || itself) continue;
         Column state;
         restart(state);
         if (STRIPS)
@@ -266,6 +268,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         add_differences(state, masks, distance);
       }
       if (!needed) continue;
+      if (itself) distance[0] = 0;
 #pragma unroll
       for (int f = 0; f < FIELDS; f++) {
         int row = rows[p * FIELDS + f];

@@ -132,17 +132,19 @@ __device__ void put(int source, int target, double value, int part) {
     }
 }
 
-// The sources of a task against the 32 lanes of one of its strips.
+// The sources of a task against the 32 lanes of one of its (one or SEVERAL) strips.
+template <bool SEVERAL>
 __device__ __forceinline__ void compare(
     const Task& task, int strip, int lane, const uint32* __restrict__ stream, const Lane* lanes,
     const uint32* __restrict__ masks, const uint16* __restrict__ codes, int symbols, int period, Edge* edges,
-    int64 most_rows, double* carries, int64 most_sources, const Weights* columns) {
+    uint32 edges_at, double* carries, int64 most_sources, const Weights* columns) {
     const Lane mine = lanes[(task.first_strip + strip) * WARP + lane];
     const bool left = mine.flags & LEFT, last = mine.flags & LAST;
-    const bool reads = lane == 0 && left, writes = lane == WARP - 1 && mine.target >= 0 && !last;
+    const bool reads = SEVERAL && lane == 0 && left;
+    const bool writes = SEVERAL && lane == WARP - 1 && mine.target >= 0 && !last;
     // What a strip writes is not what it still reads: they take turns.
-    const Edge* edge_in = edges + (strip & 1) * most_rows;
-    Edge* edge_out = edges + (~strip & 1) * most_rows;
+    // WARP rows before and after are there too, so that a lane may go past the end.
+    const uint32 edge_in = kept(edges_at + 2 * WARP + (strip & 1)), edge_out = edge_in ^ 1;
     const double* carry_in = carries + (strip & 1) * most_sources - task.first_source;
     double* carry_out = carries + (~strip & 1) * most_sources - task.first_source;
     const uint32* word_at = stream + task.begin;
@@ -150,7 +152,7 @@ __device__ __forceinline__ void compare(
 #if MASKS
     const char* table =
         (const char*)kept((int64)(masks + (int64)(task.first_strip + strip) * symbols * WARP + lane));
-#define MATCH(word) (*(const uint32*)(table + ((word) & ~127u)))
+#define MATCH(word) __ldg((const uint32*)(table + ((word) & ~127u)))
 #define HIT(c) match & (1u << ((c) / 7 * 8 + (c) % 7)), 0
 #else
     uint32 column[COLUMNS];
@@ -184,22 +186,22 @@ __device__ __forceinline__ void compare(
     uint32 match = MATCH(word);
     const uint32* ahead = (const uint32*)kept((int64)(word_at + 2 - mine.delay));
     Edge edge;
-    if (reads && row < rows) edge = edge_in[row];
+    if (reads) edge = edges[edge_in];
 
     for (int steps = task.rows + WARP - 1; steps > 0; steps--) {
         const uint32 match_next = MATCH(next);
         uint32 later = nothing;
-        if (row + 2 < rows) later = *ahead;
+        if (row + 2 < rows) later = __ldg(ahead);
         ahead++;
         const REAL row_out = weights.rows[phase][0], row_in = weights.rows[phase][1];
         const REAL carry = __shfl_up_sync(FULL_WARP, sum, 1);
         REAL before[STORED + 1];
 #pragma unroll
         for (int q = 0; q < LEVELS; q++) r[q] = __shfl_up_sync(FULL_WARP, r[q], 1) * step;
-        if (task.strips > 1 && reads) {
+        if (reads) {
 #pragma unroll
-            for (int q = 0; q < LEVELS; q++) r[q] = row < rows ? edge.r[q] * (weights.edge * row_in) : (REAL)0;
-            if (row + 1 < rows) edge = edge_in[row + 1];
+            for (int q = 0; q < LEVELS; q++) r[q] = edge.r[q] * (weights.edge * row_in);
+            edge = edges[edge_in + 2 * (row + 1)];
         }
 #pragma unroll
         for (int q = 0; q < LEVELS; q++) {
@@ -226,15 +228,15 @@ __device__ __forceinline__ void compare(
             }
         }
         part += row_out * found;
-        if (task.strips > 1 && writes && row < rows) {
+        if (writes) {
             Edge out;
 #pragma unroll
             for (int q = 0; q < PADDED; q++) out.r[q] = q < LEVELS ? r[q] * row_out : (REAL)0;
-            edge_out[row] = out;
+            edges[edge_out + 2 * row] = out;
         }
         if (word & ENDS) {
             double value = total + part;
-            if (left) value += lane > 0 ? carry : carry_in[source];
+            if (left) value += reads ? carry_in[source] : carry;
             sum = value;
             if (last) put(source, mine.target, value * weights.out, task.part);
             if (writes) carry_out[source] = value;
@@ -267,21 +269,25 @@ __device__ __forceinline__ void compare(
     __syncwarp();
 }
 
-// Warps take tasks in turn. `edges` and `carries` hold two rows of `most_rows` and `most_sources` for each warp.
+// Warps take tasks in turn. Each has 2 * `most_rows` of the `edges` and 2 * `most_sources` of the `carries`.
 extern "C" __global__ void __launch_bounds__(128, BLOCKS) gap(
     const Task* tasks, int n_tasks, int* taken, const uint32* __restrict__ stream, const Lane* lanes,
     const uint32* __restrict__ masks, const uint16* __restrict__ codes, int symbols, int period, Edge* edges,
-    int64 most_rows, double* carries, int64 most_sources, const Weights* columns) {
+    int most_rows, double* carries, int64 most_sources, const Weights* columns) {
     const int warp = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    edges += 2 * warp * most_rows;
+    const uint32 edges_at = 2 * warp * most_rows;
     carries += 2 * warp * most_sources;
     for (;;) {
         int index = lane == 0 ? atomicAdd(taken, 1) : 0;
         index = __shfl_sync(FULL_WARP, index, 0);
         if (index >= n_tasks) return;
         const Task task = tasks[index];
-        for (int strip = 0; strip < task.strips; strip++)
-            compare(task, strip, lane, stream, lanes, masks, codes, symbols, period, edges, most_rows, carries, most_sources,
-                    columns);
+        if (task.strips == 1)
+            compare<false>(task, 0, lane, stream, lanes, masks, codes, symbols, period, edges, edges_at, carries,
+                           most_sources, columns);
+        else
+            for (int strip = 0; strip < task.strips; strip++)
+                compare<true>(task, strip, lane, stream, lanes, masks, codes, symbols, period, edges, edges_at, carries,
+                              most_sources, columns);
     }
 }

@@ -217,14 +217,19 @@ __device__ __forceinline__ float narrow(double value) {  // one instruction; (fl
 }
 
 // The largest key of the block, through one word a warp; `best` of the warp that has it is written beside it.
-template <class Best>
-__device__ __forceinline__ uint32 largest(uint32 key, int lane, int warp, const Best& best, uint32* keys, Best* of_warp) {
-  uint32 top = warp_max(key);
-  if (lane == 0) keys[warp] = top;
-  if (key && key == top) of_warp[warp] = best;
-  __syncthreads();
-  return warp_max(lane < WARPS ? keys[lane] : 0);
-}
+#define LARGEST(top, key, mine, keys, best)        \
+  top = warp_max(key);                             \
+  if (lane == 0) keys[warp] = top;                 \
+  if (key && key == top) best[warp] = mine;        \
+  __syncthreads();                                 \
+  top = warp_max(lane < WARPS ? keys[lane] : 0);
+
+struct Shared {  // one address that stays in a register
+  double coef[SET], low[SET], high[SET];
+  float2 best_j[WARPS];
+  float diag[SET], best_i[WARPS];
+  uint32 keys_i[WARPS], keys_j[WARPS], widths[WARPS];
+};
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 solve_set(double tol, double share, int most, int64 bound, int whole, const int* __restrict__ slots,
@@ -232,10 +237,7 @@ solve_set(double tol, double share, int most, int64 bound, int whole, const int*
           const double* __restrict__ all_low, const double* __restrict__ all_high, const double* __restrict__ all_F,
           const float* __restrict__ tile, double* all_coef, double* moved, int* moved_slots, int64* state,
           double* figures) {
-  __shared__ uint32 keys_i[WARPS], keys_j[WARPS], widths[WARPS];
-  __shared__ float best_i[WARPS], set_diag[SET];
-  __shared__ float2 best_j[WARPS];
-  __shared__ double coef[SET], low[SET], high[SET];
+  __shared__ Shared set;
   if (state[DONE]) return;
   int thread;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));  // in a register: threadIdx.x is read anew, and slowly
@@ -252,12 +254,12 @@ solve_set(double tol, double share, int most, int64 bound, int whole, const int*
   for (int e = 0; e < PER_THREAD; e++) {
     int at = AT(e), k = at < count ? members[at] : 0;
     f[e] = narrow(all_F[k] + middle);
-    coef[at] = at < count ? all_coef[k] : 0;
-    low[at] = at < count ? all_low[k] : 0;
-    high[at] = at < count ? all_high[k] : 0;
-    set_diag[at] = own_diag[e] = at < count ? diag[k] : 0;
-    up |= (uint32)(coef[at] < high[at]) << e;
-    down |= (uint32)(coef[at] > low[at]) << e;
+    set.coef[at] = at < count ? all_coef[k] : 0;
+    set.low[at] = at < count ? all_low[k] : 0;
+    set.high[at] = at < count ? all_high[k] : 0;
+    set.diag[at] = own_diag[e] = at < count ? diag[k] : 0;
+    up |= (uint32)(set.coef[at] < set.high[at]) << e;
+    down |= (uint32)(set.coef[at] > set.low[at]) << e;
   }
   double decrease = 0, coef_i = 0, coef_j = 0;
   double wide = figures[FIRST] - figures[LAST];
@@ -276,15 +278,16 @@ solve_set(double tol, double share, int most, int64 bound, int whole, const int*
       mine = now > key ? f[e] : mine;
       key = max(key, now);
     }
-    uint32 top = largest(key, lane, warp, mine, keys_i, best_i);
+    uint32 top;
+    LARGEST(top, key, mine, set.keys_i, set.best_i)
     // Between two barriers where nobody reads them: what the last step made of its pair.
-    if (thread == 0 && done) coef[at_i] = coef_i, coef[at_j] = coef_j;
+    if (thread == 0 && done) set.coef[at_i] = coef_i, set.coef[at_j] = coef_j;
     if (!top || done == limit) break;
     at_i = top & AT_BITS;
     float4 row_i[GROUPS], row_j[GROUPS];
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) row_i[g] = rows[at_i * (SET / 4) + g * THREADS];
-    float f_i = best_i[THREAD_OF(at_i) / WARP], diag_i = set_diag[at_i];
+    float f_i = set.best_i[THREAD_OF(at_i) / WARP], diag_i = set.diag[at_i];
 
     // j: the largest (f_j - f_i)^2 / curvature of those that can shrink.
     float widest = 0;
@@ -302,34 +305,34 @@ solve_set(double tol, double share, int most, int64 bound, int whole, const int*
       pair.y = now > key ? gap : pair.y;
       key = max(key, now);
     }
-    top = largest(key, lane, warp, pair, keys_j, best_j);
+    LARGEST(top, key, pair, set.keys_j, set.best_j)
     if (top <= AT_BITS) break;
     at_j = top & AT_BITS;
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) row_j[g] = rows[at_j * (SET / 4) + g * THREADS];
-    pair = best_j[THREAD_OF(at_j) / WARP];
+    pair = set.best_j[THREAD_OF(at_j) / WARP];
     if (pair.y <= enough) {  // then the widest gap may be no wider
       uint32 width = warp_max(__float_as_uint(widest));
-      if (lane == 0) widths[warp] = width;
+      if (lane == 0) set.widths[warp] = width;
       __syncthreads();
-      if (__uint_as_float(warp_max(lane < WARPS ? widths[lane] : 0)) <= enough) break;
+      if (__uint_as_float(warp_max(lane < WARPS ? set.widths[lane] : 0)) <= enough) break;
     }
 
     // The step, alike in every thread.
-    double old_i = coef[at_i], old_j = coef[at_j], room_i = high[at_i] - old_i, room_j = old_j - low[at_j];
+    double old_i = set.coef[at_i], old_j = set.coef[at_j], room_i = set.high[at_i] - old_i, room_j = old_j - set.low[at_j];
     float by = fminf(pair.x, fminf(narrow(room_i), narrow(room_j)));
 #pragma unroll
     for (int e = 0; e < PER_THREAD; e++) f[e] += by * (PART(row_i, e) - PART(row_j, e));
     double step = pair.x, room = room_i < room_j ? room_i : room_j;
     step = step < room ? step : room;
-    coef_i = step >= room_i ? high[at_i] : old_i + step;
-    coef_j = step >= room_j ? low[at_j] : old_j - step;
+    coef_i = step >= room_i ? set.high[at_i] : old_i + step;
+    coef_j = step >= room_j ? set.low[at_j] : old_j - step;
     if (thread == THREAD_OF(at_i)) {
-      up = coef_i < high[at_i] ? up | BIT_OF(at_i) : up & ~BIT_OF(at_i);
+      up = coef_i < set.high[at_i] ? up | BIT_OF(at_i) : up & ~BIT_OF(at_i);
       down |= BIT_OF(at_i);
     }
     if (thread == THREAD_OF(at_j)) {
-      down = coef_j > low[at_j] ? down | BIT_OF(at_j) : down & ~BIT_OF(at_j);
+      down = coef_j > set.low[at_j] ? down | BIT_OF(at_j) : down & ~BIT_OF(at_j);
       up |= BIT_OF(at_j);
     }
     if (coef_i == old_i && coef_j == old_j) break;  // below float64
@@ -344,8 +347,8 @@ solve_set(double tol, double share, int most, int64 bound, int whole, const int*
   for (int at = threadIdx.x; at < SET; at += THREADS) {
     change[at] = 0;
     if (at < count) {
-      change[at] = coef[at] - all_coef[members[at]];
-      all_coef[members[at]] = coef[at];
+      change[at] = set.coef[at] - all_coef[members[at]];
+      all_coef[members[at]] = set.coef[at];
     }
   }
   __syncthreads();

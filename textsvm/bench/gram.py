@@ -53,10 +53,11 @@ def rapidfuzz(texts: list[str], gamma: float) -> Matrix:
 
 
 def strkernels(texts: list[str], p: int, decay: float) -> Matrix:
-    """strkernels' subsequence kernel, normalised, all cores."""
+    """strkernels' subsequence kernel, all cores: the blend of all lengths up to p, with weights 1."""
     from strkernels import SubsequenceStringKernel
 
-    return np.asarray(SubsequenceStringKernel(maxlen=p, ssk_lambda=decay)(texts, texts))
+    array = np.array(texts)
+    return np.asarray(SubsequenceStringKernel(maxlen=p, ssk_lambda=decay)(array, array))
 
 
 def compare(
@@ -118,8 +119,8 @@ def main() -> None:
         if length:
             rows.append(
                 compare(
-                    f"gap p=5 decay=0.5, {label}; peer strkernels, on the first 800",
-                    GapWeighted(p=5, decay=0.5),
+                    f"gap p=1-5 decay=0.5, {label}; peer strkernels, on the first 800",
+                    GapWeighted(p=5, decay=0.5, weights=(1.0,) * 5),
                     lambda texts: strkernels(texts, 5, 0.5),
                     texts[:800],
                     1,

@@ -158,7 +158,7 @@ class CudaEditRows:
             own = others is self.documents
             codes, offsets = (self._codes, self._offsets) if own else _upload(others)
             kind = 0 if dtype == np.int32 else 1
-            job = _Job(self.gamma, self.relative, others, codes, offsets, self._texts, kind, symmetric)
+            job = _Job(self.gamma, self.relative, others, codes, offsets, self._texts, kind, own, symmetric)
             for _ in job.run(order, lambda launch: launch.prepare(out), progress):
                 pass
             return out
@@ -169,10 +169,11 @@ class _Job:
 
     def __init__(
         self, gamma: float, relative: bool, documents: Documents, codes: Any, offsets: Any,
-        texts: _Texts, kind: int, symmetric: bool = False,
+        texts: _Texts, kind: int, own: bool = False, symmetric: bool = False,
     ) -> None:  # fmt: skip
         cp = gpu.cupy()
-        self.codes, self.offsets, self.texts, self.symmetric = codes, offsets, texts, symmetric
+        self.codes, self.offsets, self.texts = codes, offsets, texts
+        self.own, self.symmetric = own, symmetric
         self.all_lengths = documents.lengths
         self.kind, self.gamma = 2 if kind and relative else kind, gamma
         longest = max(texts.longest, int(self.all_lengths.max(initial=0)))
@@ -276,7 +277,8 @@ class _Launch:
             texts.words, texts.group_words, texts.lengths, texts.columns,
             np.int32(texts.n), np.int32(texts.alphabet),
             scratch, np.int64(scratch_words), cp.zeros(1, np.int32),
-            np.int32(job.kind), job.of_distance, np.float32(job.gamma), np.int32(job.symmetric),
+            np.int32(job.kind), job.of_distance, np.float32(job.gamma),
+            np.int32(job.own), np.int32(job.symmetric),
             np.int64(0) if out is None else out, np.int64(0 if out is None else out.shape[1]),
             cp.asarray(coefficients), np.int32(coefficients.shape[1]),
             np.int64(0) if self.sums is None else self.sums,

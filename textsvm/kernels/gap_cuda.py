@@ -383,7 +383,7 @@ class _Run:
                 (
                     tasks[first * TASK.itemsize :], np.int32(last - first), taken[i:], self.sources.stream,
                     self.layout.lanes, self.layout.masks, self.targets.codes, np.int32(self.targets.symbols),
-                    np.int32(self.period), edges, np.int64(most[0]), carries, np.int64(most[1]), columns,
+                    np.int32(self.period), edges, np.int32(most[0]), carries, np.int64(most[1]), columns,
                 ),
             )  # fmt: skip
             if progress is not None:
@@ -395,17 +395,19 @@ class _Run:
         cp = gpu.cupy()
         several = self.tasks[self.tasks["strips"] > 1]
         rows, sources = (int(several[name].max(initial=0)) for name in ("rows", "sources"))
+        rows += 2 * WARP if rows else 0
         real = 8 if self.variant.double else 4
-        levels = max(1, self.variant.levels)
-        row_bytes = 2 * rows * -(-levels * real // 16) * 16
-        a_warp = row_bytes + 16 * sources
-        warps = min(self.warps, len(self.tasks))
+        edge_bytes = -(-max(1, self.variant.levels) * real // 16) * 16
+        a_warp = 2 * (rows * edge_bytes + sources * 8)
+        warps, in_block = min(self.warps, len(self.tasks)), THREADS // WARP
         if a_warp:
-            warps = max(THREADS // WARP, min(warps, gpu.free_memory() // 2 // a_warp))
+            # gap.cu counts edges in 32 bits.
+            warps = min(warps, gpu.free_memory() // 2 // a_warp, (1 << 32) // (2 * rows) - in_block)
+            warps = max(in_block, warps)
             gpu.require_memory(warps * a_warp, "comparing documents this long", "shorten them (--max-length)")
-        warps = -(-warps // (THREADS // WARP)) * (THREADS // WARP)
-        edges, carries = cp.empty(max(16, warps * row_bytes), np.uint8), cp.empty(max(1, 2 * warps * sources))
-        return warps, edges, carries, (rows, sources)
+        warps = -(-warps // in_block) * in_block
+        edges = cp.empty(max(16, 2 * warps * rows * edge_bytes), np.uint8)
+        return warps, edges, cp.empty(max(1, 2 * warps * sources)), (rows, sources)
 
 
 def _set_constant(module: Any, name: str, value: NDArray[Any]) -> Any:
@@ -511,6 +513,9 @@ class CudaGap:
                 matrix[int(i)] = columns == int(own.groups[i])
 
     def _self_values(self, documents: Documents, texts: _Texts, known: dict[bytes, int]) -> SelfValues:
+        if len(documents.alphabet) + 1 != self._symbols:
+            # Symbols that nothing else has match themselves here.
+            texts = _Texts(documents, self.kernel.min_length, len(documents.alphabet) + 1)
         diagonal = gpu.cupy().zeros(len(texts))
         _Run(self.kernel, texts, texts, DIAGONAL).launch({"sums": diagonal})
         texts.forget_layouts()

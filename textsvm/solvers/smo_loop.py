@@ -56,8 +56,8 @@ def _update(F: Any, up: Any, down: Any, row_i: Any, row_j: Any, step: Any, state
         for k in range(np.uint64(start), np.uint64(stop)):
             f = F[k] + step * (np.float64(row_i[k]) - np.float64(row_j[k]))
             F[k] = f
-            top = _larger(top, up[k] - f)
-            bottom = _larger(bottom, down[k] + f)  # type: ignore[call-arg]
+            top = _larger(top, up[k] - f)  # type: ignore[call-arg]
+            bottom = _larger(bottom, down[k] + f)
         if top > best:
             best, best_start = top, start
         last = max(last, bottom)
