@@ -132,12 +132,17 @@ __device__ void put(int source, int target, double value, int part) {
     }
 }
 
+__device__ __forceinline__ int take(int* taken) {
+    return __shfl_sync(FULL_WARP, threadIdx.x % WARP == 0 ? atomicAdd(taken, 1) : 0, 0);
+}
+
 // The sources of a task against the 32 lanes of one of its (one or SEVERAL) strips.
 template <bool SEVERAL>
 __device__ __forceinline__ void compare(
-    const Task& task, int strip, int lane, const uint32* __restrict__ stream, const Lane* lanes,
-    const uint32* __restrict__ masks, const uint16* __restrict__ codes, int symbols, int period, Edge* edges,
-    uint32 edges_at, double* carries, int64 most_sources, const Weights* columns) {
+    const Task task, int strip, const uint32* __restrict__ stream, const Lane* lanes,
+    const uint32* __restrict__ masks, const uint16* __restrict__ codes, int symbols, int period,
+    const Weights* columns, Edge* edges, uint32 edges_at, double* carries, int64 most_sources) {
+    const int lane = threadIdx.x % WARP;
     const Lane mine = lanes[(task.first_strip + strip) * WARP + lane];
     const bool left = mine.flags & LEFT, last = mine.flags & LAST;
     const bool reads = SEVERAL && lane == 0 && left;
@@ -269,25 +274,23 @@ __device__ __forceinline__ void compare(
     __syncwarp();
 }
 
-// Warps take tasks in turn. Each has 2 * `most_rows` of the `edges` and 2 * `most_sources` of the `carries`.
+// Warps take tasks in turn: here those of packs of one strip,
 extern "C" __global__ void __launch_bounds__(128, BLOCKS) gap(
     const Task* tasks, int n_tasks, int* taken, const uint32* __restrict__ stream, const Lane* lanes,
-    const uint32* __restrict__ masks, const uint16* __restrict__ codes, int symbols, int period, Edge* edges,
-    int most_rows, double* carries, int64 most_sources, const Weights* columns) {
-    const int warp = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    const uint32 edges_at = 2 * warp * most_rows;
-    carries += 2 * warp * most_sources;
-    for (;;) {
-        int index = lane == 0 ? atomicAdd(taken, 1) : 0;
-        index = __shfl_sync(FULL_WARP, index, 0);
-        if (index >= n_tasks) return;
-        const Task task = tasks[index];
-        if (task.strips == 1)
-            compare<false>(task, 0, lane, stream, lanes, masks, codes, symbols, period, edges, edges_at, carries,
-                           most_sources, columns);
-        else
-            for (int strip = 0; strip < task.strips; strip++)
-                compare<true>(task, strip, lane, stream, lanes, masks, codes, symbols, period, edges, edges_at, carries,
-                              most_sources, columns);
-    }
+    const uint32* __restrict__ masks, const uint16* __restrict__ codes, int symbols, int period,
+    const Weights* columns) {
+    for (int index; (index = take(taken)) < n_tasks;)
+        compare<false>(tasks[index], 0, stream, lanes, masks, codes, symbols, period, columns, nullptr, 0, nullptr, 0);
+}
+
+// and here of several. Each warp has 2 * `most_rows` of the `edges` and 2 * `most_sources` of the `carries`.
+extern "C" __global__ void __launch_bounds__(128, BLOCKS) gap_several(
+    const Task* tasks, int n_tasks, int* taken, const uint32* __restrict__ stream, const Lane* lanes,
+    const uint32* __restrict__ masks, const uint16* __restrict__ codes, int symbols, int period,
+    const Weights* columns, Edge* edges, int most_rows, double* carries, int64 most_sources) {
+    const int warp = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
+    for (int index; (index = take(taken)) < n_tasks;)
+        for (int strip = 0; strip < tasks[index].strips; strip++)
+            compare<true>(tasks[index], strip, stream, lanes, masks, codes, symbols, period, columns, edges,
+                          2 * warp * most_rows, carries + 2 * warp * most_sources, most_sources);
 }

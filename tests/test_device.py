@@ -69,7 +69,7 @@ def test_without_cupy(monkeypatch):
     device.gpu_trouble.cache_clear()
     chosen = device.select("auto")
     assert chosen.kind == "cpu"
-    assert "CuPy is not installed" in chosen.description
+    assert "CuPy is not installed" in chosen.no_gpu
     assert 'pip install "textsvm[cuda13]"' in refused()
 
 
@@ -95,7 +95,7 @@ def test_cause_and_remedy(monkeypatch, given, expected):
     assert expected in refused()
     chosen = device.select("auto")
     assert chosen.kind == "cpu"
-    assert expected in chosen.description
+    assert expected in chosen.no_gpu
 
 
 def test_a_card_that_is_not_there(monkeypatch):
@@ -115,7 +115,7 @@ def test_a_card_on_which_nothing_runs(monkeypatch, failure, expected):
         raise failure
 
     pretend(monkeypatch).cuda.Device = fail
-    assert expected in device.select("auto").description
+    assert expected in device.select("auto").no_gpu
     assert expected in refused("cuda:0")
 
 

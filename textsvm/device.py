@@ -38,12 +38,15 @@ class Device:
     index : int
         Which card, for "cuda".
     description : str
-        What a user is shown, with the reason when "auto" fell back to the CPU.
+        What a user is shown.
+    no_gpu : str
+        Why "auto" fell back to the CPU; empty if it did not.
     """
 
     kind: str
     index: int
     description: str
+    no_gpu: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,7 @@ def select(wish: str = "auto") -> Device:
         trouble = gpu_trouble(0) if wish == "auto" else ""
         if wish == "auto" and not trouble:
             return _cuda_device(0)
-        why = f"; no GPU: {trouble}" if trouble else ""
-        return Device("cpu", 0, f"cpu ({n_threads()} threads{why})")
+        return Device("cpu", 0, f"cpu ({n_threads()} threads)", trouble)
     if kind != "cuda" or not ((index.isascii() and index.isdigit()) or wish == "cuda"):
         raise InputError(f"device {wish!r} is not one of auto, cpu, cuda, cuda:0, cuda:1, ...")
     if trouble := gpu_trouble(int(index or 0)):

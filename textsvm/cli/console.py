@@ -6,11 +6,14 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from textsvm.errors import InputError
+
+if TYPE_CHECKING:
+    from textsvm.device import Device
 
 STAGES = {
     "read": "reading",
@@ -42,6 +45,10 @@ class Console:
         """A line on stderr."""
         if not self.quiet:
             self.stderr.print(message, markup=False)
+
+    def say_device(self, device: Device) -> None:
+        """Which device did the work, and why not a GPU."""
+        self.say(f"device: {device.description}" + (f"; no GPU: {device.no_gpu}" if device.no_gpu else ""))
 
     def line(self, text: str) -> None:
         """A line on stdout, as it is."""

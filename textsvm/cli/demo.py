@@ -44,6 +44,7 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
         rows.append((kernel.name, f"{100 * results.accuracy:.1f} %", f"{len(model.support_)}", seconds))
         judged.append((model, results))
     model, results = judged[0]
+    console.say_device(model.device_)
     console.table(
         f"{len(training)} sample mails to learn from, {len(test)} to judge on; {model.device_.description}",
         rows,

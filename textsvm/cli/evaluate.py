@@ -53,7 +53,7 @@ def evaluate(
     read = time.perf_counter() - started
     with console.progress():
         results = judge(classifier, documents, positive, console.stage, {"read": read})
-    console.say(f"device: {classifier.device_.description}")
+    console.say_device(classifier.device_)
     print_json(results.as_dict()) if json else show(console, f"{model} on {corpus}", results)
 
 

@@ -53,4 +53,4 @@ def predict(
     for identifier, chosen, value in zip(documents.ids, labels, (sign * decision).tolist(), strict=True):
         line = {"id": identifier, "label": chosen, "decision": value}
         sys.stdout.write(dumps(line, ensure_ascii=False) + "\n")
-    console.say(f"device: {classifier.device_.description}")
+    console.say_device(classifier.device_)

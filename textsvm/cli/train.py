@@ -298,7 +298,7 @@ def _fit(
         results = None if held is None else judge(model, held, positive or model.classes_[1], console.stage)
     for warning in caught:
         console.say(f"warning: {warning.message}")
-    console.say(f"device: {model.device_.description}")
+    console.say_device(model.device_)
     console.say(f"kernel matrix: {model.gram_}")
     return results
 
