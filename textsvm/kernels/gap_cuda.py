@@ -24,7 +24,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -361,9 +360,6 @@ class _Run:
 
     def launch(self, output: dict[str, Any], progress: Progress | None = None) -> None:
         """Run all tasks; `output` has what gap.cu's Output needs besides the mode: arrays and numbers."""
-        cp = gpu.cupy()
-        if len(self.tasks) == 0:
-            return
         module = gpu.load(SOURCE, self.variant.defines)
         fields = np.zeros((), OUTPUT)
         fields["mode"], fields["targets"] = self.mode, len(self.targets)
@@ -371,43 +367,49 @@ class _Run:
             fields[name] = value.data.ptr if hasattr(value, "data") else value
         _set_constant(module, "output", fields)
         columns = _set_constant(module, "weights", self.weights())
-        warps, edges, carries, most = self._edges()
-        costs = self.tasks["rows"].astype(np.float64) * self.tasks["strips"]
-        turns = np.cumsum(costs) // LAUNCH if progress is not None else np.zeros(len(costs))
-        bounds = [*np.flatnonzero(np.diff(turns, prepend=-1)), len(costs)]
-        tasks, taken = cp.asarray(self.tasks.view(np.uint8)), cp.zeros(len(bounds), np.int32)
-        for i, (first, last) in enumerate(pairwise(bounds)):
-            module.get_function("gap")(
-                (-(-min(warps, int(last - first)) * WARP // THREADS),),
-                (THREADS,),
-                (
-                    tasks[first * TASK.itemsize :], np.int32(last - first), taken[i:], self.sources.stream,
-                    self.layout.lanes, self.layout.masks, self.targets.codes, np.int32(self.targets.symbols),
-                    np.int32(self.period), edges, np.int32(most[0]), carries, np.int64(most[1]), columns,
-                ),
-            )  # fmt: skip
-            if progress is not None:
-                cp.cuda.get_current_stream().synchronize()
-                progress(float(costs[:last].sum()), float(costs.sum()))
+        several = self.tasks["strips"] > 1
+        done, total = 0.0, float(_cost(self.tasks).sum())
+        for name, tasks in (("gap_several", self.tasks[several]), ("gap", self.tasks[~several])):
+            warps, extra = self._edges(tasks) if name == "gap_several" else (self.warps, ())
+            for part in _slices(tasks, progress is not None):
+                blocks = -(-min(warps, len(part)) * WARP // THREADS)
+                arguments = (
+                    gpu.cupy().asarray(part.view(np.uint8)), np.int32(len(part)), gpu.cupy().zeros(1, np.int32),
+                    self.sources.stream, self.layout.lanes, self.layout.masks, self.targets.codes,
+                    np.int32(self.targets.symbols), np.int32(self.period), columns, *extra,
+                )  # fmt: skip
+                module.get_function(name)((blocks,), (THREADS,), arguments)
+                done += float(_cost(part).sum())
+                if progress is not None:
+                    gpu.cupy().cuda.get_current_stream().synchronize()
+                    progress(done, total)
 
-    def _edges(self) -> tuple[int, Any, Any, tuple[int, int]]:
-        """Warps to launch; memory for what goes from strip to strip: two rows of (rows, sources) a warp."""
+    def _edges(self, tasks: NDArray[Any]) -> tuple[int, tuple[Any, ...]]:
+        """Warps to launch, and the memory for what goes from strip to strip: 2 (rows + sources) a warp."""
         cp = gpu.cupy()
-        several = self.tasks[self.tasks["strips"] > 1]
-        rows, sources = (int(several[name].max(initial=0)) for name in ("rows", "sources"))
-        rows += 2 * WARP if rows else 0
-        real = 8 if self.variant.double else 4
-        edge_bytes = -(-max(1, self.variant.levels) * real // 16) * 16
-        a_warp = 2 * (rows * edge_bytes + sources * 8)
-        warps, in_block = min(self.warps, len(self.tasks)), THREADS // WARP
-        if a_warp:
-            # gap.cu counts edges in 32 bits.
-            warps = min(warps, gpu.free_memory() // 2 // a_warp, (1 << 32) // (2 * rows) - in_block)
-            warps = max(in_block, warps)
-            gpu.require_memory(warps * a_warp, "comparing documents this long", "shorten them (--max-length)")
-        warps = -(-warps // in_block) * in_block
-        edges = cp.empty(max(16, 2 * warps * rows * edge_bytes), np.uint8)
-        return warps, edges, cp.empty(max(1, 2 * warps * sources)), (rows, sources)
+        rows, sources = (int(tasks[name].max(initial=0)) for name in ("rows", "sources"))
+        rows += 2 * WARP
+        edge_bytes = -(-max(1, self.variant.levels) * (8 if self.variant.double else 4) // 16) * 16
+        a_warp, in_block = 2 * (rows * edge_bytes + sources * 8), THREADS // WARP
+        # gap.cu counts edges in 32 bits.
+        warps = min(
+            self.warps, len(tasks), gpu.free_memory() // 2 // a_warp, (1 << 32) // (2 * rows) - in_block
+        )
+        warps = -(-max(1, warps) // in_block) * in_block
+        gpu.require_memory(warps * a_warp, "comparing documents this long", "shorten them (--max-length)")
+        edges, carries = cp.empty(2 * warps * rows * edge_bytes, np.uint8), cp.empty(2 * warps * sources + 1)
+        return warps, (edges, np.int32(rows), carries, np.int64(sources))
+
+
+def _cost(tasks: NDArray[Any]) -> NDArray[np.float64]:
+    """Steps of a warp."""
+    return tasks["rows"].astype(np.float64) * tasks["strips"]
+
+
+def _slices(tasks: NDArray[Any], several: bool) -> list[NDArray[Any]]:
+    """Tasks of one launch each: all, or LAUNCH steps at a time."""
+    turns = np.cumsum(_cost(tasks)) // (LAUNCH if several else np.inf)
+    return [part for part in np.split(tasks, np.flatnonzero(np.diff(turns)) + 1) if len(part)]
 
 
 def _set_constant(module: Any, name: str, value: NDArray[Any]) -> Any:
