@@ -106,8 +106,16 @@ def _cpu_name() -> str:
 
 
 def _commit() -> str:
+    """Of the checkout; a copy without its history is told through TEXTSVM_COMMIT."""
     folder = Path(__file__).resolve().parent
-    answer = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=folder, capture_output=True, text=True, check=False
-    )
-    return answer.stdout.strip() or "unknown"
+    try:
+        answer = subprocess.run(
+            ["git", "describe", "--always", "--dirty"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return os.environ.get("TEXTSVM_COMMIT", "unknown")
+    return answer.stdout.strip() or os.environ.get("TEXTSVM_COMMIT", "unknown")
