@@ -1,8 +1,8 @@
-// Gap-weighted subsequences. The mathematics and the layout are at the top of textsvm/kernels/gap.py.
+// Gap-weighted subsequences. The mathematics: textsvm/kernels/gap.py; without decays, and the layout: gap_cuda.py.
 //
 // LEVELS p - 1; COLUMNS of a lane; BLOCK columns that share a base; REAL float or double; BLEND 1 if
 // subsequences may begin at any level; MASKS 1 if matches are looked up, 0 if they are compared; BLOCKS of 128
-// threads that a multiprocessor must have registers for.
+// threads that a multiprocessor must have registers for; TOGETHER steps of a loop.
 
 #ifndef LEVELS
 #define LEVELS 4
@@ -11,9 +11,11 @@
 #define REAL float
 #define BLEND 0
 #define MASKS 1
-#define BLOCKS 2
+#define BLOCKS 3
+#define TOGETHER 4
 #endif
 
+#define WORDS (MASKS ? (COLUMNS + 27) / 28 : 1)
 #define STORED (LEVELS > 0 ? LEVELS : 1)
 #define PER_LOAD (16 / (int)sizeof(REAL))
 #define PADDED ((STORED + PER_LOAD - 1) / PER_LOAD * PER_LOAD)
@@ -26,18 +28,12 @@
 
 // Powers of the decay and the scaled beginnings; set before a launch.
 struct Weights {
-    REAL rows[WARP][2];                           // decay^k, decay^-k
-    REAL column_out[COLUMNS], column_in[COLUMNS]; // decay^c, decay^-c, c counted within a block
+    REAL rows[WARP][2];                       // decay^k, decay^-k
+    REAL column_out[BLOCK], column_in[BLOCK]; // decay^c, decay^-c, c counted within a block
     REAL begins[LEVELS + 1];
     REAL step, edge, block, wrap; // decay^(width - 1) and ^width of a lane's last block, ^BLOCK, ^period
     double out;                   // what makes a sum of these the sum of the recurrence
 };
-
-// In a register from here on: through a shuffle, the compiler cannot compute or load it again where it is used.
-template <class T> __device__ __forceinline__ T kept(T x) { return __shfl_sync(FULL_WARP, x, threadIdx.x % WARP); }
-
-// P as the next column sees it, which has another base where a block ends.
-#define ABOVE(q, c) ((c) % BLOCK == BLOCK - 1 ? P[q][c] * weights.block : P[q][c])
 
 struct Task {
     int first_strip, strips;   // of 32 lanes
@@ -58,23 +54,6 @@ struct Lane {
 struct alignas(16) Edge {
     REAL r[PADDED];
 };
-
-// One lane's columns as a mask for each symbol: bits 0-6 of each byte, a byte for 7 columns.
-extern "C" __global__ void gap_masks(const Lane* lanes, int n, const uint16* codes, int symbols, uint32* masks) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= n) return;
-    uint32* mine = masks + (int64)(i / WARP) * symbols * WARP + i % WARP;
-    for (int c = 0; c < lanes[i].length; c++)
-        if (codes[lanes[i].code + c] < symbols - 1) mine[codes[lanes[i].code + c] * WARP] |= 1u << (c / 7 * 8 + c % 7);
-}
-
-// Documents one after the other, a block each; a symbol that no target has becomes `nothing`, the last one.
-extern "C" __global__ void gap_stream(const uint16* codes, const int64* from, const int64* to, int nothing,
-                                      uint32* stream) {
-    const int64 start = to[blockIdx.x], length = to[blockIdx.x + 1] - start;
-    for (int64 i = threadIdx.x; i < length; i += blockDim.x)
-        stream[start + i] = min((int)codes[from[blockIdx.x] + i], nothing) * 128u + (i == length - 1 ? ENDS : 0);
-}
 
 // sum += x * y, or sum += x, where a and b say so (HIT): predicated instructions that overwrite the sum in place. Left
 // to itself, the compiler may keep both the old and the new sum and select, which costs a third of the speed.
@@ -132,12 +111,35 @@ __device__ void put(int source, int target, double value, int part) {
     }
 }
 
-__device__ __forceinline__ int take(int* taken) {
-    return __shfl_sync(FULL_WARP, threadIdx.x % WARP == 0 ? atomicAdd(taken, 1) : 0, 0);
+// One lane's columns as masks for each symbol: bits 0-6 of each byte, a byte for 7 columns, `words` words.
+extern "C" __global__ void gap_masks(const Lane* lanes, int n, const uint16* codes, int symbols, int words,
+                                     uint32* masks) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    uint32* mine = masks + (int64)(i / WARP) * symbols * words * WARP + i % WARP;
+    for (int c = 0; c < lanes[i].length; c++) {
+        const int code = codes[lanes[i].code + c];
+        if (code < symbols - 1) mine[(code * words + c / 28) * WARP] |= 1u << (c % 28 / 7 * 8 + c % 7);
+    }
 }
 
-// The sources of a task against the 32 lanes of one of its (one or SEVERAL) strips.
-template <bool SEVERAL>
+// Documents one after the other, a block each; a symbol that no target has becomes `nothing`, the last one.
+extern "C" __global__ void gap_stream(const uint16* codes, const int64* from, const int64* to, int nothing,
+                                      uint32* stream) {
+    const int64 start = to[blockIdx.x], length = to[blockIdx.x + 1] - start;
+    for (int64 i = threadIdx.x; i < length; i += blockDim.x)
+        stream[start + i] = min((int)codes[from[blockIdx.x] + i], nothing) * 128u + (i == length - 1 ? ENDS : 0);
+}
+
+// In a register from here on: through a shuffle, the compiler cannot compute or load it again where it is used.
+template <class T> __device__ __forceinline__ T kept(T x) { return __shfl_sync(FULL_WARP, x, threadIdx.x % WARP); }
+
+// P as the next column sees it, which has another base where a block ends.
+#define ABOVE(q, c) ((c) % BLOCK == BLOCK - 1 ? P[q][c] * weights.block : P[q][c])
+
+// The sources of a task against the 32 lanes of one of its (one or SEVERAL) strips. A lane hands on the SUM over its
+// and all columns to the left: through thousands of lanes, floats would gather errors.
+template <bool SEVERAL, class SUM>
 __device__ __forceinline__ void compare(
     const Task task, int strip, const uint32* __restrict__ stream, const Lane* lanes,
     const uint32* __restrict__ masks, const uint16* __restrict__ codes, int symbols, int period,
@@ -156,9 +158,9 @@ __device__ __forceinline__ void compare(
     const uint32 nothing = (symbols - 1) * 128u;
 #if MASKS
     const char* table =
-        (const char*)kept((int64)(masks + (int64)(task.first_strip + strip) * symbols * WARP + lane));
-#define MATCH(word) __ldg((const uint32*)(table + ((word) & ~127u)))
-#define HIT(c) match & (1u << ((c) / 7 * 8 + (c) % 7)), 0
+        (const char*)kept((int64)(masks + (int64)(task.first_strip + strip) * symbols * WORDS * WARP + lane));
+#define MATCH(word, w) __ldg((const uint32*)(table + ((word) & ~127u) * WORDS) + (w) * WARP)
+#define HIT(c) match[(c) / 28] & (1u << ((c) % 28 / 7 * 8 + (c) % 7)), 0
 #else
     uint32 column[COLUMNS];
 #pragma unroll
@@ -166,10 +168,11 @@ __device__ __forceinline__ void compare(
         column[c] = c < mine.length ? codes[mine.code + c] : ~0u;
         if (column[c] >= symbols - 1) column[c] = ~0u;
     }
-#define MATCH(word) ((word) / 128)
-#define HIT(c) match, column[c]
+#define MATCH(word, w) ((word) / 128)
+#define HIT(c) match[0], column[c]
 #endif
-    REAL P[STORED][COLUMNS], corner[STORED], r[STORED], part = 0, sum = 0;
+    REAL P[STORED][COLUMNS], corner[STORED], r[STORED], part = 0;
+    SUM sum = 0;
 #pragma unroll
     for (int q = 0; q < STORED; q++) {
         corner[q] = r[q] = 0;
@@ -179,27 +182,30 @@ __device__ __forceinline__ void compare(
     double total = 0;
     const REAL step = kept(left && lane > 0 ? weights.step : (REAL)0);
     // `columns` is the address of `weights`: by way of constant memory, each use would be an instruction more.
-    REAL column_in[COLUMNS], column_out[COLUMNS];
+    REAL column_in[BLOCK], column_out[BLOCK];
 #pragma unroll
-    for (int c = 0; c < COLUMNS; c++) {
-        column_in[c] = columns->column_in[c], column_out[c] = columns->column_out[c];
-    }
+    for (int c = 0; c < BLOCK; c++) column_in[c] = columns->column_in[c], column_out[c] = columns->column_out[c];
     int source = task.first_source, phase = 0;
     unsigned row = -mine.delay;
     const unsigned rows = task.rows;
     uint32 word = row < rows ? word_at[row] : nothing, next = row + 1 < rows ? word_at[row + 1] : nothing;
-    uint32 match = MATCH(word);
+    uint32 match[WORDS], match_next[WORDS];
+#pragma unroll
+    for (int w = 0; w < WORDS; w++) match[w] = MATCH(word, w);
     const uint32* ahead = (const uint32*)kept((int64)(word_at + 2 - mine.delay));
     Edge edge;
     if (reads) edge = edges[edge_in];
 
+    constexpr int together = TOGETHER;
+#pragma unroll together
     for (int steps = task.rows + WARP - 1; steps > 0; steps--) {
-        const uint32 match_next = MATCH(next);
+#pragma unroll
+        for (int w = 0; w < WORDS; w++) match_next[w] = MATCH(next, w);
         uint32 later = nothing;
         if (row + 2 < rows) later = __ldg(ahead);
         ahead++;
         const REAL row_out = weights.rows[phase][0], row_in = weights.rows[phase][1];
-        const REAL carry = __shfl_up_sync(FULL_WARP, sum, 1);
+        const SUM carry = __shfl_up_sync(FULL_WARP, sum, 1);
         REAL before[STORED + 1];
 #pragma unroll
         for (int q = 0; q < LEVELS; q++) r[q] = __shfl_up_sync(FULL_WARP, r[q], 1) * step;
@@ -217,7 +223,7 @@ __device__ __forceinline__ void compare(
         REAL found = 0;
 #pragma unroll
         for (int c = 0; c < COLUMNS; c++) {
-            if (LEVELS > 0) add_where(HIT(c), found, before[STORED - 1], column_out[c]);
+            if (LEVELS > 0) add_where(HIT(c), found, before[STORED - 1], column_out[c % BLOCK]);
             if (LEVELS == 0 || BLEND) add_where(HIT(c), found, weights.begins[LEVELS] * row_in);
             if (LEVELS > 0) before[STORED - 1] = ABOVE(STORED - 1, c);
         }
@@ -227,7 +233,7 @@ __device__ __forceinline__ void compare(
             for (int c = 0; c < COLUMNS; c++) {
                 if (c > 0 && c % BLOCK == 0) r[q] *= weights.block;
                 if (q > 0) add_where(HIT(c), r[q], before[q - 1]);
-                if (q == 0 || BLEND) add_where(HIT(c), r[q], weights.begins[q] * row_in, column_in[c]);
+                if (q == 0 || BLEND) add_where(HIT(c), r[q], weights.begins[q] * row_in, column_in[c % BLOCK]);
                 if (q > 0) before[q - 1] = ABOVE(q - 1, c);
                 P[q][c] += r[q];
             }
@@ -269,21 +275,28 @@ __device__ __forceinline__ void compare(
         row++;
         word = next;
         next = later;
-        match = match_next;
+#pragma unroll
+        for (int w = 0; w < WORDS; w++) match[w] = match_next[w];
     }
     __syncwarp();
 }
 
-// Warps take tasks in turn: here those of packs of one strip,
+// Warps take tasks in turn.
+__device__ __forceinline__ int take(int* taken) {
+    return __shfl_sync(FULL_WARP, threadIdx.x % WARP == 0 ? atomicAdd(taken, 1) : 0, 0);
+}
+
+// Packs of one strip,
 extern "C" __global__ void __launch_bounds__(128, BLOCKS) gap(
     const Task* tasks, int n_tasks, int* taken, const uint32* __restrict__ stream, const Lane* lanes,
     const uint32* __restrict__ masks, const uint16* __restrict__ codes, int symbols, int period,
     const Weights* columns) {
     for (int index; (index = take(taken)) < n_tasks;)
-        compare<false>(tasks[index], 0, stream, lanes, masks, codes, symbols, period, columns, nullptr, 0, nullptr, 0);
+        compare<false, REAL>(tasks[index], 0, stream, lanes, masks, codes, symbols, period, columns, nullptr, 0,
+                             nullptr, 0);
 }
 
-// and here of several. Each warp has 2 * `most_rows` of the `edges` and 2 * `most_sources` of the `carries`.
+// and of several. Each warp has 2 * `most_rows` of the `edges` and 2 * `most_sources` of the `carries`.
 extern "C" __global__ void __launch_bounds__(128, BLOCKS) gap_several(
     const Task* tasks, int n_tasks, int* taken, const uint32* __restrict__ stream, const Lane* lanes,
     const uint32* __restrict__ masks, const uint16* __restrict__ codes, int symbols, int period,
@@ -291,6 +304,6 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) gap_several(
     const int warp = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
     for (int index; (index = take(taken)) < n_tasks;)
         for (int strip = 0; strip < tasks[index].strips; strip++)
-            compare<true>(tasks[index], strip, stream, lanes, masks, codes, symbols, period, columns, edges,
-                          2 * warp * most_rows, carries + 2 * warp * most_sources, most_sources);
+            compare<true, double>(tasks[index], strip, stream, lanes, masks, codes, symbols, period, columns, edges,
+                                  2 * warp * most_rows, carries + 2 * warp * most_sources, most_sources);
 }

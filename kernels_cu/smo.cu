@@ -232,7 +232,7 @@ struct Shared {  // one address that stays in a register
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-solve_set(double tol, double share, int most, int64 bound, int whole, const int* __restrict__ slots,
+solve_set(double tol, double share, float relaxation, int most, int64 bound, int whole, const int* __restrict__ slots,
           const int* __restrict__ index, const int* __restrict__ members, const float* __restrict__ diag,
           const double* __restrict__ all_low, const double* __restrict__ all_high, const double* __restrict__ all_F,
           const float* __restrict__ tile, double* all_coef, double* moved, int* moved_slots, int64* state,
@@ -311,6 +311,7 @@ solve_set(double tol, double share, int most, int64 bound, int whole, const int*
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) row_j[g] = rows[at_j * (SET / 4) + g * THREADS];
     pair = set.best_j[THREAD_OF(at_j) / WARP];
+    float wish = done < SET ? pair.x : relaxation * pair.x;
     if (pair.y <= enough) {  // then the widest gap may be no wider
       uint32 width = warp_max(__float_as_uint(widest));
       if (lane == 0) set.widths[warp] = width;
@@ -320,10 +321,10 @@ solve_set(double tol, double share, int most, int64 bound, int whole, const int*
 
     // The step, alike in every thread.
     double old_i = set.coef[at_i], old_j = set.coef[at_j], room_i = set.high[at_i] - old_i, room_j = old_j - set.low[at_j];
-    float by = fminf(pair.x, fminf(narrow(room_i), narrow(room_j)));
+    float by = fminf(wish, fminf(narrow(room_i), narrow(room_j)));
 #pragma unroll
     for (int e = 0; e < PER_THREAD; e++) f[e] += by * (PART(row_i, e) - PART(row_j, e));
-    double step = pair.x, room = room_i < room_j ? room_i : room_j;
+    double step = wish, room = room_i < room_j ? room_i : room_j;
     step = step < room ? step : room;
     coef_i = step >= room_i ? set.high[at_i] : old_i + step;
     coef_j = step >= room_j ? set.low[at_j] : old_j - step;
@@ -336,7 +337,7 @@ solve_set(double tol, double share, int most, int64 bound, int whole, const int*
       up |= BIT_OF(at_j);
     }
     if (coef_i == old_i && coef_j == old_j) break;  // below float64
-    decrease += step * (double)pair.y;  // twice what it is at least
+    decrease += step * (double)pair.y;  // at most 5 times what it is
     done++;
   }
 

@@ -9,8 +9,9 @@ from test_gap import GapContract, case, random_texts, reference_gram
 from textsvm.device import select
 from textsvm.documents import encode
 from textsvm.errors import InputError
+from textsvm.kernels import gap_cuda
 from textsvm.kernels.gap import GapWeighted
-from textsvm.kernels.gap_cuda import Variant, columns_of
+from textsvm.kernels.gap_lanes import columns_of, variant_of
 
 pytestmark = pytest.mark.gpu
 
@@ -124,6 +125,18 @@ def test_a_decay_too_small_for_a_gpu(device):
         GapWeighted(40, 1e-12).against(encode(["a" * 50, "b"]), device)
 
 
-def test_structures_have_the_sizes_of_the_cu():
-    assert Variant(4, 25, 25, False, False, True).weights.itemsize % 8 == 0
-    assert Variant(4, 17, 17, True, False, True).weights.fields["out"][1] % 8 == 0
+def test_batches_of_documents_to_predict(device, monkeypatch):
+    rng = np.random.default_rng(7)
+    documents = encode(random_texts(5, rng.integers(0, 300, 100)))
+    rows = GapWeighted(3, 0.5).against(documents, device)
+    coef = rng.normal(size=(100, 2))
+    whole = rows.decision(documents, coef)
+    monkeypatch.setattr(gap_cuda, "BATCH", 1000)
+    np.testing.assert_allclose(rows.decision(documents, coef), whole, rtol=1e-5, atol=1e-6)
+
+
+def test_weights_have_the_layout_of_the_cu():
+    for double in (False, True):
+        weights = variant_of(4, 0.5, double, False, True).weights
+        assert weights.fields["out"][1] % 8 == 0
+        assert weights.itemsize % 8 == 0

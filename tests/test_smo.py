@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from problems import degenerate, gaussian, indefinite, judge, libsvm, svr
 from sklearn.svm import SVR
 
+from textsvm.device import select
 from textsvm.errors import InputError
 from textsvm.gram.cached import CachedGram
 from textsvm.gram.dense import DenseGram
@@ -202,3 +203,13 @@ def test_what_does_not_fit_is_refused():
         smo.solve(DenseGram(matrix), svc(gaussian(21)[1], 1))
     with pytest.raises(InputError, match="tol"):
         smo.solve(DenseGram(matrix), svc(y, 1), tol=0)
+
+
+@pytest.mark.slow
+def test_real_grams_against_libsvm(data):
+    from textsvm.bench.corpora import paper_tasks
+    from textsvm.bench.solver import run
+
+    rows = run(paper_tasks(data)[:1], select("cpu"), repeats=1)
+    assert len(rows) == 4
+    assert all(row["decisions that differ"] <= 1 for row in rows)

@@ -168,3 +168,10 @@ def test_a_gram_that_is_not_finite_is_refused(place):
     matrix[place] = matrix[place[::-1]] = np.nan
     with pytest.raises(InputError, match="finite"):
         smo.solve(on_device(matrix), svc(y, 10))
+
+
+def test_real_grams_against_libsvm(data, device):
+    from textsvm.bench.corpora import paper_tasks
+    from textsvm.bench.solver import run
+
+    assert len(run(paper_tasks(data), device, repeats=1)) == 12

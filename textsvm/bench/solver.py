@@ -73,8 +73,8 @@ def equal(
     if np.isfinite(bound):
         assert np.abs(reference[differ]).max(initial=0) <= 3 * tol
     return {
-        "objective": mine,
-        "worse than LIBSVM's by": worse,
+        "objective": f"{mine:.4f}",
+        "worse than LIBSVM's by": f"{worse:.1e}",
         "decisions that differ": int(differ.sum()),
         "iterations": ours.iterations,
         "LIBSVM's": theirs[2],
@@ -108,7 +108,7 @@ def spread(values: Vector, y: Vector, tol: float, orders: int) -> str:
         order = np.random.default_rng(seed).permutation(len(y))
         shuffled = np.ascontiguousarray(values[np.ix_(order, order)])
         found.append(objective(shuffled, libsvm(shuffled, y[order], tol)[0], y[order]))
-    return f"{min(found):.6g} to {max(found):.6g}"
+    return f"{min(found):.4f} to {max(found):.4f}"
 
 
 def on_host(array: Any) -> NDArray[np.float32]:

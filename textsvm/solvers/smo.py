@@ -15,6 +15,11 @@ eta = K_ii + K_jj - 2 K_ij (TAU where that is not positive), and moves b_i up an
 t = (F_j - F_i) / eta or to the nearest bound. Then F += t (K_i - K_j): two rows, one pass, which also
 finds the next i. The stopping rule is LIBSVM's, m - M <= tol.
 
+Over-relaxation (as Mangasarian and Musicant 1999 for sweeps over single variables). A run of more than 2 m
+iterations is ill-conditioned: its pairs undo each other's steps. From there on a step is 1.6 t where the
+bounds allow it. Measured on the edit kernel with gamma = 0.005, that halves or thirds the iterations; early
+on, or on a well-conditioned Gram, it would add some.
+
 Shrinking. A variable at a bound whose -F lies beyond what any partner offers (UP only, -F < M; DOWN only,
 -F > m) is set aside when that shortens the active set enough. The columns of the active set are then read
 from a tile: compact copies of the rows in use. What F lacks is made up for when the set is opened again,
@@ -35,8 +40,12 @@ from textsvm.solvers import smo_loop as loop
 from textsvm.solvers.dual import Dual
 from textsvm.solvers.solution import Solution, assess, bounds
 
+#: Steps of long runs, in units of the pair's own best one; 0 to 2 decrease the objective.
+RELAXATION = 1.6
 #: Bytes that compact rows of the active set may take (never more than an eighth of the Gram's buffer).
 TILE_BYTES = 64 << 20
+#: Rows computed at a time where they come on demand: kernels are much faster on many.
+AHEAD = 64
 #: Iterations between looks at shrinking, progress and stalling.
 _STRETCH = 1000
 #: The active set is shortened only to this fraction or less: each time costs its rows' copies anew.
@@ -176,9 +185,10 @@ class _Run:
     def stretch(self, budget: int) -> int:
         """Iterate; fetch rows that are missing on the way."""
         left = budget
+        relaxation = 1.0 if self.iterations < 2 * len(self.dual) else RELAXATION
         while True:
             why, done = loop.iterate(
-                left, self.tol, self.gram.buffer, self.gram.slots, self.gram.used,
+                left, self.tol, relaxation, self.gram.buffer, self.gram.slots, self.gram.used,
                 self.tile, self.tile_slot, self.tile_owner, self.rows, self.active_F, self.active_coef,
                 self.active_low, self.active_high, self.up, self.down, self.active_diag, self.gains,
                 self.state, self.extrema,
@@ -187,10 +197,22 @@ class _Run:
             self.iterations += done
             if why != loop.MISSING:
                 return int(why)
-            pair = self.state[[loop.AT_I, loop.AT_J]]
-            self.gram.load(self.rows[pair[pair >= 0]])
-            self.state[loop.CLOCK] = int(self.gram.used.max())
+            self.fetch()
             self.report()
+
+    def fetch(self) -> None:
+        """Load the missing rows of the pair, and those of the worst violators: next, most likely."""
+        pair = self.state[[loop.AT_I, loop.AT_J]]
+        wanted = self.rows[pair[pair >= 0]]
+        more = min(self.gram.buffer.shape[0] // 2, AHEAD) - len(wanted)
+        if more > 0:
+            first, last = self.extrema[loop.FIRST], self.extrema[loop.LAST]
+            violation = np.maximum(self.up - self.active_F - last, self.down + self.active_F + first)
+            violation[self.gram.slots[self.rows] >= 0] = 0
+            worst = np.argpartition(-violation, min(more, len(violation)) - 1)[:more]
+            wanted = np.concatenate([wanted, self.rows[worst[violation[worst] > 0]]])
+        self.gram.load(wanted)
+        self.state[loop.CLOCK] = int(self.gram.used.max())
 
     def activate(self, active: NDArray[np.int64]) -> None:
         """Make compact arrays of the active variables, and find the first i."""
@@ -240,8 +262,8 @@ class _Run:
         change = np.bincount(self.index, self.coef - before, self.gram.n)
         changed = np.flatnonzero(change)
         columns = self.index[variables]
-        for start in range(0, len(changed), 64):
-            some = changed[start : start + 64]
+        for start in range(0, len(changed), 16):
+            some = changed[start : start + 16]
             self.F[variables] += change[some] @ self.gram.rows(some)[:, columns]
 
     def stalled(self) -> bool:

@@ -5,15 +5,17 @@ float64. A round is four kernels of kernels_cu/smo.cu, and no step of it waits f
 
     choose     m(b), M(b) and the stopping rule; then the working set: who entered in the last round (half
                of the set at most), the worst violators that can grow, the worst that can shrink
-    gather     the float32 tile of the set's rows and columns, 4 MB that stay in the L2 and L1 caches
-    solve_set  one block optimises pairs of the set as the CPU twin does (Fan, Chen, Lin 2005), F and b in
-               registers, until the set's violation is 0.3 of what that of all variables was
+    gather     the float32 tile of the set's rows and columns, 4 MB that stay in the L2 cache
+    solve_set  one block optimises pairs of the set as the CPU twin does (Fan, Chen, Lin 2005), responses in
+               float32 on chip, until the set's violation is 0.3 of what that of all variables was.
+               Pairs after the first 1,024 of a round over-relax, as in the CPU twin.
     update     F += sum over the changed variables of (change of b) K, by the whole chip
 
 A set of 1,024 holds the free variables of an ill-conditioned problem together, which a smaller one tears
 apart: measured on Table 3 of Shi et al. 2011, sets of 1,024 take 11 to 40 rounds and no more pairs than plain
-SMO, sets of 256 take hundreds of rounds. Pairs are chosen with float32 differences of the float64 responses;
-what they move is then exact to float64: `update` recomputes F of the set too, from the moves alone.
+SMO, sets of 256 take hundreds of rounds. Inside a round, responses less their middle are float32: they
+choose pairs and steps, and the nearer to the optimum, the smaller they and their rounding are. What has
+moved is float64, and `update` works out F of the set too, from the moves alone: no error outlives a round.
 
 Arrays, on the device, m variables, SET = 1,024:
     F, coef, low, high   float64 (m,)
@@ -53,7 +55,9 @@ DEFINE_SETS: list[tuple[str, devices.Defines]] = [
 ]
 #: Violation of the set, as a fraction of that of all variables, at which a round ends.
 SHARE = 0.3
-#: Rounds launched before the host looks, and pairs a round at most (some 20 ms).
+#: Steps of pairs after the first SET of a round, in units of the pair's own best one.
+RELAXATION = 1.6
+#: Rounds launched before the host looks, and pairs a round at most (some 40 ms).
 ROUNDS, PAIRS = 4, 50_000
 _DONE, _ITERATIONS, _COUNT, _MOVED = 0, 2, 3, 4
 _STATUS = {3: "stalled: no step is left in float64", 4: "not finite"}
@@ -152,7 +156,8 @@ class _Run:
             self.members, self.state, self.tile,
         )  # fmt: skip
         self.launch(
-            "solve_set", 1, THREADS, np.float64(self.tol), np.float64(SHARE), np.int32(PAIRS),
+            "solve_set", 1, THREADS, np.float64(self.tol), np.float64(SHARE), np.float32(RELAXATION),
+            np.int32(PAIRS),
             np.int64(self.bound), np.int32(self.limit == m), self.gram.slots, self.index, self.members,
             self.diag, self.low, self.high, self.F, self.tile, self.coef, self.moved, self.moved_slots,
             self.state, self.figures,

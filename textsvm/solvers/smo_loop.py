@@ -136,9 +136,9 @@ def _row(
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def iterate(
-    budget: Any, tol: Any, buffer: Any, slots: Any, used: Any, tile: Any, tile_slot: Any, tile_owner: Any,
-    rows: Any, F: Any, coef: Any, low: Any, high: Any, up: Any, down: Any, diag: Any, gains: Any,
-    state: Any, extrema: Any,
+    budget: Any, tol: Any, relaxation: Any, buffer: Any, slots: Any, used: Any,
+    tile: Any, tile_slot: Any, tile_owner: Any, rows: Any, F: Any, coef: Any, low: Any, high: Any,
+    up: Any, down: Any, diag: Any, gains: Any, state: Any, extrema: Any,
 ) -> Any:  # fmt: skip
     """Optimise up to `budget` pairs of the k active variables.
 
@@ -147,6 +147,8 @@ def iterate(
     budget : int
     tol : float
         Stop when FIRST - LAST is at most this.
+    relaxation : float
+        Step in units of the best one for the pair alone.
     buffer, slots, used : the Gram, see `textsvm.gram.base`
     tile : float32 array, shape (t, k)
         Rows of active variables, only their active columns; t = 0: read the buffer itself.
@@ -189,7 +191,7 @@ def iterate(
         if curvature <= 0.0:
             curvature = np.float64(TAU)
         gap = F[j] - F[i]
-        step = min(gap / curvature, high[i] - coef[i], coef[j] - low[j])
+        step = min(relaxation * gap / curvature, high[i] - coef[i], coef[j] - low[j])
         old_i, old_j = coef[i], coef[j]
         coef[i] = high[i] if step >= high[i] - old_i else old_i + step
         coef[j] = low[j] if step >= old_j - low[j] else old_j - step
