@@ -147,6 +147,7 @@ def test_unusable_input_is_named(X, y, message):
         {"C": 0},
         {"C": "big"},
         {"tol": 0},
+        {"duality_gap": -0.1},
         {"kernel": "rbf"},
         {"kernel": 3},
         {"kernel": Spectrum(p=0)},
@@ -178,6 +179,15 @@ def test_an_unfinished_fit_warns(task):
     with pytest.warns(ConvergenceWarning, match="before it converged"):
         model = SVC(Spectrum(p=2), C=100, tol=1e-8, max_iter=3).fit(*task)
     assert not model.solution_.converged
+
+
+def test_a_duality_gap_may_end_a_fit(task):
+    close = SVC(Spectrum(p=2), C=10).fit(*task)
+    loose = SVC(Spectrum(p=2), C=10, duality_gap=0.1).fit(*task)
+    assert loose.solution_.converged
+    assert close.solution_.duality_gap < loose.solution_.duality_gap <= 0.1
+    assert loose.n_iter_ < close.n_iter_
+    assert loose.solution_.objective == pytest.approx(close.solution_.objective, rel=0.1)
 
 
 def test_progress_names_the_stages_and_may_stop(task):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from textsvm.estimators.svc import SVC
 
 FORMAT_VERSION = 1
-_PARAMETERS = ("C", "normalise", "punctuation", "max_length", "tol", "max_iter")
+_PARAMETERS = ("C", "normalise", "punctuation", "max_length", "tol", "duality_gap", "max_iter")
 _STATE = "kernel."
 
 

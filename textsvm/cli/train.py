@@ -93,6 +93,9 @@ def train(
     ] = None,
     C: Annotated[float, typer.Option("-C", help="Penalty of margin violations.")] = 10.0,
     tol: Annotated[float, typer.Option(help="Stopping tolerance of the solver.")] = 1e-3,
+    duality_gap: Annotated[
+        float | None, typer.Option(help="Stop as well at this relative duality gap, such as 0.01.")
+    ] = None,
     max_iter: Annotated[int, typer.Option(help="Bound on solver iterations; -1: none.")] = -1,
     holdout: Annotated[
         float | None,
@@ -158,6 +161,7 @@ def train(
             punctuation=not drop_punctuation,
             max_length=max_length,
             tol=tol,
+            duality_gap=duality_gap,
             max_iter=max_iter,
             memory=memory,
             device=device,

@@ -46,6 +46,8 @@ class SVC(ClassifierMixin, BaseEstimator):
         Only the first `max_length` symbols of a normalised text count. None: all of it.
     tol : float
         Stop when the maximal violation m(a) - M(a) of the optimality conditions is at most this.
+    duality_gap : float, optional
+        Stop as well once the relative duality gap is at most this (GTSVM's rule); 0.01 is a loose fit.
     max_iter : int
         Bound on solver iterations; -1 leaves it to the solver.
     memory : int or str, optional
@@ -88,6 +90,7 @@ class SVC(ClassifierMixin, BaseEstimator):
         punctuation: bool = True,
         max_length: int | None = None,
         tol: float = 1e-3,
+        duality_gap: float | None = None,
         max_iter: int = -1,
         memory: int | str | None = None,
         device: str = "auto",
@@ -99,6 +102,7 @@ class SVC(ClassifierMixin, BaseEstimator):
         self.punctuation = punctuation
         self.max_length = max_length
         self.tol = tol
+        self.duality_gap = duality_gap
         self.max_iter = max_iter
         self.memory = memory
         self.device = device
@@ -111,8 +115,10 @@ class SVC(ClassifierMixin, BaseEstimator):
         if not isinstance(self.kernel, str | Kernel):
             raise InputError(f"kernel={self.kernel!r} is neither a kernel object nor a name")
         self._kernel().check()
-        for name in ("C", "tol"):
+        for name in ("C", "tol", "duality_gap"):
             value = getattr(self, name)
+            if name == "duality_gap" and value is None:
+                continue
             if not _is_number(value) or not 0 < value < np.inf:
                 raise InputError(f"{name}={value!r} must be a finite number above 0")
         if self.normalise not in NORMALISATIONS:
@@ -171,6 +177,7 @@ class SVC(ClassifierMixin, BaseEstimator):
                 tol=self.tol,
                 max_iter=self.max_iter,
                 progress=_stage(progress, "solve"),
+                duality_gap=self.duality_gap,
             )
             self._lap("solve", clock)
         self.n_iter_ = self.solution_.iterations

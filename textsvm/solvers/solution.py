@@ -32,7 +32,7 @@ class Solution:
     iterations : int
         Pairs of variables optimised.
     converged : bool
-        The violation is within the tolerance.
+        The violation is within the tolerance, or the duality gap within the bound that was given.
     status : str
         "converged", or why the solver stopped before.
     support : int64 array
