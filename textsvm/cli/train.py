@@ -65,20 +65,20 @@ def train(
     p: Annotated[
         str | None,
         typer.Option(
-            help="spectrum, gap: length of what is compared, or a range such as 3-5. [default: 4, gap 5]",
+            help="spectrum, gap: length of what is compared, or a range such as 3-5 (default: 4, gap 5).",
             rich_help_panel=_KERNEL,
         ),
     ] = None,
     weight: Annotated[
         Weight | None,
-        typer.Option(help="spectrum: what a count weighs. [default: count]", rich_help_panel=_KERNEL),
+        typer.Option(help="spectrum: what a count weighs (default: count).", rich_help_panel=_KERNEL),
     ] = None,
     idf: Annotated[
         bool, typer.Option("--idf", help="spectrum: rare substrings weigh more.", rich_help_panel=_KERNEL)
     ] = False,
     gamma: Annotated[
         float | None,
-        typer.Option(help="edit: exp(-gamma distance). [default: 0.05]", rich_help_panel=_KERNEL),
+        typer.Option(help="edit: exp(-gamma distance) (default: 0.05).", rich_help_panel=_KERNEL),
     ] = None,
     relative: Annotated[
         bool,
@@ -87,7 +87,7 @@ def train(
     decay: Annotated[
         float | None,
         typer.Option(
-            help="gap: lambda in (0, 1], the cost of a symbol spanned. [default: 0.5]",
+            help="gap: lambda in (0, 1], the cost of a symbol spanned (default: 0.5).",
             rich_help_panel=_KERNEL,
         ),
     ] = None,
@@ -115,7 +115,7 @@ def train(
     ] = False,
     max_length: Annotated[
         int | None,
-        typer.Option(help="Only so many first symbols count. [default: all]", rich_help_panel=_TEXT),
+        typer.Option(help="Only so many first symbols count (default: all).", rich_help_panel=_TEXT),
     ] = None,
     duplicates: Annotated[
         Duplicates, typer.Option(help="Exact copies of a document: keep or drop.")
@@ -129,7 +129,7 @@ def train(
     headers: options.Headers = False,
     memory: Annotated[
         str | None,
-        typer.Option(help="Memory for the kernel matrix, such as 2GiB. [default: half of what is free]"),
+        typer.Option(help="Memory for the kernel matrix, such as 2GiB (default: half of what is free)."),
     ] = None,
     device: options.Device = "auto",
     json: options.Json = False,
