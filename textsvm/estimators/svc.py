@@ -180,14 +180,7 @@ class SVC(ClassifierMixin, BaseEstimator):
                 duality_gap=self.duality_gap,
             )
             self._lap("solve", clock)
-        self.n_iter_ = self.solution_.iterations
-        if not self.solution_.converged:
-            warnings.warn(
-                f"the solver stopped before it converged ({self.solution_.status}): violation "
-                f"{self.solution_.violation:.2g}, tol {self.tol:g}",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        self._note_convergence()
         support = np.flatnonzero(self.solution_.alpha > 0)
         coef = target[support] * self.solution_.alpha[support]
         return self.restore(
@@ -247,6 +240,16 @@ class SVC(ClassifierMixin, BaseEstimator):
     def n_support_(self) -> NDArray[np.int64]:
         """Number of support vectors of each class, shape (2,)."""
         return np.array([(self.dual_coef_ < 0).sum(), (self.dual_coef_ > 0).sum()])
+
+    def _note_convergence(self) -> None:
+        self.n_iter_ = self.solution_.iterations
+        if not self.solution_.converged:
+            warnings.warn(
+                f"the solver stopped before it converged ({self.solution_.status}): violation "
+                f"{self.solution_.violation:.2g}, tol {self.tol:g}",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
 
     def _kernel(self) -> Kernel:
         return KERNELS[self.kernel]() if isinstance(self.kernel, str) else clone(self.kernel)

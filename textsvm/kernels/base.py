@@ -48,10 +48,14 @@ class KernelRows(Protocol):
         """k(others, documents) @ coef in bounded memory: coef (n, k) -> (len(others), k), on the host."""
 
 
-class HostRows:
+class HostRows(ABC):
     """What the CPU twins share: decision values from blocks of `cross`."""
 
     n: int
+
+    @abstractmethod
+    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
+        """See `KernelRows`."""
 
     def decision(
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
@@ -61,7 +65,7 @@ class HostRows:
         size = max(1, BLOCK_BYTES // (4 * max(1, self.n)))
         for start in range(0, len(others), size):
             block = others.take(np.arange(start, min(start + size, len(others))))
-            values[start : start + size] = self.cross(block) @ coef  # type: ignore[attr-defined]
+            values[start : start + size] = self.cross(block) @ coef
             if progress is not None:
                 progress(min(start + size, len(others)), len(others))
         return values
