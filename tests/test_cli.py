@@ -259,12 +259,18 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path):
     old.write_bytes(b"precious")
     process = subprocess.Popen(
         [sys.executable, "-m", "textsvm", "train", str(lines), "--kernel", "gap", "-o", str(old)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    time.sleep(8)
-    assert process.poll() is None, process.communicate()
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # A test run in the background of a shell ignores Ctrl-C, and its children would too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        time.sleep(8)
+        assert process.poll() is None, process.communicate()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 1
     assert out == b""
     assert b"interrupted" in err

@@ -7,7 +7,7 @@ import pytest
 
 from textsvm import SVC, EditDistance, GapWeighted, Spectrum
 
-N = 3000
+N = 2000
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def peak_of_fit(task, kernel, **options):
     SVC(kernel, max_iter=1, **options).fit(task[0][:50], task[1][:50])  # compiles
     tracemalloc.start()
     try:
-        model = SVC(kernel, max_iter=300, **options).fit(*task)
+        model = SVC(kernel, max_iter=100, **options).fit(*task)
         return tracemalloc.get_traced_memory()[1], model
     finally:
         tracemalloc.stop()
