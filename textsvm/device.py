@@ -176,6 +176,12 @@ def use(device: Device) -> Iterator[None]:
             ) from error
 
 
+def synchronize(device: Device) -> None:
+    """Wait for the work a card was given, so that what is timed next is timed alone."""
+    if device.kind == "cuda":
+        cupy().cuda.Device(device.index).synchronize()
+
+
 def load(source: str, defines: Defines = ()) -> Any:
     """Compile a .cu for the current card, or take it from memory or from CuPy's cache on disk.
 

@@ -165,11 +165,11 @@ class SVC(ClassifierMixin, BaseEstimator):
             self.kernel_.fit(documents)
             clock = self._lap("encode", clock)
             if progress is not None:
-                progress(
-                    "gram", 0, 1
-                )  # preparing and, at first use, compiling come before any work is counted
+                # Preparing, and compiling at first use, come before any work is counted.
+                progress("gram", 0, 1)
             rows = self.kernel_.against(documents, self.device_)
             gram, self.gram_ = make_gram(rows, self.device_, self.memory, _stage(progress, "gram"))
+            devices.synchronize(self.device_)
             clock = self._lap("gram", clock)
             self.solution_ = smo.solve(
                 gram,
