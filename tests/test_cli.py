@@ -302,3 +302,29 @@ def test_a_million_symbols(tmp_path):
         assert result.returncode == 0, result.stderr.decode()
         assert json.loads(result.stdout)["n_train"] == 41
     assert "1,001,000 symbols" in result.stderr.decode()
+
+
+@pytest.mark.parametrize("environment", [{}, {"PYTHONIOENCODING": "ascii"}], ids=["utf-8", "ascii"])
+def test_names_that_are_not_ascii_or_no_text_at_all(model, tmp_path, environment):
+    named = tmp_path / "Ελλάδα.txt"
+    named.write_text("free money", encoding="utf-8")
+    result = run("predict", model[0], named, env=environment)
+    assert result.returncode == 0, result.stderr.decode()
+    assert json.loads(result.stdout)["id"] == str(named)
+    damaged = os.fsdecode(os.fsencode(tmp_path / "caf") + b"\xe9.txt")
+    assert "is not there" in fails("predict", model[0], damaged, env=environment)
+    with open(damaged, "wb") as file:
+        file.write(b"free money")
+    result = run("predict", model[0], damaged, env=environment)
+    assert result.returncode == 0, result.stderr.decode()
+    assert json.loads(result.stdout)["label"] in ("ham", "spam")
+
+
+def test_a_model_whose_information_lies(model, tmp_path):
+    import textsvm
+
+    lying = tmp_path / "m.textsvm"
+    info = {"positive": ["spam"], "negative": {"a": 1}, "reading": [1, 2]}
+    textsvm.save(textsvm.load(model[0]), lying, info)
+    assert run("predict", lying, "-", stdin=b"free money").returncode == 0
+    assert run("evaluate", lying, sample("mail"), "--json").returncode == 0

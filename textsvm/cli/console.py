@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -106,12 +107,20 @@ class Console:
 
 
 def print_json(value: dict[str, Any]) -> None:
-    """One JSON object on stdout."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    """One JSON object on a line of stdout, readable as it is where stdout can take it."""
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:  # a narrow terminal, or the name of a file that is no text
+        text = json.dumps(value)
+    sys.stdout.write(text + "\n")
 
 
 def main(app: typer.Typer) -> int:
     """Run the command line; every failure becomes one sentence on stderr and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     usage_error: Any = typer.BadParameter.__mro__[2]  # ClickException, wherever this Typer keeps it
     try:
         code = app(standalone_mode=False)

@@ -41,12 +41,12 @@ def evaluate(
 
     classifier = load(model)
     classifier.device = device
-    info = classifier.info_
+    training = options.Training.of(classifier)
     if positive is None:
-        positive, negative = info.get("positive"), negative or info.get("negative")
+        positive, negative = training.positive, negative or training.negative
     documents = options.read(
         console, corpus, positive=positive, negative=negative, part=part, format=format,
-        text=text, label=label, id=id, headers=headers or bool(info.get("reading", {}).get("headers")),
+        text=text, label=label, id=id, headers=headers or training.headers,
         split=split.value,
     )  # fmt: skip
     options.require_labels(documents)

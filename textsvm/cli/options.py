@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +13,7 @@ from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.cli.console import Console
+    from textsvm.estimators.svc import SVC
     from textsvm.readers import Corpus
 
 
@@ -50,6 +52,23 @@ Negative = Annotated[
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no messages.")]
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a model's file says of its training that later commands repeat."""
+
+    positive: str | None
+    negative: str | None
+    headers: bool
+
+    @classmethod
+    def of(cls, model: SVC) -> Training:
+        """Taken from the file, so nothing is sure of its type."""
+        info, reading = model.info_, model.info_.get("reading")
+        labels = [info.get(name) for name in ("positive", "negative")]
+        positive, negative = (label if isinstance(label, str) else None for label in labels)
+        return cls(positive, negative, isinstance(reading, dict) and reading.get("headers") is True)
 
 
 def read(

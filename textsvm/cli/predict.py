@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from json import dumps
 from typing import Annotated
 
 import typer
 
 from textsvm.cli import options
-from textsvm.cli.console import Console
+from textsvm.cli.console import Console, print_json
 
 
 def predict(
@@ -39,18 +37,21 @@ def predict(
 
     classifier = load(model)
     classifier.device = device
-    info = classifier.info_
-    sign = -1.0 if info.get("positive") == classifier.classes_[0] else 1.0
-    headers = bool(info.get("reading", {}).get("headers"))
+    training = options.Training.of(classifier)
+    sign = -1.0 if training.positive == classifier.classes_[0] else 1.0
     with console.progress():
         documents = read_documents(
-            files or ["-"], format=format, text=text, id=id, headers=headers, progress=console.reading
+            files or ["-"],
+            format=format,
+            text=text,
+            id=id,
+            headers=training.headers,
+            progress=console.reading,
         )
         decision = classifier.decision_function(documents.texts, console.stage)
     for identifier, problem in documents.problems:
         console.say(f"note: {identifier}: {problem}")
     labels = classifier.classes_[(decision > 0).astype(int)].tolist()
     for identifier, chosen, value in zip(documents.ids, labels, (sign * decision).tolist(), strict=True):
-        line = {"id": identifier, "label": chosen, "decision": value}
-        sys.stdout.write(dumps(line, ensure_ascii=False) + "\n")
+        print_json({"id": identifier, "label": chosen, "decision": value})
     console.say_device(classifier.device_)

@@ -239,7 +239,7 @@ class HostGap(HostRows):
         self._known: dict[bytes, int] = {}
         self._self = SelfValues.of(kernel, documents, _self_products(kernel, documents), self._known)
         self._codes = documents.codes.astype(np.uint16)
-        self._order, self._lanes, self._widths = _in_lanes(documents)
+        self._lanes, self._widths = _in_lanes(documents)
 
     def diag(self) -> NDArray[np.float32]:
         return self._self.diagonal()
@@ -303,13 +303,13 @@ class HostGap(HostRows):
         run(work, pieces[::-1], costs[::-1], progress)
 
 
-def _in_lanes(documents: Documents) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Documents in order of length; the same, LANES a row (-1: none); the greatest length of each row."""
+def _in_lanes(documents: Documents) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Documents in order of length, LANES a row (-1: none), and the greatest length of each row."""
     order = np.argsort(documents.lengths, kind="stable")
     lanes = np.full((-(-len(order) // LANES), LANES), -1, np.int64)
     lanes.ravel()[: len(order)] = order
     last = np.minimum(np.arange(1, len(lanes) + 1) * LANES, len(order)) - 1
-    return order, lanes, documents.lengths[order[last]]
+    return lanes, documents.lengths[order[last]]
 
 
 def _cut(sizes: NDArray[np.int64], budget: int) -> list[slice]:
@@ -353,7 +353,7 @@ def _products(
 
 def _self_products(kernel: GapWeighted, documents: Documents) -> NDArray[np.float64]:
     """The sums of the recurrence of every document with itself, in float64, shape (n,)."""
-    _, lanes, widths = _in_lanes(documents)
+    lanes, widths = _in_lanes(documents)
     codes = documents.codes.astype(np.uint16)
     sums = np.empty(lanes.shape)
 
