@@ -3,8 +3,13 @@
     minimise   1/2 a'Qa + p'a,   Q_ij = sign_i sign_j K(index_i, index_j)
     subject to sign'a = total,   0 <= a_i <= upper_i
 
-for m variables over the n rows of a Gram. C-SVC has m = n, p = -1 and total = 0. Regression doubles
-the variables (index = i mod n, p = epsilon -/+ y), one-class has total = nu n: other data, same solver.
+for m variables over the n rows of a Gram:
+
+    C-SVC          m = n,  p = -1,            upper = C weight,  total = 0
+    epsilon-SVR    m = 2n, p = epsilon -/+ y, upper = C weight,  total = 0;  sign +1 for the first n
+    one-class SVM  m = n,  p = 0,             upper = weight,    total = nu sum(weight)
+
+Other data, same solver. `index` also restricts a problem to a fold or to a pair of classes.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
 
@@ -46,9 +51,7 @@ class Dual:
 
 
 def svc(
-    y: NDArray[np.floating] | NDArray[np.integer],
-    C: float,
-    sample_weight: NDArray[np.floating] | None = None,
+    y: ArrayLike, C: float, sample_weight: ArrayLike | None = None, index: NDArray[np.int64] | None = None
 ) -> Dual:
     """The dual of the soft-margin classifier with an unregularised bias (Cortes and Vapnik 1995).
 
@@ -60,6 +63,8 @@ def svc(
         Penalty of margin violations, > 0.
     sample_weight : array, shape (n,), optional
         Factors of C, >= 0; class weights come in here too.
+    index : int64 array, shape (n,), optional
+        Rows of the Gram that the examples are; 0..n-1 by default.
 
     Raises
     ------
@@ -71,11 +76,102 @@ def svc(
         raise InputError("the solver takes a vector of labels +1 and -1")
     if not ((signs > 0).any() and (signs < 0).any()):
         raise InputError(f"all {len(signs)} labels are the same; a classifier needs two classes")
-    if not 0 < C < np.inf:
-        raise InputError(f"C={C!r} must be a finite number above 0")
-    weight = np.ones(len(signs)) if sample_weight is None else np.asarray(sample_weight, np.float64)
-    if weight.shape != signs.shape:
-        raise InputError(f"there are {len(signs)} labels and sample weights of shape {weight.shape}")
+    upper = _positive("C", C) * _weights(sample_weight, len(signs))
+    return Dual(signs, np.full(len(signs), -1.0), upper, _rows(index, len(signs)))
+
+
+def svr(
+    y: ArrayLike,
+    C: float,
+    epsilon: float,
+    sample_weight: ArrayLike | None = None,
+    index: NDArray[np.int64] | None = None,
+) -> Dual:
+    """The dual of regression with the epsilon-insensitive loss (Drucker et al. 1997).
+
+    The coefficient of example i is a_i - a_(n+i): its two variables share one row of the Gram.
+
+    Parameters
+    ----------
+    y : array of targets, shape (n,)
+        Finite, in any unit.
+    C : float
+        Penalty of a deviation past epsilon, > 0.
+    epsilon : float
+        Half-width of the tube without penalty, >= 0, in the unit of `y`.
+    sample_weight, index : optional
+        See `svc`.
+
+    Raises
+    ------
+    InputError
+        If a target is not finite, or C, epsilon or a weight is out of range.
+    """
+    target: NDArray[np.float64] = np.asarray(y, np.float64)
+    if target.ndim != 1 or not np.isfinite(target).all():
+        raise InputError("the solver takes a vector of finite targets")
+    if not 0 <= epsilon < np.inf:
+        raise InputError(f"epsilon={epsilon!r} must be a finite number of at least 0")
+    n = len(target)
+    upper = _positive("C", C) * _weights(sample_weight, n)
+    return Dual(
+        np.repeat([1.0, -1.0], n),
+        np.concatenate([epsilon - target, epsilon + target]),
+        np.tile(upper, 2),
+        np.tile(_rows(index, n), 2),
+    )
+
+
+def one_class(
+    n: int, nu: float, sample_weight: ArrayLike | None = None, index: NDArray[np.int64] | None = None
+) -> tuple[Dual, NDArray[np.float64]]:
+    """The dual of the one-class machine (Schoelkopf et al. 2001), scaled as in LIBSVM.
+
+    Parameters
+    ----------
+    n : int
+        Examples.
+    nu : float
+        Bound on the share of outliers, in (0, 1].
+    sample_weight, index : optional
+        See `svc`.
+
+    Returns
+    -------
+    Dual, and feasible variables to start from
+
+    Raises
+    ------
+    InputError
+        If nu or a weight is out of range, or all weights are 0.
+    """
+    if not 0 < nu <= 1:
+        raise InputError(f"nu={nu!r} must be above 0 and at most 1")
+    upper = _weights(sample_weight, n)
+    total = nu * float(upper.sum())
+    if total <= 0:
+        raise InputError("all sample weights are 0; there is nothing to learn from")
+    before = np.concatenate([[0.0], np.cumsum(upper)[:-1]])
+    start = np.clip(total - before, 0.0, upper)
+    return Dual(np.ones(n), np.zeros(n), upper, _rows(index, n), float(start.sum())), start
+
+
+def _positive(name: str, value: float) -> float:
+    if not 0 < value < np.inf:
+        raise InputError(f"{name}={value!r} must be a finite number above 0")
+    return value
+
+
+def _weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64]:
+    weight: NDArray[np.float64] = (
+        np.ones(n) if sample_weight is None else np.asarray(sample_weight, np.float64)
+    )
+    if weight.shape != (n,):
+        raise InputError(f"there are {n} examples and sample weights of shape {weight.shape}")
     if not (np.isfinite(weight) & (weight >= 0)).all():
         raise InputError("sample weights must be finite numbers of at least 0")
-    return Dual(signs, np.full(len(signs), -1.0), C * weight, np.arange(len(signs)))
+    return weight
+
+
+def _rows(index: NDArray[np.int64] | None, n: int) -> NDArray[np.int64]:
+    return np.arange(n) if index is None else np.asarray(index, np.int64)

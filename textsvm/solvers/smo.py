@@ -29,6 +29,7 @@ from the rows of those variables alone whose coefficients have changed since.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -104,6 +105,40 @@ def solve(
 
         return smo_cuda.solve(gram, dual, coef, tol, bound, progress)
     return _Run(gram, dual, coef, tol, shrinking, progress).solve(bound)
+
+
+def solve_many(
+    gram: Gram,
+    chains: Sequence[Sequence[Dual]],
+    tol: float = 1e-3,
+    max_iter: int = -1,
+    initial: Sequence[NDArray[np.float64] | None] | None = None,
+    progress: Progress | None = None,
+    duality_gap: float | None = None,
+) -> list[list[Solution]]:
+    """Solve chains of dual problems over one Gram, side by side.
+
+    Parameters
+    ----------
+    gram : Gram, n rows
+    chains : sequence of sequences of Dual
+        The problems of a chain have the same variables (sign, index) and differ in `upper` or `linear`; each
+        starts from the solution of the one before.
+    tol, max_iter, duality_gap
+        See `solve`; `max_iter` bounds each problem.
+    initial : sequence of float64 arrays or None, one a chain, optional
+        Where the first problem of each chain starts.
+    progress : callable, optional
+
+    Returns
+    -------
+    list of lists of Solution, in the shape of `chains`
+    """
+    starts = [None] * len(chains) if initial is None else initial
+    return [
+        [solve(gram, dual, tol, max_iter, initial=start, duality_gap=duality_gap) for dual in chain]
+        for chain, start in zip(chains, starts, strict=True)
+    ]
 
 
 def _until_gap(

@@ -1,0 +1,295 @@
+"""Learning problems on rows of a Gram, and the machines that solve them.
+
+A problem names rows of a Gram, their targets, and what is to be learnt; it says nothing of strings. It
+comes apart into machines, one dual each, which share the rows: a fit with k classes has k (k-1) / 2 of
+them one-vs-one, k one-vs-rest, and ten folds have ten times as many.
+
+    one-vs-one       machine (a, b), a < b: class b against class a, in the order (0,1), (0,2), ..
+    one-vs-rest      machine a: class a against all others; with two classes, one machine as one-vs-one
+    crammer-singer   one machine a class, without bias, solved together (Crammer and Singer 2001)
+
+A positive value of a two-class machine means the second class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.gram.base import Gram
+from textsvm.parallel import Progress
+from textsvm.solvers import crammer_singer, dual, smo
+from textsvm.solvers.dual import Dual
+from textsvm.solvers.solution import Solution
+
+STRATEGIES = ("ovo", "ovr", "crammer-singer")
+
+
+@dataclass(frozen=True)
+class Classification:
+    """Classes to be told apart.
+
+    Attributes
+    ----------
+    index : int64 array, shape (m,)
+        Rows of the Gram.
+    target : int64 array, shape (m,)
+        Classes, 0..n_classes-1; each occurs.
+    n_classes : int
+        2 or more.
+    C : float
+    weight : float64 array, shape (m,)
+        Factors of C: sample weights times class weights.
+    strategy : {"ovo", "ovr", "crammer-singer"}
+    """
+
+    index: NDArray[np.int64]
+    target: NDArray[np.int64]
+    n_classes: int
+    C: float
+    weight: NDArray[np.float64]
+    strategy: str = "ovo"
+
+
+@dataclass(frozen=True)
+class Regression:
+    """Numbers to be predicted, within epsilon.
+
+    Attributes
+    ----------
+    index : int64 array, shape (m,)
+        Rows of the Gram.
+    target : float64 array, shape (m,)
+    C : float
+    weight : float64 array, shape (m,)
+        Factors of C.
+    epsilon : float
+        In the unit of `target`.
+    """
+
+    index: NDArray[np.int64]
+    target: NDArray[np.float64]
+    C: float
+    weight: NDArray[np.float64]
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class OneClass:
+    """A region that holds all but a share nu of the examples.
+
+    Attributes
+    ----------
+    index : int64 array, shape (m,)
+        Rows of the Gram.
+    nu : float
+    weight : float64 array, shape (m,)
+    """
+
+    index: NDArray[np.int64]
+    nu: float
+    weight: NDArray[np.float64]
+
+
+Problem = Classification | Regression | OneClass
+
+
+@dataclass(frozen=True)
+class Part:
+    """One dual of a problem.
+
+    Attributes
+    ----------
+    dual : Dual
+    at : int64 array, shape (m,)
+        Which example of the problem each variable belongs to.
+    initial : float64 array, shape (m,), optional
+        Feasible variables, where zeros are not.
+    """
+
+    dual: Dual
+    at: NDArray[np.int64]
+    initial: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True)
+class Machines:
+    """A solved problem.
+
+    Attributes
+    ----------
+    index : int64 array, shape (m,)
+        Rows of the Gram that `coef` stands for.
+    coef : float64 array, shape (n_machines, m)
+        Value of machine k at x: sum_i coef[k, i] K(index_i, x) + bias[k].
+    bias : float64 array, shape (n_machines,)
+    solutions : tuple of Solution
+        One a machine; a single one of all of them for Crammer-Singer.
+    """
+
+    index: NDArray[np.int64]
+    coef: NDArray[np.float64]
+    bias: NDArray[np.float64]
+    solutions: tuple[Solution | crammer_singer.Solution, ...]
+
+
+def solve(
+    gram: Gram,
+    paths: Sequence[Sequence[Problem]],
+    tol: float = 1e-3,
+    max_iter: int = -1,
+    duality_gap: float | None = None,
+    progress: Progress | None = None,
+) -> list[list[Machines]]:
+    """Solve many problems over one Gram, side by side.
+
+    Parameters
+    ----------
+    gram : Gram
+    paths : sequence of sequences of problems
+        The problems of a path differ in C or epsilon alone (best with C ascending): each starts from the
+        solution of the one before.
+    tol, max_iter, duality_gap
+        See `textsvm.solvers.smo.solve`.
+    progress : callable, optional
+
+    Returns
+    -------
+    list of lists of Machines, in the shape of `paths`
+    """
+    result: list[list[Machines]] = [[] for _ in paths]
+    chained = [i for i, path in enumerate(paths) if not _is_crammer_singer(path[0])]
+    together = [i for i, path in enumerate(paths) if _is_crammer_singer(path[0])]
+    parts = {i: [_parts(problem) for problem in paths[i]] for i in chained}
+    chains = [chain for i in chained for chain in zip(*parts[i], strict=True)]
+    share = len(chains) / max(1, len(chains) + len(together))
+    solved = iter(
+        smo.solve_many(
+            gram,
+            [[part.dual for part in chain] for chain in chains],
+            tol=tol,
+            max_iter=max_iter,
+            initial=[chain[0].initial for chain in chains],
+            duality_gap=duality_gap,
+            progress=_between(progress, 0.0, share),
+        )
+        if chains
+        else []
+    )
+    for i in chained:
+        # One list of solutions a machine, each in the order of the path; turned round.
+        by_machine = [next(solved) for _ in parts[i][0]]
+        for j, problem in enumerate(paths[i]):
+            result[i].append(_collect(problem, parts[i][j], [solutions[j] for solutions in by_machine]))
+    for done, i in enumerate(together):
+        low = share + (1 - share) * done / len(together)
+        high = share + (1 - share) * (done + 1) / len(together)
+        result[i] = _solve_together(gram, paths[i], tol, max_iter, duality_gap, _between(progress, low, high))
+    return result
+
+
+def class_scores(values: NDArray[np.float64], n_classes: int, strategy: str) -> NDArray[np.float64]:
+    """Values of all machines -> one score a class; the largest wins.
+
+    One-vs-one counts votes, and breaks ties by the sum of the values squashed to less than half a vote.
+
+    Parameters
+    ----------
+    values : float64 array, shape (n, n_machines)
+    n_classes : int
+    strategy : {"ovo", "ovr", "crammer-singer"}
+
+    Returns
+    -------
+    float64 array, shape (n, n_classes); for two classes with one machine, shape (n,), its values
+    """
+    if values.shape[1] == 1:
+        return values[:, 0]
+    if strategy != "ovo":
+        return values
+    votes = np.zeros((len(values), n_classes))
+    sums = np.zeros((len(values), n_classes))
+    for k, (a, b) in enumerate(combinations(range(n_classes), 2)):
+        second = values[:, k] > 0
+        votes[:, b] += second
+        votes[:, a] += ~second
+        sums[:, b] += values[:, k]
+        sums[:, a] -= values[:, k]
+    return votes + sums / (3 * (np.abs(sums) + 1))
+
+
+def _is_crammer_singer(problem: Problem) -> bool:
+    return isinstance(problem, Classification) and problem.strategy == "crammer-singer"
+
+
+def _parts(problem: Problem) -> list[Part]:
+    """The duals of a problem, one a machine."""
+    index, weight = problem.index, problem.weight
+    everyone = np.arange(len(index))
+    if isinstance(problem, Regression):
+        made = dual.svr(problem.target, problem.C, problem.epsilon, weight, index)
+        return [Part(made, np.tile(everyone, 2))]
+    if isinstance(problem, OneClass):
+        made, initial = dual.one_class(len(index), problem.nu, weight, index)
+        return [Part(made, everyone, initial)]
+    target, parts = problem.target, []
+    if problem.strategy == "ovo" or problem.n_classes == 2:
+        for a, b in combinations(range(problem.n_classes), 2):
+            at = np.flatnonzero((target == a) | (target == b))
+            sign = np.where(target[at] == b, 1.0, -1.0)
+            parts.append(Part(dual.svc(sign, problem.C, weight[at], index[at]), at))
+    else:
+        for a in range(problem.n_classes):
+            sign = np.where(target == a, 1.0, -1.0)
+            parts.append(Part(dual.svc(sign, problem.C, weight, index), everyone))
+    return parts
+
+
+def _collect(problem: Problem, parts: Sequence[Part], solutions: Sequence[Solution]) -> Machines:
+    coef = np.zeros((len(parts), len(problem.index)))
+    for k, (part, solution) in enumerate(zip(parts, solutions, strict=True)):
+        # Regression has two variables an example; their sum counts.
+        coef[k] = np.bincount(part.at, part.dual.sign * solution.alpha, len(problem.index))
+    bias = np.array([solution.bias for solution in solutions])
+    return Machines(problem.index, coef, bias, tuple(solutions))
+
+
+def _solve_together(
+    gram: Gram,
+    path: Sequence[Problem],
+    tol: float,
+    max_iter: int,
+    duality_gap: float | None,
+    progress: Progress | None,
+) -> list[Machines]:
+    """Crammer and Singer's machines along a path."""
+    result: list[Machines] = []
+    for j, problem in enumerate(path):
+        assert isinstance(problem, Classification)
+        solution = crammer_singer.solve(
+            gram,
+            problem.target,
+            problem.n_classes,
+            problem.C,
+            sample_weight=problem.weight,
+            index=problem.index,
+            tol=tol,
+            max_iter=max_iter,
+            duality_gap=duality_gap,
+            initial=result[-1].coef if result else None,
+            progress=_between(progress, j / len(path), (j + 1) / len(path)),
+        )
+        bias = np.zeros(problem.n_classes)
+        result.append(Machines(problem.index, solution.coef, bias, (solution,)))
+    return result
+
+
+def _between(progress: Progress | None, low: float, high: float) -> Progress | None:
+    """Progress of a part of the work, as a share of all of it."""
+    if progress is None:
+        return None
+    return lambda done, total: progress(low + (high - low) * done / total if total else high, 1.0)
