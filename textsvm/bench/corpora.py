@@ -18,6 +18,7 @@ from textsvm.readers import Corpus, read_corpus
 
 REUTERS = Path("reuters21578", "reuters21578.tar.gz")
 SPAM = Path("spamassassin", "spamassassin_public_corpus.tar.xz")
+IMDB = Path("imdb", "aclImdb_labelled.tar.xz")
 
 
 @dataclass(frozen=True)

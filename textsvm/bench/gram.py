@@ -1,4 +1,4 @@
-"""python -m textsvm.bench.gram: kernel matrices on the CPU against the public libraries.
+"""textsvm bench kernels: kernel matrices on the CPU against the public libraries.
 
 Equality first, then interleaved times of one process. The corpora are those of `bench.corpora`.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +89,12 @@ def compare(
     }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Write reports/cpu_gram.md."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="textsvm bench kernels", description=__doc__)
     parser.add_argument("-o", "--output", type=Path, default=Path("reports/cpu_gram"))
     parser.add_argument("--repeats", type=int, default=3)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     rows: list[dict[str, Any]] = []
     for label, length in (("L=100", 100), ("full length", None)):
         task = paper_tasks(data_folder(), length)[0]
@@ -143,7 +143,7 @@ def main() -> None:
                 }
             )
     header = tuple(rows[0])
-    write_report(options.output, "Kernel matrices on the CPU", "python -m textsvm.bench.gram", header, rows)
+    write_report(options.output, "Kernel matrices on the CPU", "textsvm bench kernels", header, rows)
 
 
 if __name__ == "__main__":

@@ -58,6 +58,55 @@ def paired(ours: Callable[[], Any], theirs: Callable[[], Any], repeats: int = 3)
     return {"ours": mine, "theirs": other, "ratio": other / mine}
 
 
+def repeated(function: Callable[[], Any], repeats: int = 5) -> dict[str, float]:
+    """Wall time of a function after one untimed call: median and quartiles, seconds."""
+    function()
+    times = []
+    for _ in range(repeats):
+        clock = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - clock)
+    low, middle, high = np.quantile(times, [0.25, 0.5, 0.75])
+    return {"median": float(middle), "lower quartile": float(low), "upper quartile": float(high)}
+
+
+class Rows:
+    """Rows of a report, written as they are made: a run that was stopped goes on where it stopped.
+
+    Parameters
+    ----------
+    path : Path
+        Of the report, without suffix.
+    title, command : str
+        Rows found in the JSON file there are kept if they are of this command and commit.
+    """
+
+    def __init__(self, path: Path, title: str, command: str) -> None:
+        self.path, self.title, self.command = path, title, command
+        self.rows: dict[str, dict[str, Any]] = {}
+        try:
+            found = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+            if found["command"] == command and found["commit"] == _commit() != "unknown":
+                self.rows = {row["key"]: row for row in found["rows"]}
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+
+    def row(self, key: str, make: Callable[..., dict[str, Any]], *given: Any) -> dict[str, Any]:
+        """The row of this key, made by ``make(*given)`` if it is not there yet."""
+        if key not in self.rows:
+            self.rows[key] = {"key": key, **make(*given)}
+            self.write()
+        return self.rows[key]
+
+    def write(self) -> None:
+        """Write what there is."""
+        rows = list(self.rows.values())
+        header = tuple(dict.fromkeys(name for row in rows for name in row if name != "key"))
+        blank = dict.fromkeys(header, "")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_report(self.path, self.title, self.command, header, [blank | row for row in rows])
+
+
 def write_report(
     path: Path, title: str, command: str, header: tuple[str, ...], rows: list[dict[str, Any]]
 ) -> None:

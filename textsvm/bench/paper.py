@@ -1,4 +1,4 @@
-"""python -m textsvm.bench.paper: Table 3 of Shi et al. 2011 with our CPU or GPU, and its honest opponent.
+"""textsvm bench paper: Table 3 of Shi et al. 2011 with our CPU or GPU, and its honest opponent.
 
 Every cell is trained and judged from texts by `textsvm.SVC`, C = 10, tol 1e-3; the opponent is what a
 user would pick instead, TF-IDF of character 1-5-grams with LinearSVC, on the same texts.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -112,14 +113,14 @@ def opponent(task: Task, length: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Write reports/cpu_paper.md (or the file asked for)."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="textsvm bench paper", description=__doc__)
     parser.add_argument("-o", "--output", type=Path, default=Path("reports/cpu_paper"))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--repeats", type=int, default=1, help="runs of a cell; the median is reported")
     parser.add_argument("--full", action="store_true", help="full length too, with the spectrum kernel")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     rows: list[dict[str, Any]] = []
     tasks = paper_tasks(data_folder(), 100)
     for name in KERNELS:
@@ -134,7 +135,7 @@ def main() -> None:
         for task in paper_tasks(data_folder(), None):
             cell = train_and_judge(task, "spectrum p=4", "full", options.device, options.repeats)
             rows += [cell, opponent(task, "full")]
-    command = "python -m textsvm.bench.paper" + " --full" * options.full + f" --device {options.device}"
+    command = "textsvm bench paper" + " --full" * options.full + f" --device {options.device}"
     command += f" --repeats {options.repeats}"
     write_report(options.output, "Table 3 of Shi et al. 2011", command, tuple(rows[0]), rows)
 

@@ -1,4 +1,4 @@
-"""python -m textsvm.bench.solver: the solver against LIBSVM (scikit-learn's SVC) on the same Grams.
+"""textsvm bench solver: the solver against LIBSVM (scikit-learn's SVC) on the same Grams.
 
 The Grams are those of Table 3 of Shi et al. 2011 (`bench.corpora`), C = 10. First equality: objective and
 bias recomputed in float64, and the decisions on the test part. Where the Gram is positive semi-definite the
@@ -10,6 +10,7 @@ its dual has several stationary points, and which one LIBSVM ends at changes wit
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -130,19 +131,19 @@ def _small_rows(device: Device) -> Any:
     return EditDistance().fit(documents).against(documents, device)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Write reports/cpu_solver.md (or the file asked for)."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="textsvm bench solver", description=__doc__)
     parser.add_argument("-o", "--output", type=Path, default=Path("reports/cpu_solver"))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--tight", action="store_true", help="tol 1e-6 in place of 1e-3")
     parser.add_argument("--orders", type=int, default=0, help="shuffles of the rows for indefinite Grams")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     tasks = paper_tasks(data_folder(), 100)
     tol = 1e-6 if options.tight else 1e-3
     rows = run(tasks, select(options.device), tol, options.repeats, options.orders)
-    command = f"python -m textsvm.bench.solver --device {options.device}" + " --tight" * options.tight
+    command = f"textsvm bench solver --device {options.device}" + " --tight" * options.tight
     command += f" --orders {options.orders}" if options.orders else ""
     write_report(options.output, "The solver against LIBSVM", command, tuple(rows[0]), rows)
 

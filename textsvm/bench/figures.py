@@ -1,0 +1,33 @@
+"""Figures of the benchmarks, where Matplotlib is installed (the extra `plot`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from textsvm.files import replacing
+
+#: Okabe and Ito's colours, which colour-blind people tell apart.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+
+Series = dict[str, list[tuple[float, float]]]
+
+
+def lines(path: Path, panels: Sequence[tuple[str, Series]], y_label: str) -> bool:
+    """Log-log lines, a panel for each (label of x, series); False if Matplotlib is not there."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    figure = Figure(figsize=(4.5 * len(panels), 3.6), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axis, (x_label, series) in zip(axes, panels, strict=True):
+        for (name, points), colour in zip(series.items(), COLOURS, strict=False):
+            axis.loglog(*zip(*points, strict=True), marker="o", markersize=4, color=colour, label=name)
+        axis.set(xlabel=x_label, ylabel=y_label)
+        axis.grid(which="major", color="#e0e0e0", linewidth=0.6)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.legend(frameon=False, fontsize=8)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format=path.suffix.removeprefix("."))
+    return True

@@ -1,0 +1,130 @@
+"""textsvm bench scale: time and memory against the number of documents and their length.
+
+Figure 1 of Shi et al. 2011 on Reuters (earn against the rest), and IMDB up to all 50,000 reviews. Every
+cell is one training from texts, C = 10. The growth exponent is the slope of log time over the upper half
+of a series: 2 is quadratic.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm import device as devices
+from textsvm.bench.corpora import IMDB, REUTERS
+from textsvm.bench.figures import lines
+from textsvm.bench.harness import Rows, data_folder
+from textsvm.documents import normalise
+from textsvm.estimators.svc import SVC
+from textsvm.kernels import EditDistance, GapWeighted, Spectrum
+from textsvm.kernels.base import Kernel
+from textsvm.readers import read_corpus
+
+KERNELS: dict[str, Kernel] = {
+    "spectrum p=4": Spectrum(p=4),
+    "edit gamma=0.05": EditDistance(gamma=0.05),
+    "gap p=5 decay=0.5": GapWeighted(p=5, decay=0.5),
+}
+Texts = tuple[list[str], NDArray[np.int64]]
+
+
+def documents(corpus: str, folder: Path) -> Texts:
+    """Texts of a corpus in the papers' form, shuffled, and a binary label."""
+    if corpus == "reuters":
+        found = read_corpus(folder / REUTERS).reduce_labels("earn")
+    else:
+        found = read_corpus(folder / IMDB)
+    texts = [normalise(text, "paper") for text in found.texts]
+    label = np.unique(np.array(found.labels), return_inverse=True)[1]
+    order = np.random.default_rng(0).permutation(len(texts))
+    return [texts[i] for i in order], label[order]
+
+
+def cell(name: str, found: Texts, n: int, length: int | None, device: str) -> dict[str, Any]:
+    """Train on the first n documents, cut at `length` symbols."""
+    texts, label = found[0][:n], found[1][:n]
+    model = SVC(KERNELS[name], C=10, normalise="none", max_length=length, device=device)
+    clock = time.perf_counter()
+    model.fit(texts, label)
+    seconds = time.perf_counter() - clock
+    return {
+        "kernel": name,
+        "n": len(texts),
+        "L": length or "full",
+        "mean length": round(float(np.mean([len(text[:length]) for text in texts]))),
+        "gram, s": model.seconds_["gram"],
+        "solve, s": model.seconds_["solve"],
+        "train, s": seconds,
+        "support vectors": len(model.support_),
+        "memory of the process so far, MiB": _peak_memory() >> 20,
+        "rows": model.gram_,
+    }
+
+
+def growth(sizes: Sequence[float], seconds: Sequence[float]) -> float:
+    """Exponent of the growth over the upper half of a series."""
+    half = max(2, (len(sizes) + 1) // 2)
+    return float(np.polyfit(np.log(sizes[-half:]), np.log(seconds[-half:]), 1)[0])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write reports/scale_CORPUS.md, .json and .svg (or the files asked for)."""
+    parser = argparse.ArgumentParser(prog="textsvm bench scale", description=__doc__)
+    parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--corpus", choices=("reuters", "imdb"), default="reuters")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--sizes", type=int, nargs="*", default=[500, 1000, 2000, 4000, 8000])
+    parser.add_argument("--lengths", type=int, nargs="*", default=[50, 100, 200, 400, 800])
+    parser.add_argument("--documents", type=int, default=2000, help="in the series of lengths")
+    parser.add_argument("--kernels", nargs="*", default=list(KERNELS), choices=list(KERNELS))
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.sizes, options.lengths, options.documents = [100, 200], [25, 50], 100
+    output = options.output or Path(f"reports/scale_{options.corpus}")
+    command = f"textsvm bench scale --corpus {options.corpus} --device {options.device}"
+    command += f" --sizes {' '.join(map(str, options.sizes))} --lengths {' '.join(map(str, options.lengths))}"
+    rows = Rows(output, f"Time against size: {options.corpus}", command)
+    found = documents(options.corpus, data_folder())
+    of_n: dict[str, list[tuple[float, float]]] = {}
+    of_length: dict[str, list[tuple[float, float]]] = {}
+    for name in options.kernels:
+        cell(name, found, 60, 30, options.device)  # compiles
+        for n in options.sizes:
+            if n <= len(found[0]):
+                row = rows.row(f"{name} n={n}", cell, name, found, n, 100, options.device)
+                of_n.setdefault(name, []).append((n, row["train, s"]))
+        for length in options.lengths:
+            row = rows.row(f"{name} L={length}", cell, name, found, options.documents, length, options.device)
+            of_length.setdefault(name, []).append((row["mean length"], row["train, s"]))
+    for title, series in (("documents", of_n), ("length", of_length)):
+        for name, points in series.items():
+            if len(points) > 1:
+                exponent = round(growth(*zip(*points, strict=True)), 2)
+                rows.row(f"growth {title} {name}", dict, {"kernel": name, f"growth with {title}": exponent})
+    rows.write()
+    lines(
+        output.with_suffix(".svg"),
+        [("documents (L = 100)", of_n), (f"mean length (n = {options.documents:,})", of_length)],
+        "training, s",
+    )
+
+
+def _peak_memory() -> int:
+    """Bytes: the largest resident set of this process; with a GPU, what is taken there."""
+    if "cupy" in sys.modules:
+        free, total = devices.cupy().cuda.runtime.memGetInfo()
+        return int(total - free)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << (0 if sys.platform == "darwin" else 10)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""textsvm bench: benchmarks, each an equality test first and a time afterwards."""
+
+from __future__ import annotations
+
+from enum import Enum
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+
+class Benchmark(Enum):
+    """What can be measured; the value is the module in `textsvm.bench`."""
+
+    kernels = "gram"
+    solver = "solver"
+    paper = "paper"
+    lodhi = "lodhi"
+    peers = "peers"
+    scale = "scale"
+
+
+def bench(
+    context: typer.Context,
+    which: Annotated[str, typer.Argument(help=" | ".join(each.name for each in Benchmark))],
+) -> None:
+    """Measure it on this machine: equality first, then time. `textsvm bench peers --help` has the options.
+
+    The real corpora are found through the environment variable TEXTSVM_DATA.
+    """
+    if which not in Benchmark.__members__:
+        raise typer.BadParameter(f"{which!r} is not one of {', '.join(Benchmark.__members__)}")
+    import_module(f"textsvm.bench.{Benchmark[which].value}").main(context.args)
+
+
+#: Options after the name of the benchmark are its own.
+BENCH_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
