@@ -1,10 +1,11 @@
-// Working sets of the dual, solved by one block, between passes of the whole chip over all variables. The algorithm,
+// Working sets of duals, each solved by one block, between passes of the whole chip over all variables. The algorithm,
 // its names and the arrays: textsvm/solvers/smo_cuda.py.
 //
 //   THREADS, PER_THREAD   a working set has SET = THREADS * PER_THREAD variables; PER_THREAD is a multiple of 4
 //
-// Every kernel returns at once when state[DONE] is set, so rounds can be launched ahead. No sum depends on the order
-// in which threads run.
+// A launch serves several problems side by side, each in a slot: its arrays of variables start at slot * stride, those
+// of its working set at slot * SET, and nothing is shared but the Gram. Every kernel returns at once for a slot whose
+// state[DONE] is set, so rounds can be launched ahead. No sum depends on the order in which threads run.
 
 #define SET (THREADS * PER_THREAD)
 #define WARPS (THREADS / WARP)
@@ -13,8 +14,9 @@
 #define TAU 1e-12f
 #define INFINITE __longlong_as_double(0x7ff0000000000000LL)
 
-enum { DONE, ROUND, ITERATIONS, COUNT, MOVED, STALLS };          // int64 state[]
-enum { FIRST, LAST, DECREASE };                                  // double figures[]
+// int64 state[]; PAUSED: pairs optimised so far of a set that is to be gone on with, else 0
+enum { DONE, ROUND, ITERATIONS, COUNT, MOVED, STALLS, PAUSED, SIZE, LIMIT, BOUND, STATES };
+enum { FIRST, LAST, DECREASE, TOL, FIGURES };                    // double figures[]
 enum { RUNNING, CONVERGED, AT_BOUND, STALLED, NOT_FINITE };      // values of state[DONE]
 
 __device__ __forceinline__ uint32 warp_max(uint32 value) {
@@ -32,7 +34,7 @@ __device__ __forceinline__ uint32 ordered(float value) {
   return bits ^ (bits >> 31 | 0x80000000);
 }
 
-// ---- choose: one block of CHOOSERS threads ----
+// ---- choose: one block of CHOOSERS threads a slot ----
 
 __device__ double block_max(double value) {
   __shared__ double of_warp[CHOOSERS / WARP];
@@ -123,10 +125,16 @@ __device__ int mark_largest(const uint32* keys, int m, int wanted, uint8* marks)
 }
 
 extern "C" __global__ void __launch_bounds__(CHOOSERS)
-choose(int m, int limit, double tol, int64 bound, const double* __restrict__ F, const double* __restrict__ coef,
-       const double* __restrict__ low, const double* __restrict__ high, int* entered, uint8* marks, uint32* keys,
-       int* members, int64* state, double* figures) {
-  if (state[DONE]) return;
+choose(int64 stride, const double* __restrict__ F, const double* __restrict__ coef, const double* __restrict__ low,
+       const double* __restrict__ high, int* entered, uint8* marks, uint32* keys, int* members, int64* state,
+       double* figures) {
+  int64 slot = blockIdx.x;
+  state += slot * STATES;
+  if (state[DONE] || state[PAUSED]) return;
+  F += slot * stride, coef += slot * stride, low += slot * stride, high += slot * stride;
+  entered += slot * stride, marks += slot * stride, keys += slot * stride;
+  members += slot * SET, figures += slot * FIGURES;
+  int m = (int)state[SIZE], limit = (int)state[LIMIT];
   double first = -INFINITE, last = -INFINITE;
   bool bad = false;
   for (int k = threadIdx.x; k < m; k += CHOOSERS) {
@@ -137,7 +145,7 @@ choose(int m, int limit, double tol, int64 bound, const double* __restrict__ F, 
   first = block_max(first);
   last = -block_max(last);
   bad = __syncthreads_or(bad);
-  int64 why = bad ? NOT_FINITE : first - last <= tol ? CONVERGED : state[ITERATIONS] >= bound ? AT_BOUND
+  int64 why = bad ? NOT_FINITE : first - last <= figures[TOL] ? CONVERGED : state[ITERATIONS] >= state[BOUND] ? AT_BOUND
               : state[STALLS] >= 8 ? STALLED : RUNNING;
   int round = (int)state[ROUND], count = (int)state[COUNT];
   __syncthreads();
@@ -189,18 +197,24 @@ choose(int m, int limit, double tol, int64 bound, const double* __restrict__ F, 
   if (threadIdx.x == 0) state[COUNT] = placed;
 }
 
-// ---- gather: SET blocks; tile[r][c] = K(member r, member c) ----
+// ---- gather: some blocks a slot (y); tile[r][c] = K(member r, member c) ----
 
-extern "C" __global__ void gather(const float* __restrict__ buffer, int64 n, const int* __restrict__ slots,
-                                  const int* __restrict__ index, const int* __restrict__ members,
-                                  const int64* __restrict__ state, float* __restrict__ tile) {
-  int count = (int)state[COUNT], r = blockIdx.x;
-  if (state[DONE] || r >= count) return;
-  const float* row = buffer + slots[index[members[r]]] * n;
-  for (int c = threadIdx.x; c < SET; c += blockDim.x) tile[r * SET + c] = c < count ? row[index[members[c]]] : 0;
+extern "C" __global__ void gather(int64 stride, const float* __restrict__ buffer, int64 n,
+                                  const int* __restrict__ slots, const int* __restrict__ index,
+                                  const int* __restrict__ members, const int64* __restrict__ state,
+                                  float* __restrict__ tile) {
+  int64 slot = blockIdx.y;
+  state += slot * STATES;
+  if (state[DONE] || state[PAUSED]) return;
+  index += slot * stride, members += slot * SET, tile += slot * SET * SET;
+  int count = (int)state[COUNT];
+  for (int r = blockIdx.x; r < count; r += gridDim.x) {
+    const float* row = buffer + slots[index[members[r]]] * n;
+    for (int c = threadIdx.x; c < SET; c += blockDim.x) tile[r * SET + c] = c < count ? row[index[members[c]]] : 0;
+  }
 }
 
-// ---- solve_set: one block of THREADS threads ----
+// ---- solve_set: one block of THREADS threads a slot ----
 
 #define PART(row, e) ((e) % 4 == 0 ? row[(e) / 4].x : (e) % 4 == 1 ? row[(e) / 4].y \
                       : (e) % 4 == 2 ? row[(e) / 4].z : row[(e) / 4].w)
@@ -232,13 +246,18 @@ struct Shared {  // one address that stays in a register
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-solve_set(double tol, double share, float relaxation, int most, int64 bound, int whole, const int* __restrict__ slots,
+solve_set(int64 stride, double share, float relaxation, int burst, int most, const int* __restrict__ slots,
           const int* __restrict__ index, const int* __restrict__ members, const float* __restrict__ diag,
           const double* __restrict__ all_low, const double* __restrict__ all_high, const double* __restrict__ all_F,
           const float* __restrict__ tile, double* all_coef, double* moved, int* moved_slots, int64* state,
           double* figures) {
   __shared__ Shared set;
+  int64 slot = blockIdx.x;
+  state += slot * STATES;
   if (state[DONE]) return;
+  index += slot * stride, all_low += slot * stride, all_high += slot * stride, all_F += slot * stride;
+  all_coef += slot * stride, members += slot * SET, tile += slot * SET * SET, moved += slot * SET;
+  moved_slots += slot * SET, figures += slot * FIGURES;
   int thread;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));  // in a register: threadIdx.x is read anew, and slowly
   int count = (int)state[COUNT], lane = thread % WARP, warp = thread / WARP;
@@ -257,15 +276,16 @@ solve_set(double tol, double share, float relaxation, int most, int64 bound, int
     set.coef[at] = at < count ? all_coef[k] : 0;
     set.low[at] = at < count ? all_low[k] : 0;
     set.high[at] = at < count ? all_high[k] : 0;
-    set.diag[at] = own_diag[e] = at < count ? diag[k] : 0;
+    set.diag[at] = own_diag[e] = at < count ? diag[index[k]] : 0;
     up |= (uint32)(set.coef[at] < set.high[at]) << e;
     down |= (uint32)(set.coef[at] > set.low[at]) << e;
   }
   double decrease = 0, coef_i = 0, coef_j = 0;
   double wide = figures[FIRST] - figures[LAST];
-  float enough = whole ? (float)(0.99 * tol) : (float)fmax(0.99 * tol, share * wide);
-  int64 left = bound - state[ITERATIONS];
-  int done = 0, limit = left < most ? (int)left : most, at_i = -1, at_j = -1;
+  double tol = 0.99 * figures[TOL];
+  float enough = state[LIMIT] == state[SIZE] ? (float)tol : (float)fmax(tol, share * wide);
+  int64 left = state[BOUND] - state[ITERATIONS];
+  int before = (int)state[PAUSED], done = 0, limit = left < burst ? (int)left : burst, at_i = -1, at_j = -1;
   const float4* rows = (const float4*)tile + thread;
   for (;;) {
     // i: the largest -f that can grow.
@@ -311,7 +331,7 @@ solve_set(double tol, double share, float relaxation, int most, int64 bound, int
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) row_j[g] = rows[at_j * (SET / 4) + g * THREADS];
     pair = set.best_j[THREAD_OF(at_j) / WARP];
-    float wish = done < SET ? pair.x : relaxation * pair.x;
+    float wish = before + done < SET ? pair.x : relaxation * pair.x;
     if (pair.y <= enough) {  // then the widest gap may be no wider
       uint32 width = warp_max(__float_as_uint(widest));
       if (lane == 0) set.widths[warp] = width;
@@ -363,6 +383,7 @@ solve_set(double tol, double share, float relaxation, int most, int64 bound, int
     for (int chunk = 0; chunk < SET / WARP; chunk++) of_chunk[chunk + 1] += of_chunk[chunk];
     state[MOVED] = of_chunk[SET / WARP];
     state[ITERATIONS] += done;
+    state[PAUSED] = done == burst && before + done < most ? before + done : 0;
     bool idle = !done || decrease <= 1e-15 * figures[DECREASE];
     state[STALLS] = idle ? state[STALLS] + 1 : 0;
     figures[DECREASE] += decrease;
@@ -379,19 +400,23 @@ solve_set(double tol, double share, float relaxation, int most, int64 bound, int
   }
 }
 
-// ---- update: F += K change, of all m variables; blocks of 32 variables x SHARES warps, each a share of the rows ----
+// ---- update: F += K change, of all variables of all slots; blocks of 32 variables x SHARES warps, each a share of the
+// rows. The slots' blocks for the same variables run at the same time: problems that share rows find them in the L2. ----
 
 #define SHARES 16
 
 extern "C" __global__ void __launch_bounds__(WARP * SHARES)
-update(int m, const float* __restrict__ buffer, int64 n, const int* __restrict__ index,
+update(int64 stride, int problems, const float* __restrict__ buffer, int64 n, const int* __restrict__ index,
        const double* __restrict__ moved, const int* __restrict__ moved_slots, const int64* __restrict__ state,
        double* __restrict__ F) {
   __shared__ double sums[SHARES][WARP];
-  if (state[DONE]) return;
-  int lane = threadIdx.x % WARP, share = threadIdx.x / WARP, k = blockIdx.x * WARP + lane;
-  int rows = (int)state[MOVED];
-  const float* column = buffer + (k < m ? index[k] : 0);
+  int64 slot = blockIdx.x % problems;
+  state += slot * STATES;
+  int lane = threadIdx.x % WARP, share = threadIdx.x / WARP, k = blockIdx.x / problems * WARP + lane;
+  int m = (int)state[SIZE], rows = (int)state[MOVED];
+  if (state[DONE] || k - lane >= m) return;
+  moved += slot * SET, moved_slots += slot * SET;
+  const float* column = buffer + (k < m ? index[slot * stride + k] : 0);
   double sum = 0;
 #pragma unroll 8
   for (int r = share; r < rows; r += SHARES) sum += moved[r] * (double)column[moved_slots[r] * n];
@@ -399,6 +424,6 @@ update(int m, const float* __restrict__ buffer, int64 n, const int* __restrict__
   __syncthreads();
   if (share == 0 && k < m) {
     for (int s = 1; s < SHARES; s++) sum += sums[s][lane];
-    F[k] += sum;
+    F[slot * stride + k] += sum;
   }
 }

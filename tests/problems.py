@@ -96,3 +96,34 @@ def svr(y, C, epsilon):
     sign = np.repeat([1.0, -1.0], n)
     linear = np.concatenate([epsilon - y, epsilon + y])
     return duals.Dual(sign, linear, np.full(2 * n, C), np.tile(np.arange(n), 2))
+
+
+def chains(n, seed=0):
+    """Name -> a Gram, chains of duals over its rows, and where each chain starts."""
+    matrix, y = gaussian(n, seed)
+    rng = np.random.default_rng(seed)
+    target = matrix[:, 3] + 0.2 * rng.normal(size=n)
+    classes = rng.integers(0, 3, n)
+    up, both = [0.01, 0.1, 1.0, 10.0], [1.0, 0.1, 5.0, 0.02]
+    folds = [np.flatnonzero(np.arange(n) % 5 != k) for k in range(5)]
+    pairs = [np.flatnonzero(classes != k) for k in range(3)]
+    weights = [rng.choice([0.0, 0.5, 1.0, 3.0], n) for _ in range(4)]
+    nu = [0.1, 0.5, 0.5, 0.2]
+    ones = [duals.one_class(n, v, w) for v, w in zip(nu, [None, None, weights[0], None], strict=True)]
+    made = {
+        "folds, C up": [[duals.svc(y[i], C, index=i) for C in up] for i in folds],
+        "C up and down": [[duals.svc(y, C) for C in both], [duals.svc(y, C) for C in up[::-1]]],
+        "pairs of classes": [
+            [duals.svc(np.where(classes[i] == (k + 1) % 3, 1.0, -1.0), C, index=i) for C in up]
+            for k, i in enumerate(pairs)
+        ],
+        "regression, epsilon": [
+            [duals.svr(target[i], 1.0, e, index=i) for e in (0.5, 0.1, 0.0, 0.3)] for i in folds[:2]
+        ],
+        "regression, C": [[duals.svr(target[i], C, 0.05, index=i) for C in up] for i in folds[:2]],
+        "weights": [[duals.svc(y, 2.0, w) for w in weights]],
+        "lengths": [[duals.svc(y, C) for C in up[:k]] for k in (1, 4, 2)],
+        "one class": [[dual for dual, _ in ones]],
+    }
+    starts = {"one class": [ones[0][1]]}
+    return {name: (matrix, duals_, starts.get(name)) for name, duals_ in made.items()}

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from problems import degenerate, gaussian, indefinite, judge, libsvm, svr
+from problems import chains, degenerate, gaussian, indefinite, judge, libsvm, svr
 
 from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.gram.cached import CachedGram, needed_bytes
 from textsvm.gram.dense import DenseGram
-from textsvm.solvers import smo
+from textsvm.solvers import smo, smo_cuda
 from textsvm.solvers.dual import Dual, svc
 
 pytestmark = pytest.mark.gpu
@@ -175,3 +175,100 @@ def test_real_grams_against_libsvm(data, device):
     from textsvm.bench.solver import run
 
     assert len(run(paper_tasks(data), device, repeats=1)) == 12
+
+
+@pytest.mark.parametrize("n", [60, 1500])
+@pytest.mark.parametrize("name", chains(20))
+def test_chains_equal_problems_solved_on_the_cpu(name, n):
+    matrix, problems, initial = chains(n)[name]
+    many = smo.solve_many(on_device(matrix), problems, tol=1e-6, initial=initial)
+    host = smo.solve_many(DenseGram(matrix), problems, tol=1e-6, initial=initial)
+    for chain, solutions, others in zip(problems, many, host, strict=True):
+        for dual, solution, other in zip(chain, solutions, others, strict=True):
+            judge(solution, matrix, dual, 1e-6)
+            assert solution.converged
+            assert solution.objective == pytest.approx(other.objective, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("slots", [1, 3, 5])
+def test_slots_are_filled_again(slots, monkeypatch):
+    monkeypatch.setattr(smo_cuda, "most_slots", lambda: slots)
+    monkeypatch.setattr(smo_cuda, "BURST", 100)
+    for name in ("folds, C up", "lengths", "one class"):
+        matrix, problems, initial = chains(1500)[name]
+        done, totals = [], []
+
+        def record(now, total, done=done, totals=totals):
+            done.append(now)
+            totals.append(total)
+
+        many = smo.solve_many(on_device(matrix), problems, initial=initial, progress=record)
+        for chain, solutions in zip(problems, many, strict=True):
+            for dual, solution in zip(chain, solutions, strict=True):
+                judge(solution, matrix, dual, 1e-3)
+                assert solution.converged
+        assert done == sorted(done)
+        assert done[-1] == totals[-1] == sum(len(chain) for chain in problems)
+
+
+def test_side_by_side_gives_the_bits_of_one_alone():
+    matrix, problems, _ = chains(1500)["folds, C up"]
+    singles = [[chain[2]] for chain in problems]
+    many = smo.solve_many(on_device(matrix), singles)
+    again = smo.solve_many(on_device(matrix), singles)
+    for solutions, others, (dual,) in zip(many, again, singles, strict=True):
+        alone = smo.solve(on_device(matrix), dual)
+        np.testing.assert_array_equal(solutions[0].alpha, others[0].alpha)
+        if solutions[0].iterations < 2000:
+            np.testing.assert_array_equal(solutions[0].alpha, alone.alpha)
+        assert solutions[0].objective == pytest.approx(alone.objective, rel=1e-6)
+
+
+def test_rows_on_demand_along_chains():
+    matrix, problems, _ = chains(300)["regression, C"]
+    gram = CachedGram(DeviceRows(matrix), needed_bytes(300, 40))
+    many = smo.solve_many(gram, problems, tol=1e-5)
+    for chain, solutions in zip(problems, many, strict=True):
+        for dual, solution in zip(chain, solutions, strict=True):
+            judge(solution, matrix, dual, 1e-5)
+
+
+def test_a_duality_gap_and_a_bound_hold_for_each_problem():
+    matrix, problems, _ = chains(1500)["folds, C up"]
+    tight = smo.solve_many(on_device(matrix), problems, tol=1e-6)
+    loose = smo.solve_many(on_device(matrix), problems, tol=1e-6, duality_gap=0.05)
+    for a, b in zip(loose, tight, strict=True):
+        assert all(s.converged and s.status == "converged" and s.duality_gap <= 0.05 for s in a)
+        for one, best in zip(a, b, strict=True):
+            assert one.objective - best.objective <= 0.055 * abs(one.objective)
+    count = [sum(s.iterations for chain in many for s in chain) for many in (loose, tight)]
+    assert count[0] < 0.7 * count[1]
+    single = smo.solve(on_device(matrix), problems[0][2], tol=1e-6, duality_gap=0.05)
+    assert single.converged
+    assert single.duality_gap <= 0.05
+    few = smo.solve_many(on_device(matrix), problems, max_iter=70)
+    for chain, solutions in zip(problems, few, strict=True):
+        for dual, solution in zip(chain, solutions, strict=True):
+            assert solution.iterations <= 70
+            assert solution.converged or solution.status == "stopped at 70 iterations"
+            judge(solution, matrix, dual, 1e-3)
+
+
+def test_many_progress_may_stop_it():
+    matrix, problems, _ = chains(1500)["folds, C up"]
+
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        smo.solve_many(on_device(matrix), problems, progress=stop)
+    assert smo.solve(on_device(matrix), problems[0][0]).converged
+
+
+def test_duplicated_examples_equal_weight_two():
+    matrix, y = gaussian(800)
+    weight = np.random.default_rng(0).choice([1.0, 2.0], 800)
+    twice = np.repeat(np.arange(800), weight.astype(int))
+    both = [[svc(y, 3.0, weight)], [svc(y[twice], 3.0, index=twice)]]
+    one, other = (solutions[0] for solutions in smo.solve_many(on_device(matrix), both, tol=1e-6))
+    assert one.objective == pytest.approx(other.objective, rel=1e-6)

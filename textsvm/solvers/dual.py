@@ -72,7 +72,7 @@ def svc(
         If `y` holds other values or only one of them, or C or a weight is out of range.
     """
     signs: NDArray[np.float64] = np.asarray(y, np.float64)
-    if signs.ndim != 1 or not np.isin(signs, (-1.0, 1.0)).all():
+    if signs.ndim != 1 or not (np.abs(signs) == 1).all():
         raise InputError("the solver takes a vector of labels +1 and -1")
     if not ((signs > 0).any() and (signs < 0).any()):
         raise InputError(f"all {len(signs)} labels are the same; a classifier needs two classes")

@@ -252,8 +252,11 @@ def _parts(problem: Problem) -> list[Part]:
 def _collect(problem: Problem, parts: Sequence[Part], solutions: Sequence[Solution]) -> Machines:
     coef = np.zeros((len(parts), len(problem.index)))
     for k, (part, solution) in enumerate(zip(parts, solutions, strict=True)):
-        # Regression has two variables an example; their sum counts.
-        coef[k] = np.bincount(part.at, part.dual.sign * solution.alpha, len(problem.index))
+        values = part.dual.sign * solution.alpha
+        if isinstance(problem, Regression):  # two variables an example; their sum counts
+            coef[k] = np.bincount(part.at, values, len(problem.index))
+        else:
+            coef[k, part.at] = values
     bias = np.array([solution.bias for solution in solutions])
     return Machines(problem.index, coef, bias, tuple(solutions))
 

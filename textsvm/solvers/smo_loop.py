@@ -203,3 +203,21 @@ def iterate(
         extrema[DECREASE] += step * (gap - 0.5 * curvature * step)
         _update(F, up, down, row_i, store[at_j], step, state, extrema)
     return BUDGET, budget
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def add_rows(F: Any, columns: Any, change: Any, at: Any, buffer: Any) -> Any:
+    """F[v] += sum over k of change[k] buffer[at[k], columns[v]], the same bits in any parts."""
+    left = len(at) % 4
+    for k in range(left):
+        row = buffer[at[k]]
+        for v in range(len(F)):
+            F[v] += change[k] * np.float64(row[columns[v]])
+    for k in range(left, len(at), 4):
+        a, b, c, d = buffer[at[k]], buffer[at[k + 1]], buffer[at[k + 2]], buffer[at[k + 3]]
+        for v in range(len(F)):
+            t = columns[v]
+            f = F[v] + change[k] * np.float64(a[t])
+            f += change[k + 1] * np.float64(b[t])
+            f += change[k + 2] * np.float64(c[t])
+            F[v] = f + change[k + 3] * np.float64(d[t])

@@ -1,7 +1,8 @@
-"""What a solver returns, and the figures of optimality in it."""
+"""When a solver stops, what it returns, and the figures of optimality in it."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,6 +54,39 @@ class Solution:
     responses: NDArray[np.float64]
 
 
+@dataclass(frozen=True)
+class Stopping:
+    """When a solver stops.
+
+    Attributes
+    ----------
+    tol : float
+        Largest violation to accept.
+    max_iter : int
+        Bound on the pairs optimised; -1 is max(10 million, 100 m).
+    duality_gap : float, optional
+        Relative duality gap to accept, looked at whenever the violation has fallen to a tenth.
+    """
+
+    tol: float
+    max_iter: int = -1
+    duality_gap: float | None = None
+
+    def bound(self, m: int) -> int:
+        """The bound on iterations for m variables."""
+        return self.max_iter if self.max_iter >= 0 else max(10_000_000, 100 * m)
+
+    def tolerances(self) -> list[float]:
+        """Violations at which to look at the duality gap, the last one `tol`."""
+        if self.duality_gap is None:
+            return [self.tol]
+        return [*(10.0**-k for k in range(16) if 10.0**-k > self.tol), self.tol]
+
+    def satisfied(self, solution: Solution) -> bool:
+        """The duality gap is small enough."""
+        return self.duality_gap is not None and solution.duality_gap <= self.duality_gap
+
+
 def assess(
     dual: Dual,
     coef: NDArray[np.float64],
@@ -69,8 +103,8 @@ def assess(
     """
     low, high = bounds(dual)
     up, down = coef < high, coef > low
-    first = float(np.max(-responses[up], initial=-np.inf))
-    last = float(np.min(-responses[down], initial=np.inf))
+    first = float(np.max(np.where(up, -responses, -np.inf), initial=-np.inf))
+    last = float(np.min(np.where(down, -responses, np.inf), initial=np.inf))
     free = up & down
     if free.any():
         bias = float(np.mean(-responses[free]))
@@ -100,5 +134,11 @@ def assess(
 
 def bounds(dual: Dual) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Bounds low <= sign * a <= high, shapes (m,)."""
-    positive = dual.sign > 0
-    return np.where(positive, 0.0, -dual.upper), np.where(positive, dual.upper, 0.0)
+    signed = dual.sign * dual.upper
+    return np.minimum(signed, 0.0), np.maximum(signed, 0.0)
+
+
+def log_progress(first: float, now: float, tol: float) -> tuple[float, float]:
+    """Work done and work in all, from the violation at the start, now, and to be reached."""
+    total = max(math.log(max(first, tol) / tol), 1e-9)
+    return min(max(total - math.log(max(now, tol) / tol), 0.0), total), total

@@ -1,0 +1,183 @@
+"""Learning problems on rows of a Gram against LIBSVM: multiclass, regression, one class, folds, weights."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from problems import gaussian
+from sklearn.svm import SVC, SVR, OneClassSVM
+
+from textsvm.errors import InputError
+from textsvm.gram.dense import DenseGram
+from textsvm.solvers.problems import Classification, OneClass, Regression, class_scores, solve
+
+N = 160
+
+
+@pytest.fixture(scope="module")
+def world():
+    """A Gram, classes and numbers that depend on it, and weights."""
+    matrix, _ = gaussian(N, seed=3)
+    rng = np.random.default_rng(3)
+    target = np.argmax(matrix[:, :4] + 0.1 * rng.normal(size=(N, 4)), axis=1)
+    numbers = matrix[:, 5].astype(np.float64) + 0.1 * rng.normal(size=N)
+    return matrix, target, numbers, rng.choice([0.5, 1.0, 2.0], N)
+
+
+def values_of(matrix, machines):
+    """Values of the machines at every row, shape (n, n_machines)."""
+    return matrix.astype(np.float64)[:, machines.index] @ machines.coef.T + machines.bias
+
+
+def classification(target, strategy="ovo", C=2.0, index=None, weight=None):
+    index = np.arange(len(target)) if index is None else index
+    weight = np.ones(len(target)) if weight is None else weight
+    n_classes = int(target.max()) + 1
+    return Classification(index, target[index], n_classes, C, weight[index], strategy)
+
+
+def objectives(machines):
+    return [solution.objective for solution in machines.solutions]
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_one_vs_one_is_that_of_libsvm(world, classes, weighted):
+    matrix, target, _, weight = world
+    target = target % classes
+    weight = weight if weighted else np.ones(N)
+    machines = solve(DenseGram(matrix), [[classification(target, weight=weight)]], tol=1e-6)[0][0]
+    model = SVC(kernel="precomputed", C=2.0, tol=1e-6, decision_function_shape="ovo")
+    theirs = model.fit(matrix.astype(np.float64), target, sample_weight=weight).decision_function(matrix)
+    ours = values_of(matrix, machines)
+    if classes > 2:  # there a positive value means the first class of the pair
+        np.testing.assert_allclose(-ours, theirs, atol=1e-4)
+        model.decision_function_shape = "ovr"
+        np.testing.assert_allclose(
+            class_scores(ours, classes, "ovo"), model.decision_function(matrix), atol=1e-4
+        )
+        predicted = class_scores(ours, classes, "ovo").argmax(1)
+    else:
+        np.testing.assert_allclose(ours[:, 0], theirs, atol=1e-4)
+        predicted = (class_scores(ours, 2, "ovo") > 0).astype(int)
+    sure = np.abs(ours).min(1) > 1e-3
+    np.testing.assert_array_equal(predicted[sure], model.predict(matrix)[sure])
+
+
+def test_one_vs_rest_is_that_of_libsvm(world):
+    matrix, target, _, weight = world
+    problem = classification(target, "ovr", weight=weight)
+    machines = solve(DenseGram(matrix), [[problem]], tol=1e-6)[0][0]
+    ours = class_scores(values_of(matrix, machines), 4, "ovr")
+    for a in range(4):
+        model = SVC(kernel="precomputed", C=2.0, tol=1e-6)
+        model.fit(matrix.astype(np.float64), target == a, sample_weight=weight)
+        np.testing.assert_allclose(ours[:, a], model.decision_function(matrix), atol=1e-4)
+
+
+def test_folds_and_paths_are_those_of_libsvm(world):
+    matrix, target, _, _ = world
+    folds = [np.flatnonzero(np.arange(N) % 4 != k) for k in range(4)]
+    grid = [0.1, 1.0, 10.0]
+    paths = [[classification(target, C=C, index=fold) for C in grid] for fold in folds]
+    solved = solve(DenseGram(matrix), paths, tol=1e-6)
+    for fold, machines in zip(folds, solved, strict=True):
+        for C, one in zip(grid, machines, strict=True):
+            model = SVC(kernel="precomputed", C=C, tol=1e-6, decision_function_shape="ovo")
+            model.fit(matrix[np.ix_(fold, fold)].astype(np.float64), target[fold])
+            theirs = model.decision_function(matrix[:, fold])
+            np.testing.assert_allclose(-values_of(matrix, one), theirs, atol=2e-4)
+
+
+@pytest.mark.parametrize("along", ["epsilon", "C"])
+def test_regression_paths_are_those_of_libsvm(world, along):
+    matrix, _, numbers, weight = world
+    index = np.flatnonzero(np.arange(N) % 3)
+    path = [
+        replace(Regression(index, numbers[index], 2.0, weight[index], 0.1), **{along: value})
+        for value in (0.05, 0.2, 0.8)
+    ]
+    for problem, machines in zip(path, solve(DenseGram(matrix), [path], tol=1e-6)[0], strict=True):
+        model = SVR(kernel="precomputed", C=problem.C, epsilon=problem.epsilon, tol=1e-6)
+        model.fit(matrix[np.ix_(index, index)].astype(np.float64), problem.target, problem.weight)
+        theirs = model.predict(matrix[:, index])
+        np.testing.assert_allclose(values_of(matrix, machines)[:, 0], theirs, atol=2e-4)
+
+
+def test_one_class_paths_are_those_of_libsvm(world):
+    matrix, _, _, weight = world
+    index = np.flatnonzero(np.arange(N) % 3)
+    path = [OneClass(index, nu, weight[index]) for nu in (0.1, 0.5, 0.3)]
+    for problem, machines in zip(path, solve(DenseGram(matrix), [path], tol=1e-6)[0], strict=True):
+        model = OneClassSVM(kernel="precomputed", nu=problem.nu, tol=1e-6)
+        model.fit(matrix[np.ix_(index, index)].astype(np.float64), sample_weight=problem.weight)
+        theirs = model.decision_function(matrix[:, index])
+        np.testing.assert_allclose(values_of(matrix, machines)[:, 0], theirs, atol=2e-4)
+
+
+@given(
+    seed=st.integers(0, 200),
+    classes=st.integers(2, 4),
+    strategy=st.sampled_from(["ovo", "ovr"]),
+    kind=st.sampled_from(["classes", "numbers"]),
+)
+def test_a_duplicated_example_equals_weight_two(seed, classes, strategy, kind):
+    n = 24
+    matrix, y = gaussian(n, seed)
+    rng = np.random.default_rng(seed)
+    target = np.concatenate([np.arange(classes), rng.integers(0, classes, n - classes)])
+    weight = rng.choice([1.0, 2.0, 3.0], n)
+    twice = np.repeat(np.arange(n), weight.astype(int))
+    if kind == "classes":
+        heavy = classification(target, strategy, weight=weight)
+        many = replace(heavy, index=twice, target=target[twice], weight=np.ones(len(twice)))
+    else:
+        heavy = Regression(np.arange(n), y + rng.normal(size=n), 2.0, weight, 0.1)
+        many = replace(heavy, index=twice, target=heavy.target[twice], weight=np.ones(len(twice)))
+    one, other = (m[0] for m in solve(DenseGram(matrix), [[heavy], [many]], tol=1e-8))
+    np.testing.assert_allclose(objectives(one), objectives(other), rtol=1e-6)
+    np.testing.assert_allclose(values_of(matrix, one), values_of(matrix, other), atol=1e-3)
+
+
+def test_paths_of_different_kinds_side_by_side(world):
+    matrix, target, numbers, weight = world
+    index = np.arange(N)
+    paths = [
+        [classification(target, C=C) for C in (0.5, 5.0)],
+        [Regression(index, numbers, 1.0, weight, 0.1)],
+        [OneClass(index, 0.3, weight)],
+        [classification(target, "ovr")],
+    ]
+    seen = []
+    many = solve(DenseGram(matrix), paths, tol=1e-6, progress=lambda *now: seen.append(now))
+    assert [[len(m.bias) for m in machines] for machines in many] == [[6, 6], [1], [1], [4]]
+    for path, machines in zip(paths, many, strict=True):
+        for problem, one in zip(path, machines, strict=True):
+            alone = solve(DenseGram(matrix), [[problem]], tol=1e-6)[0][0]
+            np.testing.assert_allclose(objectives(one), objectives(alone), rtol=1e-6, atol=1e-9)
+            np.testing.assert_array_equal(one.index, problem.index)
+            assert all(solution.converged for solution in one.solutions)
+    shares = [done / total for done, total in seen]
+    assert shares == sorted(shares)
+    assert shares[-1] == pytest.approx(1.0)
+
+
+def test_votes_and_their_ties():
+    # In the first row each class beats another: the sums of the values, 2, 0.5 and -2.5, decide.
+    values = np.array([[1.0, -3.0, 0.5], [-1.0, -1.0, 2.0], [3.0, 1.0, 1.0]])
+    scores = class_scores(values, 3, "ovo")
+    np.testing.assert_array_equal(scores.argmax(1), [0, 0, 2])
+    np.testing.assert_array_equal(np.rint(scores), [[1, 1, 1], [2, 0, 1], [0, 1, 2]])
+    assert (np.abs(scores - np.rint(scores)) < 0.5).all()
+
+
+def test_what_is_out_of_range_is_refused(world):
+    matrix, target, numbers, weight = world
+    with pytest.raises(InputError, match="C="):
+        solve(DenseGram(matrix), [[classification(target, C=-1.0)]])
+    with pytest.raises(InputError, match="epsilon"):
+        solve(DenseGram(matrix), [[Regression(np.arange(N), numbers, 1.0, weight, -1.0)]])
+    with pytest.raises(InputError, match="same"):
+        solve(DenseGram(matrix), [[replace(classification(target % 2), target=np.zeros(N, np.int64))]])

@@ -1,0 +1,232 @@
+"""Many problems side by side on the CPU, and where each starts, against each solved alone."""
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from problems import chains, gaussian, indefinite, judge, libsvm
+from test_smo import ArrayRows
+
+from textsvm import parallel
+from textsvm.errors import InputError
+from textsvm.gram.cached import CachedGram, needed_bytes
+from textsvm.gram.dense import DenseGram
+from textsvm.solvers import dual as duals
+from textsvm.solvers import smo, smo_cpu
+from textsvm.solvers.dual import one_class, svc, svr
+from textsvm.solvers.solution import bounds
+from textsvm.solvers.warm_start import warm_start
+
+
+def value(matrix, dual, coef):
+    """The objective and the responses at these coefficients, in float64."""
+    values = matrix.astype(np.float64)[np.ix_(dual.index, dual.index)]
+    q = dual.sign * dual.linear
+    return 0.5 * coef @ values @ coef + q @ coef, values @ coef + q
+
+
+@pytest.fixture(params=[1, 4])
+def threads(request):
+    with parallel.limit(request.param):
+        yield request.param
+
+
+@pytest.mark.parametrize("name", chains(20))
+def test_chains_equal_problems_solved_alone(name, threads):
+    matrix, problems, initial = chains(150)[name]
+    many = smo.solve_many(DenseGram(matrix), problems, tol=1e-6, initial=initial)
+    assert [len(solutions) for solutions in many] == [len(chain) for chain in problems]
+    for chain, solutions in zip(problems, many, strict=True):
+        for dual, solution in zip(chain, solutions, strict=True):
+            judge(solution, matrix, dual, 1e-6)
+            assert solution.converged
+            start = feasible(dual)
+            alone = smo.solve(DenseGram(matrix), dual, tol=1e-6, initial=start)
+            assert solution.objective == pytest.approx(alone.objective, rel=1e-6, abs=1e-9)
+
+
+def feasible(dual):
+    """Some variables with the right total."""
+    if dual.total == 0:
+        return None
+    before = np.concatenate([[0.0], np.cumsum(dual.upper)[:-1]])
+    start = np.clip(dual.total - before, 0, dual.upper)
+    return start
+
+
+@pytest.mark.parametrize("name", ["folds, C up", "pairs of classes"])
+def test_chains_equal_libsvm(name):
+    matrix, problems, _ = chains(150)[name]
+    many = smo.solve_many(DenseGram(matrix), problems, tol=1e-6)
+    for chain, solutions in zip(problems, many, strict=True):
+        for dual, solution in zip(chain, solutions, strict=True):
+            part = matrix[np.ix_(dual.index, dual.index)]
+            coef, bias, objective = libsvm(part, dual.sign, dual.upper[0], tol=1e-6)
+            assert solution.objective == pytest.approx(objective, rel=1e-6)
+            values = part.astype(np.float64)
+            ours = values @ (dual.sign * solution.alpha) + solution.bias
+            np.testing.assert_allclose(ours, values @ coef + bias, atol=2e-4)
+
+
+def test_a_path_costs_less_than_its_problems_alone():
+    matrix, y = gaussian(400)
+    path = [svc(y, C) for C in np.logspace(-2, 1, 12)]
+    many = smo.solve_many(DenseGram(matrix), [path])[0]
+    alone = [smo.solve(DenseGram(matrix), dual) for dual in path]
+    assert sum(s.iterations for s in many) < 0.7 * sum(s.iterations for s in alone)
+
+
+@given(
+    seed=st.integers(0, 500),
+    n=st.integers(2, 25),
+    C=st.tuples(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3)),
+    epsilon=st.tuples(st.floats(0, 1), st.floats(0, 1)),
+    kind=st.sampled_from(["svc", "weights", "svr", "one class"]),
+    definite=st.booleans(),
+)
+def test_a_warm_start_is_feasible_and_no_worse(seed, n, C, epsilon, kind, definite):
+    matrix, y = gaussian(n, seed) if definite else indefinite(n, seed)
+    rng = np.random.default_rng(seed)
+    index = rng.permutation(n)
+    start = None
+    if kind == "svr":
+        first, then = (svr(y * rng.random(n), c, e, index=index) for c, e in zip(C, epsilon, strict=True))
+    elif kind == "one class":
+        (first, start), (then, _) = (one_class(n, min(1, c / 1e3 + 0.01), index=index) for c in C)
+    else:
+        weight = [rng.choice([0.0, 1.0, 2.0], n) if kind == "weights" else None for _ in C]
+        first, then = (svc(y, c, w, index) for c, w in zip(C, weight, strict=True))
+    if kind == "svr":  # the same targets, which `svr` was given anew
+        then = duals.Dual(first.sign, first.linear - epsilon[0] + epsilon[1], then.upper, first.index)
+    solution = smo.solve(DenseGram(matrix), first, initial=start, max_iter=100_000)
+    coef, responses = warm_start(then, first, solution)
+    low, high = bounds(then)
+    assert ((low <= coef) & (coef <= high)).all()
+    scale = max(1.0, float(np.abs(coef).sum()))
+    assert abs(coef.sum() - then.total) <= 1e-9 * scale
+    objective, exact = value(matrix, then, coef)
+    if responses is not None:
+        np.testing.assert_allclose(responses, exact, rtol=0, atol=1e-9 * max(scale, C[1]))
+        former = first.sign * solution.alpha
+        for other in (former, 0 * former) if then.total == 0 else (former,):
+            assert objective <= value(matrix, then, other)[0] + 1e-9 * scale * max(1.0, scale)
+    elif kind == "svc":
+        assert C[1] < C[0]
+    judge(smo.solve(DenseGram(matrix), then, initial=np.abs(coef), max_iter=100_000), matrix, then, 1e-3)
+
+
+def test_rows_on_demand_give_the_same_bits_as_dense():
+    matrix, problems, _ = chains(150)["folds, C up"]
+    problems = [chain[:1] for chain in problems]
+    dense = smo.solve_many(DenseGram(matrix), problems)
+    cached = smo.solve_many(CachedGram(ArrayRows(matrix), needed_bytes(150, 40)), problems)
+    for a, b in zip(dense, cached, strict=True):
+        np.testing.assert_array_equal(a[0].alpha, b[0].alpha)
+
+
+def test_rows_on_demand_along_a_chain():
+    matrix, problems, _ = chains(150)["C up and down"]
+    many = smo.solve_many(CachedGram(ArrayRows(matrix), needed_bytes(150, 40)), problems, tol=1e-6)
+    for chain, solutions in zip(problems, many, strict=True):
+        for dual, solution in zip(chain, solutions, strict=True):
+            judge(solution, matrix, dual, 1e-6)
+
+
+def test_the_same_bits_on_any_number_of_threads():
+    matrix, problems, _ = chains(150)["folds, C up"]
+    found = []
+    for threads in (1, 3):
+        with parallel.limit(threads):
+            found.append(smo.solve_many(DenseGram(matrix), problems))
+    for one, other in zip(*found, strict=True):
+        for a, b in zip(one, other, strict=True):
+            np.testing.assert_array_equal(a.alpha, b.alpha)
+            np.testing.assert_array_equal(a.responses, b.responses)
+
+
+def test_chains_do_run_side_by_side(monkeypatch):
+    matrix, problems, _ = chains(60)["folds, C up"]
+    both = threading.Barrier(2, timeout=20)
+    run = smo_cpu.Run.solve
+
+    def together(self):
+        both.wait()  # breaks unless two chains are under way
+        return run(self)
+
+    problems = [problems[0][:1], problems[1][:1]]
+    monkeypatch.setattr(smo_cpu.Run, "solve", together)
+    with parallel.limit(2):
+        smo.solve_many(DenseGram(matrix), problems)
+
+
+def test_progress_grows_to_its_total(threads):
+    matrix, problems, _ = chains(150)["pairs of classes"]
+    seen = []
+    smo.solve_many(DenseGram(matrix), problems, progress=lambda *now: seen.append(now))
+    done = [now[0] for now in seen]
+    assert done == sorted(done)
+    assert seen[-1][0] == pytest.approx(seen[-1][1])
+
+
+def test_an_interruption_stops_all_threads(threads):
+    matrix, y = gaussian(1200)
+    problems = [[svc(y, C) for C in np.logspace(1, 5, 40)]] * 4
+    seen = []
+
+    def stop(done, total):
+        seen.append(done / total)
+        raise KeyboardInterrupt
+
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        smo.solve_many(DenseGram(matrix), problems, progress=stop)
+    assert seen[0] < 0.9
+    assert threading.active_count() == before
+
+
+def test_a_failure_in_one_chain_reaches_the_caller(threads):
+    matrix, problems, _ = chains(60)["folds, C up"]
+    matrix[3, 3] = np.nan
+    with pytest.raises(InputError, match="finite"):
+        smo.solve_many(DenseGram(matrix), problems)
+
+
+def test_max_iter_holds_for_each_problem(threads):
+    matrix, problems, _ = chains(150)["folds, C up"]
+    many = smo.solve_many(DenseGram(matrix), problems, max_iter=7)
+    for chain, solutions in zip(problems, many, strict=True):
+        for dual, solution in zip(chain, solutions, strict=True):
+            assert solution.iterations <= 7
+            assert solution.converged or solution.status == "stopped at 7 iterations"
+            judge(solution, matrix, dual, 1e-3)
+    assert not all(solution.converged for solutions in many for solution in solutions)
+
+
+def test_a_duality_gap_holds_for_each_problem(threads):
+    matrix, problems, _ = chains(150)["folds, C up"]
+    loose = smo.solve_many(DenseGram(matrix), problems, tol=1e-6, duality_gap=0.05)
+    tight = smo.solve_many(DenseGram(matrix), problems, tol=1e-6)
+    for a, b in zip(loose, tight, strict=True):
+        assert all(s.converged and s.duality_gap <= 0.05 for s in a)
+        for one, best in zip(a, b, strict=True):
+            assert one.objective - best.objective <= 0.05 * abs(one.objective) * 1.1
+    count = [sum(s.iterations for chain in many for s in chain) for many in (loose, tight)]
+    assert count[0] < 0.7 * count[1]
+
+
+def test_no_chains():
+    assert smo.solve_many(DenseGram(np.eye(3, dtype=np.float32)), []) == []
+
+
+def test_a_chain_keeps_its_variables():
+    matrix, y = gaussian(20)
+    with pytest.raises(ValueError, match="different variables"):
+        smo.solve_many(DenseGram(matrix), [[svc(y, 1), svc(-y, 1)]])
+
+
+def test_an_infeasible_start_is_refused():
+    matrix, y = gaussian(20)
+    with pytest.raises(InputError, match="initial"):
+        smo.solve_many(DenseGram(matrix), [[svc(y, 1)]], initial=[np.full(20, 2.0)])

@@ -1,0 +1,84 @@
+"""Where a problem starts when one with other bounds or another linear term is solved.
+
+With coefficients b = sign * a, bounds low <= b <= high and q = sign * p (see `textsvm.solvers.smo`), the
+objective along the multiples r b of the former solution is
+
+    f(r) = r^2/2 b'Kb + r q'b,      smallest at  r = -q'b / b'Kb,
+
+and Kb = F - q comes with that solution's responses F. So the best r of those within the new bounds costs no
+row, and neither do the responses at r b, r (F - q) + q_new. When C grows, r = 1 is within the bounds: the
+start is never worse than the former variables as they are, nor than zeros.
+
+Bounds that cut the former variables (C falls, weights change), or another total: the variables are cut too,
+and what the total then lacks or has too much comes from all that can give it, in proportion. Their responses
+have to be worked out anew.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.solvers.dual import Dual
+from textsvm.solvers.solution import Solution, bounds
+
+Vector = NDArray[np.float64]
+
+
+def warm_start(dual: Dual, former: Dual, solution: Solution) -> tuple[Vector, Vector | None]:
+    """Start a problem from the solution of another one over the same variables.
+
+    Parameters
+    ----------
+    dual : Dual
+        The problem to start.
+    former : Dual
+        The same `sign` and `index`.
+    solution : Solution
+        Of `former`.
+
+    Returns
+    -------
+    coef : float64 array, shape (m,)
+        sign * alpha, feasible.
+    responses : float64 array, shape (m,), or None
+        K coef + sign * linear, if they come without reading rows.
+    """
+    low, high = bounds(dual)
+    coef = dual.sign * solution.alpha
+    cut = np.clip(coef, low, high)
+    if dual.total != former.total or not np.array_equal(cut, coef):
+        return _with_total(cut, low, high, dual.total), None
+    q = dual.sign * dual.linear
+    product = solution.responses - former.sign * former.linear
+    if dual.total != 0:
+        return coef, product + q
+    ratio = _best_multiple(coef, product, q, dual.upper)
+    scaled = np.clip(ratio * coef, low, high)
+    # A bound is reached exactly or not at all: one rounding error of room would be worth steps to the solver.
+    at_bound = np.abs(scaled) >= (1 - 1e-12) * dual.upper
+    scaled[at_bound] = (dual.sign * dual.upper)[at_bound]
+    return scaled, ratio * product + q
+
+
+def _best_multiple(coef: Vector, product: Vector, q: Vector, upper: Vector) -> float:
+    """The r that minimises r^2/2 b'Kb + r q'b while r |b| <= upper."""
+    some = coef != 0
+    most = float(np.min(upper[some] / np.abs(coef[some]), initial=np.inf))
+    if not some.any():
+        return 0.0
+    curvature, slope = float(coef @ product), float(coef @ q)
+    if curvature > 0:
+        return min(max(-slope / curvature, 0.0), most)
+    # A Gram that is not positive semi-definite can fall off on the way out.
+    return most if most * (most * curvature / 2 + slope) < 0 else 0.0
+
+
+def _with_total(coef: Vector, low: Vector, high: Vector, total: float) -> Vector:
+    """The nearest coefficients, in proportion, that sum to `total`: towards 0 first, then away from it."""
+    for towards in (np.zeros(len(coef)), np.where(total > coef.sum(), high, low)):
+        lacking = total - coef.sum()
+        room = np.clip(np.sign(lacking) * (towards - coef), 0.0, None)
+        if lacking and room.any():
+            coef = coef + np.sign(lacking) * room * min(1.0, abs(lacking) / room.sum())
+    return np.clip(coef, low, high)
