@@ -3,6 +3,7 @@
 import errno
 import json
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as tensor_bytes
 
 import textsvm
-from textsvm import SVC, EditDistance, GapWeighted, InputError, Spectrum
+from textsvm import SVC, SVR, CalibratedSVC, EditDistance, GapWeighted, InputError, OneClassSVM, Spectrum
+from textsvm.solvers.problems import STRATEGIES
 
 KERNELS = [
     Spectrum(p=2),
@@ -50,7 +52,7 @@ def test_a_loaded_model_decides_the_same(kernel, tmp_path):
     assert again.info_ == {"a": [1, "ü"]}
 
 
-@pytest.mark.parametrize("labels", [[0, 1, 0, 1, 1, 1], [1.5, 2.5, 1.5, 2.5, 2.5, 2.5], [True, False] * 3])
+@pytest.mark.parametrize("labels", [[0, 1, 0, 1, 1, 1], [1.0, 2.0, 1.0, 2.0, 2.0, 2.0], [True, False] * 3])
 def test_labels_of_other_types(labels, tmp_path):
     model = SVC(Spectrum(p=2)).fit(TEXTS, labels)
     textsvm.save(model, tmp_path / "m.textsvm")
@@ -59,11 +61,157 @@ def test_labels_of_other_types(labels, tmp_path):
     assert again.classes_.dtype == model.classes_.dtype
 
 
+NEW = [*TEXTS, "", "日本 banana", "Ünseen sýmbols!"]
+THREE = ["fruit", "cloth", "fruit", "day", "day", "cloth"]
+NUMBERS = [1.0, 2.5, 1.5, 7.0, 8.0, 9.0]
+
+
+@pytest.mark.parametrize("multiclass", STRATEGIES)
+@pytest.mark.parametrize("labels", [LABELS, THREE, [2, 1, 2, 0, 0, 1]], ids=str)
+def test_many_classes(multiclass, labels, tmp_path):
+    weights = {labels[0]: np.float64(2.0), labels[1]: 0.5}
+    model = SVC(Spectrum(p=2), np.float64(5), multiclass=multiclass, class_weight=weights).fit(TEXTS, labels)
+    textsvm.save(model, tmp_path / "m.textsvm")
+    again = textsvm.load(tmp_path / "m.textsvm")
+    np.testing.assert_array_equal(again.decision_function(NEW), model.decision_function(NEW))
+    assert again.predict(NEW).tolist() == model.predict(NEW).tolist()
+    assert again.n_support_.tolist() == model.n_support_.tolist()
+    assert (again.multiclass, again.class_weight) == (multiclass, weights)
+
+
+@pytest.mark.parametrize(
+    "estimator", [SVR(GapWeighted(p=2), C=5, epsilon=0.3), OneClassSVM(Spectrum(p=2), nu=0.4)]
+)
+def test_regression_and_one_class(estimator, tmp_path):
+    model = estimator.fit(TEXTS, NUMBERS)
+    textsvm.save(model, tmp_path / "m.textsvm")
+    again = textsvm.load(tmp_path / "m.textsvm")
+    assert type(again) is type(model)
+    np.testing.assert_array_equal(again.predict(NEW), model.predict(NEW))
+    assert {**again.get_params(), "kernel": 0} == {**model.get_params(), "kernel": 0}
+    assert not hasattr(again, "classes_")
+
+
+@pytest.mark.parametrize("estimator", [SVC, SVR, OneClassSVM])
+def test_precomputed(estimator, tmp_path):
+    K = SVC(Spectrum(p=2)).prepare(TEXTS).gram.rows(np.arange(6))
+    model = estimator("precomputed").fit(K, NUMBERS if estimator is SVR else THREE)
+    textsvm.save(model, tmp_path / "m.textsvm")
+    again = textsvm.load(tmp_path / "m.textsvm")
+    assert again.n_features_in_ == 6
+    np.testing.assert_array_equal(again.predict(K[:2]), model.predict(K[:2]))
+    with pytest.raises(InputError, match="features"):
+        again.predict(K[:2, :5])
+
+
+CALIBRATED = [
+    (method, reject, labels)
+    for method in ("sigmoid", "isotonic")
+    for reject, labels in [((0.3, 0.8), LABELS), (0.6, THREE), (None, THREE)]
+]
+
+
+@pytest.fixture(scope="module", params=CALIBRATED, ids=str)
+def calibrated(request):
+    method, reject, labels = request.param
+    return CalibratedSVC(SVC(Spectrum(p=2)), method, cv=2, reject=reject).fit(TEXTS * 3, labels * 3)
+
+
+def test_calibrated(calibrated, tmp_path):
+    textsvm.save(calibrated, tmp_path / "m.textsvm", {"a": 1})
+    again = textsvm.load(tmp_path / "m.textsvm")
+    np.testing.assert_array_equal(again.predict_proba(NEW), calibrated.predict_proba(NEW))
+    assert again.predict(NEW).tolist() == calibrated.predict(NEW).tolist()
+    assert again.info_ == {"a": 1}
+    assert again.method == calibrated.method
+
+
+def test_a_damaged_calibration_is_refused(calibrated, tmp_path):
+    path = tmp_path / "m.textsvm"
+    for name, array in calibrated.calibration_state().items():
+        for changed in (array * np.float64(np.nan), array[:-1], array.astype(np.float32), array[None]):
+            textsvm.save(calibrated, path)
+            _rewrite(path, **{f"calibration.{name}": np.ascontiguousarray(changed)})
+            with pytest.raises(InputError, match=r"m\.textsvm"):
+                textsvm.load(path)
+    for change in (
+        {"method": "magic", "reject": None},
+        {"method": "sigmoid", "reject": [0.9, 0.1]},
+        {"method": "sigmoid", "reject": "x"},
+        {"method": "sigmoid"},
+        3,
+        None,
+    ):
+        textsvm.save(calibrated, path)
+        _rewrite(path, lambda header, change=change: header.update(calibration=change))
+        with pytest.raises(InputError, match=r"m\.textsvm"):
+            textsvm.load(path)
+
+
+def test_a_kernel_function_cannot_be_saved(tmp_path):
+    model = SVC(lambda a, b: np.array([[float(s[0] == t[0]) for t in b] for s in a])).fit(TEXTS, LABELS)
+    with pytest.raises(InputError, match="kernel function cannot be saved"):
+        textsvm.save(model, tmp_path / "m.textsvm")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_file_of_format_1_is_read():
+    model = textsvm.load(Path(__file__).parent / "format_1.textsvm")
+    expected = [0.9999820158121622, -1.43735770006598]  # as decided by the version that wrote it
+    np.testing.assert_allclose(model.decision_function(["a banana", "sunday"]), expected, atol=1e-6)
+    assert model.classes_.tolist() == ["cloth", "fruit"]
+    assert model.n_support_.sum() == len(model.support_)
+    assert model.info_ == {"corpus": "fruit"}
+
+
+@pytest.fixture(scope="module")
+def many():
+    """Twelve classes, and so 66 machines, each of the support vectors of two classes."""
+    texts = [f"{letter * 3} {letter * k}" for letter in "abcdefghijkl" for k in range(4)]
+    return SVC(Spectrum(p=2)).fit(texts, [text[0] for text in texts]), texts
+
+
+def test_coefficients_of_many_machines_take_little_space(many, tmp_path):
+    model, texts = many
+    textsvm.save(model, tmp_path / "m.textsvm")
+    arrays = read_tensors((tmp_path / "m.textsvm").read_bytes())
+    packed = sum(array.nbytes for name, array in arrays.items() if name.startswith("dual_coef"))
+    assert "dual_coef" not in arrays
+    assert packed < model.dual_coef_.nbytes / 2
+    again = textsvm.load(tmp_path / "m.textsvm")
+    np.testing.assert_array_equal(again.dual_coef_, model.dual_coef_)
+    np.testing.assert_array_equal(again.decision_function(texts), model.decision_function(texts))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("columns", lambda a: a + 1000),
+        ("columns", lambda a: a - 1),
+        ("columns", lambda a: a[:-1]),
+        ("columns", lambda a: a.astype(np.float32)),
+        ("starts", lambda a: a[::-1]),
+        ("starts", lambda a: a[:-1]),
+        ("starts", lambda a: a + 1),
+        ("starts", lambda a: np.where(a == a[5], 1 << 40, a)),
+        ("data", lambda a: a * np.nan),
+        ("data", lambda a: np.append(a, 1.0)),
+    ],
+)
+def test_packed_coefficients_out_of_bounds(many, tmp_path, name, change):
+    path = tmp_path / "m.textsvm"
+    textsvm.save(many[0], path)
+    before = read_tensors(path.read_bytes())[f"dual_coef.{name}"]
+    _rewrite(path, **{f"dual_coef.{name}": np.ascontiguousarray(change(before))})
+    with pytest.raises(InputError, match=r"m\.textsvm"):
+        textsvm.load(path)
+
+
 def test_the_file_has_no_code_in_it(path):
     content = path.read_bytes()
     assert b"pickle" not in content
     header = json.loads(content[8 : 8 + struct.unpack("<Q", content[:8])[0]])
-    assert json.loads(header["__metadata__"]["textsvm"])["format_version"] == 1
+    assert json.loads(header["__metadata__"]["textsvm"])["format_version"] == 2
 
 
 @pytest.mark.parametrize(
@@ -158,6 +306,15 @@ def test_arrays_out_of_bounds(path, arrays):
         (("parameters", "C"), "x"),
         (("parameters",), []),
         (("classes",), ["a"]),
+        (("classes",), ["a", "b", "c"]),
+        (("classes",), ["a", 1]),
+        (("classes",), None),
+        (("kernel",), "precomputed"),
+        (("n_support",), [1]),
+        (("n_support",), [-1, 2]),
+        (("parameters", "multiclass"), "all"),
+        (("parameters", "class_weight"), [["a", -1]]),
+        (("parameters", "class_weight"), [1]),
         (("classes",), [["a"], {"b": 1}]),
         (("info",), 3),
     ],

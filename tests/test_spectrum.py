@@ -173,6 +173,29 @@ def test_rows_cross_and_decision_agree_with_the_gram(weight, idf):
     np.testing.assert_allclose(rows.decision(new, coef), rows.cross(new) @ coef, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_a_long_range_is_the_sum_of_its_lengths(weight):
+    documents = encode(news(150))
+    whole = Spectrum((2, 6), weight, normalised=False).against(documents, CPU)
+    parts = [Spectrum(p, weight, normalised=False).against(documents, CPU).gram() for p in range(2, 7)]
+    np.testing.assert_allclose(whole.gram(), sum(part.astype(np.float64) for part in parts), rtol=1e-6)
+    np.testing.assert_allclose(whole.rows(np.arange(150)), whole.gram(), rtol=1e-6)
+
+
+def test_decision_values_come_in_batches(monkeypatch):
+    documents, seen = encode(news(60)), []
+    new = encode([*news(40, 1), "", "e"], documents.alphabet)
+    coef = np.random.default_rng(0).normal(size=(60, 2))
+    rows = Spectrum((2, 4), "log").against(documents, CPU)
+    whole = rows.decision(new, coef)
+    monkeypatch.setattr("textsvm.kernels.spectrum.BATCH", 3 * int(new.lengths.sum()) // 6)
+    batches = rows.decision(new, coef, lambda done, total: seen.append((done, total)))
+    np.testing.assert_allclose(batches, whole, rtol=1e-12, atol=1e-12)
+    assert len(seen) > 4
+    assert seen[-1] == (len(new), len(new))
+    assert rows.decision(encode([], documents.alphabet), coef).shape == (0, 2)
+
+
 def test_featureless_documents_equal_themselves_only():
     documents = encode(["ab", "ab", "abc", "ba", ""])
     rows = Spectrum(3).against(documents, CPU)

@@ -14,6 +14,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from textsvm import SVC, EditDistance, GapWeighted, InputError, Spectrum
 from textsvm.documents import encode, normalise
+from textsvm.solvers.problems import STRATEGIES
 
 KERNELS = [
     Spectrum(p=2),
@@ -32,6 +33,23 @@ def task():
     y = rng.integers(0, 2, 80)
     texts = [" ".join(rng.choice(words[label], rng.integers(3, 9))) for label in y]
     return texts, np.where(y == 1, "day", "fruit")
+
+
+@pytest.fixture(scope="module")
+def three(task):
+    """A third language, which shares words with the other two."""
+    texts, y = task
+    rng = np.random.default_rng(1)
+    words = ["maple", "birch", "mango", "sunday", "and", "the", "of", "to"]
+    third = [" ".join(rng.choice(words, rng.integers(3, 9))) for _ in range(30)]
+    order = rng.permutation(110)
+    return [[*texts, *third][i] for i in order], np.array([*y, *["tree"] * 30])[order]
+
+
+def gram_of(texts, kernel=None):
+    """The kernel matrix that a fit computes."""
+    model = SVC(Spectrum(p=2) if kernel is None else kernel)
+    return model.prepare(texts).gram.rows(np.arange(len(texts)))
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
@@ -117,6 +135,189 @@ def test_numeric_labels_and_no_documents_to_predict(task):
     assert model.predict([]).shape == (0,)
 
 
+def test_one_vs_one_agrees_with_libsvm(three):
+    texts, y = three
+    K = gram_of(texts)
+    model = SVC("precomputed", C=3.0, tol=1e-6).fit(K, y)
+    judge = svm.SVC(kernel="precomputed", C=3.0, tol=1e-6).fit(K, y)
+    np.testing.assert_allclose(model.decision_function(K), judge.decision_function(K), atol=1e-4)
+    assert model.predict(K).tolist() == judge.predict(K).tolist()
+    assert model.n_support_.tolist() == judge.n_support_.tolist()
+    assert model.dual_coef_.shape == (3, len(model.support_))
+    assert len(model.solutions_) == 3
+    assert model.n_iter_ == sum(solution.iterations for solution in model.solutions_)
+
+
+def test_one_vs_rest_is_a_machine_a_class(three):
+    texts, y = three
+    K = gram_of(texts)
+    model = SVC("precomputed", C=3.0, tol=1e-6, multiclass="ovr").fit(K, y)
+    for k, name in enumerate(model.classes_):
+        judge = svm.SVC(kernel="precomputed", C=3.0, tol=1e-6).fit(K, y == name)
+        np.testing.assert_allclose(model.decision_function(K)[:, k], judge.decision_function(K), atol=1e-4)
+
+
+@pytest.mark.parametrize("multiclass", STRATEGIES)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_largest_decision_value_is_predicted(three, multiclass, n_classes):
+    texts, y = three
+    keep = np.isin(y, ["day", "fruit", "tree"][:n_classes])
+    texts, y = [t for t, k in zip(texts, keep, strict=True) if k], y[keep]
+    model = SVC(Spectrum(p=2), C=10.0, multiclass=multiclass).fit(texts, y)
+    values = model.decision_function(texts)
+    assert values.shape == ((len(texts),) if n_classes == 2 else (len(texts), 3))
+    best = (values > 0).astype(int) if n_classes == 2 else values.argmax(axis=1)
+    assert model.predict(texts).tolist() == model.classes_[best].tolist()
+    assert model.score(texts, y) > 0.95
+    assert set(model.classes_) == set(y)
+
+
+def test_crammer_singer_has_no_bias_and_coefficients_that_sum_to_zero(three):
+    model = SVC(Spectrum(p=2), C=3.0, multiclass="crammer-singer").fit(*three)
+    assert not model.intercept_.any()
+    np.testing.assert_allclose(model.dual_coef_.sum(axis=0), 0, atol=1e-9)
+    assert len(model.solutions_) == 1
+
+
+def objective(model):
+    return sum(solution.objective for solution in model.solutions_)
+
+
+@pytest.mark.parametrize("multiclass", STRATEGIES)
+@pytest.mark.parametrize("class_weight", [None, "balanced", {"day": 0.5, "tree": 3.0}], ids=str)
+def test_a_duplicated_example_is_one_of_weight_two(three, multiclass, class_weight):
+    texts, y = [*three[0][:50], *three[0][60:70]], np.r_[three[1][:50], three[1][60:70]]
+    options = {"C": 0.7, "tol": 1e-8, "multiclass": multiclass, "class_weight": class_weight}
+    twice = [*range(60), *range(5, 40, 3)]
+    weight = np.bincount(twice).astype(float)
+    repeated = SVC(Spectrum(p=2), **options).fit([texts[i] for i in twice], y[twice])
+    weighted = SVC(Spectrum(p=2), **options).fit(texts, y, sample_weight=weight)
+    plain = SVC(Spectrum(p=2), **options).fit(texts, y)
+    assert objective(weighted) == pytest.approx(objective(repeated), rel=1e-6)
+    assert objective(weighted) != pytest.approx(objective(plain), rel=1e-3)
+    np.testing.assert_allclose(
+        weighted.decision_function(texts), repeated.decision_function(texts), atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("multiclass", STRATEGIES)
+def test_an_example_of_weight_zero_is_none(three, multiclass):
+    texts, y = three
+    weight = np.where(np.arange(len(y)) < 90, 1.5, 0.0)
+    options = {"tol": 1e-8, "multiclass": multiclass, "class_weight": "balanced"}
+    weighted = SVC(Spectrum(p=2), **options).fit(texts, y, weight.tolist())
+    without = SVC(Spectrum(p=2), **options).fit(texts[:90], y[:90], weight[:90])
+    assert weighted.support_.max() < 90
+    assert objective(weighted) == pytest.approx(objective(without), rel=1e-6)
+
+
+def test_class_weights_agree_with_libsvm(three):
+    texts, y = three
+    K = gram_of(texts)
+    for class_weight in ("balanced", {"fruit": 2.0, "tree": 0.3}):
+        options = {"kernel": "precomputed", "C": 0.5, "tol": 1e-6, "class_weight": class_weight}
+        ours, judge = SVC(**options).fit(K, y), svm.SVC(**options).fit(K, y)
+        np.testing.assert_allclose(ours.decision_function(K), judge.decision_function(K), atol=1e-4)
+
+
+def test_a_given_kernel_matrix_is_the_same_as_texts(three):
+    texts, y = three
+    K = gram_of(texts)
+    given = SVC("precomputed", C=3.0).fit(K.astype(np.float64), y)
+    model = SVC(Spectrum(p=2), C=3.0).fit(texts, y)
+    np.testing.assert_array_equal(given.support_, model.support_)
+    np.testing.assert_allclose(given.decision_function(K[:7]), model.decision_function(texts[:7]), atol=1e-6)
+    assert given.n_features_in_ == len(texts)
+    assert given.support_documents_ is None
+    assert given.kernel_ is None
+
+
+def test_a_function_is_a_kernel(three):
+    texts, y = three
+
+    def shared_words(a, b):
+        bags = [[set(text.split()) for text in side] for side in (a, b)]
+        return np.array([[len(s & t) / max(1, len(s | t)) for t in bags[1]] for s in bags[0]])
+
+    model = SVC(shared_words, C=3.0).fit(texts, y)
+    K = shared_words([normalise(t) for t in texts], [normalise(t) for t in texts])
+    given = SVC("precomputed", C=3.0).fit(K, y)
+    np.testing.assert_allclose(model.decision_function(texts), given.decision_function(K), atol=1e-4)
+    assert clone(model).kernel is shared_words
+
+
+BAD = [
+    (np.ones((3, 4)), "3 rows and 4 columns"),
+    (np.array([[1, 2, 0], [3, 1, 0], [0, 0, 1.0]]), "not symmetric"),
+    (np.array([[1, np.nan, 0], [np.nan, 1, 0], [0, 0, 1.0]]), "NaN"),
+    (np.array([[np.inf, 0, 0], [0, 1, 0], [0, 0, 1.0]]), "inf"),
+    (np.full((3, 3), 1e300), "inf"),
+    (np.ones(3), "Expected 2D array"),
+    ([["a", "b", "c"]] * 3, "convert|numeric"),
+]
+
+
+@pytest.mark.parametrize(("matrix", "message"), BAD, ids=[message for _, message in BAD])
+def test_unusable_kernel_matrices_are_named(matrix, message):
+    with pytest.raises(InputError, match=message) as caught:
+        SVC("precomputed").fit(matrix, ["a", "b", "a"])
+    assert "\n" not in str(caught.value)
+
+
+def test_new_rows_of_a_kernel_matrix_must_fit():
+    model = SVC("precomputed").fit(np.eye(3), ["a", "b", "a"])
+    assert model.predict(np.eye(3)[:2]).shape == (2,)
+    for rows, message in [(np.ones((2, 4)), "4 features"), (np.full((1, 3), np.nan), "NaN")]:
+        with pytest.raises(InputError, match=message):
+            model.predict(rows)
+
+
+WEIGHTS = [
+    ([1, 1, 1], "shape"),
+    ([1, 1, 1, np.nan], "document 3 is nan"),
+    ([1, -1, 1, 1], "document 1 is -1"),
+    ([1, 1, np.inf, 1], "document 2 is inf"),
+    (["a", 1, 1, 1], "not numbers"),
+    ([0, 0, 0, 0], "zero for all documents"),
+    ([1, 0, 1, 0], "class b from: sample_weight is zero"),
+]
+
+
+@pytest.mark.parametrize(("weight", "message"), WEIGHTS, ids=[message for _, message in WEIGHTS])
+def test_unusable_weights_are_named_before_the_work(weight, message):
+    def begun(stage, done, total):
+        raise AssertionError("the work has begun")
+
+    with pytest.raises(InputError, match=message):
+        SVC(Spectrum(p=1)).fit(["x", "y", "xx", "yy"], ["a", "b", "a", "b"], weight, progress=begun)
+
+
+def test_labels_keep_their_type(task):
+    texts, y = task
+    for labels in ((y == "day").tolist(), np.where(y == "day", 7.0, 3.0), np.where(y == "day", "ü", "é")):
+        model = SVC(Spectrum(p=2)).fit(texts, labels)
+        assert model.predict(texts).dtype == np.asarray(labels).dtype
+        assert set(model.predict(texts).tolist()) == set(np.asarray(labels).tolist())
+
+
+def test_columns_of_polars_and_arrow(task):
+    texts, y = task
+    expected = SVC(Spectrum(p=2)).fit(texts, y).predict(texts[:5]).tolist()
+    polars, arrow = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    for form in (polars.Series, arrow.array, lambda X: arrow.chunked_array([X[:3], X[3:]])):
+        model = SVC(Spectrum(p=2)).fit(form(texts), form(y.tolist()))
+        assert model.predict(form(texts[:5])).tolist() == expected
+    with pytest.raises(InputError, match="document 1 is missing"):
+        SVC().fit(arrow.array(["ok", None]), ["a", "b"])
+
+
+def test_missing_values_of_pandas_are_named(task):
+    with pytest.raises(InputError, match="document 1 is missing"):
+        SVC().fit(pd.Series(["ok", pd.NA], dtype="string"), ["a", "b"])
+    with pytest.raises(InputError, match="label of document 1 is missing"):
+        SVC().fit(["ok", "fine"], pd.Series(["ok", pd.NA], dtype="string"))
+
+
 @pytest.mark.parametrize(
     ("X", "y", "message"),
     [
@@ -126,10 +327,14 @@ def test_numeric_labels_and_no_documents_to_predict(task):
         (["ok", float("nan")], ["a", "b"], "document 1 is missing"),
         (["ok", 3], ["a", "b"], "document 1 is of type int"),
         (np.array([["a", "b"]]), ["a"], "shape"),
-        (["ok", "fine"], ["a"], "2 texts and 1 labels"),
+        (["ok", "fine"], ["a"], "2 documents and 1 labels"),
         (["ok", "fine"], ["a", "a"], "two classes"),
         (["ok", "fine"], ["a", None], "label of document 1"),
-        (["ok", "fine", "well"], ["a", "b", "c"], "3 classes"),
+        (["ok", "fine"], None, "requires y"),
+        (["ok", "fine"], ["a", 1], "different types"),
+        (["ok", "fine"], [0.5, 1], "continuous"),
+        (["ok", "fine"], [[0, 1], [1, 0]], "one label a document"),
+        (["ok"], ["a"], "one sample"),
         ([], [], "no documents"),
         (["ok", "no"], ["a", "b"], "shorter than p = 4"),
     ],
@@ -149,6 +354,11 @@ def test_unusable_input_is_named(X, y, message):
         {"tol": 0},
         {"duality_gap": -0.1},
         {"kernel": "rbf"},
+        {"multiclass": "ecoc"},
+        {"class_weight": "heavy"},
+        {"class_weight": {"day": 0}},
+        {"class_weight": {"day": float("nan")}},
+        {"class_weight": {"night": 1.0}},
         {"kernel": 3},
         {"kernel": Spectrum(p=0)},
         {"kernel": Spectrum(p=(3, 2))},
@@ -178,16 +388,25 @@ def test_an_unfinished_fit_warns(task):
 
     with pytest.warns(ConvergenceWarning, match="before it converged"):
         model = SVC(Spectrum(p=2), C=100, tol=1e-8, max_iter=3).fit(*task)
-    assert not model.solution_.converged
+    assert not model.solutions_[0].converged
+
+
+def test_the_machines_that_did_not_converge_are_named(three):
+    from sklearn.exceptions import ConvergenceWarning
+
+    with pytest.warns(ConvergenceWarning, match=r"\d of 3 machines .* \w+ against \w+ \(stopped at 3"):
+        SVC(Spectrum(p=2), C=100, tol=1e-8, max_iter=3).fit(*three)
+    with pytest.warns(ConvergenceWarning, match=r"machines .* against the rest"):
+        SVC(Spectrum(p=2), C=100, tol=1e-8, max_iter=3, multiclass="ovr").fit(*three)
 
 
 def test_a_duality_gap_may_end_a_fit(task):
     close = SVC(Spectrum(p=2), C=10).fit(*task)
     loose = SVC(Spectrum(p=2), C=10, duality_gap=0.1).fit(*task)
-    assert loose.solution_.converged
-    assert close.solution_.duality_gap < loose.solution_.duality_gap <= 0.1
+    assert loose.solutions_[0].converged
+    assert close.solutions_[0].duality_gap < loose.solutions_[0].duality_gap <= 0.1
     assert loose.n_iter_ < close.n_iter_
-    assert loose.solution_.objective == pytest.approx(close.solution_.objective, rel=0.1)
+    assert loose.solutions_[0].objective == pytest.approx(close.solutions_[0].objective, rel=0.1)
 
 
 def test_progress_names_the_stages_and_may_stop(task):

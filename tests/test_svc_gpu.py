@@ -1,10 +1,16 @@
 """The whole path on a GPU: the same models as on the CPU, the same bits twice, a budget that is kept."""
 
+import pickle
+
 import numpy as np
 import pytest
+from sklearn.base import clone
 
-from textsvm import SVC, EditDistance, GapWeighted, Spectrum
+import textsvm
+from textsvm import SVC, SVR, EditDistance, GapWeighted, OneClassSVM, Spectrum
+from textsvm import device as devices
 from textsvm.bench.corpora import paper_tasks
+from textsvm.solvers.problems import STRATEGIES
 
 pytestmark = pytest.mark.gpu
 
@@ -26,14 +32,14 @@ def test_the_same_model_as_on_the_cpu(tasks, number, kernel):
     task = tasks[number]
     cpu, gpu = fit(kernel, task, "cpu"), fit(kernel, task, "cuda")
     assert gpu.device_.kind == "cuda"
-    assert gpu.solution_.converged
+    assert gpu.solutions_[0].converged
     a, b = cpu.decision_function(task.test), gpu.decision_function(task.test)
     if kernel.get_params().get("gamma") == 0.005:
         # An indefinite Gram: several stationary points, LIBSVM's own are up to 0.3 % apart by row order.
-        assert gpu.solution_.objective == pytest.approx(cpu.solution_.objective, rel=5e-3)
+        assert gpu.solutions_[0].objective == pytest.approx(cpu.solutions_[0].objective, rel=5e-3)
         assert gpu.score(task.test, task.y_test) == pytest.approx(cpu.score(task.test, task.y_test), abs=0.02)
         return
-    assert gpu.solution_.objective == pytest.approx(cpu.solution_.objective, rel=1e-5)
+    assert gpu.solutions_[0].objective == pytest.approx(cpu.solutions_[0].objective, rel=1e-5)
     differ = (a > 0) != (b > 0)
     assert np.abs(a[differ]).max(initial=0) < 3e-3
     np.testing.assert_allclose(a, b, atol=0.02)
@@ -54,4 +60,89 @@ def test_rows_on_demand_under_a_small_budget(tasks, kernel):
     whole = fit(kernel, tasks[0], "cuda")
     part = fit(kernel, tasks[0], "cuda", memory="16MiB")
     assert "on demand" in part.gram_
-    assert part.solution_.objective == pytest.approx(whole.solution_.objective, rel=1e-5)
+    assert part.solutions_[0].objective == pytest.approx(whole.solutions_[0].objective, rel=1e-5)
+
+
+@pytest.fixture(scope="module")
+def languages():
+    """Five made-up languages with shared words, numbers that go with them, and weights."""
+    rng = np.random.default_rng(0)
+    shared = ["and", "the", "of", "to", "in", "on"]
+    own = [["".join(rng.choice(list("abcdefgh"), 5)) for _ in range(6)] for _ in range(5)]
+    codes = rng.integers(0, 5, 400)
+    texts = [" ".join(rng.choice([*own[code], *shared], rng.integers(4, 20))) for code in codes]
+    return texts, codes, rng.uniform(0.2, 3, 400)
+
+
+def both(estimator, texts, *arguments):
+    """The estimator fitted on the CPU and on the GPU, the second twice."""
+    devices_ = ("cpu", "cuda", "cuda")
+    models = [clone(estimator).set_params(device=name).fit(texts, *arguments) for name in devices_]
+    np.testing.assert_array_equal(models[1].dual_coef_, models[2].dual_coef_)
+    np.testing.assert_array_equal(models[1].intercept_, models[2].intercept_)
+    assert models[1].device_.kind == "cuda"
+    return models[0], models[1]
+
+
+@pytest.mark.parametrize("multiclass", STRATEGIES)
+@pytest.mark.parametrize("kernel", KERNELS[:3], ids=str)
+def test_many_classes_with_weights(languages, multiclass, kernel):
+    texts, codes, weight = languages
+    estimator = SVC(kernel, C=2.0, tol=1e-5, multiclass=multiclass, class_weight="balanced")
+    cpu, gpu = both(estimator, texts[:300], codes[:300], weight[:300])
+    assert all(solution.converged for solution in gpu.solutions_)
+    for a, b in zip(cpu.solutions_, gpu.solutions_, strict=True):
+        assert b.objective == pytest.approx(a.objective, rel=1e-6)
+    a, b = cpu.decision_function(texts), gpu.decision_function(texts)
+    np.testing.assert_allclose(a, b, atol=5e-3 if multiclass != "ovo" else 1.1)
+    assert (cpu.predict(texts) == gpu.predict(texts)).mean() > 0.99
+
+
+@pytest.mark.parametrize("kernel", KERNELS[:3], ids=str)
+def test_regression(languages, kernel):
+    texts, codes, weight = languages
+    target = codes + 0.1 * np.array([len(text) for text in texts])
+    cpu, gpu = both(SVR(kernel, C=5.0, tol=1e-5), texts[:300], target[:300], weight[:300])
+    assert gpu.solutions_[0].objective == pytest.approx(cpu.solutions_[0].objective, rel=1e-6)
+    np.testing.assert_allclose(gpu.predict(texts), cpu.predict(texts), atol=5e-3)
+
+
+@pytest.mark.parametrize("kernel", KERNELS[:3], ids=str)
+def test_one_class(languages, kernel):
+    texts, _, weight = languages
+    cpu, gpu = both(OneClassSVM(kernel, nu=0.2, tol=1e-5), texts[:300], None, weight[:300])
+    assert gpu.solutions_[0].objective == pytest.approx(cpu.solutions_[0].objective, rel=1e-6)
+    np.testing.assert_allclose(gpu.decision_function(texts), cpu.decision_function(texts), atol=5e-3)
+
+
+def test_a_given_kernel_matrix_and_a_kernel_function(languages):
+    texts, codes, _ = languages
+    K = SVC(Spectrum(p=3), device="cpu").prepare(texts).gram.rows(np.arange(400))
+    cpu, gpu = both(SVC("precomputed", C=2.0, tol=1e-5), K, codes)
+    assert (cpu.predict(K) == gpu.predict(K)).mean() > 0.99
+    there = devices.cupy().asarray(K)
+    again = clone(gpu).fit(there, codes)
+    np.testing.assert_array_equal(again.dual_coef_, gpu.dual_coef_)
+    np.testing.assert_allclose(again.decision_function(there), gpu.decision_function(K), atol=1e-12)
+    small = clone(gpu).set_params(memory=4 * 400 * 100).fit(K, codes)
+    assert "on demand" in small.gram_
+    for a, b in zip(small.solutions_, gpu.solutions_, strict=True):
+        assert a.objective == pytest.approx(b.objective, rel=1e-6)
+
+    def by_length(a, b):
+        return np.exp(-0.01 * np.subtract.outer([len(s) for s in a], [len(t) for t in b]) ** 2.0)
+
+    cpu, gpu = both(SVC(by_length, tol=1e-5), texts, codes)
+    assert sum(s.objective for s in gpu.solutions_) == pytest.approx(
+        sum(s.objective for s in cpu.solutions_), rel=1e-5
+    )
+
+
+def test_a_model_goes_from_one_device_to_the_other(languages, tmp_path):
+    texts, codes, _ = languages
+    gpu = SVC(Spectrum(p=3), device="cuda").fit(texts, codes)
+    textsvm.save(gpu, tmp_path / "m.textsvm")
+    again = textsvm.load(tmp_path / "m.textsvm").set_params(device="cpu")
+    for model in (again, pickle.loads(pickle.dumps(gpu)).set_params(device="cpu")):
+        assert (model.predict(texts) == gpu.predict(texts)).mean() > 0.99
+        assert model.device_.kind == "cpu"

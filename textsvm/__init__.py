@@ -1,4 +1,4 @@
-"""Text classification with string-kernel support vector machines."""
+"""Text classification and regression with string-kernel support vector machines."""
 
 from __future__ import annotations
 
@@ -7,19 +7,33 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from textsvm.errors import InputError
+    from textsvm.estimators.calibrated import CalibratedSVC
+    from textsvm.estimators.one_class import OneClassSVM
     from textsvm.estimators.svc import SVC
-    from textsvm.kernels import EditDistance, GapWeighted, Spectrum
+    from textsvm.estimators.svr import SVR
+    from textsvm.gram.files import read_gram, write_gram
+    from textsvm.kernels import EditDistance, GapWeighted, Spectrum, UserKernel
     from textsvm.model_file import load, save
     from textsvm.readers import Corpus, read_corpus
+    from textsvm.selection.cross_validation import cross_validate
+    from textsvm.selection.tuning import tune
 
 __version__ = "0.1.0"
 
 # Imported when first used: `import textsvm` loads neither scikit-learn nor Numba.
 _HOME = {
     "SVC": "textsvm.estimators.svc",
+    "SVR": "textsvm.estimators.svr",
+    "OneClassSVM": "textsvm.estimators.one_class",
+    "CalibratedSVC": "textsvm.estimators.calibrated",
+    "cross_validate": "textsvm.selection.cross_validation",
+    "tune": "textsvm.selection.tuning",
     "Spectrum": "textsvm.kernels",
     "EditDistance": "textsvm.kernels",
     "GapWeighted": "textsvm.kernels",
+    "UserKernel": "textsvm.kernels",
+    "read_gram": "textsvm.gram.files",
+    "write_gram": "textsvm.gram.files",
     "Corpus": "textsvm.readers",
     "read_corpus": "textsvm.readers",
     "load": "textsvm.model_file",
@@ -29,15 +43,23 @@ _HOME = {
 
 __all__ = [
     "SVC",
+    "SVR",
+    "CalibratedSVC",
     "Corpus",
     "EditDistance",
     "GapWeighted",
     "InputError",
+    "OneClassSVM",
     "Spectrum",
+    "UserKernel",
     "__version__",
+    "cross_validate",
     "load",
     "read_corpus",
+    "read_gram",
     "save",
+    "tune",
+    "write_gram",
 ]
 
 

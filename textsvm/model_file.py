@@ -1,19 +1,26 @@
-"""A trained classifier as one file: safetensors arrays and a JSON header, no code in it.
+"""A trained estimator as one file: safetensors arrays and a JSON header, no code in it.
 
-What is saved is the CPU form: the encoded support vectors, dual coefficients, bias, classes, the
-kernel's parameters and what it learnt, and how texts are normalised. Everything is checked against
-its bounds when read, so a damaged or hostile file gives an error and never runs anything.
+What is saved is the CPU form: the encoded support vectors, the coefficients and biases of the machines, the
+classes, the kernel's parameters and what it learnt, how texts are normalised, and the calibration if there
+is one. Everything is checked against its bounds when read, so a damaged or hostile file gives an error and
+never runs anything.
+
+The coefficients, shape (n_machines, n_sv), are an array "dual_coef", or where most of them are 0 (a
+one-vs-one machine uses the support vectors of two classes) its compressed rows: "dual_coef.data", ".columns"
+and ".starts". Format 1 had one machine, and neither weights nor strategies.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 import textsvm
 from textsvm.documents import MAX_ALPHABET, Documents
@@ -21,19 +28,30 @@ from textsvm.errors import InputError
 from textsvm.files import replacing
 
 if TYPE_CHECKING:
-    from textsvm.estimators.svc import SVC
+    from textsvm.estimators.base import KernelMachine
+    from textsvm.estimators.calibrated import CalibratedSVC
+    from textsvm.kernels.base import Kernel
 
-FORMAT_VERSION = 1
-_PARAMETERS = ("C", "normalise", "punctuation", "max_length", "tol", "duality_gap", "max_iter")
-_STATE = "kernel."
+FORMAT_VERSION = 2
+_SHARED = ("normalise", "punctuation", "max_length", "tol", "duality_gap", "max_iter")
+#: Estimators by name, and the parameters that are kept.
+_PARAMETERS = {
+    "SVC": ("C", "multiclass", "class_weight", *_SHARED),
+    "SVR": ("C", "epsilon", *_SHARED),
+    "OneClassSVM": ("nu", *_SHARED),
+}
+_CALIBRATION = ("method", "reject")
+_STATE, _MAPS = "kernel.", "calibration."
 
 
-def save(model: SVC, path: str | os.PathLike[str], info: dict[str, Any] | None = None) -> None:
-    """Write a fitted classifier.
+def save(
+    model: KernelMachine | CalibratedSVC, path: str | os.PathLike[str], info: dict[str, Any] | None = None
+) -> None:
+    """Write a fitted estimator.
 
     Parameters
     ----------
-    model : SVC
+    model : SVC, SVR, OneClassSVM or CalibratedSVC
         Fitted.
     path : path
         Replaced only once the new file is complete.
@@ -43,43 +61,36 @@ def save(model: SVC, path: str | os.PathLike[str], info: dict[str, Any] | None =
     Raises
     ------
     InputError
-        If the file cannot be written.
+        If the file cannot be written, or the kernel is a function of the user's.
     sklearn.exceptions.NotFittedError
         If `model` is not fitted.
     """
     from safetensors.numpy import save as to_bytes
     from sklearn.utils.validation import check_is_fitted
 
+    from textsvm.estimators.calibrated import CalibratedSVC
+
     check_is_fitted(model)
-    support = model.support_documents_
-    arrays = {
-        "codes": support.codes,
-        "offsets": support.offsets,
-        "alphabet": support.alphabet,
-        "dual_coef": model.dual_coef_,
-        "intercept": model.intercept_,
-        "support": model.support_,
-        **{_STATE + name: array for name, array in model.kernel_.state().items()},
-    }
+    header, arrays = _machine_form(model.estimator_ if isinstance(model, CalibratedSVC) else model)
+    if isinstance(model, CalibratedSVC):
+        header["calibration"] = {name: getattr(model, name) for name in _CALIBRATION}
+        arrays.update({_MAPS + name: array for name, array in model.calibration_state().items()})
     header = {
         "format_version": FORMAT_VERSION,
         "written_by": f"textsvm {textsvm.__version__}",
-        "estimator": "SVC",
-        "kernel": {"name": model.kernel_.name, **model.kernel_.get_params()},
-        "parameters": {name: getattr(model, name) for name in _PARAMETERS},
-        "classes": model.classes_.tolist(),
+        **header,
         "info": info or {},
     }
     content = to_bytes(
         {name: np.ascontiguousarray(array) for name, array in arrays.items()},
-        metadata={"textsvm": json.dumps(header)},
+        metadata={"textsvm": json.dumps(header, default=_plain)},
     )
     with replacing(path) as temporary:
         temporary.write_bytes(content)
 
 
-def load(path: str | os.PathLike[str]) -> SVC:
-    """Read a classifier written by `save`; its ``info_`` is what was saved with it.
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read an estimator written by `save`; its ``info_`` is what was saved with it.
 
     Raises
     ------
@@ -91,8 +102,37 @@ def load(path: str | os.PathLike[str]) -> SVC:
         return _build(header, arrays)
     except InputError as error:
         raise InputError(f"{path} is not a usable model: {error}") from error
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, MemoryError) as error:
         raise InputError(f"{path} is damaged: {_one_line(error)}; train it again") from error
+
+
+def _machine_form(model: KernelMachine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Header and arrays of SVC, SVR or OneClassSVM."""
+    from textsvm.kernels import KERNELS
+
+    arrays = {"intercept": model.intercept_, "support": model.support_, **_pack(model.dual_coef_)}
+    kernel, documents = model.kernel_, model.support_documents_
+    if kernel is not None and documents is not None:
+        if kernel.name not in KERNELS:
+            raise InputError(
+                "a model with a kernel function cannot be saved, for a file holds no code; train it again "
+                "where it is needed, or save the model of a precomputed kernel matrix"
+            )
+        arrays.update(codes=documents.codes, offsets=documents.offsets, alphabet=documents.alphabet)
+        arrays.update({_STATE + name: array for name, array in kernel.state().items()})
+    name = type(model).__name__
+    parameters = {parameter: getattr(model, parameter) for parameter in _PARAMETERS[name]}
+    if isinstance(parameters.get("class_weight"), Mapping):
+        parameters["class_weight"] = [[label, w] for label, w in parameters["class_weight"].items()]
+    header = {
+        "estimator": name,
+        "kernel": "precomputed" if kernel is None else {"name": kernel.name, **kernel.get_params()},
+        "parameters": parameters,
+        "classes": model.classes_.tolist() if name == "SVC" else None,
+        "n_support": model.n_support_.tolist(),
+        "n_features_in": model.n_features_in_ if kernel is None else None,
+    }
+    return header, arrays
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -114,48 +154,96 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         version = header["format_version"]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{path} was not written by textsvm (it has no textsvm header)") from error
-    if version != FORMAT_VERSION:
+    if version not in range(1, FORMAT_VERSION + 1):
         raise InputError(
             f"{path} has model format {version!r}, and this is textsvm {textsvm.__version__}, which reads "
-            f"format {FORMAT_VERSION}; train it again, or use the version that wrote it "
+            f"formats 1 to {FORMAT_VERSION}; train it again, or use the version that wrote it "
             f"({header.get('written_by', 'unknown')})"
         )
     return header, arrays
 
 
-def _build(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> SVC:
-    from textsvm.estimators.svc import SVC
-    from textsvm.kernels import KERNELS
-
-    if header["estimator"] != "SVC":
-        raise InputError(f"its estimator {header['estimator']!r} is not known to this version")
-    kernel_parameters = dict(header["kernel"])
-    name = kernel_parameters.pop("name")
-    if name not in KERNELS:
-        raise InputError(f"its kernel {name!r} is not known to this version")
-    kernel = KERNELS[name](
-        **{k: tuple(v) if isinstance(v, list) else v for k, v in kernel_parameters.items()}
-    )
-    kernel.check()
-    model = SVC(kernel=kernel, **{name: header["parameters"][name] for name in _PARAMETERS})
-    model.check()
-
-    support = _documents(arrays)
-    dual_coef, intercept = _finite(arrays, "dual_coef"), _finite(arrays, "intercept")
-    classes = header["classes"]
-    if len(classes) != 2 or len({(type(c), c) for c in classes}) != 2:
-        raise InputError("it does not name two different classes")
-    if not all(isinstance(c, str | int | float) for c in classes):
-        raise InputError("its classes are neither text nor numbers")
-    if dual_coef.shape != (1, len(support)) or intercept.shape != (1,):
-        raise InputError("its coefficients do not fit its support vectors")
-    indices = arrays["support"]
-    if indices.shape != (len(support),) or indices.dtype.kind != "i" or (len(indices) and indices.min() < 0):
-        raise InputError("its support indices do not fit its support vectors")
+def _build(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Any:
     if not isinstance(header["info"], dict):
         raise InputError("its information is not an object")
-    kernel.restore({k.removeprefix(_STATE): v for k, v in arrays.items() if k.startswith(_STATE)})
-    return model.restore(kernel, support, indices, dual_coef, intercept, np.array(classes), header["info"])
+    machine = _build_machine(header, arrays)
+    if "calibration" not in header:
+        return machine
+    from sklearn.base import clone
+
+    from textsvm.estimators.calibrated import CalibratedSVC
+
+    if type(machine).__name__ != "SVC":
+        raise InputError("it calibrates something that is no classifier")
+    given = header["calibration"]
+    model = CalibratedSVC(clone(machine), **{name: given[name] for name in _CALIBRATION})
+    model.check()
+    return model.restore(machine, _under(_MAPS, arrays))
+
+
+def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> KernelMachine:
+    name = header["estimator"]
+    if name not in _PARAMETERS:
+        raise InputError(f"its estimator {name!r} is not known to this version")
+    given, known = header["parameters"], _PARAMETERS[name]
+    if header["format_version"] == 1:
+        known = tuple(parameter for parameter in known if parameter not in ("multiclass", "class_weight"))
+    parameters = {parameter: given[parameter] for parameter in known}
+    if isinstance(parameters.get("class_weight"), list):
+        parameters["class_weight"] = dict(parameters["class_weight"])
+    kernel = None if header["kernel"] == "precomputed" else _kernel(header["kernel"])
+    model: KernelMachine = getattr(textsvm, name)(
+        kernel="precomputed" if kernel is None else kernel, **parameters
+    )
+    model.check()
+
+    classes = _classes(header["classes"]) if name == "SVC" else None
+    intercept, support = _finite(arrays, "intercept"), arrays["support"]
+    machines = 1 if classes is None else len(model.machine_names(classes, 0))
+    if intercept.shape != (machines,):
+        raise InputError(f"it has {intercept.size} biases and needs {machines}")
+    if support.ndim != 1 or support.dtype != np.int64 or (len(support) and support.min() < 0):
+        raise InputError("its support indices are not one row of 64-bit integers of at least 0")
+    dual_coef = _unpack(arrays, (machines, len(support)))
+    documents = None
+    if kernel is not None:
+        documents = _documents(arrays)
+        if len(documents) != len(support):
+            raise InputError("its support indices do not fit its support vectors")
+        kernel.restore(_under(_STATE, arrays))
+    else:
+        model.n_features_in_ = _count(header["n_features_in"])
+        if len(support) and support.max() >= model.n_features_in_:
+            raise InputError("its support indices are out of bounds")
+    model.restore(kernel, documents, support, dual_coef, intercept, classes, header["info"])
+    if header["format_version"] == 1:
+        model.n_support_ = np.array([(dual_coef < 0).sum(), (dual_coef > 0).sum()])
+    else:
+        model.n_support_ = np.array([_count(count) for count in header["n_support"]], np.int64)
+        if len(model.n_support_) != (1 if classes is None else len(classes)):
+            raise InputError("its numbers of support vectors do not fit its classes")
+    return model
+
+
+def _kernel(header: dict[str, Any]) -> Kernel:
+    from textsvm.kernels import KERNELS
+
+    parameters = dict(header)
+    name = parameters.pop("name")
+    if name not in KERNELS:
+        raise InputError(f"its kernel {name!r} is not known to this version")
+    kernel = KERNELS[name](**{k: tuple(v) if isinstance(v, list) else v for k, v in parameters.items()})
+    kernel.check()
+    return kernel
+
+
+def _classes(classes: Any) -> NDArray[Any]:
+    if not isinstance(classes, list) or len(classes) < 2 or len(set(classes)) != len(classes):
+        raise InputError("it does not name two or more different classes")
+    for kinds in (str, bool, int | float):
+        if all(isinstance(c, kinds) for c in classes):
+            return np.array(classes)
+    raise InputError("its classes are neither text nor numbers")
 
 
 def _documents(arrays: dict[str, NDArray[Any]]) -> Documents:
@@ -175,11 +263,63 @@ def _documents(arrays: dict[str, NDArray[Any]]) -> Documents:
     return Documents(codes, offsets, alphabet)
 
 
+def _pack(coef: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+    """The coefficients as they take less space."""
+    packed = csr_matrix(coef)
+    if 12 * packed.nnz + 8 * len(packed.indptr) >= coef.nbytes:
+        return {"dual_coef": coef}
+    return {
+        "dual_coef.data": packed.data,
+        "dual_coef.columns": packed.indices.astype(np.int32),
+        "dual_coef.starts": packed.indptr.astype(np.int64),
+    }
+
+
+def _unpack(arrays: dict[str, NDArray[Any]], shape: tuple[int, int]) -> NDArray[np.float64]:
+    if "dual_coef" in arrays:
+        coef = _finite(arrays, "dual_coef")
+        if coef.shape != shape:
+            raise InputError("its coefficients do not fit its support vectors")
+        return coef
+    data, columns, starts = (
+        _finite(arrays, "dual_coef.data"),
+        arrays["dual_coef.columns"],
+        arrays["dual_coef.starts"],
+    )
+    if data.ndim != 1 or columns.dtype != np.int32 or columns.shape != data.shape:
+        raise InputError("its coefficients have no column each")
+    if starts.dtype != np.int64 or starts.shape != (shape[0] + 1,):
+        raise InputError("its coefficients are not those of its machines")
+    if starts[0] != 0 or starts[-1] != len(data) or (np.diff(starts) < 0).any():
+        raise InputError("its coefficients are out of bounds")
+    if len(columns) and (columns.min() < 0 or columns.max() >= shape[1]):
+        raise InputError("its coefficients do not fit its support vectors")
+    coef = csr_matrix((data, columns, starts), shape=shape).toarray()
+    return _finite({"coefficients": coef}, "coefficients")
+
+
+def _under(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
 def _finite(arrays: dict[str, NDArray[Any]], name: str) -> NDArray[np.float64]:
     array = arrays[name]
     if array.dtype != np.float64 or not np.isfinite(array).all():
         raise InputError(f"its {name} has values that are no finite 64-bit numbers")
     return array
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
+        raise InputError(f"it has {value!r} where a count is expected")
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers, which parameters may be, as Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is no JSON value")
 
 
 def _one_line(error: BaseException) -> str:

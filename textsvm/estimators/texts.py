@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from textsvm.errors import InputError
 
 
@@ -28,11 +30,18 @@ def as_texts(X: Any) -> list[str]:
             break
     else:
         try:
-            texts = list(X)
+            texts = np.asarray(X).tolist() if hasattr(X, "__array__") else list(X)
         except TypeError as error:
             raise InputError(f"expected a list of texts, got {type(X).__name__}") from error
+    if not isinstance(texts, list):
+        raise InputError(f"expected a list of texts, got {type(X).__name__} of one value; put it in a list")
     for i, text in enumerate(texts):
         if not isinstance(text, str):
-            shown = "missing" if text is None or text != text else f"of type {type(text).__name__}"
+            shown = "missing" if is_missing(text) else f"of type {type(text).__name__}"
             raise InputError(f"document {i} is {shown}, not a string; remove it or convert it with str()")
     return texts
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN, or pandas' NA or NaT."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(np.any(value != value))

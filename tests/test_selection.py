@@ -1,0 +1,292 @@
+"""Folds, and cross-validation on one Gram against scikit-learn with LIBSVM, fold by fold."""
+
+import json
+
+import numpy as np
+import pytest
+from problems import gaussian
+from sklearn import metrics, svm
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    LeaveOneGroupOut,
+    RepeatedStratifiedKFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    cross_val_predict,
+)
+
+from textsvm.errors import InputError
+from textsvm.estimators.base import Target
+from textsvm.estimators.one_class import OneClassSVM
+from textsvm.estimators.svc import SVC
+from textsvm.estimators.svr import SVR
+from textsvm.kernels import Spectrum
+from textsvm.selection.cross_validation import cross_validate
+from textsvm.selection.folds import make_folds
+
+pytestmark = pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning")
+N = 90
+SPLITS = StratifiedKFold(4, shuffle=True, random_state=3)
+
+
+def classes_of(n, k, seed=0):
+    """A Gram, and k classes named by strings that it tells apart more often than not."""
+    rng = np.random.default_rng(seed)
+    matrix, _ = gaussian(n, seed)
+    place = matrix[:, :2] @ [1.0, -1.0] + 0.05 * rng.normal(size=n)
+    codes = np.searchsorted(np.quantile(place, np.arange(1, k) / k), place)
+    return matrix, np.array([f"class {c}" for c in codes])
+
+
+def numbers(n, seed=0):
+    rng = np.random.default_rng(seed)
+    matrix, _ = gaussian(n, seed)
+    return matrix, 10 * matrix[:, :3] @ [1.0, -2.0, 0.5] + rng.normal(size=n)
+
+
+def texts(n, seed=0):
+    """Two languages of two words each, and a word of its own in each text."""
+    rng = np.random.default_rng(seed)
+    words = np.array([["banana", "bandana"], ["kitten", "sitting"]])
+    y = rng.integers(0, 2, n)
+    mixed = np.where(rng.random((n, 12)) < 0.75, y[:, None], 1 - y[:, None])
+    picked = words[mixed, rng.integers(0, 2, (n, 12))]
+    own = rng.choice(list("0123456789"), (n, 15))
+    return [" ".join([*line, "".join(word)]) for line, word in zip(picked, own, strict=True)], np.where(
+        y == 1, "feline", "fruit"
+    )
+
+
+def given(**options):
+    return SVC(kernel="precomputed", device="cpu", tol=1e-6, **options)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_predictions_are_those_of_scikit_learn(k):
+    matrix, y = classes_of(N, k)
+    result = cross_validate(given(C=3), matrix, y, cv=SPLITS)
+    expected = cross_val_predict(svm.SVC(kernel="precomputed", C=3, tol=1e-6), matrix, y, cv=SPLITS)
+    np.testing.assert_array_equal(result.predictions, expected)
+    assert (result.tested == 1).all()
+    by_fold = [metrics.accuracy_score(y[test], expected[test]) for _, test in SPLITS.split(matrix, y)]
+    assert [row["accuracy"] for row in result.table] == pytest.approx(by_fold)
+    assert result.mean["accuracy"] == pytest.approx(np.mean(by_fold))
+    assert result.sd["accuracy"] == pytest.approx(np.std(by_fold, ddof=1))
+    assert result.pooled["accuracy"] == pytest.approx(metrics.accuracy_score(y, expected))
+    if k == 2:
+        values = cross_val_predict(
+            svm.SVC(kernel="precomputed", C=3, tol=1e-6), matrix, y, cv=SPLITS, method="decision_function"
+        )
+        np.testing.assert_allclose(result.decision, values, atol=1e-4)
+
+
+@pytest.mark.parametrize("multiclass", ["ovr", "crammer-singer"])
+def test_every_strategy_is_that_of_a_fit_on_each_fold(multiclass):
+    matrix, y = classes_of(N, 3)
+    model = given(C=2, multiclass=multiclass, class_weight="balanced")
+    result = cross_validate(model, matrix, y, cv=SPLITS)
+    assert result.decision.shape == (N, 3)
+    for train, test in SPLITS.split(matrix, y):
+        fitted = given(C=2, multiclass=multiclass, class_weight="balanced").fit(
+            matrix[np.ix_(train, train)], y[train]
+        )
+        expected = fitted.decision_function(matrix[np.ix_(test, train)])
+        np.testing.assert_allclose(result.decision[test], expected, atol=2e-4)
+
+
+def test_regression_is_that_of_scikit_learn():
+    matrix, y = numbers(N)
+    splits = KFold(5, shuffle=True, random_state=1)
+    model = SVR(kernel="precomputed", C=4, epsilon=0.3, tol=1e-6, device="cpu")
+    result = cross_validate(model, matrix, y, cv=splits)
+    expected = cross_val_predict(
+        svm.SVR(kernel="precomputed", C=4, epsilon=0.3, tol=1e-6), matrix.astype(float), y, cv=splits
+    )
+    np.testing.assert_allclose(result.predictions, expected, atol=1e-4)
+    np.testing.assert_array_equal(result.predictions, result.decision)
+    assert result.pooled["r2"] == pytest.approx(metrics.r2_score(y, expected), abs=1e-4)
+    assert result.table[0].keys() >= {"r2", "mae", "rmse"}
+
+
+def test_texts_and_weights_are_a_fit_on_each_fold_and_the_gram_is_computed_once(monkeypatch):
+    documents, y = texts(40)
+    calls = []
+    against = Spectrum.against
+    monkeypatch.setattr(Spectrum, "against", lambda *a: calls.append(len(a[1])) or against(*a))
+    weight = np.random.default_rng(0).uniform(0.2, 3, 40)
+    model = SVC(Spectrum(p=2), C=2, tol=1e-6, device="cpu")
+    splits = list(SPLITS.split(documents, y))
+    result = cross_validate(model, documents, y, cv=splits, sample_weight=weight, group_duplicates=None)
+    assert calls == [40]
+    assert not hasattr(model, "classes_")
+    assert result.seconds.keys() == {"encode", "gram", "duplicates", "solve", "score"}
+    for train, test in splits:
+        fitted = SVC(Spectrum(p=2), C=2, tol=1e-6, device="cpu").fit(
+            [documents[i] for i in train], y[train], sample_weight=weight[train]
+        )
+        expected = fitted.decision_function([documents[i] for i in test])
+        np.testing.assert_allclose(result.decision[test], expected, atol=1e-4)
+
+
+def test_a_duplicated_document_is_one_of_weight_two():
+    matrix, y = classes_of(N, 2)
+    twice = np.concatenate([np.arange(N), np.arange(0, N, 3)])
+    folds = [(np.flatnonzero(twice % 3 != 0), np.flatnonzero(twice % 3 == 0)),
+             (np.flatnonzero(twice % 3 != 1), np.flatnonzero(twice % 3 == 1))]  # fmt: skip
+    short = [(train[train < N], test[test < N]) for train, test in folds]
+    weight = np.bincount(twice).astype(float)
+    long = cross_validate(given(C=2), matrix[np.ix_(twice, twice)], y[twice], cv=folds)
+    weighted = cross_validate(given(C=2), matrix, y, cv=short, sample_weight=weight)
+    some = weighted.tested > 0
+    np.testing.assert_allclose(long.decision[:N][some], weighted.decision[some], atol=1e-4)
+
+
+def test_repeats_are_averaged():
+    matrix, y = classes_of(N, 2)
+    repeated = cross_validate(given(), matrix, y, cv=3, repeats=2, random_state=5)
+    singles = [cross_validate(given(), matrix, y, cv=3, random_state=seed) for seed in (5, 6)]
+    assert len(repeated.table) == 6
+    assert (repeated.tested == 2).all()
+    np.testing.assert_allclose(repeated.decision, (singles[0].decision + singles[1].decision) / 2, atol=1e-6)
+    splitter = RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0)
+    assert len(cross_validate(given(), matrix, y, cv=splitter).table) == 6
+
+
+def test_documents_that_are_never_tested():
+    matrix, y = classes_of(N, 2)
+    result = cross_validate(given(), matrix, y, cv=[(np.arange(30, N), np.arange(20))])
+    assert (result.tested == (np.arange(N) < 20)).all()
+    assert np.isnan(result.decision[20:]).all()
+    assert list(result.predictions[20:]) == [None] * (N - 20)
+    assert set(result.predictions[:20]) <= set(y)
+    assert np.isnan(result.sd["accuracy"])
+
+
+def test_as_dict_is_json():
+    matrix, y = classes_of(N, 3)
+    result = cross_validate(given(), matrix, y, cv=[(np.arange(30, N), np.arange(20))])
+    read = json.loads(json.dumps(result.as_dict(), allow_nan=False))
+    assert read["mean"]["accuracy"] == result.mean["accuracy"]
+    assert read["decision"][50] == [None] * 3
+    assert read["folds"][0]["test"] == list(range(20))
+
+
+def test_chosen_metrics():
+    matrix, y = classes_of(N, 2)
+    result = cross_validate(given(), matrix, y, metrics=["accuracy"])
+    assert [list(row) for row in result.table] == [["accuracy"]] * 5
+    with pytest.raises(InputError, match="metric 'acuracy' is not one of accuracy"):
+        cross_validate(given(), matrix, y, metrics=["acuracy"])
+
+
+def test_progress_names_the_stages():
+    documents, y = texts(40)
+    seen = {}
+    cross_validate(SVC(device="cpu"), documents, y, cv=2, progress=lambda stage, *_: seen.setdefault(stage))
+    assert list(seen) == ["encode", "gram", "duplicates", "solve"]
+
+
+def target(codes, names="abc"):
+    codes = np.asarray(codes)
+    return Target(codes, np.array(list(names[: codes.max() + 1])))
+
+
+def test_folds_are_stratified_and_shuffled_and_the_same_twice():
+    codes = np.repeat([0, 1], [40, 10])
+    folds = make_folds(5, target(codes))
+    assert [np.bincount(codes[test]).tolist() for _, test in folds] == [[8, 2]] * 5
+    assert sorted(np.concatenate([test for _, test in folds])) == list(range(50))
+    assert not (np.diff(folds[0][1]) == 5).all()
+    again = make_folds(5, target(codes))
+    assert all((a[1] == b[1]).all() for a, b in zip(folds, again, strict=True))
+    other = make_folds(5, target(codes), random_state=1)
+    assert any((a[1] != b[1]).any() for a, b in zip(folds, other, strict=True))
+
+
+@pytest.mark.parametrize("classes", [True, False])
+def test_groups_stay_together(classes):
+    groups = np.array([f"author {i // 4}" for i in range(60)])
+    given_target = target(np.arange(60) % 2) if classes else Target(np.arange(60.0), None)
+    for folds in (
+        make_folds(3, given_target, groups, repeats=2),
+        make_folds(LeaveOneGroupOut(), given_target, groups),
+        make_folds(StratifiedGroupKFold(3) if classes else GroupKFold(3), given_target, groups),
+    ):
+        assert len(folds) in (3, 6, 15)
+        for train, test in folds:
+            assert not set(groups[train]) & set(groups[test])
+
+
+def test_masks_are_folds_too():
+    mask = np.arange(6) < 3
+    [(train, test)] = make_folds([(mask, ~mask)], target([0, 1, 0, 1, 0, 1]))
+    assert (train.tolist(), test.tolist()) == ([0, 1, 2], [3, 4, 5])
+
+
+class GroupedBadly:
+    def split(self, X, y, groups):
+        yield np.arange(0, 20, 3), np.arange(1, 20, 3)
+
+
+CODES = [0] * 10 + [1] * 10
+BAD_FOLDS = [
+    (5, [0] * 9 + [1], None, "class b has 1 document and there are 5 folds; give it more"),
+    (5, [0] * 9 + [1] * 3, None, "class b has 3 documents and there are 5 folds; use at most 3 folds, give"),
+    (1, CODES, None, "cv=1 folds are too few"),
+    (30, CODES, None, "there are 20 documents and 30 folds"),
+    (5, CODES, [0, 1, 2, 3] * 5, "there are 4 groups and 5 folds; use at most 4 folds"),
+    (2, CODES, CODES, "class . is missing from the training part of fold 0"),
+    (2, CODES, [1, 2], "groups of shape"),
+    (2, CODES, [None] * 20, "the group of document 0 is missing"),
+    (True, CODES, None, "cv=True is not a number of folds"),
+    ("five", CODES, None, "cv='five' is not"),
+    ([], CODES, None, "there are no folds"),
+    ([([0, 10], [1], [2])], CODES, None, "fold 0 is not a pair"),
+    ([([0, 10], [])], CODES, None, "fold 0 has a part that is not a list of at least one"),
+    ([([0, 10], [20])], CODES, None, r"fold 0 has an index outside 0\.\.19"),
+    ([([0, 10], [-1])], CODES, None, "fold 0 has an index outside"),
+    ([([0.5, 10], [1])], CODES, None, "fold 0 has a part that is not a list"),
+    ([([0, 10, 1], [1])], CODES, None, "fold 0 tests on 1 document that it is trained on"),
+    ([([0, 1], [2])], CODES, None, "class b is missing from the training part of fold 0"),
+    (StratifiedKFold(30), CODES, None, "StratifiedKFold.* cannot split 20 documents"),
+    (LeaveOneGroupOut(), CODES, None, "LeaveOneGroupOut.* cannot split"),
+    (GroupedBadly(), CODES, [0, 1] * 10, "fold 0 has documents of 2 groups on both sides"),
+]
+
+
+@pytest.mark.parametrize(("cv", "codes", "groups", "sentence"), BAD_FOLDS)
+def test_folds_that_cannot_be_are_refused_in_a_sentence(cv, codes, groups, sentence):
+    with pytest.raises(InputError, match=sentence) as caught:
+        make_folds(cv, target(codes), groups)
+    assert "\n" not in str(caught.value)
+
+
+def test_repeats_that_cannot_be():
+    with pytest.raises(InputError, match="repeats=0 must be a whole number"):
+        make_folds(2, target(CODES), repeats=0)
+    with pytest.raises(InputError, match="repeats needs a number of folds"):
+        make_folds(KFold(2), target(CODES), repeats=2)
+
+
+def test_what_cannot_be_cross_validated_is_refused_before_any_work(monkeypatch):
+    documents, y = texts(20)
+    monkeypatch.setattr(SVC, "prepare", lambda *_: pytest.fail("there was work"))
+    model = SVC(device="cpu")
+    refused = [
+        (model, documents, y[:-1], {}, "20 documents and 19 labels"),
+        (model, documents, ["same"] * 20, {}, "all 20 documents have the label same"),
+        (model, documents, y, {"sample_weight": np.full(20, np.nan)}, "sample_weight of document 0 is nan"),
+        (model, documents, y, {"sample_weight": (y == "fruit") * 1.0}, "class feline"),
+        (model, documents, ["once", *["other"] * 19], {}, "class once has 1 document and there are 5 folds"),
+        (model, documents, y, {"group_duplicates": 1.5}, "bound of near-duplicates is 1.5"),
+        (model, documents, y, {"group_duplicates": 0.9, "cv": [([0], [1])]}, "given folds"),
+        (given(), np.ones(20), y, {}, r"this one has the shape \(20,\)"),
+        (SVC(C=-1), documents, y, {}, "C=-1"),
+        (model, [], [], {}, "there are no documents"),
+        (OneClassSVM(), documents, y, {}, "OneClassSVM is neither SVC nor SVR"),
+        (svm.SVC(), documents, y, {}, "SVC is neither"),
+    ]
+    for one, X, labels, options, sentence in refused:
+        with pytest.raises(InputError, match=sentence):
+            cross_validate(one, X, labels, **options)

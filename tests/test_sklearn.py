@@ -1,0 +1,348 @@
+"""scikit-learn's own checks, and its tools around our estimators.
+
+`check_estimator` skips estimators of strings. So it is run where it does not:
+
+- on ``kernel="precomputed"``, which takes two-dimensional arrays;
+- on the string kernels, through subclasses that spell a text from every row of numbers: everything but the
+  reading of X is then ours, on string data;
+- checks that need no data, on the estimators themselves.
+
+The checks of how X itself is read cannot be fed strings; `test_the_intent_of_checks_of_x` follows each of
+them on string data, by name.
+"""
+
+import functools
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_matrix
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import StackingClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_validate
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import estimator_checks, get_tags
+from sklearn.utils.validation import validate_data
+
+from textsvm import SVC, SVR, GapWeighted, InputError, OneClassSVM, Spectrum
+from textsvm.solvers.problems import STRATEGIES
+
+ESTIMATORS = [SVC, SVR, OneClassSVM]
+
+
+class Spelt:
+    """Spells a text from each row of numbers: the more two numbers are alike, the more their texts share."""
+
+    def read(self, X, fitting=True):
+        levels = np.clip(np.round(8 * validate_data(self, X, reset=fitting)), -48, 48).astype(int) + 56
+        return ["".join(_bar(j, level) for j, level in enumerate(row)) for row in levels]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = False
+        tags.input_tags.two_d_array = True
+        return tags
+
+
+@functools.cache
+def _bar(feature, level):
+    # Ideographs, which normalisation leaves alone.
+    return "".join(chr(0x4E00 + 128 * feature + k) for k in range(level))
+
+
+class SpeltSVC(Spelt, SVC):
+    pass
+
+
+class SpeltSVR(Spelt, SVR):
+    pass
+
+
+class SpeltOneClassSVM(Spelt, OneClassSVM):
+    pass
+
+
+CHECKED = [
+    *(estimator("precomputed") for estimator in ESTIMATORS),
+    SVC("precomputed", multiclass="crammer-singer"),
+    *(SpeltSVC(Spectrum(p=3), tol=1e-10, multiclass=multiclass) for multiclass in STRATEGIES),
+    SpeltSVR(Spectrum(p=3), C=10.0, tol=1e-10),
+    SpeltOneClassSVM(Spectrum(p=3), tol=1e-10),
+]
+
+NOT_SQUARE = "feeds 300 x 2 features where a kernel matrix is wanted; scikit-learn's OneClassSVM fails it too"
+NO_BIAS = (
+    "its kernel matrix is nearly the identity: without a bias no class is preferred far from all examples"
+)
+#: (estimator, check) -> why it fails
+EXPECTED = {
+    ("OneClassSVM(kernel='precomputed')", "check_outliers_fit_predict"): NOT_SQUARE,
+    ("OneClassSVM(kernel='precomputed')", "check_outliers_train"): NOT_SQUARE,
+    ("SVC(kernel='precomputed', multiclass='crammer-singer')", "check_class_weight_classifiers"): NO_BIAS,
+}
+
+
+def name_of(check):
+    return getattr(check, "func", check).__name__
+
+
+def all_checks():
+    for number, estimator in enumerate(CHECKED):
+        for _, check in estimator_checks.estimator_checks_generator(estimator):
+            name = name_of(check)
+            if name == "check_array_api_input":
+                continue  # test_array_api_input
+            options = ",".join(map(str, getattr(check, "keywords", {}).values()))
+            reason = EXPECTED.get((repr(estimator), name))
+            marks = [pytest.mark.xfail(strict=True, reason=reason)] if reason else []
+            id = f"{number}-{type(estimator).__name__}-{name}{options and f'({options})'}"
+            yield pytest.param(estimator, check, marks=marks, id=id)
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(all_checks()))
+@pytest.mark.filterwarnings("ignore")
+def test_check_estimator(estimator, check):
+    check(clone(estimator))
+
+
+def test_nothing_is_skipped():
+    for estimator in CHECKED:
+        names = {name_of(check) for _, check in estimator_checks.estimator_checks_generator(estimator)}
+        assert len(names) > 40
+        assert {"check_fit_idempotent", "check_methods_subset_invariance", "check_dict_unchanged"} <= names
+        if not get_tags(estimator).input_tags.pairwise:
+            assert "check_sample_weight_equivalence_on_dense_data" in names
+
+
+def test_array_api_input():
+    """It wants its switch set before SciPy is imported."""
+    checks = [name_of(check) for _, check in estimator_checks.estimator_checks_generator(CHECKED[0])]
+    if "check_array_api_input" not in checks:
+        pytest.skip("this scikit-learn has no such check")
+    code = (
+        "import test_sklearn as t\n"
+        "for estimator in t.CHECKED:\n"
+        "    for _, check in t.estimator_checks.estimator_checks_generator(estimator):\n"
+        "        if t.name_of(check) == 'check_array_api_input':\n"
+        "            check(t.clone(estimator))\n"
+        "            print('done', end=' ')"
+    )
+    environment = {**os.environ, "SCIPY_ARRAY_API": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        cwd=os.path.dirname(__file__),
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert run.stdout.split() == ["done"] * len(CHECKED), run.stderr
+
+
+NO_DATA = [
+    "check_do_not_raise_errors_in_init_or_set_params",
+    "check_estimator_cloneable",
+    "check_estimator_repr",
+    "check_estimator_tags_renamed",
+    "check_get_params_invariance",
+    "check_mixin_order",
+    "check_no_attributes_set_in_init",
+    "check_parameters_default_constructible",
+    "check_set_params",
+    "check_valid_tag_types",
+]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("name", NO_DATA)
+@pytest.mark.filterwarnings("ignore")
+def test_checks_that_need_no_data(estimator, name):
+    getattr(estimator_checks, name)(estimator.__name__, estimator(kernel=GapWeighted(p=2)))
+
+
+TEXTS = ["a banana", "the bandana", "banana bread", "on monday", "a sunday", "monday, tuesday"] * 4
+TARGET = {SVC: ["fruit", "cloth", "fruit", "day", "day", "day"] * 4, SVR: np.arange(24.0), OneClassSVM: None}
+
+
+def read_only(texts):
+    array = np.array(texts)
+    array.flags.writeable = False
+    return array
+
+
+class NotAnArray:
+    def __init__(self, texts):
+        self.texts = texts
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.texts)
+
+
+#: check -> texts in a form that it asks for
+FORMS = {
+    "check_estimators_dtypes": lambda texts: np.array(texts, dtype="<U40"),
+    "check_dtype_object": lambda texts: np.array(texts, dtype=object),
+    "check_readonly_memmap_input": read_only,
+    "check_f_contiguous_array_estimator": lambda texts: np.array(texts[::-1])[::-1],
+    "check_classifier_data_not_an_array": NotAnArray,
+    "check_classifier_data_not_an_array (series)": lambda texts: pd.Series(texts, index=range(9, 33)),
+}
+
+#: check -> (what is given as X, what the error says)
+REFUSED = {
+    "check_dtype_object": (
+        np.array([*TEXTS[1:], {"foo": "bar"}], dtype=object),
+        "document 23 is of type dict",
+    ),
+    "check_estimators_nan_inf": ([*TEXTS[1:], None], "document 23 is missing"),
+    "check_estimators_nan_inf (NaN)": ([*TEXTS[1:], float("nan")], "document 23 is missing"),
+    "check_complex_data": (np.arange(24) * 1j, "document 0 is of type complex"),
+    "check_estimators_empty_data_messages": ([], "no documents"),
+    "check_fit1d": ("a text", "single string"),
+    "check_fit2d_1feature": (np.array(TEXTS)[:, None], "one column of texts"),
+    "check_estimator_sparse_array": (csr_matrix(np.eye(24)), "one column"),
+}
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("check", FORMS)
+def test_the_intent_of_checks_of_x(estimator, check):
+    expected = estimator(Spectrum(p=2)).fit(TEXTS, TARGET[estimator])
+    model = estimator(Spectrum(p=2)).fit(FORMS[check](TEXTS), TARGET[estimator])
+    np.testing.assert_array_equal(model.predict(FORMS[check](TEXTS)), expected.predict(TEXTS))
+    assert not hasattr(model, "n_features_in_")  # check_n_features_in: texts have none
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("check", REFUSED)
+def test_the_intent_of_checks_of_x_that_is_refused(estimator, check):
+    X, message = REFUSED[check]
+    with pytest.raises(InputError, match=message):
+        estimator(Spectrum(p=2)).fit(X, TARGET[estimator])
+    if check != "check_estimators_empty_data_messages":
+        with pytest.raises(InputError, match=message):  # check_fit2d_predict1d
+            estimator(Spectrum(p=2)).fit(TEXTS, TARGET[estimator]).predict(X)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_tags(estimator):
+    tags = get_tags(estimator())
+    assert tags.input_tags.string
+    assert not tags.input_tags.two_d_array
+    assert not tags.input_tags.pairwise
+    tags = get_tags(estimator("precomputed"))
+    assert tags.input_tags.pairwise
+    assert tags.input_tags.two_d_array
+    assert not tags.input_tags.string
+    assert get_tags(SVC()).classifier_tags.multi_class
+
+
+@pytest.fixture(scope="module")
+def task():
+    """Three made-up languages with shared words."""
+    rng = np.random.default_rng(0)
+    shared = ["and", "the", "of", "to"]
+    words = [["banana", "mango", *shared], ["monday", "sunday", *shared], ["maple", "birch", *shared]]
+    codes = rng.integers(0, 3, 90)
+    texts = [" ".join(rng.choice(words[code], rng.integers(3, 8))) for code in codes]
+    return texts, np.array(["fruit", "day", "tree"])[codes]
+
+
+def test_grid_search_over_the_kernel_and_the_machine(task):
+    grid = {"kernel__p": [1, 3], "C": np.array([1, 10]), "class_weight": [None, "balanced"]}
+    search = GridSearchCV(SVC(Spectrum()), grid, cv=3).fit(*task)
+    assert search.best_score_ > 0.9
+    assert search.best_estimator_.kernel_.p == search.best_params_["kernel__p"]
+    grid = {"kernel": [Spectrum(p=2), GapWeighted(p=2)], "multiclass": ["ovo", "ovr"]}
+    assert GridSearchCV(SVC(), grid, cv=3).fit(*task).best_score_ > 0.9
+
+
+def test_a_given_kernel_matrix_is_split_in_rows_and_columns(task):
+    texts, y = task
+    K = SVC(Spectrum(p=2)).prepare(texts).gram.rows(np.arange(90))
+    given = cross_val_predict(SVC("precomputed"), K, y, cv=3, method="decision_function")
+    expected = cross_val_predict(SVC(Spectrum(p=2)), texts, y, cv=3, method="decision_function")
+    np.testing.assert_allclose(given, expected, atol=1e-5)
+
+
+def test_sample_weights_are_routed(task):
+    texts, y = task
+    weight = np.random.default_rng(1).uniform(0.1, 3, 90)
+    params = {"sample_weight": weight}
+    with config_context(enable_metadata_routing=True):
+        model = SVC(Spectrum(p=2)).set_fit_request(sample_weight=True).set_score_request(sample_weight=False)
+        assert "progress" not in model.get_metadata_routing().fit.requests
+        routed = cross_validate(
+            model,
+            texts,
+            y,
+            params=params,
+            cv=2,
+            return_estimator=True,
+            return_indices=True,
+        )
+    train = routed["indices"]["train"][0]
+    expected = SVC(Spectrum(p=2)).fit([texts[i] for i in train], y[train], weight[train])
+    np.testing.assert_array_equal(routed["estimator"][0].dual_coef_, expected.dual_coef_)
+
+
+@pytest.mark.parametrize("ensemble", [True, False])
+def test_calibrated_classifier_cv(task, ensemble):
+    texts, y = task
+    model = CalibratedClassifierCV(SVC(Spectrum(p=2)), cv=3, ensemble=ensemble).fit(texts[:60], y[:60])
+    probabilities = model.predict_proba(texts[60:])
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    assert model.score(texts[60:], y[60:]) > 0.9
+
+
+def test_one_vs_rest_classifier_is_our_one_vs_rest(task):
+    texts, y = task
+    theirs = OneVsRestClassifier(SVC(Spectrum(p=2), tol=1e-6)).fit(texts, y)
+    ours = SVC(Spectrum(p=2), tol=1e-6, multiclass="ovr").fit(texts, y)
+    np.testing.assert_allclose(theirs.decision_function(texts), ours.decision_function(texts), atol=1e-4)
+    assert theirs.predict(texts).tolist() == ours.predict(texts).tolist()
+
+
+def test_stacking_and_pipeline(task):
+    texts, y = task
+    upper = FunctionTransformer(lambda X: [text.upper() for text in X])
+    weighted = make_pipeline(upper, SVC(Spectrum(p=2))).fit(texts, y, svc__sample_weight=np.ones(90))
+    assert weighted.score(texts, y) > 0.9
+    stack = StackingClassifier(
+        [("words", SVC(Spectrum(p=3))), ("gaps", weighted)], LogisticRegression(), cv=3
+    ).fit(texts[:60], y[:60])
+    assert stack.score(texts[60:], y[60:]) > 0.9
+
+
+@pytest.mark.parametrize("multiclass", STRATEGIES)
+def test_names_of_classes_do_not_matter(task, multiclass):
+    texts, y = task
+    renamed = np.array([{"fruit": 2, "day": 7, "tree": 1}[name] for name in y])
+    first = SVC(Spectrum(p=2), C=0.05, tol=1e-6, multiclass=multiclass).fit(texts, y)
+    second = SVC(Spectrum(p=2), C=0.05, tol=1e-6, multiclass=multiclass).fit(texts, renamed)
+    back = {2: "fruit", 7: "day", 1: "tree"}
+    assert [back[code] for code in second.predict(texts)] == first.predict(texts).tolist()
+
+
+def test_repr_and_nested_parameters():
+    assert repr(SVC(GapWeighted(p=4), C=10)) == "SVC(C=10, kernel=GapWeighted(p=4))"
+    model = SVC(GapWeighted(p=5)).set_params(kernel__p=3, C=2, class_weight={"a": 2.0})
+    assert (model.kernel.p, model.C) == (3, 2)
+    assert clone(model).get_params()["kernel__p"] == 3
+    assert clone(model).kernel is not model.kernel
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_unfitted_estimators_say_so(estimator):
+    for model in (estimator(), pickle.loads(pickle.dumps(estimator()))):
+        with pytest.raises(NotFittedError):
+            model.predict(TEXTS)

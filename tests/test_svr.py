@@ -1,0 +1,120 @@
+"""Regression: LIBSVM on the same Gram, weights, bad targets."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import svm
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from textsvm import SVR, EditDistance, GapWeighted, InputError, Spectrum
+
+KERNELS = [Spectrum(p=2), EditDistance(gamma=0.1), GapWeighted(p=2)]
+
+
+@pytest.fixture(scope="module")
+def task():
+    """Texts whose number of rare words, with noise, is to be predicted."""
+    rng = np.random.default_rng(0)
+    common, rare = ["and", "the", "of", "to"], ["zephyr", "quixotic", "vex"]
+    counts = rng.integers(0, 6, 70)
+    texts = [
+        " ".join(rng.permutation([*rng.choice(rare, count), *rng.choice(common, 6 - count // 2)]))
+        for count in counts
+    ]
+    return texts, counts + 0.1 * rng.normal(size=70)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("epsilon", [0.0, 0.25])
+def test_agrees_with_libsvm_on_the_same_gram(task, kernel, epsilon):
+    texts, y = task
+    model = SVR(kernel, C=4.0, epsilon=epsilon, tol=1e-6).fit(texts, y)
+    K = model.prepare(texts).gram.rows(np.arange(70))
+    judge = svm.SVR(kernel="precomputed", C=4.0, epsilon=epsilon, tol=1e-6).fit(K, y)
+    assert model.predict(texts).dtype == np.float64
+    np.testing.assert_allclose(model.predict(texts), judge.predict(K), atol=1e-3)
+    given = SVR("precomputed", C=4.0, epsilon=epsilon, tol=1e-6).fit(K, y)
+    np.testing.assert_allclose(given.predict(K), model.predict(texts), atol=1e-4)
+
+
+def test_fitted_attributes(task):
+    texts, y = task
+    model = SVR(Spectrum(p=2), C=4.0).fit(texts, y)
+    assert model.score(texts, y) > 0.9
+    assert model.dual_coef_.shape == (1, len(model.support_))
+    assert model.dual_coef_.sum() == pytest.approx(0, abs=1e-9)
+    assert np.abs(model.dual_coef_).max() <= 4.0
+    assert model.n_support_.tolist() == [len(model.support_)]
+    assert not hasattr(model, "decision_function")
+    assert not hasattr(model, "classes_")
+    assert set(model.seconds_) == {"encode", "gram", "solve"}
+
+
+def test_a_duplicated_example_is_one_of_weight_two(task):
+    texts, y = task
+    twice = [*range(60), *range(5, 40, 3)]
+    options = {"C": 0.5, "tol": 1e-8}
+    repeated = SVR(Spectrum(p=2), **options).fit([texts[i] for i in twice], y[twice])
+    weighted = SVR(Spectrum(p=2), **options).fit(texts[:60], y[:60], np.bincount(twice))
+    plain = SVR(Spectrum(p=2), **options).fit(texts[:60], y[:60])
+    expected = repeated.solutions_[0].objective
+    assert weighted.solutions_[0].objective == pytest.approx(expected, rel=1e-6)
+    assert plain.solutions_[0].objective != pytest.approx(expected, rel=1e-3)
+    np.testing.assert_allclose(weighted.predict(texts), repeated.predict(texts), atol=1e-5)
+
+
+def test_an_example_of_weight_zero_is_none(task):
+    texts, y = task
+    weight = np.where(np.arange(70) < 50, 2.0, 0.0)
+    weighted = SVR(Spectrum(p=2), tol=1e-8).fit(texts, y, sample_weight=weight)
+    without = SVR(Spectrum(p=2), tol=1e-8, C=2.0).fit(texts[:50], y[:50])
+    np.testing.assert_allclose(weighted.predict(texts), without.predict(texts), atol=1e-5)
+
+
+def test_a_wide_tube_needs_no_support_vectors(task):
+    texts, y = task
+    model = SVR(Spectrum(p=2), epsilon=100.0).fit(texts, y)
+    assert len(model.support_) == 0
+    np.testing.assert_array_equal(model.predict(texts), np.full(70, model.intercept_[0]))
+
+
+def test_citizen_of_scikit_learn(task):
+    texts, y = task
+    search = GridSearchCV(SVR(Spectrum()), {"kernel__p": [1, 2], "epsilon": [0.1, 0.3]}, cv=3)
+    search.fit(pd.Series(texts), pd.Series(y))
+    assert search.best_score_ > 0.7
+    model = search.best_estimator_
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(texts), model.predict(texts))
+    assert clone(model).get_params().keys() == SVR().get_params().keys() | {"kernel__p"} | {
+        name for name in model.get_params() if name.startswith("kernel__")
+    }
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ([2.0, 2.0, 2.0], "all 3 targets are 2"),
+        ([1.0, np.nan, 2.0], "target of document 1 is missing"),
+        ([1.0, np.inf, 2.0], "target of document 1 is inf"),
+        ([1.0, None, 2.0], "target of document 1 is missing"),
+        (["a", "b", "c"], "not numbers"),
+        ([1.0, 2.0], "3 documents and 2 targets"),
+        (None, "requires y"),
+        ([[1.0, 2.0]] * 3, "one target a document"),
+    ],
+)
+def test_unusable_targets_are_named_before_the_work(y, message):
+    def begun(stage, done, total):
+        raise AssertionError("the work has begun")
+
+    with pytest.raises(InputError, match=message):
+        SVR(Spectrum(p=1)).fit(["x", "y", "z"], y, progress=begun)
+
+
+@pytest.mark.parametrize("parameters", [{"epsilon": -0.1}, {"epsilon": float("nan")}, {"C": 0}], ids=str)
+def test_parameters_out_of_range_are_named(parameters, task):
+    with pytest.raises(InputError, match=next(iter(parameters))):
+        SVR(**parameters).fit(*task)

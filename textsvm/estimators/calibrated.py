@@ -1,0 +1,310 @@
+"""Probabilities for a classifier, from decision values that it gives to documents it was not trained on.
+
+The decision values of a fitted machine on its own training documents are too good, so calibration uses those
+of a cross-validation over the same Gram: f_i from machines that have not seen document i. They are mapped to
+the probability of each class by one of
+
+    sigmoid    p = 1 / (1 + exp(a f + b))                  (Platt 1999)
+    isotonic   p = a rising step line through (x, y)       (Zadrozny and Elkan 2002)
+
+With more than two classes there is one map a class, against the rest, and the probabilities are divided by
+their sum. The classifier itself is fitted to all documents. scikit-learn's `CalibratedClassifierCV` fits the
+maps; they are kept as plain arrays.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.validation import check_is_fitted
+
+from textsvm import device as devices
+from textsvm.errors import InputError
+from textsvm.estimators.base import StageProgress, stage_progress
+from textsvm.estimators.svc import SVC
+
+METHODS = ("sigmoid", "isotonic")
+#: What `predict` gives for a document that is rejected.
+UNSURE = "unsure"
+
+
+class CalibratedSVC(ClassifierMixin, BaseEstimator):
+    """A classifier of texts that gives probabilities.
+
+    Parameters
+    ----------
+    estimator : SVC, optional
+        ``SVC()`` by default; a copy of it is fitted.
+    method : {"sigmoid", "isotonic"}
+        The map from decision values to probabilities. "isotonic" needs many documents, a thousand or so.
+    cv : int, scikit-learn splitter, or sequence of (train, test) index pairs
+        Folds of the decision values, see `textsvm.selection.folds.make_folds`. Copies of a document should be
+        in one fold: with them there, a document given twice is one of weight 2.
+    reject : (float, float) or float, optional
+        The reject option: documents for which `predict` gives "unsure". With two classes, thresholds
+        ``(low, high)`` of the probability of ``classes_[1]``: at most `low` means the first class, at least
+        `high` the second, anything between is unsure. Or one number: unsure if no class has as much.
+    random_state : int, optional
+        Seed of the folds, where `cv` is a number.
+
+    Attributes
+    ----------
+    classes_ : array, shape (n_classes,)
+    estimator_ : SVC
+        Fitted to all documents. Its fitted attributes (`support_`, `solutions_`, `seconds_`, ...) are
+        attributes of this object too.
+    calibration_ : dict of arrays
+        See `calibration_state`.
+    """
+
+    __metadata_request__fit: ClassVar[dict[str, str]] = {"progress": UNUSED}
+    __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
+    __metadata_request__predict_proba: ClassVar[dict[str, str]] = {"progress": UNUSED}
+
+    def __init__(
+        self,
+        estimator: SVC | None = None,
+        method: str = "sigmoid",
+        cv: Any = 5,
+        reject: Sequence[float] | float | None = None,
+        random_state: int | None = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.method = method
+        self.cv = cv
+        self.reject = reject
+        self.random_state = random_state
+
+    def check(self) -> None:
+        """Raise InputError if a parameter is out of range; `fit` calls it first."""
+        if self.estimator is not None and not isinstance(self.estimator, SVC):
+            raise InputError(f"estimator={self.estimator!r} is not an SVC")
+        if self.method not in METHODS:
+            raise InputError(f"method={self.method!r} is not one of {', '.join(METHODS)}")
+        if self.reject is None:
+            return
+        bounds = np.atleast_1d(np.asarray(self.reject, object))
+        numbers = [isinstance(b, int | float | np.number) and not isinstance(b, bool) for b in bounds]
+        if not all(numbers) or bounds.ndim > 1 or len(bounds) > 2 or not _rising([0, *bounds, 1]):
+            raise InputError(
+                f"reject={self.reject!r} is neither a probability nor two, (low, high), from 0 to 1"
+            )
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None
+    ) -> CalibratedSVC:
+        """Train on texts; all folds and the final machines share one Gram.
+
+        Parameters
+        ----------
+        X, y, sample_weight, progress
+            See `SVC.fit`. Weights count in the machines and in the calibration.
+
+        Raises
+        ------
+        InputError
+            If what is given cannot be used, or folds cannot be made of it.
+        """
+        from textsvm.selection.folds import make_folds
+        from textsvm.selection.scoring import fold_scores, mean_values, read, solve_folds
+
+        self.check()
+        estimator = SVC() if self.estimator is None else clone(self.estimator)
+        X, target, weight = read(estimator, X, y, sample_weight)
+        assert target.classes is not None
+        self._check_classes(target.classes)
+        n = len(target.values)
+        folds = make_folds(self.cv, target, random_state=self.random_state)
+        everyone = np.arange(n)
+        tested = np.unique(np.concatenate([test for _, test in folds]))
+        for missing in np.setdiff1d(np.arange(len(target.classes)), target.values[tested])[:1]:
+            raise InputError(
+                f"no document of class {target.classes[missing]!s} is in the test part of a fold"
+            )
+        for train in [everyone, *(train for train, _ in folds)]:
+            estimator.problem(target, train, weight)
+        prepared = estimator.prepare(X, progress)
+        device = devices.select(estimator.device)
+        with estimator.at_work(device):
+            clock = time.perf_counter()
+            [machines] = solve_folds(
+                [estimator], prepared.gram, target, [*folds, (everyone, everyone)], weight,
+                stage_progress(progress, "solve"),
+            )  # fmt: skip
+            solved = time.perf_counter() - clock
+            [values] = fold_scores([estimator], prepared.gram, target, folds, [machines[:-1]])
+        estimator.device_ = device
+        estimator.keep(prepared, target, machines[-1])
+        decision, _ = mean_values(values, folds, n)
+        self.calibration_ = _fit_maps(
+            self.method, decision[tested], target.values[tested], None if weight is None else weight[tested]
+        )
+        estimator.seconds_ |= {"solve": solved, "calibrate": time.perf_counter() - clock - solved}
+        self.estimator_, self.classes_ = estimator, target.classes
+        return self
+
+    def restore(self, estimator: SVC, calibration: Mapping[str, NDArray[Any]]) -> CalibratedSVC:
+        """Take a fitted classifier and its calibration; `textsvm.load` builds a model with it."""
+        self._check_classes(estimator.classes_)
+        self.estimator_, self.classes_ = estimator, estimator.classes_
+        self.restore_calibration(calibration)
+        return self
+
+    def calibration_state(self) -> dict[str, NDArray[np.float64 | np.int64]]:
+        """The maps as arrays, one a class, or one for two classes.
+
+        Returns
+        -------
+        dict
+            "a" and "b" of the sigmoids, float64, shape (n_maps,); or the points "x" and "y" of the step lines
+            one after the other, float64, and where each begins and the last ends, "starts", int64, shape
+            (n_maps + 1,).
+        """
+        check_is_fitted(self)
+        return dict(self.calibration_)
+
+    def restore_calibration(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take back what `calibration_state` gave; raises ValueError if it is not that."""
+        n_maps = 1 if len(self.classes_) == 2 else len(self.classes_)
+        taken = {name: np.asarray(values) for name, values in state.items()}
+        if set(taken) not in ({"a", "b"}, {"x", "y", "starts"}):
+            raise ValueError("its calibration is of no known method")
+        for name, values in taken.items():
+            kind = np.int64 if name == "starts" else np.float64
+            if values.ndim != 1 or values.dtype != kind or not np.isfinite(values).all():
+                raise ValueError(f"its calibration {name!r} is not one row of finite numbers")
+        if "a" in taken:
+            if not len(taken["a"]) == len(taken["b"]) == n_maps:
+                raise ValueError("its calibration does not fit its classes")
+        else:
+            x, y, starts = taken["x"], taken["y"], taken["starts"]
+            if len(starts) != n_maps + 1 or starts[0] != 0 or starts[-1] != len(x) or len(x) != len(y):
+                raise ValueError("its calibration does not fit its classes")
+            if (np.diff(starts) < 1).any() or not _rising([0, *np.sort(y), 1]):
+                raise ValueError("its calibration has a map without points, or one that leaves 0..1")
+            for first, last in pairwise(starts):
+                if not _rising(x[first:last]) or not _rising(y[first:last]):
+                    raise ValueError("its calibration has a map that falls")
+        self.calibration_ = taken
+
+    def decision_function(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:
+        """See `SVC.decision_function`."""
+        check_is_fitted(self)
+        return self.estimator_.decision_function(X, progress)
+
+    def predict_proba(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:
+        """The probability of each class, shape (n, n_classes); rows sum to 1."""
+        return self.probabilities(self.decision_function(X, progress))
+
+    def probabilities(self, decision: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Decision values, shape (n,) or (n, n_classes) -> probabilities, shape (n, n_classes)."""
+        columns = decision[:, None] if decision.ndim == 1 else decision
+        p = np.stack([_apply(self.calibration_, k, column) for k, column in enumerate(columns.T)], axis=1)
+        if p.shape[1] == 1:
+            return np.concatenate([1 - p, p], axis=1)
+        total = p.sum(axis=1, keepdims=True)
+        return np.divide(p, total, out=np.full_like(p, 1 / p.shape[1]), where=total > 0)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most probable class of each text, shape (n,); "unsure" where it is rejected."""
+        return self.decide(self.predict_proba(X))
+
+    def decide(self, probabilities: NDArray[np.float64]) -> NDArray[Any]:
+        """Probabilities, shape (n, n_classes) -> what `predict` gives, shape (n,)."""
+        best = probabilities.argmax(axis=1)
+        if self.reject is None:
+            return self.classes_[best]
+        bounds = np.atleast_1d(np.asarray(self.reject, float))
+        if len(bounds) == 2:
+            best = (probabilities[:, 1] >= bounds[1]).astype(int)
+            unsure = (probabilities[:, 1] > bounds[0]) & (probabilities[:, 1] < bounds[1])
+        else:
+            unsure = probabilities.max(axis=1) < bounds[0]
+        labels = self.classes_[best].astype(object)
+        labels[unsure] = UNSURE
+        return labels
+
+    def _check_classes(self, classes: NDArray[Any]) -> None:
+        if self.reject is None:
+            return
+        if (
+            np.ndim(self.reject) == 1
+            and len(np.atleast_1d(np.asarray(self.reject))) == 2
+            and len(classes) > 2
+        ):
+            raise InputError(f"two thresholds are for two classes and there are {len(classes)}; give one")
+        if UNSURE in classes.tolist():
+            raise InputError(f"a class is named {UNSURE!r}, which is what rejected documents get; rename it")
+
+    def __getattr__(self, name: str) -> Any:
+        # What the classifier learnt; called only for what this object does not have itself.
+        if name.endswith("_") and not name.startswith("_") and "estimator_" in vars(self):
+            return getattr(self.estimator_, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags = (SVC() if self.estimator is None else self.estimator).__sklearn_tags__().input_tags
+        return tags
+
+
+class _DecisionValues(ClassifierMixin, BaseEstimator):
+    """Takes decision values for X; scikit-learn calibrates an estimator, and this is the smallest one."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> _DecisionValues:
+        self.classes_ = np.unique(y)
+        return self
+
+    def decision_function(self, X: Any) -> Any:
+        return X[:, 0] if X.shape[1] == 1 else X
+
+    def predict(self, X: Any) -> Any:
+        """Required of an estimator, and not used."""
+        return self.classes_[X.argmax(axis=1) if X.shape[1] > 1 else (X[:, 0] > 0).astype(int)]
+
+
+def _fit_maps(
+    method: str,
+    decision: NDArray[np.float64],
+    codes: NDArray[np.int64],
+    weight: NDArray[np.float64] | None,
+) -> dict[str, NDArray[np.float64 | np.int64]]:
+    """Calibrate decision values; the maps as `CalibratedSVC.calibration_state` gives them."""
+    columns = decision[:, None] if decision.ndim == 1 else decision
+    everyone = np.arange(len(codes))
+    # Without an ensemble there is one map a class for the values of all folds together.
+    machinery = CalibratedClassifierCV(
+        _DecisionValues(), method=method, cv=[(everyone, everyone)], ensemble=False
+    ).fit(columns, codes, sample_weight=weight)
+    maps = machinery.calibrated_classifiers_[0].calibrators
+    if method == "sigmoid":
+        return {
+            "a": np.array([one.a_ for one in maps], np.float64),
+            "b": np.array([one.b_ for one in maps], np.float64),
+        }
+    return {
+        "x": np.concatenate([one.X_thresholds_ for one in maps]).astype(np.float64),
+        "y": np.concatenate([one.y_thresholds_ for one in maps]).astype(np.float64),
+        "starts": np.cumsum([0, *(len(one.X_thresholds_) for one in maps)]).astype(np.int64),
+    }
+
+
+def _apply(maps: Mapping[str, NDArray[Any]], k: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Map number k of these decision values, shape (n,)."""
+    if "a" in maps:
+        return expit(-(maps["a"][k] * values + maps["b"][k]))
+    part = slice(maps["starts"][k], maps["starts"][k + 1])
+    return np.interp(values, maps["x"][part], maps["y"][part])
+
+
+def _rising(values: Any) -> bool:
+    return bool(np.all(np.diff(np.asarray(values, float)) >= 0))

@@ -1,0 +1,130 @@
+"""The scikit-learn face of epsilon-insensitive regression on string kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import RegressorMixin
+
+from textsvm.errors import InputError
+from textsvm.estimators.base import KernelMachine, Target
+from textsvm.estimators.parameters import StageProgress, is_number
+from textsvm.estimators.targets import as_numbers
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.user import KernelFunction
+from textsvm.solvers.problems import Regression
+
+
+class SVR(RegressorMixin, KernelMachine):
+    """Support vector regression of numbers on texts with a string kernel.
+
+    Solves the dual of the epsilon-insensitive loss with an unregularised bias (Drucker et al. 1997; as in
+    LIBSVM) exactly.
+
+    Parameters
+    ----------
+    kernel : Kernel, {"spectrum", "edit", "gap"}, "precomputed" or callable
+        See `textsvm.SVC`.
+    C : float
+        Penalty of deviations past epsilon, > 0.
+    epsilon : float
+        Deviations up to this cost nothing, >= 0, in the unit of the targets.
+    normalise, punctuation, max_length, tol, duality_gap, max_iter, memory, device, n_jobs
+        See `textsvm.SVC`.
+
+    Attributes
+    ----------
+    support_ : int64 array, shape (n_sv,)
+        Indices of the support vectors in the training texts.
+    support_documents_ : Documents
+        Their encoded texts; None with a precomputed kernel matrix.
+    dual_coef_ : float64 array, shape (1, n_sv)
+        The difference of each one's two dual variables.
+    intercept_ : float64 array, shape (1,)
+        The bias.
+    n_support_ : int64 array, shape (1,)
+    kernel_, solutions_, n_iter_, device_, gram_, seconds_, info_, n_features_in_
+        See `textsvm.SVC`.
+    """
+
+    _POSITIVE = ("C", "tol", "duality_gap")
+
+    def __init__(
+        self,
+        kernel: Kernel | KernelFunction | str = "spectrum",
+        C: float = 1.0,
+        *,
+        epsilon: float = 0.1,
+        normalise: str = "unicode",
+        punctuation: bool = True,
+        max_length: int | None = None,
+        tol: float = 1e-3,
+        duality_gap: float | None = None,
+        max_iter: int = -1,
+        memory: int | str | None = None,
+        device: str = "auto",
+        n_jobs: int | None = None,
+    ) -> None:
+        super().__init__(
+            kernel, normalise, punctuation, max_length, tol, duality_gap, max_iter, memory, device, n_jobs
+        )
+        self.C = C
+        self.epsilon = epsilon
+
+    def check(self) -> None:
+        """Raise InputError if a parameter is out of range; `fit` calls it first."""
+        super().check()
+        if not is_number(self.epsilon) or not 0 <= self.epsilon < np.inf:
+            raise InputError(f"epsilon={self.epsilon!r} must be a finite number of at least 0")
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None
+    ) -> SVR:
+        """Train on texts.
+
+        Parameters
+        ----------
+        X : list, NumPy string or object array, or pandas, Polars or Arrow column; n texts
+            With ``kernel="precomputed"`` their kernel matrix, shape (n, n).
+        y : array-like, shape (n,)
+            Finite numbers, in any unit.
+        sample_weight : array-like, shape (n,), optional
+            Factors of C, >= 0.
+        progress : callable, optional
+            See `StageProgress`.
+
+        Raises
+        ------
+        InputError
+            If a parameter, a text, a target or a weight is unusable, all targets are the same, or no text
+            is long enough for the kernel.
+        """
+        self._fit(X, y, sample_weight, progress)
+        return self
+
+    def predict(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:
+        """The number of each text, float64, shape (n,)."""
+        return self._scores(X, progress)
+
+    def as_target(self, y: Any, n: int) -> Target:
+        """See `KernelMachine`."""
+        return Target(as_numbers(y, n), None)
+
+    def problem(
+        self, target: Target, index: NDArray[np.int64], sample_weight: NDArray[np.float64] | None = None
+    ) -> Regression:
+        """See `KernelMachine`."""
+        weight = np.ones(len(index)) if sample_weight is None else sample_weight[index]
+        if not weight.any():
+            raise InputError("sample_weight is zero for all documents; there is nothing to learn from")
+        return Regression(index, target.values[index], float(self.C), weight, float(self.epsilon))
+
+    def scores(self, values: NDArray[np.float64], n_classes: int) -> NDArray[np.float64]:
+        """See `KernelMachine`."""
+        return values[:, 0]
+
+    def predictions(self, scores: NDArray[np.float64], classes: NDArray[Any] | None) -> NDArray[np.float64]:
+        """See `KernelMachine`."""
+        return scores

@@ -1,0 +1,157 @@
+"""What a user hands over as labels, numbers and weights -> checked arrays, or one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import column_or_1d
+
+from textsvm.errors import InputError
+from textsvm.estimators.texts import is_missing
+
+
+def as_classes(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Labels of n documents -> the sorted classes, and the number of each document's class.
+
+    Raises
+    ------
+    InputError
+        If there are not n labels, one is missing, they are no labels, or are all the same.
+    """
+    labels = _one_a_document(y, n, "label")
+    if labels.dtype.kind == "f":
+        for i in np.flatnonzero(~np.isfinite(labels) | (labels != np.round(labels)))[:1]:
+            raise InputError(
+                f"the label of document {i} is {labels[i]:g}, a continuous number; a classifier "
+                "needs classes, SVR takes numbers"
+            )
+    try:
+        classes, codes = np.unique(labels, return_inverse=True)
+    except TypeError as error:
+        raise InputError(
+            "labels of different types cannot be sorted; use only strings or only numbers"
+        ) from error
+    if n == 1:
+        raise InputError("there is one sample only; a classifier needs two classes")
+    if len(classes) == 1:
+        raise InputError(f"all {n} documents have the label {classes[0]!s}; a classifier needs two classes")
+    return classes, codes.astype(np.int64)
+
+
+def as_numbers(y: Any, n: int) -> NDArray[np.float64]:
+    """Targets of n documents as numbers.
+
+    Raises
+    ------
+    InputError
+        If there are not n, one is missing or not a finite number, or they are all the same.
+    """
+    given = _one_a_document(y, n, "target")
+    try:
+        numbers = given.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the targets are not numbers ({' '.join(str(error).split())})") from error
+    for i in np.flatnonzero(~np.isfinite(numbers))[:1]:
+        raise InputError(f"the target of document {i} is {numbers[i]}, not a finite number")
+    if n == 1:
+        raise InputError("there is one sample only; regression needs two different targets")
+    if (numbers == numbers[0]).all():
+        raise InputError(f"all {n} targets are {numbers[0]:g}; there is nothing to learn from a constant")
+    return numbers
+
+
+def as_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
+    """Weights of n documents; None stays None, one number stands for all.
+
+    Raises
+    ------
+    InputError
+        If there are not n, one is not a finite number of at least 0, or all are 0.
+    """
+    if sample_weight is None:
+        return None
+    try:
+        weight: NDArray[np.float64] = np.asarray(sample_weight, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"sample_weight is not numbers ({' '.join(str(error).split())})") from error
+    if weight.ndim == 0:
+        weight = np.full(n, float(weight))
+    if weight.shape != (n,):
+        raise InputError(
+            f"there are {n} documents and sample_weight has the shape {weight.shape}; "
+            "give one weight a document"
+        )
+    for i in np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))[:1]:
+        raise InputError(
+            f"the sample_weight of document {i} is {weight[i]:g}; weights are finite numbers of at least 0"
+        )
+    if not weight.any():
+        raise InputError("sample_weight is zero for all documents; there is nothing to learn from")
+    return weight
+
+
+def check_class_weight(class_weight: object) -> None:
+    """Raise InputError if this is none of None, "balanced" and a dict of numbers above 0."""
+    if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
+        return
+    if not isinstance(class_weight, Mapping):
+        raise InputError(f"class_weight={class_weight!r} is not None, 'balanced' or a dict of class: weight")
+    for name, weight in class_weight.items():
+        number = isinstance(weight, int | float | np.number) and not isinstance(weight, bool)
+        if not number or not 0 < weight < np.inf:
+            raise InputError(
+                f"the class_weight of {name!s} is {weight!r}; it must be a finite number above 0"
+            )
+
+
+def class_factors(
+    class_weight: object, classes: NDArray[Any], totals: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The factor of C for each class, shape (n_classes,).
+
+    Parameters
+    ----------
+    class_weight : None, "balanced" or dict
+        "balanced" gives every class the same sum of weights, and leaves the sum over all as it is; a class
+        that a dict does not name has 1.
+    classes : array, shape (n_classes,)
+    totals : float64 array, shape (n_classes,)
+        Sum of the sample weights of each class, > 0.
+
+    Raises
+    ------
+    InputError
+        If a dict names a class that there is not.
+    """
+    if class_weight is None:
+        return np.ones(len(classes))
+    if not isinstance(class_weight, Mapping):
+        return totals.sum() / (len(classes) * totals)
+    names = classes.tolist()
+    for name in class_weight:
+        if name not in names:
+            raise InputError(f"class_weight names {name!r}, and no document has that label")
+    return np.array([float(class_weight.get(name, 1.0)) for name in names])
+
+
+def _one_a_document(y: Any, n: int, what: str) -> NDArray[Any]:
+    if y is None:
+        raise InputError(f"this estimator requires y to be passed, but the target y is None; give {what}s")
+    if isinstance(y, list | tuple) and len({isinstance(value, str) for value in y}) > 1:
+        # NumPy would make one string type of them.
+        y = np.array([*y, None], dtype=object)[:-1]
+    values = np.asarray(y)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = column_or_1d(values, warn=True)
+    if values.ndim != 1:
+        raise InputError(f"expected one {what} a document, got an array of shape {values.shape}")
+    if len(values) != n:
+        raise InputError(f"there are {n} documents and {len(values)} {what}s; give one {what} a document")
+    if values.dtype.kind in "OfcM":
+        for i, value in enumerate(values.tolist()):
+            if is_missing(value):
+                raise InputError(f"the {what} of document {i} is missing; remove the document or give it one")
+    return values

@@ -1,0 +1,182 @@
+"""A kernel that the user wrote: any function of two lists of strings.
+
+The values are taken as they are, nothing is normalised. A whole matrix is computed in blocks of rows from
+the diagonal on and mirrored; the blocks on the diagonal tell whether the function is symmetric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm import device as gpu
+from textsvm.device import Device
+from textsvm.documents import Documents
+from textsvm.errors import InputError
+from textsvm.kernels.base import BLOCK_BYTES, HostRows, Kernel, KernelRows
+from textsvm.parallel import Progress
+
+#: Takes two lists of texts, returns their kernel values, shape (len(first), len(second)).
+KernelFunction = Callable[[list[str], list[str]], Any]
+#: Most row documents of a call.
+ROWS = 256
+#: |k(s, t) - k(t, s)| may be this share of the largest value beside it.
+ASYMMETRY = 1e-4
+
+
+class UserKernel(Kernel):
+    """A kernel given as a function.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(a, b)`` with two lists of normalised texts returns an array of shape (len(a), len(b)),
+        a symmetric kernel of the two strings. Its values are used as they are: it normalises them
+        itself, if that is wanted. It is called from one thread, with some hundreds of texts at a time.
+    """
+
+    name: ClassVar[str] = "user"
+
+    def __init__(self, function: KernelFunction) -> None:
+        self.function = function
+
+    def check(self) -> None:
+        if not callable(self.function):
+            raise InputError(f"kernel function {self.function!r} cannot be called")
+
+    def against(self, documents: Documents, device: Device) -> KernelRows:
+        """Prepare `documents` as the columns of rows to come."""
+        self.check()
+        rows = UserRows(self.function, documents)
+        return CudaUserRows(rows, device) if device.kind == "cuda" else rows
+
+
+class UserRows(HostRows):
+    """Values of the function against fixed documents (`KernelRows`)."""
+
+    def __init__(self, function: KernelFunction, documents: Documents) -> None:
+        self.function = function
+        self.n = len(documents)
+        self.texts = _texts(documents)
+
+    def diag(self) -> NDArray[np.float32]:
+        values = np.empty(self.n, np.float32)
+        for i, text in enumerate(self.texts):
+            values[i] = self._call([text], [text])[0, 0]
+        return values
+
+    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+        return self._against([self.texts[i] for i in indices])
+
+    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
+        values = np.empty((self.n, self.n), np.float32)
+        for first, last in self._blocks(self.n):
+            block = self._call(self.texts[first:last], self.texts[first:])
+            values[first:last, first:] = block
+            values[first:, first:last] = block.T
+            _check_symmetric(block[:, : last - first], first)
+            if progress is not None:
+                progress(last * (2 * self.n - last), self.n * self.n)
+        return values
+
+    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
+        return self._against(_texts(others), progress)
+
+    def _against(self, texts: list[str], progress: Progress | None = None) -> NDArray[np.float32]:
+        values = np.empty((len(texts), self.n), np.float32)
+        for first, last in self._blocks(len(texts)):
+            values[first:last] = self._call(texts[first:last], self.texts)
+            if progress is not None:
+                progress(last, len(texts))
+        return values
+
+    def _blocks(self, m: int) -> list[tuple[int, int]]:
+        size = min(ROWS, max(1, BLOCK_BYTES // (8 * max(1, self.n))))
+        return [(first, min(first + size, m)) for first in range(0, m, size)]
+
+    def _call(self, rows: list[str], columns: list[str]) -> NDArray[np.float32]:
+        """Values as float32, checked."""
+        try:
+            returned = self.function(list(rows), list(columns))
+        except Exception as error:
+            raise InputError(
+                f"the kernel function failed on {len(rows)} and {len(columns)} texts "
+                f"({type(error).__name__}: {error}); correct it, or catch what these texts may cause"
+            ) from error
+        shape = (len(rows), len(columns))
+        try:
+            raw = np.asarray(returned)
+            with np.errstate(over="ignore"):
+                values = raw.astype(np.float32) if raw.dtype.kind in "fiub" else None
+        except (TypeError, ValueError):
+            values = None
+        if values is None:
+            raise InputError(
+                f"the kernel function returned {type(returned).__name__} and not an array of real numbers "
+                f"of shape {shape}"
+            )
+        if values.shape != shape:
+            raise InputError(
+                f"the kernel function returned an array of shape {values.shape} for {shape[0]} and "
+                f"{shape[1]} texts; it must return one of shape {shape}"
+            )
+        if not np.isfinite(values).all():
+            i, j = np.argwhere(~np.isfinite(values))[0]
+            raise InputError(
+                f"the kernel function returned {raw[i, j]} for the texts {_shorten(rows[i])} and "
+                f"{_shorten(columns[j])}; it must return finite numbers"
+            )
+        return values
+
+
+class CudaUserRows:
+    """The same rows, moved to a GPU (`KernelRows`): the solver works there."""
+
+    def __init__(self, host: UserRows, device: Device) -> None:
+        self.host, self.device, self.n = host, device, host.n
+
+    def diag(self) -> Any:
+        return self._move(self.host.diag())
+
+    def rows(self, indices: NDArray[np.int64]) -> Any:
+        return self._move(self.host.rows(indices))
+
+    def gram(self, progress: Progress | None = None) -> Any:
+        with gpu.use(self.device):
+            gpu.require_memory(4 * self.n * self.n, f"the {self.n:,} x {self.n:,} matrix", "lower --memory")
+        return self._move(self.host.gram(progress))
+
+    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+        return self._move(self.host.cross(others, progress))
+
+    def decision(
+        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
+    ) -> NDArray[np.float64]:
+        """k(others, documents) @ coef, on the host, where the values are."""
+        return self.host.decision(others, coef, progress)
+
+    def _move(self, values: NDArray[np.float32]) -> Any:
+        with gpu.use(self.device):
+            gpu.require_memory(values.nbytes, "kernel values", "lower --memory, or run with --device cpu")
+            return gpu.cupy().asarray(values)
+
+
+def _texts(documents: Documents) -> list[str]:
+    return [documents.text(i) for i in range(len(documents))]
+
+
+def _check_symmetric(block: NDArray[np.float32], first: int) -> None:
+    unequal = np.abs(block - block.T) > ASYMMETRY * np.abs(block).max(initial=0)
+    if unequal.any():
+        i, j = np.argwhere(unequal)[0]
+        raise InputError(
+            f"the kernel function is not symmetric: {block[i, j]:g} for documents {first + i} and "
+            f"{first + j}, {block[j, i]:g} the other way round"
+        )
+
+
+def _shorten(text: str) -> str:
+    return repr(text if len(text) <= 30 else text[:27] + "...")
