@@ -1,0 +1,239 @@
+"""Probabilities: against scikit-learn's calibration of LIBSVM, and of our own decision values."""
+
+import pickle
+
+import numpy as np
+import pytest
+from problems import gaussian
+from sklearn import svm
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from test_selection import N, classes_of, texts
+
+from textsvm.errors import InputError
+from textsvm.estimators.calibrated import CalibratedSVC
+from textsvm.estimators.svc import SVC
+from textsvm.estimators.svr import SVR
+from textsvm.kernels import Spectrum
+
+SPLITS = StratifiedKFold(4, shuffle=True, random_state=3)
+METHODS = ["sigmoid", "isotonic"]
+
+
+def given(**options):
+    return SVC(kernel="precomputed", device="cpu", tol=1e-7, **options)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("method", METHODS)
+def test_probabilities_are_those_of_scikit_learn(method, k):
+    matrix, y = classes_of(N, k)
+    model = CalibratedSVC(given(C=3), method=method, cv=SPLITS).fit(matrix, y)
+    judge = CalibratedClassifierCV(
+        svm.SVC(kernel="precomputed", C=3, tol=1e-7), method=method, cv=SPLITS, ensemble=False
+    ).fit(matrix.astype(float), y)
+    found, expected = model.predict_proba(matrix), judge.predict_proba(matrix.astype(float))
+    assert found.shape == (N, k)
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    # An isotonic map is steep between its points.
+    np.testing.assert_allclose(found, expected, atol=1e-3 if method == "sigmoid" else 2e-2)
+    np.testing.assert_array_equal(model.predict(matrix), model.classes_[found.argmax(axis=1)])
+    assert set(np.unique(found.argmax(axis=1))) == set(range(k))
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_arrays_give_what_the_machinery_gives_for_the_same_values(method, k):
+    class Values(svm.SVC):
+        def decision_function(self, X):
+            return X[:, 0] if X.shape[1] == 1 else X
+
+    matrix, y = classes_of(N, k)
+    weight = np.random.default_rng(0).uniform(0.3, 3, N)
+    model = CalibratedSVC(given(), method=method, cv=SPLITS).fit(matrix, y, sample_weight=weight)
+    # Out of fold, by fits of our own to each fold.
+    values = np.empty((N, 1 if k == 2 else k))
+    for train, test in SPLITS.split(matrix, y):
+        fitted = given().fit(matrix[np.ix_(train, train)], y[train], sample_weight=weight[train])
+        values[test] = fitted.decision_function(matrix[np.ix_(test, train)]).reshape(len(test), -1)
+    judge = CalibratedClassifierCV(
+        Values(), method=method, ensemble=False, cv=[(np.arange(N), np.arange(N))]
+    ).fit(values, y, sample_weight=weight)
+    spread = (
+        np.linspace(-4, 4, 101)[:, None] * np.ones((1, values.shape[1])) * np.arange(1, 1 + values.shape[1])
+    )
+    found = model.probabilities(spread[:, 0] if k == 2 else spread)
+    # The machines of the two agree to the solver's tolerance only.
+    np.testing.assert_allclose(found, judge.predict_proba(spread), atol=1e-4 if method == "sigmoid" else 5e-2)
+
+
+def test_the_gram_is_computed_once_and_the_classifier_is_that_of_a_fit_to_all(monkeypatch):
+    documents, y = texts(60, seed=1)
+    calls = []
+    against = Spectrum.against
+    monkeypatch.setattr(Spectrum, "against", lambda *a: calls.append(len(a[1])) or against(*a))
+    estimator = SVC(Spectrum(p=2), C=2, tol=1e-7, device="cpu")
+    stages = []
+    model = CalibratedSVC(estimator, cv=3).fit(documents, y, progress=lambda stage, *_: stages.append(stage))
+    assert calls == [60]
+    assert {"encode", "gram", "solve"} <= set(stages)
+    assert not hasattr(estimator, "classes_")
+    fitted = clone(estimator).fit(documents, y)
+    new, truth = texts(30, seed=2)
+    np.testing.assert_allclose(model.decision_function(new), fitted.decision_function(new), atol=1e-4)
+    assert np.mean(model.predict(new) == truth) > 0.8
+    for name in ("support_", "support_documents_", "n_iter_", "gram_", "device_", "kernel_", "n_support_"):
+        assert getattr(model, name) is getattr(model.estimator_, name)
+    assert model.seconds_.keys() == {"encode", "gram", "solve", "calibrate"}
+
+
+def test_training_values_would_have_been_too_good():
+    matrix, y = gaussian(200, noise=2.0)
+    model = CalibratedSVC(given(C=100)).fit(matrix, y)
+    certain = (model.predict_proba(matrix).max(axis=1) > 0.9).mean()
+    judge = cross_val_predict(svm.SVC(kernel="precomputed", C=100), matrix, y, cv=5)
+    assert certain <= np.mean(judge == y)
+
+
+@pytest.mark.parametrize("multiclass", ["ovo", "ovr", "crammer-singer"])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_document_given_twice_is_one_of_weight_two(method, multiclass):
+    k = 3
+    matrix, y = classes_of(N, k)
+    twice = np.concatenate([np.arange(N), np.arange(0, N, 4)])
+    weight = np.bincount(twice).astype(float)
+    fold_of = np.random.default_rng(1).integers(0, 3, N)
+    short = [(np.flatnonzero(fold_of != f), np.flatnonzero(fold_of == f)) for f in range(3)]
+    long = [(np.flatnonzero(fold_of[twice] != f), np.flatnonzero(fold_of[twice] == f)) for f in range(3)]
+    one = CalibratedSVC(given(C=2, multiclass=multiclass), method, cv=short)
+    one.fit(matrix, y, sample_weight=weight)
+    two = CalibratedSVC(given(C=2, multiclass=multiclass), method, cv=long)
+    two.fit(matrix[np.ix_(twice, twice)], y[twice])
+    for a, b in zip(one.solutions_, two.solutions_, strict=True):
+        assert a.objective == pytest.approx(b.objective, rel=1e-6)
+    values = np.random.default_rng(0).normal(size=(50, k))
+    np.testing.assert_allclose(one.probabilities(values), two.probabilities(values), atol=1e-3)
+    np.testing.assert_allclose(
+        one.predict_proba(matrix),
+        two.predict_proba(matrix[:, twice]),
+        atol=2e-3 if method == "sigmoid" else 0.1,
+    )
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_state_as_arrays_and_back(method, k):
+    matrix, y = classes_of(N, k)
+    model = CalibratedSVC(given(), method).fit(matrix, y)
+    state = model.calibration_state()
+    assert all(array.ndim == 1 and array.dtype in (np.float64, np.int64) for array in state.values())
+    again = CalibratedSVC(method=method).restore(model.estimator_, state)
+    np.testing.assert_array_equal(again.predict_proba(matrix), model.predict_proba(matrix))
+    pickled = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(pickled.predict_proba(matrix), model.predict_proba(matrix))
+
+
+BAD_STATES = [
+    ({}, "no known method"),
+    ({"a": np.ones(3)}, "no known method"),
+    ({"a": np.ones(3), "b": np.ones(2)}, "does not fit its classes"),
+    ({"a": np.ones(1), "b": np.ones(1)}, "does not fit its classes"),
+    ({"a": np.array([1, np.nan, 1]), "b": np.ones(3)}, "'a' is not one row of finite"),
+    ({"a": np.ones(3, np.float32), "b": np.ones(3)}, "'a' is not one row"),
+    ({"x": np.ones(3), "y": np.ones(3), "starts": np.array([0, 1, 2])}, "does not fit its classes"),
+    ({"x": np.ones(3), "y": np.ones(3), "starts": np.array([0, 1, 2, 9])}, "does not fit its classes"),
+    ({"x": np.ones(3), "y": np.ones(3), "starts": np.array([0, 0, 2, 3])}, "a map without points"),
+    ({"x": np.ones(3), "y": np.array([0, 1, 1.5]), "starts": np.arange(4)}, "leaves 0..1"),
+    ({"x": np.arange(4.0)[::-1], "y": np.ones(4), "starts": np.array([0, 2, 3, 4])}, "falls"),
+    ({"x": np.arange(4.0), "y": np.array([1, 0.5, 1, 1]), "starts": np.array([0, 2, 3, 4])}, "falls"),
+]
+
+
+@pytest.mark.parametrize(("state", "sentence"), BAD_STATES)
+def test_arrays_that_are_no_calibration(state, sentence):
+    matrix, y = classes_of(N, 3)
+    fitted = given().fit(matrix, y)
+    with pytest.raises(ValueError, match=sentence):
+        CalibratedSVC().restore(fitted, state)
+
+
+def test_reject_between_two_thresholds():
+    matrix, y = classes_of(N, 2)
+    model = CalibratedSVC(given(), reject=(0.3, 0.8)).fit(matrix, y)
+    p, labels = model.predict_proba(matrix)[:, 1], model.predict(matrix)
+    for low, high, expected in [(-1, 0.3, "class 0"), (0.8, 2, "class 1")]:
+        at = (p >= low) & (p <= high)
+        assert at.any()
+        assert set(labels[at]) == {expected}
+    between = (p > 0.3) & (p < 0.8)
+    assert between.any()
+    assert set(labels[between]) == {"unsure"}
+    # Both thresholds on one side of a half decide on their own.
+    decided = CalibratedSVC(reject=(0.1, 0.2)).restore(model.estimator_, model.calibration_state())
+    assert decided.decide(np.array([[0.75, 0.25], [0.85, 0.15], [0.95, 0.05]])).tolist() == [
+        "class 1", "unsure", "class 0",
+    ]  # fmt: skip
+
+
+def test_reject_below_one_threshold():
+    matrix, y = classes_of(N, 3)
+    model = CalibratedSVC(given(), reject=0.7).fit(matrix, y)
+    p, labels = model.predict_proba(matrix), model.predict(matrix)
+    unsure = p.max(axis=1) < 0.7
+    assert 0 < unsure.sum() < N
+    np.testing.assert_array_equal(labels == "unsure", unsure)
+    np.testing.assert_array_equal(labels[~unsure], model.classes_[p.argmax(axis=1)][~unsure])
+
+
+def test_probabilities_that_are_all_zero_are_uniform():
+    matrix, y = classes_of(N, 3)
+    steps = {"x": np.array([0.0, 1] * 3), "y": np.array([0.0, 1] * 3), "starts": np.array([0, 2, 4, 6])}
+    model = CalibratedSVC().restore(given().fit(matrix, y), steps)
+    values = np.array([[-1, -1, -1], [0.5, 0.5, -1], [9, 1, 1]])
+    np.testing.assert_allclose(model.probabilities(values), [[1 / 3] * 3, [1 / 2, 1 / 2, 0], [1 / 3] * 3])
+
+
+BAD = [
+    ({"estimator": SVR()}, "is not an SVC"),
+    ({"method": "temperature"}, "method='temperature' is not one of sigmoid, isotonic"),
+    ({"reject": (0.8, 0.3)}, "reject=.* is neither a probability nor two"),
+    ({"reject": 1.5}, "reject=1.5 is neither"),
+    ({"reject": (0.1, 0.2, 0.3)}, "reject=.* is neither"),
+    ({"reject": "often"}, "reject='often' is neither"),
+    ({"reject": True}, "reject=True is neither"),
+    ({"cv": 50}, "there are 40 documents and 50 folds"),
+    ({"cv": [(np.arange(10, 40), np.array([0]))]}, "no document of class .* is in the test part"),
+    ({"estimator": SVC(C=-1)}, "C=-1"),
+]
+
+
+@pytest.mark.parametrize(("options", "sentence"), BAD)
+def test_what_cannot_be_is_refused_before_any_work(monkeypatch, options, sentence):
+    monkeypatch.setattr(SVC, "prepare", lambda *_: pytest.fail("there was work"))
+    documents, y = texts(40)
+    with pytest.raises(InputError, match=sentence):
+        CalibratedSVC(**options).fit(documents, y)
+
+
+def test_classes_and_thresholds_that_do_not_go_together():
+    matrix, y = classes_of(N, 3)
+    with pytest.raises(InputError, match="two thresholds are for two classes and there are 3"):
+        CalibratedSVC(given(), reject=(0.2, 0.8)).fit(matrix, y)
+    y[y == "class 0"] = "unsure"
+    with pytest.raises(InputError, match="a class is named 'unsure'"):
+        CalibratedSVC(given(), reject=0.8).fit(matrix, y)
+    with pytest.raises(InputError, match="class once has 1 document and there are 5 folds"):
+        CalibratedSVC(given()).fit(matrix, np.where(np.arange(N) == 0, "once", "often"))
+
+
+def test_scikit_learn_conventions():
+    model = CalibratedSVC(SVC(Spectrum(p=2), C=5), reject=(0.2, 0.8))
+    assert clone(model).get_params()["estimator__kernel__p"] == 2
+    assert model.set_params(estimator__C=7).estimator.C == 7
+    tags = model.__sklearn_tags__()
+    assert tags.input_tags.string
+    assert not tags.input_tags.two_d_array
+    assert not hasattr(model, "support_")
+    with pytest.raises(AttributeError, match="'CalibratedSVC' object has no attribute 'nonsense'"):
+        model.nonsense  # noqa: B018

@@ -1,0 +1,72 @@
+"""Values of machines at the rows of a Gram, against the sum written out."""
+
+import numpy as np
+import pytest
+from problems import gaussian
+
+from textsvm.device import select
+from textsvm.documents import encode
+from textsvm.gram import products
+from textsvm.gram.cached import CachedGram, needed_bytes
+from textsvm.gram.dense import DenseGram
+from textsvm.gram.products import decision_values
+from textsvm.kernels import Spectrum
+from textsvm.solvers.problems import Machines
+
+
+def random_machines(n, seed=0):
+    """Machines on all rows, on some rows in any order, on rows given twice, and without support vectors."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for k, index in [
+        (3, np.arange(n)),
+        (1, rng.permutation(n)[: n // 3]),
+        (2, rng.integers(0, n, n)),
+        (1, np.arange(4)),
+    ]:
+        coef = rng.normal(size=(k, len(index))) * (rng.random((k, len(index))) < 0.4)
+        made.append(Machines(index, coef, rng.normal(size=k), ()))
+    made[-1].coef[:] = 0
+    return made
+
+
+def written_out(matrix, machines):
+    values = [np.zeros((len(one.bias), len(matrix))) for one in machines]
+    for one, out in zip(machines, values, strict=True):
+        for k in range(len(one.bias)):
+            for i, row in enumerate(one.index):
+                out[k] += one.coef[k, i] * matrix[row].astype(np.float64)
+            out[k] += one.bias[k]
+    return values
+
+
+@pytest.mark.parametrize("rows", [1, 7, 1000])
+@pytest.mark.parametrize("sparse", [0, 1])
+def test_the_sum_written_out(monkeypatch, rows, sparse):
+    matrix, _ = gaussian(60)
+    monkeypatch.setattr(products, "BLOCK_BYTES", rows * 8 * 60)
+    monkeypatch.setattr(products, "SPARSE", sparse)
+    machines = random_machines(60)
+    values = decision_values(DenseGram(matrix), machines)
+    assert [v.shape for v in values] == [(3, 60), (1, 60), (2, 60), (1, 60)]
+    for found, expected in zip(values, written_out(matrix, machines), strict=True):
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_rows_on_demand_each_computed_once_and_only_those_that_count():
+    texts = [f"text {i} {'ab' * (i % 5)} {i * i}" for i in range(40)]
+    documents = encode(texts)
+    kernel = Spectrum(p=2).fit(documents)
+    rows = kernel.against(documents, select("cpu"))
+    gram = CachedGram(rows, needed_bytes(40, 8))
+    coef = np.zeros((2, 40))
+    coef[0, [3, 7]], coef[1, [7, 30]] = 1.5, -2
+    machines = [Machines(np.arange(40), coef, np.zeros(2), ())]
+    values = decision_values(gram, machines)[0]
+    assert gram.computed == 3
+    np.testing.assert_allclose(values, written_out(rows.gram(), machines)[0], rtol=1e-6, atol=1e-9)
+
+
+def test_no_machines():
+    assert decision_values(DenseGram(np.eye(3, dtype=np.float32)), []) == []

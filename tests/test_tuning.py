@@ -1,0 +1,298 @@
+"""Grids on shared Grams: against scikit-learn's GridSearchCV with LIBSVM, and against loops written out."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+from sklearn import svm
+from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
+from test_selection import SPLITS, N, classes_of, given, numbers, texts
+
+from textsvm.errors import InputError
+from textsvm.estimators.svc import SVC
+from textsvm.estimators.svr import SVR
+from textsvm.kernels import EditDistance, GapWeighted, Spectrum
+from textsvm.selection import budget
+from textsvm.selection.cross_validation import cross_validate
+from textsvm.selection.folds import make_folds
+from textsvm.selection.tuning import tune
+
+CS = [0.01, 0.3, 3, 30]
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("metric", ["accuracy", "macro_f1"])
+def test_scores_are_those_of_grid_search(k, metric):
+    matrix, y = classes_of(N, k)
+    result = tune(given(), matrix, y, {"C": CS[::-1]}, cv=SPLITS, metric=metric)
+    judged = GridSearchCV(
+        svm.SVC(kernel="precomputed", tol=1e-6, break_ties=True), {"C": CS[::-1]}, cv=SPLITS,
+        scoring={"accuracy": "accuracy", "macro_f1": "f1_macro"}[metric],
+    ).fit(matrix.astype(float), y)  # fmt: skip
+    for i, row in enumerate(result.table):
+        assert row["params"] == judged.cv_results_["params"][i]
+        expected = [judged.cv_results_[f"split{fold}_test_score"][i] for fold in range(4)]
+        assert row["folds"] == pytest.approx(expected)
+        assert row["mean"] == pytest.approx(np.mean(expected))
+        assert row["sd"] == pytest.approx(np.std(expected, ddof=1))
+    assert result.best_score == pytest.approx(judged.best_score_)
+    np.testing.assert_array_equal(result.best_estimator.predict(matrix), judged.predict(matrix))
+
+
+def test_regression_over_c_and_epsilon():
+    matrix, y = numbers(N)
+    splits = KFold(4, shuffle=True, random_state=1)
+    grid = {"C": [0.1, 1, 10], "epsilon": [0.1, 1.0]}
+    model = SVR(kernel="precomputed", tol=1e-6, device="cpu")
+    result = tune(model, matrix, y, grid, cv=splits, metric="mae")
+    judged = GridSearchCV(
+        svm.SVR(kernel="precomputed", tol=1e-6), grid, cv=splits, scoring="neg_mean_absolute_error"
+    ).fit(matrix.astype(float), y)
+    found = [row["mean"] for row in result.table]
+    np.testing.assert_allclose(found, -judged.cv_results_["mean_test_score"], rtol=1e-4)
+    assert result.best_params_ == judged.best_params_
+    assert result.best_score == min(found)
+    assert tune(model, matrix, y, grid, cv=splits).metric == "r2"
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning")
+KERNELS = [Spectrum(p=2), Spectrum(p=(2, 3)), GapWeighted(p=2), GapWeighted(p=3), EditDistance(gamma=0.1)]
+
+
+def test_texts_over_kernels_is_a_cross_validation_of_each_and_a_fit_of_the_best():
+    documents, y = texts(40, seed=1)
+    splits = list(SPLITS.split(documents, y))
+    model = SVC(tol=1e-6, device="cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = tune(model, documents, y, {"kernel": KERNELS, "C": [0.1, 1]}, cv=splits)
+        assert [row["params"]["C"] for row in result.table] == [0.1] * 5 + [1] * 5
+        for row in result.table:
+            one = SVC(**row["params"], tol=1e-6, device="cpu")
+            expected = cross_validate(one, documents, y, cv=splits)
+            assert row["folds"] == pytest.approx([fold["accuracy"] for fold in expected.table])
+            assert row["metrics"]["macro_f1"] == pytest.approx(expected.mean["macro_f1"])
+    fitted = SVC(**result.best_params_, tol=1e-6, device="cpu").fit(documents, y)
+    new, _ = texts(20, seed=2)
+    np.testing.assert_allclose(
+        result.best_estimator.decision_function(new), fitted.decision_function(new), atol=1e-4
+    )
+    assert not hasattr(model, "classes_")
+    assert model.kernel == "spectrum"
+
+
+def test_parameters_of_the_kernel_and_forms_of_the_text():
+    documents, y = texts(40, seed=1)
+    model = SVC("gap", device="cpu")
+    grid = [{"kernel__p": [2, 3], "C": [1]}, {"kernel__decay": [0.3], "max_length": [12, None]}]
+    result = tune(model, documents, y, grid, cv=3)
+    assert len(result.table) == 4
+    for row in result.table:
+        p, decay = row["params"].get("kernel__p", GapWeighted().p), row["params"].get("kernel__decay", 0.5)
+        one = SVC(GapWeighted(p=p, decay=decay), max_length=row["params"].get("max_length"), device="cpu")
+        assert row["mean"] == pytest.approx(cross_validate(one, documents, y, cv=3).mean["accuracy"])
+
+
+def test_every_gram_is_computed_once_and_every_text_encoded_once(monkeypatch):
+    documents, y = texts(40, seed=1)
+    columns, encoded = [], []
+    against, encode = EditDistance.against, SVC.encode
+    monkeypatch.setattr(EditDistance, "against", lambda *a: columns.append(len(a[1])) or against(*a))
+    monkeypatch.setattr(SVC, "encode", lambda *a: encoded.append(len(a[1])) or encode(*a))
+    grid = {"kernel": [EditDistance(0.1), EditDistance(0.1, relative=True)], "C": [0.1, 1, 10]}
+    tune(SVC(device="cpu"), documents, y, grid, cv=3, nested=3)
+    assert columns == [40, 40]
+    assert encoded == [40]
+
+
+def test_a_callable_kernel_object_is_one_kernel():
+    class Overlap:
+        def __init__(self):
+            self.calls = 0
+
+        def __call__(self, a, b):
+            return np.array([[float(len(set(s) & set(t))) for t in b] for s in a])
+
+    documents, y = texts(40, seed=1)
+    result = tune(SVC(Overlap(), device="cpu"), documents, y, {"C": [0.1, 1]}, cv=3)
+    assert len({row["seconds"] for row in result.table}) == 1
+
+
+def test_equal_scores_take_the_smaller_c_and_the_wider_tube():
+    matrix = np.kron(np.eye(2), np.ones((20, 20))).astype(np.float32)
+    y = np.repeat(["a", "b"], 20)
+    result = tune(given(), matrix, y, {"C": [100, 1, 10]}, cv=4)
+    assert [row["mean"] for row in result.table] == [1, 1, 1]
+    assert result.best_params_ == {"C": 1}
+    numbers = np.repeat([1.0, 2.0], 20)
+    model = SVR(kernel="precomputed", device="cpu")
+    result = tune(model, matrix, numbers, {"C": [100], "epsilon": [0, 0.01, 0.005]}, cv=4, metric="qwk")
+    assert result.best_params_["epsilon"] == 0.01
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_nested_is_tuning_inside_each_training_part(grouped):
+    matrix, y = classes_of(N, 2)
+    groups = np.arange(N) // 2 if grouped else None
+    grid = {"C": CS, "class_weight": [None, "balanced"]}
+    result = tune(given(), matrix, y, grid, cv=3, nested=4, groups=groups, random_state=7)
+    model = given()
+    outer = make_folds(4, model.as_target(y, N), groups, random_state=7)
+    assert len(result.nested.table) == 4
+    for k, (train, test) in enumerate(outer):
+        inside = tune(
+            given(), matrix[np.ix_(train, train)], y[train], grid, cv=3, random_state=7,
+            groups=None if groups is None else groups[train],
+        )  # fmt: skip
+        assert result.nested.params[k] == inside.best_params_
+        expected = inside.best_estimator.predict(matrix[np.ix_(test, train)])
+        assert result.nested.table[k]["accuracy"] == pytest.approx(np.mean(expected == y[test]))
+    mean = np.mean([row["accuracy"] for row in result.nested.table])
+    assert result.nested.mean["accuracy"] == pytest.approx(mean)
+    alone = tune(given(), matrix, y, grid, cv=3, groups=groups, random_state=7)
+    assert alone.nested is None
+    assert [row["mean"] for row in alone.table] == [row["mean"] for row in result.table]
+    assert alone.best_params_ == result.best_params_
+
+
+def test_weights_count_in_training():
+    matrix, y = classes_of(N, 2)
+    weight = np.random.default_rng(0).uniform(0.1, 4, N)
+    result = tune(given(), matrix, y, {"C": [1, 4]}, cv=SPLITS, sample_weight=weight)
+    for row in result.table:
+        expected = cross_validate(given(**row["params"]), matrix, y, cv=SPLITS, sample_weight=weight)
+        assert row["mean"] == pytest.approx(expected.mean["accuracy"])
+    fitted = given(**result.best_params_).fit(matrix, y, sample_weight=weight)
+    np.testing.assert_allclose(
+        result.best_estimator.decision_function(matrix), fitted.decision_function(matrix), atol=1e-4
+    )
+
+
+def test_copies_are_kept_together():
+    documents, y = texts(40, seed=1)
+    documents, y = documents * 2, np.concatenate([y, y])
+    grid = {"kernel__p": [3, 4]}
+    with pytest.warns(UserWarning, match="near-duplicate"):
+        assert any(leak.share > 0.5 for leak in tune(SVC(device="cpu"), documents, y, grid, cv=3).leaks)
+    result = tune(SVC(device="cpu"), documents, y, grid, cv=3, group_duplicates=0.98, nested=3)
+    for train, test in result.folds:
+        assert not {documents[i] for i in train} & {documents[i] for i in test}
+
+
+def test_as_dict_is_json():
+    documents, y = texts(40, seed=1)
+    result = tune(SVC(device="cpu"), documents, y, {"kernel": KERNELS[:2], "C": [1, 2]}, cv=3, nested=2)
+    read = json.loads(json.dumps(result.as_dict(), allow_nan=False))
+    assert read["table"][0]["params"]["kernel"]["name"] == "spectrum"
+    assert read["best_score"] == result.best_score
+    assert len(read["nested"]["params"]) == 2
+
+
+def test_progress_names_the_stages_and_counts_grams():
+    documents, y = texts(40, seed=1)
+    seen = []
+    grid = {"kernel": KERNELS[:3]}
+    tune(SVC(device="cpu"), documents, y, grid, cv=2, progress=lambda *call: seen.append(call))
+    assert {stage for stage, _, _ in seen} == {"encode", "gram", "duplicates", "solve"}
+    solved = [done / total for stage, done, total in seen if stage == "solve"]
+    assert solved == sorted(solved)
+    assert solved[-1] == pytest.approx(1)
+
+
+def test_a_grid_that_fits_the_budget_is_searched():
+    documents, y = texts(60, seed=1)
+    model, grid = SVC(device="cpu"), {"kernel": KERNELS[:3], "C": [0.1, 1]}
+    result = tune(model, documents, y, grid, cv=3, minutes=30)
+    assert result.untried == []
+    assert result.seconds["estimate"] > 0
+    without = tune(model, documents, y, grid, cv=3)
+    assert [row["folds"] for row in without.table] == [row["folds"] for row in result.table]
+
+
+@pytest.mark.parametrize("precomputed", [True, False])
+def test_a_grid_that_does_not_fit_the_budget_is_refused_before_the_work(monkeypatch, precomputed):
+    monkeypatch.setattr("textsvm.selection.search.Search.run", lambda *_: pytest.fail("there was work"))
+    documents, y = texts(60, seed=1)
+    model, X, grid = SVC("gap", device="cpu"), documents, {"kernel__p": [2, 3], "C": [1, 2]}
+    if precomputed:
+        X, y = classes_of(60, 2)
+        model, grid = given(), {"C": [1, 2, 3, 4]}
+    with pytest.raises(
+        InputError, match=r"would take about .* \(4 settings on 3 folds, estimated from"
+    ) as caught:
+        tune(model, X, y, grid, cv=3, minutes=1e-6, sample_weight=np.arange(60) % 7)
+    assert "and 6e-05 seconds are allowed; allow more time" in str(caught.value)
+
+
+def test_the_estimate_is_a_part_that_stays_and_one_that_grows():
+    timed = [(100, 1 + 0.1), (200, 1 + 0.4)]
+    assert budget._time_for(1000, timed, 1) == pytest.approx(1 + 10)
+    assert budget._time_for(np.array([1000.0, 500.0]), timed, 1) == pytest.approx(2 + 12.5)
+    assert budget._time_for(1000, timed[:1], 1) == pytest.approx(110)
+
+
+def test_when_time_runs_out_kernels_are_left_out(monkeypatch):
+    documents, y = texts(40, seed=1)
+    monkeypatch.setattr("textsvm.selection.tuning.require_time", lambda *_: 0.0)
+    with pytest.warns(UserWarning, match="minutes are over after 1 of 3 kernels"):
+        result = tune(SVC(device="cpu"), documents, y, {"kernel": KERNELS[2:]}, cv=2, minutes=1e-9)
+    assert len(result.table) == 1
+    assert len(result.untried) == 2
+    assert result.best_estimator.predict(documents[:1])[0] in y
+
+
+BAD_GRIDS = [
+    ({}, {"C": []}, "the grid cannot be used"),
+    ({}, {"C": 5}, "the grid cannot be used"),
+    ({}, {"C": [1, -1]}, "C=-1 must be"),
+    ({}, {"D": [1]}, "'D' cannot be tuned; kernel, C, multiclass"),
+    ({}, {"epsilon": [1]}, "'epsilon' cannot be tuned"),
+    ({}, {"device": ["cpu"]}, "'device' cannot be tuned"),
+    ({}, {"kernel__gamma": [1]}, "the grid cannot be used: Invalid parameter 'gamma'"),
+    ({}, {"kernel__p": [0]}, "p=0"),
+    ({}, {"kernel__p": [500]}, "shorter than p = 500"),
+    ({"metric": "acuracy"}, {"C": [1]}, "metric 'acuracy' is not one of accuracy"),
+    ({"cv": 50}, {"C": [1]}, "40 documents and 50 folds"),
+    ({"nested": 1}, {"C": [1]}, "cv=1 folds are too few"),
+    ({"nested": 2, "cv": 15}, {"C": [1]}, "inside an outer fold of nested tuning, class"),
+    ({"nested": 2, "cv": [(range(30), range(30, 40))]}, {"C": [1]}, "nested tuning splits training parts"),
+    ({"minutes": 0}, {"C": [1]}, "minutes=0 must be a number above 0"),
+]
+
+
+@pytest.mark.parametrize(("options", "grid", "sentence"), BAD_GRIDS)
+def test_what_cannot_be_searched_is_refused_before_any_gram(monkeypatch, options, grid, sentence):
+    monkeypatch.setattr(Spectrum, "against", lambda *_: pytest.fail("there was work"))
+    documents, y = texts(40)
+    with pytest.raises(InputError, match=sentence) as caught:
+        tune(SVC(device="cpu"), documents, y, grid, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_grid_over_kernels_needs_texts():
+    matrix, y = classes_of(N, 2)
+    with pytest.raises(InputError, match="needs texts"):
+        tune(given(), matrix, y, {"kernel": [Spectrum(p=2)]})
+
+
+@pytest.mark.slow
+def test_r8_chooses_a_longer_spectrum(data):
+    import lzma
+
+    path = data / "r8" / "r8-train-all-terms.txt.xz"
+    lines = lzma.decompress(path.read_bytes()).decode().splitlines()
+    y, documents = zip(*(line.split("\t", 1) for line in lines[:1000]), strict=True)
+    keep = [i for i, label in enumerate(y) if y.count(label) >= 20]
+    y, documents = np.array([y[i] for i in keep]), [documents[i] for i in keep]
+    splits = StratifiedKFold(3, shuffle=True, random_state=0)
+    grid = {"kernel__p": [1, 4], "C": [1, 10]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = tune(SVC("spectrum", device="cpu"), documents, y, grid, cv=splits)
+    assert result.best_params_["kernel__p"] == 4
+    assert result.best_score > 0.9
+    for row in result.table:
+        gram = SVC(Spectrum(p=row["params"]["kernel__p"]), device="cpu").prepare(documents).gram.buffer
+        judged = GridSearchCV(svm.SVC(kernel="precomputed"), {"C": [row["params"]["C"]]}, cv=splits)
+        assert row["mean"] == pytest.approx(judged.fit(gram.astype(float), y).best_score_, abs=2e-3)

@@ -1,0 +1,1 @@
+"""Cross-validation, grids and leakage, all on one shared Gram."""

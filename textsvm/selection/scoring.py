@@ -1,0 +1,203 @@
+"""Models trained on folds of one Gram and judged on the rest: for cross-validation, grids and calibration."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn import config_context
+from sklearn.base import is_classifier, is_regressor
+from sklearn.exceptions import ConvergenceWarning
+
+from textsvm.errors import InputError
+from textsvm.estimators.base import KernelMachine, Target
+from textsvm.estimators.targets import as_weights
+from textsvm.estimators.texts import as_texts
+from textsvm.evaluation.metrics import as_grades, scores
+from textsvm.gram.base import Gram
+from textsvm.gram.products import decision_values
+from textsvm.kernels.base import Kernel
+from textsvm.parallel import Progress
+from textsvm.selection.folds import Fold
+from textsvm.solvers import problems
+from textsvm.solvers.problems import Machines
+
+#: Bytes of the values of all machines at all documents that exist at a time.
+VALUES_BYTES = 256 << 20
+
+
+def read(
+    model: KernelMachine, X: Any, y: Any, sample_weight: ArrayLike | None
+) -> tuple[Any, Target, NDArray[np.float64] | None]:
+    """What a user handed over, checked: texts (or a kernel matrix), targets, weights."""
+    if not (is_classifier(model) or is_regressor(model)) or not isinstance(model, KernelMachine):
+        raise InputError(f"{type(model).__name__} is neither SVC nor SVR; there is nothing to compare with y")
+    model.check()
+    if not model.precomputed:
+        X = as_texts(X)
+    elif hasattr(X, "to_numpy") or not hasattr(X, "shape"):
+        X = np.asarray(X)
+    if model.precomputed and len(X.shape) != 2:
+        raise InputError(f"a kernel matrix is square, this one has the shape {X.shape}")
+    n = X.shape[0] if model.precomputed else len(X)
+    if n == 0:
+        raise InputError("there are no documents")
+    return X, model.as_target(y, n), as_weights(sample_weight, n)
+
+
+def solve_folds(
+    models: Sequence[KernelMachine],
+    gram: Gram,
+    target: Target,
+    folds: Sequence[Fold],
+    weight: NDArray[np.float64] | None,
+    progress: Progress | None = None,
+) -> list[list[Machines]]:
+    """Train every model on the training part of every fold, all of one Gram, side by side.
+
+    Models that differ in C alone are solved one after the other on each fold, each from the solution of the
+    one before. The first model's tol, max_iter and duality_gap count for all.
+
+    Returns
+    -------
+    list of lists of Machines, [model][fold]
+    """
+    chains = [(chain, fold) for chain in paths_along_c(models) for fold in range(len(folds))]
+    solved = problems.solve(
+        gram,
+        [[models[k].problem(target, folds[fold][0], weight) for k in chain] for chain, fold in chains],
+        tol=models[0].tol,
+        max_iter=models[0].max_iter,
+        duality_gap=models[0].duality_gap,
+        progress=progress,
+    )
+    found = {(k, fold): m for (chain, fold), path in zip(chains, solved, strict=True)
+             for k, m in zip(chain, path, strict=True)}  # fmt: skip
+    return [[found[k, fold] for fold in range(len(folds))] for k in range(len(models))]
+
+
+def paths_along_c(models: Sequence[KernelMachine]) -> list[list[int]]:
+    """Models that differ in C alone, by ascending C."""
+    paths: dict[str, list[int]] = {}
+    for k, model in enumerate(models):
+        rest = {name: value for name, value in model.get_params(deep=False).items() if name != "C"}
+        paths.setdefault(repr(sorted(rest.items())), []).append(k)
+    return [sorted(path, key=lambda k: models[k].get_params(deep=False)["C"]) for path in paths.values()]
+
+
+def fold_scores(
+    models: Sequence[KernelMachine],
+    gram: Gram,
+    target: Target,
+    folds: Sequence[Fold],
+    machines: Sequence[Sequence[Machines]],
+) -> list[list[NDArray[np.float64]]]:
+    """What `decision_function` gives for the test part of every fold: float64 arrays, [model][fold]."""
+    n_classes = 0 if target.classes is None else len(target.classes)
+    flat = [one for of_model in machines for one in of_model]
+    made: list[NDArray[np.float64]] = []
+    for batch in _batches([len(one.bias) for one in flat], max(1, VALUES_BYTES // (8 * gram.n))):
+        for values in decision_values(gram, flat[batch]):
+            model, fold = divmod(len(made), len(folds))
+            made.append(models[model].scores(values[:, folds[fold][1]].T, n_classes))
+    return [made[k : k + len(folds)] for k in range(0, len(made), len(folds))]
+
+
+def mean_values(
+    values: Sequence[NDArray[np.float64]], folds: Sequence[Fold], n: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Values of the test parts put together: the mean for each of n documents (NaN), and how often tested."""
+    total, tested = np.zeros((n, *values[0].shape[1:])), np.zeros(n, np.int64)
+    for value, (_, test) in zip(values, folds, strict=True):
+        np.add.at(total, test, value)
+        np.add.at(tested, test, 1)
+    with np.errstate(invalid="ignore"):
+        return (total.T / np.where(tested > 0, tested, np.nan)).T, tested
+
+
+def metric_names(target: Target, metrics: Iterable[str] | str | None) -> list[str]:
+    """Names of the metrics wanted, checked; all of them for None."""
+    truth, classes = labels_of(target), target.classes
+    shape = len(truth) if classes is None or len(classes) == 2 else (len(truth), len(classes))
+    known = scores(truth, truth, np.zeros(shape), classes)
+    if metrics is None:
+        return list(known)
+    names = [metrics] if isinstance(metrics, str) else list(metrics)
+    for name in names:
+        if name not in known:
+            raise InputError(f"metric {name!r} is not one of {', '.join(known)}")
+    return names
+
+
+def judge(
+    model: KernelMachine,
+    truth: NDArray[Any],
+    decision: NDArray[np.float64],
+    target: Target,
+    names: Sequence[str],
+) -> dict[str, float]:
+    """Metrics of decision values; one that is not defined is NaN."""
+    grades = None
+    if target.classes is None and as_grades(target.values) is not None:
+        grades = (int(target.values.min()), int(target.values.max()))
+    predicted = model.predictions(decision, target.classes)
+    # The area under the curve takes longer than all the others.
+    ranked = decision if "roc_auc" in names else None
+    with config_context(assume_finite=True, skip_parameter_validation=True):
+        found = scores(truth, predicted, ranked, target.classes, grades)
+    return {name: found.get(name, np.nan) for name in names}
+
+
+def mean_and_sd(table: Sequence[dict[str, float]]) -> tuple[dict[str, float], dict[str, float]]:
+    """Mean and sample standard deviation of each metric over the folds in which it is defined."""
+    mean, sd = {}, {}
+    for name in table[0]:
+        values = np.array([row[name] for row in table])
+        values = values[~np.isnan(values)]
+        mean[name] = float(values.mean()) if len(values) else np.nan
+        sd[name] = float(values.std(ddof=1)) if len(values) > 1 else np.nan
+    return mean, sd
+
+
+def labels_of(target: Target) -> NDArray[Any]:
+    """What the targets were given as: labels or numbers, shape (n,)."""
+    return target.values if target.classes is None else target.classes[target.values]
+
+
+def warn_unfinished(model: KernelMachine, machines: Sequence[Machines], target: Target) -> None:
+    """Warn once if the machines of some folds did not converge."""
+    troubles = [model.unfinished(one, target.classes) for one in machines]
+    if found := [trouble for trouble in troubles if trouble]:
+        message = f"{len(found)} of {len(troubles)} fits did not converge; the first: {found[0]}"
+        warnings.warn(message, ConvergenceWarning, stacklevel=3)
+
+
+def plain(value: Any) -> Any:
+    """JSON values of nested results: arrays as lists, NumPy numbers as Python's, NaN as None."""
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    if isinstance(value, Kernel):
+        return {"name": value.name, **plain(value.get_params())}
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return repr(value)
+
+
+def _batches(sizes: Sequence[int], most: int) -> Iterable[slice]:
+    """Consecutive slices of things of these sizes that together have at most `most`, one at least."""
+    start, total = 0, 0
+    for k, size in enumerate(sizes):
+        if k > start and total + size > most:
+            yield slice(start, k)
+            start, total = k, 0
+        total += size
+    yield slice(start, len(sizes))

@@ -1,0 +1,228 @@
+"""Choosing parameters: every kernel's Gram once, and every setting of it on every fold over its rows.
+
+The folds are the same for all settings. For each Gram, the problems of all folds, settings and class pairs
+are solved side by side, as paths along C. The best setting so far is fitted to all documents while its Gram
+is there, so that no Gram is kept or made twice. Nested cross-validation only adds folds: those inside the
+training part of each outer fold, from which the outer fold's setting is chosen, and the outer fold itself.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from textsvm import device as devices
+from textsvm.errors import InputError
+from textsvm.estimators.base import KernelMachine, Prepared, StageProgress, stage_progress
+from textsvm.selection.budget import require_time
+from textsvm.selection.cross_validation import report_leaks, with_duplicates
+from textsvm.selection.folds import Fold
+from textsvm.selection.grid import encode_all, prepared_grams, settings_of
+from textsvm.selection.leakage import Leak
+from textsvm.selection.scoring import mean_and_sd, plain, read, warn_unfinished
+from textsvm.selection.search import Search, lap
+
+
+@dataclass(frozen=True)
+class Nested:
+    """What tuning itself achieves, on documents that no choice was made from.
+
+    Attributes
+    ----------
+    params : list of dict
+        The setting chosen on the training part of each outer fold.
+    table : list of dict
+        Its metrics on the test part.
+    mean, sd : dict
+        Mean and sample standard deviation over the outer folds.
+    """
+
+    params: list[dict[str, Any]]
+    table: list[dict[str, float]]
+    mean: dict[str, float]
+    sd: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The outcome of a search.
+
+    Attributes
+    ----------
+    best_params_ : dict
+    best_score : float
+        Mean of the metric over the folds; too good by having been chosen, see `nested`.
+    best_estimator : KernelMachine
+        With these parameters, fitted to all documents.
+    metric : str
+    table : list of dict
+        In the order of the grid: "params", "mean" and "sd" of the metric, "folds" (the metric on each fold),
+        "metrics" (means of the others too, without the area under the curve unless it is the metric) and
+        "seconds" (its share of the work on its Gram).
+    untried : list of dict
+        Settings that time ran out for.
+    nested : Nested, optional
+    folds : list of (train, test)
+    leaks : list of Leak
+        Near-duplicates across folds, see `textsvm.selection.cross_validation.CrossValidation`.
+    seconds : dict
+        Wall time of "estimate", "encode", "gram", "duplicates", "solve" and "score".
+    """
+
+    best_params_: dict[str, Any]
+    best_score: float
+    best_estimator: KernelMachine
+    metric: str
+    table: list[dict[str, Any]]
+    untried: list[dict[str, Any]]
+    nested: Nested | None
+    folds: list[Fold]
+    leaks: list[Leak]
+    seconds: dict[str, float]
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values; NaN is None, a kernel is its name and parameters."""
+        return plain(
+            {
+                "metric": self.metric,
+                "best_params": self.best_params_,
+                "best_score": self.best_score,
+                "table": self.table,
+                "untried": self.untried,
+                "nested": None if self.nested is None else vars(self.nested),
+                "leaks": [leak.as_dict() for leak in self.leaks],
+                "seconds": self.seconds,
+            }
+        )
+
+
+def tune(
+    model: KernelMachine,
+    X: Any,
+    y: Any,
+    grid: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    *,
+    metric: str | None = None,
+    cv: Any = 5,
+    repeats: int = 1,
+    groups: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    minutes: float | None = None,
+    nested: int | None = None,
+    group_duplicates: float | None = None,
+    random_state: int | None = 0,
+    progress: StageProgress | None = None,
+) -> Tuning:
+    """Search a grid of parameters by cross-validation; the model itself stays as it is.
+
+    Parameters
+    ----------
+    model : SVC or SVR
+    X : n texts, or a kernel matrix with ``kernel="precomputed"``
+    y : array-like, shape (n,)
+        Labels or numbers.
+    grid : dict of lists, or several
+        As scikit-learn's `ParameterGrid`: ``{"kernel__p": [3, 4, 5], "C": [1, 10]}``, or
+        ``{"kernel": [GapWeighted(p=4), Spectrum(p=5)], "C": [1, 10]}``.
+    metric : str, optional
+        Name of a metric; accuracy for a classifier, r2 for a regressor.
+    cv, repeats, groups, sample_weight, group_duplicates, random_state
+        See `textsvm.selection.cross_validation.cross_validate`. Near-duplicates are those of the kernel
+        whose Gram is made first.
+    minutes : float, optional
+        Time budget. A grid that is estimated to take longer is refused before the work starts; if the
+        estimate was wrong, kernels whose turn has not come when time is over are left out, with a warning.
+    nested : int, optional
+        Outer folds for an unbiased estimate of what tuning achieves, over the same Grams.
+    progress : callable, optional
+        See `textsvm.estimators.base.StageProgress`; stages are "encode", "gram", "duplicates" and "solve",
+        the last one in Grams done.
+
+    Returns
+    -------
+    Tuning
+
+    Raises
+    ------
+    InputError
+        If what is given cannot be used or the grid does not fit the budget, before the work starts.
+    """
+    started = time.perf_counter()
+    X, target, weight = read(model, X, y, sample_weight)
+    search = Search(settings_of(model, grid), target, weight, metric)
+    search.split(cv, groups, repeats, random_state, group_duplicates, nested)
+    seconds = dict.fromkeys(("estimate", "encode", "gram", "duplicates", "solve", "score"), 0.0)
+    with model.at_work(devices.select(model.device)):
+        clock = time.perf_counter()
+        shared = [] if model.precomputed else encode_all(model, search.settings, X, progress)
+        clock = lap(seconds, "encode", clock)
+        if minutes is not None:
+            _check_minutes(minutes)
+            require_time(minutes, search.settings, shared, X, target, search.all_folds, weight, search.names)
+            clock = lap(seconds, "estimate", clock)
+        every: Iterable[tuple[list[int], Prepared]] = prepared_grams(model, shared, progress)
+        if model.precomputed:
+            every = [(list(range(len(search.settings))), model.prepare(X, progress))]
+        leaks: list[Leak] = []
+        n_grams = sum(len(one.kernels) for one in shared) or 1
+        for number, (members, prepared) in enumerate(every):
+            clock = lap(seconds, "gram", clock)
+            if number == 0:
+                looking = stage_progress(progress, "duplicates")
+                if group_duplicates is not None:
+                    groups = with_duplicates(prepared.gram, groups, group_duplicates, looking)
+                    search.split(cv, groups, repeats, random_state, None, nested)
+                else:
+                    leaks = report_leaks(prepared.gram, search.folds, looking)
+                clock = lap(seconds, "duplicates", clock)
+            search.run(members, prepared, seconds, _of_all(progress, number, n_grams))
+            clock = time.perf_counter()
+            if minutes is not None and clock - started > 60 * minutes and number + 1 < n_grams:
+                warnings.warn(
+                    f"{minutes:g} minutes are over after {number + 1} of {n_grams} kernels; "
+                    "the others are left out",
+                    stacklevel=2,
+                )
+                break
+    return _outcome(search, leaks, seconds)
+
+
+def _outcome(search: Search, leaks: list[Leak], seconds: dict[str, float]) -> Tuning:
+    assert search.best is not None
+    best = search.settings[search.best]
+    warn_unfinished(best.model, search.best_machines, search.target)
+    nested = None
+    if search.inner:
+        params, judged = search.nested()
+        nested = Nested(params, judged, *mean_and_sd(judged))
+    table = search.table()
+    return Tuning(
+        best_params_=best.params,
+        best_score=next(row["mean"] for row in table if row["params"] is best.params),
+        best_estimator=best.model,
+        metric=search.metric,
+        table=table,
+        untried=[setting.params for k, setting in enumerate(search.settings) if k not in search.tried],
+        nested=nested,
+        folds=search.folds,
+        leaks=leaks,
+        seconds=seconds,
+    )
+
+
+def _check_minutes(minutes: float) -> None:
+    if isinstance(minutes, bool) or not isinstance(minutes, int | float | np.number) or not minutes > 0:
+        raise InputError(f"minutes={minutes!r} must be a number above 0")
+
+
+def _of_all(progress: StageProgress | None, number: int, total: int) -> StageProgress | None:
+    """Progress of one Gram's settings, in Grams."""
+    if progress is None:
+        return None
+    return lambda stage, done, whole: progress(stage, number + done / (whole or 1), total)
