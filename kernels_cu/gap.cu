@@ -2,7 +2,8 @@
 //
 // LEVELS p - 1; COLUMNS of a lane; BLOCK columns that share a base; REAL float or double; BLEND 1 if
 // subsequences may begin at any level; MASKS 1 if matches are looked up, 0 if they are compared; BLOCKS of 128
-// threads that a multiprocessor must have registers for; TOGETHER steps of a loop.
+// threads that a multiprocessor must have registers for; TOGETHER steps of a loop; SHARED lengths beside p, the
+// next smaller ones, that are summed too.
 
 #ifndef LEVELS
 #define LEVELS 4
@@ -14,6 +15,11 @@
 #define BLOCKS 3
 #define TOGETHER 4
 #endif
+#ifndef SHARED
+#define SHARED 0
+#endif
+#define LENGTHS (1 + SHARED)
+#define LEAST (LEVELS - SHARED) // the level that the smallest of them reads
 
 #define WORDS (MASKS ? (COLUMNS + 27) / 28 : 1)
 #define STORED (LEVELS > 0 ? LEVELS : 1)
@@ -32,7 +38,7 @@ struct Weights {
     REAL column_out[BLOCK], column_in[BLOCK]; // decay^c, decay^-c, c counted within a block
     REAL begins[LEVELS + 1];
     REAL step, edge, block, wrap; // decay^(width - 1) and ^width of a lane's last block, ^BLOCK, ^period
-    double out;                   // what makes a sum of these the sum of the recurrence
+    double out[LENGTHS];          // what makes a sum of these the sum of the recurrence
 };
 
 struct Task {
@@ -87,8 +93,13 @@ struct Output {
     const double *source_scale, *target_scale;
     float* matrix;
     const double* coef; // (sources, classes)
-    double* sums;       // (parts, targets, classes), or (targets,) of the diagonal
+    double* sums;       // (parts, targets, classes), or (LENGTHS, targets) of the diagonal
     int64 targets;
+    // Of several kernels that are sums of the lengths; sources and targets are then the same.
+    int64 kernels;
+    const double* mix;      // (kernels, LENGTHS)
+    float* const* matrices; // (kernels,)
+    const double* scales;   // (kernels, targets)
 };
 
 extern "C" {
@@ -96,8 +107,27 @@ __constant__ Weights weights;
 __constant__ Output output;
 }
 
-__device__ void put(int source, int target, double value, int part) {
+#if SHARED
+// The diagonal, or every pair once, written twice.
+__device__ void put(int source, int target, const double* values, int part) {
     const Output& o = output;
+    if (o.mode == DIAGONAL) {
+        for (int w = 0; source == target && w < LENGTHS; w++) o.sums[w * o.targets + target] = values[w];
+    } else if (source <= target) {
+        int64 i = o.source_index[source], j = o.target_index[target];
+        for (int k = 0; k < o.kernels; k++) {
+            double value = 0;
+#pragma unroll
+            for (int w = 0; w < LENGTHS; w++) value += o.mix[k * LENGTHS + w] * values[w];
+            const double* scale = o.scales + k * o.targets;
+            o.matrices[k][i * o.width + j] = o.matrices[k][j * o.width + i] = value * scale[source] * scale[target];
+        }
+    }
+}
+#else
+__device__ void put(int source, int target, const double* values, int part) {
+    const Output& o = output;
+    const double value = *values;
     if (o.mode == DIAGONAL) {
         if (source == target) o.sums[target] = value;
     } else if (o.mode == WEIGHTED) {
@@ -110,6 +140,7 @@ __device__ void put(int source, int target, double value, int part) {
         if (o.mode == MIRRORED) o.matrix[j * o.width + i] = scaled;
     }
 }
+#endif
 
 // One lane's columns as masks for each symbol: bits 0-6 of each byte, a byte for 7 columns, `words` words.
 extern "C" __global__ void gap_masks(const Lane* lanes, int n, const uint16* codes, int symbols, int words,
@@ -152,8 +183,8 @@ __device__ __forceinline__ void compare(
     // What a strip writes is not what it still reads: they take turns.
     // WARP rows before and after are there too, so that a lane may go past the end.
     const uint32 edge_in = kept(edges_at + 2 * WARP + (strip & 1)), edge_out = edge_in ^ 1;
-    const double* carry_in = carries + (strip & 1) * most_sources - task.first_source;
-    double* carry_out = carries + (~strip & 1) * most_sources - task.first_source;
+    const double* carry_in = carries + (strip & 1) * most_sources - task.first_source * LENGTHS;
+    double* carry_out = carries + (~strip & 1) * most_sources - task.first_source * LENGTHS;
     const uint32* word_at = stream + task.begin;
     const uint32 nothing = (symbols - 1) * 128u;
 #if MASKS
@@ -171,15 +202,17 @@ __device__ __forceinline__ void compare(
 #define MATCH(word, w) ((word) / 128)
 #define HIT(c) match[0], column[c]
 #endif
-    REAL P[STORED][COLUMNS], corner[STORED], r[STORED], part = 0;
-    SUM sum = 0;
+    REAL P[STORED][COLUMNS], corner[STORED], r[STORED], part[LENGTHS];
+    SUM sum[LENGTHS];
+    double total[LENGTHS];
+#pragma unroll
+    for (int w = 0; w < LENGTHS; w++) part[w] = sum[w] = total[w] = 0;
 #pragma unroll
     for (int q = 0; q < STORED; q++) {
         corner[q] = r[q] = 0;
 #pragma unroll
         for (int c = 0; c < COLUMNS; c++) P[q][c] = 0;
     }
-    double total = 0;
     const REAL step = kept(left && lane > 0 ? weights.step : (REAL)0);
     // `columns` is the address of `weights`: by way of constant memory, each use would be an instruction more.
     REAL column_in[BLOCK], column_out[BLOCK];
@@ -205,7 +238,9 @@ __device__ __forceinline__ void compare(
         if (row + 2 < rows) later = __ldg(ahead);
         ahead++;
         const REAL row_out = weights.rows[phase][0], row_in = weights.rows[phase][1];
-        const SUM carry = __shfl_up_sync(FULL_WARP, sum, 1);
+        SUM carry[LENGTHS];
+#pragma unroll
+        for (int w = 0; w < LENGTHS; w++) carry[w] = __shfl_up_sync(FULL_WARP, sum[w], 1);
         REAL before[STORED + 1];
 #pragma unroll
         for (int q = 0; q < LEVELS; q++) r[q] = __shfl_up_sync(FULL_WARP, r[q], 1) * step;
@@ -220,11 +255,13 @@ __device__ __forceinline__ void compare(
             corner[q] += r[q];
         }
         // The highest level first: each reads what the row above left in the level below.
-        REAL found = 0;
+        REAL found[LENGTHS];
+#pragma unroll
+        for (int w = 0; w < LENGTHS; w++) found[w] = 0;
 #pragma unroll
         for (int c = 0; c < COLUMNS; c++) {
-            if (LEVELS > 0) add_where(HIT(c), found, before[STORED - 1], column_out[c % BLOCK]);
-            if (LEVELS == 0 || BLEND) add_where(HIT(c), found, weights.begins[LEVELS] * row_in);
+            if (LEVELS > 0) add_where(HIT(c), found[SHARED], before[STORED - 1], column_out[c % BLOCK]);
+            if (LEVELS == 0 || BLEND) add_where(HIT(c), found[SHARED], weights.begins[LEVELS] * row_in);
             if (LEVELS > 0) before[STORED - 1] = ABOVE(STORED - 1, c);
         }
 #pragma unroll
@@ -234,11 +271,14 @@ __device__ __forceinline__ void compare(
                 if (c > 0 && c % BLOCK == 0) r[q] *= weights.block;
                 if (q > 0) add_where(HIT(c), r[q], before[q - 1]);
                 if (q == 0 || BLEND) add_where(HIT(c), r[q], weights.begins[q] * row_in, column_in[c % BLOCK]);
+                if (q > 0 && q >= LEAST) add_where(HIT(c), found[q - LEAST], before[q - 1], column_out[c % BLOCK]);
+                if (q == 0 && LEAST == 0) add_where(HIT(c), found[0], weights.begins[0] * row_in);
                 if (q > 0) before[q - 1] = ABOVE(q - 1, c);
                 P[q][c] += r[q];
             }
         }
-        part += row_out * found;
+#pragma unroll
+        for (int w = 0; w < LENGTHS; w++) part[w] += row_out * found[w];
         if (writes) {
             Edge out;
 #pragma unroll
@@ -246,13 +286,18 @@ __device__ __forceinline__ void compare(
             edges[edge_out + 2 * row] = out;
         }
         if (word & ENDS) {
-            double value = total + part;
-            if (left) value += reads ? carry_in[source] : carry;
-            sum = value;
-            if (last) put(source, mine.target, value * weights.out, task.part);
-            if (writes) carry_out[source] = value;
+            double values[LENGTHS];
+#pragma unroll
+            for (int w = 0; w < LENGTHS; w++) {
+                double value = total[w] + part[w];
+                if (left) value += reads ? carry_in[source * LENGTHS + w] : carry[w];
+                sum[w] = value;
+                if (writes) carry_out[source * LENGTHS + w] = value;
+                values[w] = value * weights.out[w];
+                total[w] = part[w] = 0;
+            }
+            if (last) put(source, mine.target, values, task.part);
             source++;
-            total = part = 0;
 #pragma unroll
             for (int q = 0; q < LEVELS; q++) {
                 corner[q] = 0;
@@ -262,8 +307,11 @@ __device__ __forceinline__ void compare(
         }
         if (++phase == period) {
             phase = 0;
-            total += part;
-            part = 0;
+#pragma unroll
+            for (int w = 0; w < LENGTHS; w++) {
+                total[w] += part[w];
+                part[w] = 0;
+            }
 #pragma unroll
             for (int q = 0; q < LEVELS; q++) {
                 corner[q] *= weights.wrap;
@@ -296,7 +344,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) gap(
                              nullptr, 0);
 }
 
-// and of several. Each warp has 2 * `most_rows` of the `edges` and 2 * `most_sources` of the `carries`.
+// and of several. Each warp has 2 * `most_rows` of the `edges` and 2 * `most_sources` of the `carries`, LENGTHS a source.
 extern "C" __global__ void __launch_bounds__(128, BLOCKS) gap_several(
     const Task* tasks, int n_tasks, int* taken, const uint32* __restrict__ stream, const Lane* lanes,
     const uint32* __restrict__ masks, const uint16* __restrict__ codes, int symbols, int period,

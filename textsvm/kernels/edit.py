@@ -160,6 +160,18 @@ class EditRows(HostRows):
         self._finish(out, None, out)
         return out
 
+    def gram_of(self, kernel: EditDistance, distances: NDArray[np.int32]) -> NDArray[np.float32]:
+        """The matrix of another gamma from `distances_gram`."""
+        out = np.empty((self.n, self.n), np.float32)
+        batch = max(1, (1 << 18) // max(self.n, 1))
+
+        def fill(first: int) -> None:
+            rows = slice(first, first + batch)
+            kernel._fill(distances[rows], self.lengths[rows], self.lengths, out[rows])
+
+        run(fill, range(0, self.n, batch))
+        return out
+
     def _values(
         self, others: Documents, picks: NDArray[np.int64], progress: Progress | None
     ) -> NDArray[np.float32]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,14 @@ from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.parallel import Progress
 
+if TYPE_CHECKING:
+    from textsvm.kernels.edit import EditDistance
+
 WARP = 32
 THREADS = 256
 LAUNCH = 5e12  # table cells a launch, of which STREAMS run together between two looks at the clock
 STREAMS = 8
+BATCH = 1 << 24  # distances that become kernel values together
 
 
 @dataclass(frozen=True)
@@ -120,6 +124,27 @@ class CudaEditRows:
     def distances_gram(self, progress: Progress | None = None) -> Any:
         """d(documents, documents), int32, shape (n, n), on the device, one half of it computed."""
         return self._block(self.documents, None, np.int32, progress)
+
+    def gram_of(self, kernel: EditDistance, distances: Any) -> Any:
+        """The matrix of another gamma from `distances_gram`, on the device."""
+        cp = gpu.cupy()
+        with gpu.use(self.device):
+            gpu.require_memory(
+                4 * self.n * self.n, "the matrix of the edit-distance kernel", "lower --memory"
+            )
+            out = cp.empty((self.n, self.n), np.float32)
+            longest = int(self.documents.lengths.max(initial=0))
+            of_distance = cp.asarray(np.exp(-kernel.gamma * np.arange(longest + 1)).astype(np.float32))
+            lengths = cp.maximum(cp.asarray(self.documents.lengths), 1)
+            batch = max(1, BATCH // max(1, self.n))
+            for first in range(0, self.n, batch):
+                rows = slice(first, first + batch)
+                if kernel.relative:
+                    longer = cp.maximum(lengths[rows, None], lengths)
+                    out[rows] = cp.exp(-kernel.gamma * (distances[rows] / longer))
+                else:
+                    out[rows] = of_distance[distances[rows]]
+            return out
 
     def decision(
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None

@@ -16,6 +16,9 @@ S_q(i, j) sums the common subsequences of q symbols that end at or before (i, j)
 to there. b_q lets a subsequence begin with q symbols fewer than p still to come: b = (1, 0, ..., 0) gives
 k_p alone, and b_q = w_{p-q} decay^{2(p-q)}, divided by the largest of them, the blend.
 
+With b = (1, 0, ..., 0) the terms M S_{q-1}(i-1, j-1) of level q sum to k_q: one shared pass for the
+largest p gives all shorter lengths, at one addition a cell for each, and with them every blend.
+
 Accuracy
 --------
 All terms are positive, so nothing cancels. A term that is still felt has met at most g(n) = 1 + decay + ...
@@ -147,8 +150,12 @@ class GapWeighted(Kernel):
         g, h = _effective_length(self.decay, n), _effective_length(self.decay, m)
         rounding = 2.0**-24 * ((len(begins) - 1) * (g + h) + STRIP)
         shorter = begins[begins.argmax() :]
-        unlike = bool(shorter[shorter > 0].min() < 2.0**-20)
-        return rounding > 8e-6 or self.log2_bound(n, m) > 100 or unlike
+        return rounding > 8e-6 or self.log2_bound(n, m) > 100 or _unlike(shorter)
+
+    @property
+    def shares(self) -> bool:
+        """Whether a shared pass is exact: weights too unlike would bring its tiny numbers to light."""
+        return not _unlike(self.begins()[0])
 
     def against(self, documents: Documents, device: Device) -> KernelRows:
         """Prepare `documents` as the columns of rows to come."""
@@ -163,6 +170,37 @@ class GapWeighted(Kernel):
 def _effective_length(decay: float, n: int) -> float:
     """1 + decay + ... + decay^(n-1)."""
     return float(n) if decay == 1 else (1 - decay**n) / (1 - decay)
+
+
+def shared_pass(kernels: Sequence[GapWeighted]) -> tuple[GapWeighted, NDArray[np.float64]]:
+    """What kernels of one decay share: the kernel of the greatest length, which is swept, and their blends.
+
+    Returns
+    -------
+    GapWeighted
+    float64 array, shape (number of kernels, number of lengths)
+        Row k: kernel k, on the scale of its `begins`, as a sum of the recurrence's k_q, of all lengths from
+        the shortest that any of them has to the greatest.
+    """
+    begins = [kernel.begins()[0] for kernel in kernels]
+    mix = np.zeros((len(kernels), max(map(len, begins))))
+    for row, b in zip(mix, begins, strict=True):
+        row[: len(b)] = b[::-1]
+    return GapWeighted(mix.shape[1], kernels[0].decay), mix[:, mix.any(axis=0).argmax() :]
+
+
+def _blend(weights: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sum of weights[q] sums[q], a new array."""
+    used = np.flatnonzero(weights)
+    blend = weights[used[0]] * sums[used[0]]
+    for q in used[1:]:
+        blend += weights[q] * sums[q]
+    return blend
+
+
+def _unlike(weights: NDArray[np.float64]) -> bool:
+    """Whether the smallest weight that is not 0 is less than 2^-20 of the largest, which is 1."""
+    return bool(weights[weights > 0].min() < 2.0**-20)
 
 
 class SelfValues:
@@ -236,62 +274,95 @@ class HostGap(HostRows):
 
     def __init__(self, kernel: GapWeighted, documents: Documents) -> None:
         self.kernel, self.documents, self.n = kernel, documents, len(documents)
-        self._known: dict[bytes, int] = {}
-        self._self = SelfValues.of(kernel, documents, _self_products(kernel, documents), self._known)
-        self._codes = documents.codes.astype(np.uint16)
-        self._lanes, self._widths = _in_lanes(documents)
+        self._columns = _Columns([kernel], documents)
+        (self._self,) = self._columns.selves
 
     def diag(self) -> NDArray[np.float32]:
         return self._self.diagonal()
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
         values = np.empty((len(indices), self.n), np.float32)
-        self._fill(values, self.documents.take(indices), self._self.take(np.asarray(indices)))
+        self._columns.fill([values], self.documents.take(indices), [self._self.take(np.asarray(indices))])
         return values
 
     def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
-        values = np.empty((self.n, self.n), np.float32)
-        self._fill(values, self.documents, self._self, progress, half=True)
-        values[np.diag_indices(self.n)] = self.diag()
-        return values
+        return self._columns.grams(progress)[0]
 
     def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
         values = np.empty((len(others), self.n), np.float32)
-        own = SelfValues.of(self.kernel, others, _self_products(self.kernel, others), dict(self._known))
-        self._fill(values, others, own, progress)
+        own = self._columns.self_values(others, [dict(known) for known in self._columns.known])
+        self._columns.fill([values], others, own, progress)
         return values
 
-    def _fill(
+
+def host_grams(
+    kernels: Sequence[GapWeighted], documents: Documents, progress: Progress | None = None
+) -> list[NDArray[np.float32]]:
+    """The Gram of each of these kernels, of one decay, from one shared pass."""
+    return _Columns(kernels, documents).grams(progress)
+
+
+class _Columns:
+    """Documents in lanes, and what a pass against them gives: values of one kernel or of several, shared."""
+
+    def __init__(self, kernels: Sequence[GapWeighted], documents: Documents) -> None:
+        self.kernels, self.documents, self.n = kernels, documents, len(documents)
+        self.swept, self._mix = shared_pass(kernels) if len(kernels) > 1 else (kernels[0], np.ones((1, 1)))
+        self._codes = documents.codes.astype(np.uint16)
+        self._lanes, self._widths = _in_lanes(documents)
+        self.known: list[dict[bytes, int]] = [{} for _ in kernels]
+        self.selves = self.self_values(documents, self.known)
+
+    def self_values(self, documents: Documents, known: Sequence[dict[bytes, int]]) -> list[SelfValues]:
+        """k(s, s) of each kernel; `known` as in `featureless_groups`, one a kernel."""
+        sums = _self_products(self.swept, self._mix.shape[1], documents)
+        mixed = [_blend(weights, sums) for weights in self._mix]
+        return [
+            SelfValues.of(kernel, documents, values, groups)
+            for kernel, values, groups in zip(self.kernels, mixed, known, strict=True)
+        ]
+
+    def grams(self, progress: Progress | None = None) -> list[NDArray[np.float32]]:
+        matrices = [np.empty((self.n, self.n), np.float32) for _ in self.kernels]
+        self.fill(matrices, self.documents, self.selves, progress, half=True)
+        for matrix, own in zip(matrices, self.selves, strict=True):
+            matrix[np.diag_indices(self.n)] = own.diagonal()
+        return matrices
+
+    def fill(
         self,
-        values: NDArray[np.float32],
+        matrices: Sequence[NDArray[np.float32]],
         others: Documents,
-        others_self: SelfValues,
+        others_selves: Sequence[SelfValues],
         progress: Progress | None = None,
         half: bool = False,
     ) -> None:
-        """values[i, j] = k(others[i], documents[j]); with `half`, of every pair once and copied."""
+        """matrices[.][i, j] = k(others[i], documents[j]); with `half`, of every pair once and copied."""
         order = np.argsort(others.lengths, kind="stable")
         lengths, codes = others.lengths[order], others.codes.astype(np.uint16)
 
         def work(piece: tuple[slice, slice]) -> None:
             chunk, part = piece
             which, lanes = order[chunk], self._lanes[part]
-            double = self.kernel.needs_double(int(lengths[chunk][-1]), int(self._widths[part][-1]))
+            double = self.swept.needs_double(int(lengths[chunk][-1]), int(self._widths[part][-1]))
             sums = _products(
-                self.kernel,
+                self.swept,
+                self._mix.shape[1],
                 double,
                 (codes, others.offsets, which),
                 (self._codes, self.documents.offsets, lanes),
             )
             columns = lanes.ravel()[: self.n - part.start * LANES]
-            sums = sums[:, : len(columns)]
-            others_self.take(which).finish(sums, self._self.take(columns))
-            for k, row in enumerate(which):
-                # Positions in the order of length; the pairs before this one are another row's.
-                first = max(0, chunk.start + k - part.start * LANES) if half else 0
-                values[row, columns[first:]] = sums[k, first:]
-                if half:
-                    values[columns[first:], row] = sums[k, first:]
+            sums = sums[..., : len(columns)]
+            for number, values in enumerate(matrices):
+                mixed = sums[0] if len(matrices) == 1 else _blend(self._mix[number], sums)
+                others_selves[number].take(which).finish(mixed, self.selves[number].take(columns))
+                for k, row in enumerate(which):
+                    # Positions in the order of length; the pairs before this one are another row's.
+                    first = max(0, chunk.start + k - part.start * LANES) if half else 0
+                    values[row, columns[first:]] = mixed[k, first:]
+                    if half:
+                        values[columns[first:], row] = mixed[k, first:]
 
         pieces, costs = [], []
         for chunk in _cut(lengths, PIECE):
@@ -319,7 +390,7 @@ def _cut(sizes: NDArray[np.int64], budget: int) -> list[slice]:
     return [slice(a, b) for a, b in pairwise(bounds)]
 
 
-def _arguments(kernel: GapWeighted, double: bool, n: int, m: int) -> tuple[Any, ...]:
+def _arguments(kernel: GapWeighted, wanted: int, double: bool, n: int, m: int) -> tuple[Any, ...]:
     """What `_sweep` needs besides the symbols, of strings of up to `n` and `m` symbols."""
     dtype = np.float64 if double else np.float32
     begins = kernel.begins()[0]
@@ -329,6 +400,7 @@ def _arguments(kernel: GapWeighted, double: bool, n: int, m: int) -> tuple[Any, 
     return (
         tuple(begins),
         True if begins[1:].any() else None,
+        (0,) * (wanted - 1),
         dtype(kernel.decay),
         dtype(low),
         aligned((STRIP + 1) * levels * LANES, dtype),
@@ -340,31 +412,35 @@ def _arguments(kernel: GapWeighted, double: bool, n: int, m: int) -> tuple[Any, 
 
 def _products(
     kernel: GapWeighted,
+    wanted: int,
     double: bool,
     rows: tuple[NDArray[np.uint16], NDArray[np.int64], NDArray[np.int64]],
     columns: tuple[NDArray[np.uint16], NDArray[np.int64], NDArray[np.int64]],
 ) -> NDArray[np.float64]:
-    """The sums of the recurrence: (codes, offsets, which documents) by (codes, offsets, lanes)."""
+    """The sums of the recurrence: (codes, offsets, which documents) by (codes, offsets, lanes).
+
+    Shape (wanted, rows, columns), those of the `wanted` greatest lengths up to p.
+    """
     lengths = [int(np.diff(offsets)[which].max(initial=0)) for _, offsets, which in (rows, columns)]
-    sums = np.empty((len(rows[2]), columns[2].size))
-    _many_by_lanes(*rows, *columns, sums, _arguments(kernel, double, *lengths))
-    return sums
+    sums = np.empty((len(rows[2]), len(columns[2]), wanted * LANES))
+    _many_by_lanes(*rows, *columns, sums, _arguments(kernel, wanted, double, *lengths))
+    return sums.reshape(len(sums), -1, wanted, LANES).transpose(2, 0, 1, 3).reshape(wanted, len(sums), -1)
 
 
-def _self_products(kernel: GapWeighted, documents: Documents) -> NDArray[np.float64]:
-    """The sums of the recurrence of every document with itself, in float64, shape (n,)."""
+def _self_products(kernel: GapWeighted, wanted: int, documents: Documents) -> NDArray[np.float64]:
+    """The sums of the recurrence of every document with itself, in float64, shape (wanted, n)."""
     lanes, widths = _in_lanes(documents)
     codes = documents.codes.astype(np.uint16)
-    sums = np.empty(lanes.shape)
+    sums = np.empty((len(lanes), wanted * LANES))
 
     def work(part: slice) -> None:
         longest = int(widths[part][-1])
-        arguments = _arguments(kernel, True, longest, longest)
+        arguments = _arguments(kernel, wanted, True, longest, longest)
         _lanes_by_themselves(codes, documents.offsets, lanes[part], sums[part], arguments)
 
     run(work, _cut(widths, PIECE)[::-1])
-    values = np.empty(len(documents))
-    values[lanes[lanes >= 0]] = sums[lanes >= 0]
+    values = np.empty((wanted, len(documents)))
+    values[:, lanes[lanes >= 0]] = sums.reshape(-1, wanted, LANES).transpose(1, 0, 2)[:, lanes >= 0]
     return values
 
 
@@ -388,8 +464,8 @@ def _interleave(codes: Any, offsets: Any, lanes: Any, ended: int, symbols: Any) 
 def _many_by_lanes(
     a: Any, a_offsets: Any, which: Any, b: Any, b_offsets: Any, lanes: Any, sums: Any, rest: Any
 ) -> None:
-    """sums[k, g * LANES + l] = which[k] by lanes[g, l]."""
-    begins, blended, decay, low, state, edge, rows, columns = rest
+    """sums[k, g, q * LANES + l] = which[k] by lanes[g, l], q a wanted length."""
+    begins, blended, others, decay, low, state, edge, rows, columns = rest
     for g in range(len(lanes)):
         m = _interleave(b, b_offsets, lanes[g], -1, columns)
         for k in range(len(which)):
@@ -397,18 +473,17 @@ def _many_by_lanes(
             n = a_offsets[which[k] + 1] - start
             for i in range(n):
                 store(rows, i * LANES, fill(np.int32(a[start + i])))
-            target = sums[k, g * LANES : (g + 1) * LANES]
-            _sweep(rows, n, columns, m, begins, blended, decay, low, state, edge, target)
+            _sweep(rows, n, columns, m, begins, blended, others, decay, low, state, edge, sums[k, g])
 
 
 @njit(nogil=True, cache=True)
 def _lanes_by_themselves(codes: Any, offsets: Any, lanes: Any, sums: Any, rest: Any) -> None:
-    """sums[g, l] = lanes[g, l] by itself."""
-    begins, blended, decay, low, state, edge, rows, columns = rest
+    """sums[g, q * LANES + l] = lanes[g, l] by itself, q a wanted length."""
+    begins, blended, others, decay, low, state, edge, rows, columns = rest
     for g in range(len(lanes)):
         m = _interleave(codes, offsets, lanes[g], -1, columns)
         _interleave(codes, offsets, lanes[g], -2, rows)
-        _sweep(rows, m, columns, m, begins, blended, decay, low, state, edge, sums[g])
+        _sweep(rows, m, columns, m, begins, blended, others, decay, low, state, edge, sums[g])
 
 
 @njit(nogil=True, cache=True)
@@ -419,16 +494,18 @@ def _sweep(
     m: int,
     begins: Any,
     blended: Any,
+    others: Any,
     decay: Any,
     low: Any,
     state: Any,
     edge: Any,
     sums: Any,
 ) -> None:
-    """The recurrence, on every lane; shapes at the top of this file."""
-    levels = len(begins) - 1
+    """The recurrence, on every lane; shapes at the top of this file. `others`: one a length beside p."""
+    levels, least = len(begins) - 1, len(begins) - 1 - len(others)
     decays, lows, zeros = fill(decay), fill(low), fill(low - low)
     b, r, s = stack(begins, zeros), stack(begins, zeros), stack(begins, zeros)
+    totals = stack(begins, zeros)
     for q in range(levels + 1):
         put(b, q, fill(begins[q]))
     sums[:] = 0
@@ -444,13 +521,21 @@ def _sweep(
                 store(state, (q - 1) * LANES, multiply_add(above, decays, left))
                 put(r, q, left)
                 put(s, q, add(above, get(b, q)) if blended is not None else above)
-            total = zeros
+            for q in range(levels + 1):
+                put(totals, q, zeros)
             for j in range(start, stop):
                 column = load(columns, j * LANES)
-                total = add(total, where_equal(column, symbol, get(s, levels), zeros))
+                put(
+                    totals,
+                    levels,
+                    add(get(totals, levels), where_equal(column, symbol, get(s, levels), zeros)),
+                )
                 for q in range(levels, 0, -1):
                     at = ((j - start + 1) * levels + q - 1) * LANES
-                    right = multiply_add(get(r, q), decays, where_equal(column, symbol, get(s, q - 1), lows))
+                    begun = where_equal(column, symbol, get(s, q - 1), lows)
+                    if q > least:
+                        put(totals, q - 1, add(get(totals, q - 1), begun))
+                    right = multiply_add(get(r, q), decays, begun)
                     above = load(state, at)
                     store(state, at, multiply_add(above, decays, right))
                     put(r, q, right)
@@ -458,4 +543,6 @@ def _sweep(
             if stop < m:
                 for q in range(1, levels + 1):
                     store(edge, (i * levels + q - 1) * LANES, get(r, q))
-            store(sums, 0, add(load(sums, 0), widen(total)))
+            for q in range(least, levels + 1):
+                at = (q - least) * LANES
+                store(sums, at, add(load(sums, at), widen(get(totals, q))))

@@ -22,6 +22,7 @@ cleared, the next begins. A table per strip has one mask of a lane's columns for
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
@@ -32,7 +33,7 @@ from textsvm import device as gpu
 from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.errors import InputError
-from textsvm.kernels.gap import GapWeighted, SelfValues
+from textsvm.kernels.gap import GapWeighted, SelfValues, shared_pass
 from textsvm.kernels.gap_lanes import SOURCE, WARP, Texts, scale_of, variant_of
 from textsvm.parallel import Progress
 
@@ -57,21 +58,24 @@ OUTPUT = np.dtype(
         (name, np.uint64)
         for name in ("source_index", "target_index", "source_scale", "target_scale", "matrix", "coef", "sums")
     ]
-    + [("targets", np.int64)]
+    + [("targets", np.int64), ("kernels", np.int64)]
+    + [(name, np.uint64) for name in ("mix", "matrices", "scales")]
 )
 
 
 class _Run:
     """Every source with every target, or what `mode` says of them."""
 
-    def __init__(self, kernel: GapWeighted, sources: Texts, targets: Texts, mode: int) -> None:
+    def __init__(
+        self, kernel: GapWeighted, sources: Texts, targets: Texts, mode: int, shared: int = 0
+    ) -> None:
         self.kernel, self.sources, self.targets, self.mode = kernel, sources, targets, mode
         n, m = sources.longest, targets.longest
         begins, _ = kernel.begins()
         levels = len(begins) - 1
         blend = bool(begins[1:].any())
         for double in (False, True):
-            self.variant = variant_of(levels, kernel.decay, double, blend, targets.masks)
+            self.variant = variant_of(levels, kernel.decay, double, blend, targets.masks, shared)
             scale = scale_of(kernel, double, self.variant.block, n, m)
             if scale is not None and (double or not (mode == DIAGONAL or kernel.needs_double(n, m))):
                 break
@@ -130,7 +134,8 @@ class _Run:
         weights["begins"] = np.where(begins > 0, begins * np.exp2(logs), 0)
         weights["step"], weights["edge"] = decay ** (width - 1), decay**width
         weights["block"], weights["wrap"] = decay**variant.block, decay**self.period
-        weights["out"] = 2.0 ** -(self.unit + 2 * (levels + 1) * math.log2(decay))
+        lengths = levels + 1 - np.arange(variant.shared, -1, -1)
+        weights["out"] = 2.0 ** -(self.unit + 2 * lengths * math.log2(decay))
         return weights
 
     def launch(self, output: dict[str, Any], progress: Progress | None = None) -> None:
@@ -166,15 +171,16 @@ class _Run:
         rows, sources = (int(tasks[name].max(initial=0)) for name in ("rows", "sources"))
         rows += 2 * WARP
         edge_bytes = -(-max(1, self.variant.levels) * (8 if self.variant.double else 4) // 16) * 16
-        a_warp, in_block = 2 * (rows * edge_bytes + sources * 8), THREADS // WARP
+        sums = sources * (self.variant.shared + 1)
+        a_warp, in_block = 2 * (rows * edge_bytes + sums * 8), THREADS // WARP
         # gap.cu counts edges in 32 bits.
         warps = min(
             self.warps, len(tasks), gpu.free_memory() // 2 // a_warp, (1 << 32) // (2 * rows) - in_block
         )
         warps = -(-max(1, warps) // in_block) * in_block
         gpu.require_memory(warps * a_warp, "comparing documents this long", "shorten them (--max-length)")
-        edges, carries = cp.empty(2 * warps * rows * edge_bytes, np.uint8), cp.empty(2 * warps * sources + 1)
-        return warps, (edges, np.int32(rows), carries, np.int64(sources))
+        edges, carries = cp.empty(2 * warps * rows * edge_bytes, np.uint8), cp.empty(2 * warps * sums + 1)
+        return warps, (edges, np.int32(rows), carries, np.int64(sums))
 
 
 def _cost(tasks: NDArray[Any]) -> NDArray[np.float64]:
@@ -294,11 +300,7 @@ class CudaGap:
         )
 
     def _set_featureless(self, matrix: Any, own: SelfValues) -> None:
-        """Documents without any feature are 1 with their equals."""
-        if self.kernel.normalised and own.groups.any():
-            columns = gpu.cupy().asarray(self._self.groups)
-            for i in np.flatnonzero(own.groups):
-                matrix[int(i)] = columns == int(own.groups[i])
+        _set_featureless(matrix, own, self._self)
 
     def _self_values(self, documents: Documents, texts: Texts, known: dict[bytes, int]) -> SelfValues:
         if len(documents.alphabet) + 1 != self._symbols:
@@ -314,3 +316,48 @@ class CudaGap:
     def _position_scale(self, texts: Texts, own: SelfValues) -> Any:
         """What the sums of each position are multiplied by, float64 on the device."""
         return gpu.cupy().asarray(own.scale()[texts.order])
+
+
+def _set_featureless(matrix: Any, rows: SelfValues, columns: SelfValues) -> None:
+    """Documents without any feature are 1 with their equals."""
+    if rows.kernel.normalised and rows.groups.any():
+        groups = gpu.cupy().asarray(columns.groups)
+        for i in np.flatnonzero(rows.groups):
+            matrix[int(i)] = groups == int(rows.groups[i])
+
+
+def cuda_grams(
+    kernels: Sequence[GapWeighted], documents: Documents, device: Device, progress: Progress | None = None
+) -> list[Any]:
+    """The Gram of each of these kernels, of one decay, from one shared pass, on the device."""
+    cp = gpu.cupy()
+    n, (swept, mix) = len(documents), shared_pass(kernels)
+    shared = mix.shape[1] - 1
+    with gpu.use(device):
+        texts = Texts(documents, min(kernel.min_length for kernel in kernels), len(documents.alphabet) + 1)
+        diagonals = cp.zeros((shared + 1, len(texts)))
+        _Run(swept, texts, texts, DIAGONAL, shared).launch({"sums": diagonals})
+        texts.forget_layouts()
+        selves = []
+        for kernel, weights in zip(kernels, mix, strict=True):
+            values = np.zeros(n)
+            values[texts.order] = weights @ diagonals.get()
+            selves.append(SelfValues.of(kernel, documents, values, {}))
+        gpu.require_memory(
+            4 * len(kernels) * n * n, f"{len(kernels)} {n:,} x {n:,} matrices", "lower --memory"
+        )
+        matrices = [cp.zeros((n, n), np.float32) for _ in kernels]
+        output = {
+            "width": n,
+            "source_index": texts.index,
+            "target_index": texts.index,
+            "kernels": len(kernels),
+            "mix": cp.asarray(mix),
+            "matrices": cp.asarray(np.array([matrix.data.ptr for matrix in matrices], np.uint64)),
+            "scales": cp.asarray(np.stack([own.scale()[texts.order] for own in selves])),
+        }
+        _Run(swept, texts, texts, MIRRORED, shared).launch(output, progress)
+        for matrix, own in zip(matrices, selves, strict=True):
+            _set_featureless(matrix, own, own)
+            matrix[cp.arange(n), cp.arange(n)] = cp.asarray(own.diagonal())
+        return matrices

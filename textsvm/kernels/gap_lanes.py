@@ -36,6 +36,7 @@ class Variant:
     double: bool
     blend: bool
     masks: bool
+    shared: int = 0
 
     @property
     def defines(self) -> gpu.Defines:
@@ -49,12 +50,15 @@ class Variant:
             ("BLOCKS", self.blocks),
             # As measured.
             ("TOGETHER", 1 if self.double else {1: 1, 3: 1, 4: 4}.get(self.levels, 2)),
+            *((("SHARED", self.shared),) if self.shared else ()),
         )
 
     @property
     def blocks(self) -> int:
         """Blocks that a multiprocessor has registers for."""
-        registers = self.columns * _registers_of_column(self.levels, self.double, self.masks)
+        registers = (
+            self.columns * _registers_of_column(self.levels, self.double, self.masks) + 5 * self.shared
+        )
         return 2 if registers > 110 else 3
 
     @property
@@ -67,7 +71,7 @@ class Variant:
                 ("column_in", real, self.block),
                 ("begins", real, self.levels + 1),
                 *((name, real) for name in ("step", "edge", "block", "wrap")),
-                ("out", np.float64),
+                ("out", np.float64, self.shared + 1),
             ],
             align=True,
         )
@@ -107,24 +111,26 @@ def scale_of(kernel: GapWeighted, double: bool, block: int, n: int, m: int) -> t
     return (period, unit) if unit >= low - limit / 2 else None
 
 
-def variant_of(levels: int, decay: float, double: bool, blend: bool, masks: bool) -> Variant:
-    """The defines for a kernel and an alphabet."""
+def variant_of(levels: int, decay: float, double: bool, blend: bool, masks: bool, shared: int = 0) -> Variant:
+    """The defines for a kernel and an alphabet, and for that many smaller lengths besides."""
     columns = columns_of(levels, double, masks)
-    return Variant(levels, columns, block_of(columns, decay), double, blend, masks)
+    return Variant(levels, columns, block_of(columns, decay), double, blend, masks, shared)
 
 
 #: (source, defines) of every kind that is launched; for other p the numbers differ.
 DEFINE_SETS = [
-    (SOURCE, variant_of(levels, decay, double, blend, masks).defines)
-    for levels, decay, blend, masks in [
-        (4, 0.5, False, True),
-        (4, 0.01, False, True),
-        (4, 0.5, True, True),
-        (4, 0.5, False, False),
-        (0, 0.5, False, True),
-        (1, 0.5, False, True),
-        (2, 0.5, False, False),
-        (9, 0.5, True, False),
+    (SOURCE, variant_of(levels, decay, double, blend, masks, shared).defines)
+    for levels, decay, blend, masks, shared in [
+        (4, 0.5, False, True, 0),
+        (4, 0.01, False, True, 0),
+        (4, 0.5, True, True, 0),
+        (4, 0.5, False, False, 0),
+        (0, 0.5, False, True, 0),
+        (1, 0.5, False, True, 0),
+        (2, 0.5, False, False, 0),
+        (9, 0.5, True, False, 0),
+        (4, 0.5, False, True, 2),
+        (4, 0.5, False, True, 4),
     ]
     for double in (False, True)
 ]

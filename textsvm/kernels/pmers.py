@@ -77,8 +77,18 @@ class Vocabulary:
 
         The alphabet of one must be a prefix of the other's, or the same.
         """
+        parts = [
+            np.where(ids >= 0, ids + base, -1)
+            for ids, base in zip(self.find_each(other), self.first, strict=False)
+        ]
+        return np.concatenate(parts)
+
+    def find_each(self, other: Vocabulary) -> Iterator[NDArray[np.int64]]:
+        """The same for one length after the other, numbered within it; `other` may get its keys meanwhile."""
         symbols = np.arange(other.n_symbols, dtype=np.int64)
         ids = {1: np.where(symbols < self.n_symbols, symbols, -1)}
+        if self.p1 == 1:
+            yield ids[1]
         for q, a, b in plan(self.p1, self.p2):
             left, right = np.divmod(other.keys[q], np.uint64(max(other.size(b), 1)))
             left, right = ids[a][left.astype(np.int64)], ids[b][right.astype(np.int64)]
@@ -88,11 +98,8 @@ class Vocabulary:
             known = (left >= 0) & (right >= 0) & (rank < len(self.keys[q]))
             known[known] = self.keys[q][inside[known]] == sought[known]
             ids[q] = np.where(known, rank, -1)
-        parts = [
-            np.where(ids[q] >= 0, ids[q] + base, -1)
-            for q, base in zip(range(self.p1, self.p2 + 1), self.first, strict=False)
-        ]
-        return np.concatenate(parts)
+            if q >= self.p1:
+                yield ids[q]
 
 
 @dataclass(frozen=True)
@@ -121,6 +128,14 @@ def count(documents: Documents, p1: int, p2: int) -> tuple[Vocabulary, Counts]:
         base += size
     vocabulary = Vocabulary(p1, p2, len(documents.alphabet), keys)
     return vocabulary, _merge(documents.offsets, parts)
+
+
+def count_each(
+    documents: Documents, p1: int, p2: int, keys: dict[int, NDArray[np.uint64]]
+) -> Iterator[tuple[int, int, Counts]]:
+    """Yield (length, number of p-mers, their counts, numbered from 0) for p1..p2; fill `keys`."""
+    for q, ids, size in _windows(documents, p1, p2, keys):
+        yield q, size, _merge(documents.offsets, [_count_length(documents.offsets, q, ids, size, 0)])
 
 
 def _windows(

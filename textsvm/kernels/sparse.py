@@ -33,11 +33,14 @@ class Sparse:
     features: NDArray[np.int32]
     values: NDArray[np.float32]
 
-    def select(self, keep: NDArray[np.bool_], features: NDArray[np.int32] | None = None) -> Sparse:
-        """Only the entries to `keep`, under new feature numbers if given."""
-        kept = np.concatenate([[0], np.cumsum(keep)])
-        features = self.features if features is None else features
-        return Sparse(kept[self.indptr], features[keep], self.values[keep])
+    def select(self, target: NDArray[np.int32]) -> Sparse:
+        """Only the entries of features whose `target` is not -1, at that feature."""
+        indptr = np.zeros_like(self.indptr)
+        _count_kept(self.indptr, self.features, target, indptr)
+        np.cumsum(indptr, out=indptr)
+        kept = Sparse(indptr, np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32))
+        _keep(self.features, self.values, target, kept.features, kept.values)
+        return kept
 
     def take(self, indices: NDArray[np.int64]) -> Sparse:
         """The rows at `indices`."""
@@ -48,10 +51,11 @@ class Sparse:
 
     def unary(self, counts: NDArray[np.int32], starts: NDArray[np.int64]) -> Sparse:
         """Every entry repeated `counts` times, at the features from `starts[feature]` on."""
-        ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-        height = np.arange(ends[-1]) - np.repeat(ends[:-1], counts)
-        features = np.repeat(starts[self.features], counts) + height
-        return Sparse(ends[self.indptr], features.astype(np.int32), np.repeat(self.values, counts))
+        ends = np.zeros(len(counts) + 1, np.int64)
+        np.cumsum(counts, out=ends[1:])
+        code = Sparse(ends[self.indptr], np.empty(ends[-1], np.int32), np.empty(ends[-1], np.float32))
+        _unary(self.features, self.values, counts, starts, code.features, code.values)
+        return code
 
     def matrix(self, n_features: int) -> csr_matrix:
         shape = (len(self.indptr) - 1, n_features)
@@ -95,10 +99,7 @@ class Index:
     def dense(self, share: float = DENSE_SHARE) -> Dense:
         """The columns that more than this share of the documents hold; kept once made."""
         if share not in self._dense:
-            most = DENSE_BYTES // (4 * max(self.n, 1))
-            full = np.flatnonzero(self.df > share * self.n) if self.n >= DENSE_ROWS else np.empty(0, np.int64)
-            full = full[np.argsort(-self.df[full], kind="stable")[:most]]
-            self._dense[share] = Dense(self.x, full, len(self.df))
+            self._dense[share] = Dense(self.x, full_columns(self.df, self.n, share), len(self.df))
         return self._dense[share]
 
 
@@ -112,7 +113,7 @@ class Dense:
         self.column = np.full(n_features, -1, np.int32)
         self.column[features] = np.arange(len(features))
         self.width = len(features)
-        part = x.select(self.column[x.features] >= 0)
+        part = x.select(self.column)
         whole = bool(np.all(part.values == np.rint(part.values)))
         exact = whole and bool(np.all(part.squares() < 1 << 24))
         self.dtype = np.float32 if exact else np.float64
@@ -128,8 +129,41 @@ class Dense:
         """`x` without these columns, and what lies beside its entries likewise."""
         if not self.width:
             return x, beside
-        keep = self.column[x.features] < 0
-        return x.select(keep), beside[keep]
+        target = np.arange(len(self.column), dtype=np.int32)
+        target[self.column >= 0] = -1
+        return x.select(target), beside[self.column[x.features] < 0]
+
+
+class Half:
+    """Products of the rows of X with each other, each pair once, without lists of columns that give none.
+
+    Parameters
+    ----------
+    x : Sparse
+    n_features : int
+    """
+
+    def __init__(self, x: Sparse, n_features: int) -> None:
+        df = np.bincount(x.features, minlength=n_features)
+        self.dense = Dense(x, full_columns(df, len(x.indptr) - 1), n_features)
+        listed = (df > 1) & (self.dense.column < 0)
+        target = np.where(listed, np.cumsum(listed) - 1, -1).astype(np.int32)
+        self.rest = x.select(target)
+        self.index = Index(self.rest, int(listed.sum()))
+        #: None where all are 1 (presence, intersection): they need not be read.
+        self.values = None if bool(np.all(self.rest.values == 1)) else self.index.values
+
+    def add(self, first: int, last: int, total: NDArray[np.float32]) -> None:
+        """total[i, i:] += the products, i from first to last; each is rounded once."""
+        tile = self.dense.matrix[first:last] @ self.dense.matrix[first:].T
+        rows = (self.rest.indptr, self.rest.features, self.rest.values, self.index.after)
+        _add_half(first, last, *rows, self.index.indptr, self.index.documents, self.values, tile, total)
+
+
+def full_columns(df: NDArray[np.int64], n: int, share: float = DENSE_SHARE) -> NDArray[np.int64]:
+    """The columns to be kept dense, given how many of `n` rows hold each, the fullest first."""
+    full = np.flatnonzero(df > share * n) if n >= DENSE_ROWS else np.empty(0, np.int64)
+    return full[np.argsort(-df[full], kind="stable")[: DENSE_BYTES // (4 * max(n, 1))]]
 
 
 @njit(nogil=True, cache=True)
@@ -160,6 +194,40 @@ def add_rows(
         for j in range(begin, n):
             out[i, j] = (sums[j] + tile[i - first, j - begin]) * (row_scale[i] * scale[j])
             sums[j] = 0.0
+
+
+@njit(nogil=True, cache=True)
+def _add_half(
+    first: int,
+    last: int,
+    indptr: Array,
+    features: Array,
+    values: Array,
+    starts: Array,
+    ends: Array,
+    documents: Array,
+    x: Array | None,
+    tile: Array,
+    total: Array,
+) -> None:
+    n = total.shape[1]
+    sums = np.zeros(n)
+    for i in range(first, last):
+        for k in range(indptr[i], indptr[i + 1]):
+            value = np.float64(values[k])
+            for at in range(starts[k], ends[features[k] + 1]):
+                sums[documents[at]] += 1.0 if x is None else value * x[at]
+        for j in range(i, n):
+            total[i, j] += np.float32(sums[j] + tile[i - first, j - first])
+            sums[j] = 0.0
+
+
+@njit(nogil=True, cache=True)
+def scale_half(first: int, last: int, total: Array, scale: Array, out: Array) -> None:
+    """out[i, i:] = total[i, i:] scaled, rounded once; `out` may be `total`."""
+    for i in range(first, last):
+        for j in range(i, total.shape[1]):
+            out[i, j] = total[i, j] * (scale[i] * scale[j])
 
 
 @njit(nogil=True, cache=True)
@@ -199,3 +267,44 @@ def _squares(indptr: Array, values: Array, squares: Array) -> None:
         for k in range(indptr[i], indptr[i + 1]):
             total += np.float64(values[k]) * np.float64(values[k])
         squares[i] = total
+
+
+@njit(nogil=True, cache=True)
+def _count_kept(indptr: Array, features: Array, target: Array, kept: Array) -> None:
+    for i in range(len(indptr) - 1):
+        count = 0
+        for k in range(indptr[i], indptr[i + 1]):
+            if target[features[k]] >= 0:
+                count += 1
+        kept[i + 1] = count
+
+
+@njit(nogil=True, cache=True)
+def _keep(features: Array, values: Array, target: Array, kept_features: Array, kept_values: Array) -> None:
+    to = 0
+    for k in range(len(features)):
+        feature = target[features[k]]
+        if feature >= 0:
+            kept_features[to] = feature
+            kept_values[to] = values[k]
+            to += 1
+
+
+@njit(nogil=True, cache=True)
+def _unary(
+    features: Array, values: Array, counts: Array, starts: Array, code_features: Array, code_values: Array
+) -> None:
+    to = 0
+    for k in range(len(features)):
+        for height in range(counts[k]):
+            code_features[to] = starts[features[k]] + height
+            code_values[to] = values[k]
+            to += 1
+
+
+@njit(nogil=True, cache=True)
+def raise_to(features: Array, counts: Array, largest: Array) -> None:
+    """largest[u] becomes at least the count of every entry of feature u."""
+    for k in range(len(features)):
+        if counts[k] > largest[features[k]]:
+            largest[features[k]] = counts[k]

@@ -20,13 +20,17 @@ index: row i adds x_iu x_ju to an accumulator of n values for every j > i on the
 
 What is exact: counts, presence and intersection without idf are sums of integers, right to the last
 bit below 2^53 (float64 accumulators; tile products in float32 only where all sums are below 2^24),
-and rounded once, to float32. With log or idf X is rounded to float32 and the sums are float64.
+and rounded to float32 once a length. With log or idf X is rounded to float32 and the sums are float64.
+
+The whole Gram is the sum of those of the lengths, one after the other: memory is for the p-mers of one
+length, and the Grams of all ranges p1..p2 come by the way (`host_grams`).
 
 Leslie, Eskin, Noble 2002 (spectrum kernel); Ionescu, Popescu, Cahill 2014 (presence, intersection).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -38,8 +42,17 @@ from threadpoolctl import threadpool_limits
 from textsvm.documents import Documents
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel, KernelRows, featureless_groups
-from textsvm.kernels.pmers import Counts, Vocabulary, count, plan
-from textsvm.kernels.sparse import DENSE_SHARE, Index, Sparse, add_rows, mirror
+from textsvm.kernels.pmers import Counts, Vocabulary, count, count_each, plan
+from textsvm.kernels.sparse import (
+    DENSE_SHARE,
+    Half,
+    Index,
+    Sparse,
+    add_rows,
+    mirror,
+    raise_to,
+    scale_half,
+)
 from textsvm.parallel import Progress, run
 
 if TYPE_CHECKING:
@@ -48,6 +61,8 @@ if TYPE_CHECKING:
 WEIGHTS = ("count", "presence", "intersection", "log")
 #: Rows of a piece of work.
 TILE = 128
+#: Substrings of documents that are predicted together.
+BATCH = 1 << 26
 
 
 class Spectrum(Kernel):
@@ -153,8 +168,16 @@ class Idf:
 
     def weights(self, vocabulary: Vocabulary) -> NDArray[np.float64]:
         """ln((1 + n) / (1 + df)) + 1 of every p-mer of `vocabulary`."""
-        known = self.vocabulary.find(vocabulary)
-        df = np.append(self.df, 0)[known]  # -1, not known, reads the 0
+        return self._weights(self.vocabulary.find(vocabulary), self.df)
+
+    def weights_each(self, vocabulary: Vocabulary) -> Iterator[NDArray[np.float64]]:
+        """The same for one length after the other; `vocabulary` may get its keys meanwhile."""
+        first = self.vocabulary.first
+        for known, a, b in zip(self.vocabulary.find_each(vocabulary), first, first[1:], strict=False):
+            yield self._weights(known, self.df[a:b])
+
+    def _weights(self, known: NDArray[np.int64], df: NDArray[np.int64]) -> NDArray[np.float64]:
+        df = np.append(df, 0)[known]  # -1, not known, reads the 0
         return np.log((1 + self.n) / (1 + df)) + 1
 
     @classmethod
@@ -198,14 +221,44 @@ class SpectrumRows:
 
     def __init__(self, kernel: Spectrum, documents: Documents) -> None:
         kernel._check_fitted()
-        self.kernel = kernel
+        self.kernel, self.documents = kernel, documents
         self.n = len(documents)
-        self.vocabulary, counts = count(documents, *kernel.lengths)
-        self.starts = self._starts(counts, self.vocabulary)
-        self.x = self._matrix(counts, self.vocabulary, self.starts)
-        self.self_values = self.x.squares()
-        self.known: dict[bytes, int] = {}
-        self.groups = featureless_groups(documents, self.self_values, self.known)
+
+    @cached_property
+    def _counted(self) -> tuple[Vocabulary, NDArray[np.int64], Sparse]:
+        vocabulary, counts = count(self.documents, *self.kernel.lengths)
+        starts = self._starts(counts, vocabulary)
+        return vocabulary, starts, self._matrix(counts, vocabulary, starts)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The p-mers of the columns."""
+        return self._counted[0]
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """Where the features of each p-mer start."""
+        return self._counted[1]
+
+    @property
+    def x(self) -> Sparse:
+        """X of the columns, made when first needed: `gram` does without."""
+        return self._counted[2]
+
+    @cached_property
+    def self_values(self) -> NDArray[np.float64]:
+        """k(s, s) of the columns."""
+        return self.x.squares()
+
+    @cached_property
+    def _grouped(self) -> tuple[NDArray[np.int32], dict[bytes, int]]:
+        known: dict[bytes, int] = {}
+        return featureless_groups(self.documents, self.self_values, known), known
+
+    @property
+    def groups(self) -> NDArray[np.int32]:
+        """From `featureless_groups`."""
+        return self._grouped[0]
 
     @cached_property
     def index(self) -> Index:
@@ -226,26 +279,8 @@ class SpectrumRows:
         return out
 
     def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
-        out = np.empty((self.n, self.n), np.float32)
-        scale = scale_of(self.kernel, self.self_values)
-        dense = self.index.dense()
-        rest, after = dense.remove(self.x, self.index.after)
-
-        def half(piece: tuple[int, int]) -> None:
-            first, last = piece
-            tile = dense.matrix[first:last] @ dense.matrix[first:].T
-            rows = (rest.indptr, rest.features, rest.values, after)
-            add_rows(first, last, first, *rows, *self.index.lists, tile, scale, scale, out)
-            mirror(first, last, out)
-
-        pieces = _pieces(self.n)
-        with threadpool_limits(1, user_api="blas"):
-            run(half, pieces, [(b - a) * (self.n - a) for a, b in pieces], progress)
-        np.fill_diagonal(out, self.diag())
-        self._featureless(out, self.groups)
-        for i in np.flatnonzero(self.groups) if self.kernel.normalised else ():
-            out[:, i] = out[i]
-        return out
+        ((_, matrix),) = host_grams([self.kernel], self.documents, progress)
+        return matrix
 
     def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
         out = np.empty((len(others), self.n), np.float32)
@@ -258,38 +293,30 @@ class SpectrumRows:
     ) -> NDArray[np.float64]:
         """sum_j k(others, documents[j]) coef[j], shape (len(others), k), for `coef` of shape (n, k).
 
-        The sum is taken over the documents once, in feature space, and no kernel value is computed.
+        The sum is taken over the documents once, in feature space, and no kernel value is computed; the
+        others come in batches of bounded memory.
         """
-        weighted = self.x.matrix(int(self.starts[-1])).T @ (
-            scale_of(self.kernel, self.self_values)[:, None] * coef
-        )
-        x, self_values, groups = self._project(others)
-        values = scale_of(self.kernel, self_values)[:, None] * (x.matrix(int(self.starts[-1])) @ weighted)
-        for i in np.flatnonzero(groups) if self.kernel.normalised else ():
-            values[i] = coef[self.groups == groups[i]].sum(axis=0)
-        if progress is not None:
-            progress(1, 1)
+        n_features = int(self.starts[-1])
+        weighted = self.x.matrix(n_features).T @ (scale_of(self.kernel, self.self_values)[:, None] * coef)
+        values = np.empty((len(others), coef.shape[1]))
+        p1, p2 = self.kernel.lengths
+        turns = others.offsets[:-1] // max(1, BATCH // (p2 + 1 - p1))
+        for batch in np.split(np.arange(len(others)), np.flatnonzero(np.diff(turns)) + 1):
+            some = others if len(batch) == len(others) else others.take(batch)
+            x, self_values, groups = self._project(some)
+            values[batch] = scale_of(self.kernel, self_values)[:, None] * (x.matrix(n_features) @ weighted)
+            for i in np.flatnonzero(groups) if self.kernel.normalised else ():
+                values[batch[i]] = coef[self.groups == groups[i]].sum(axis=0)
+            if progress is not None:
+                progress(len(batch) + batch[0] if len(batch) else 1, max(1, len(others)))
         return values
 
     def _starts(self, counts: Counts, vocabulary: Vocabulary) -> NDArray[np.int64]:
-        """Where the features of each p-mer start: one each, or the unary code of its largest count."""
-        numbers = np.ones(vocabulary.first[-1], np.int64)
-        if self.kernel.weight == "intersection":
-            np.maximum.at(numbers, counts.features, counts.counts)
-        return np.concatenate([[0], np.cumsum(numbers)])
+        return feature_starts(self.kernel, counts, int(vocabulary.first[-1]))
 
     def _matrix(self, counts: Counts, vocabulary: Vocabulary, starts: NDArray[np.int64]) -> Sparse:
-        """X of the documents that were counted; the features of their p-mers start at `starts`."""
-        values = np.ones(len(counts.counts))
-        if self.kernel.weight == "count":
-            values = counts.counts.astype(np.float64)
-        elif self.kernel.weight == "log":
-            values = 1 + np.log(counts.counts)
-        if self.kernel.idf:
-            w = self.kernel.idf_.weights(vocabulary)[counts.features]
-            values = np.sqrt(w) if self.kernel.weight == "intersection" else w * values
-        x = Sparse(counts.indptr, counts.features, values.astype(np.float32))
-        return x.unary(counts.counts, starts) if self.kernel.weight == "intersection" else x
+        weights = self.kernel.idf_.weights(vocabulary) if self.kernel.idf else None
+        return matrix_of(self.kernel, counts, weights, starts)
 
     def _project(self, others: Documents) -> tuple[Sparse, NDArray[np.float64], NDArray[np.int32]]:
         """X of other documents over the columns' features, their k(s, s) over all, their groups."""
@@ -297,10 +324,9 @@ class SpectrumRows:
         starts = self._starts(counts, vocabulary)
         x = self._matrix(counts, vocabulary, starts)
         self_values = x.squares()
-        groups = featureless_groups(others, self_values, dict(self.known))
+        groups = featureless_groups(others, self_values, dict(self._grouped[1]))
         target = project_features(self.starts, starts, self.vocabulary.find(vocabulary))
-        mapped = target[x.features].astype(np.int32)
-        return x.select(mapped >= 0, mapped), self_values, groups
+        return x.select(target.astype(np.int32)), self_values, groups
 
     def _fill(
         self,
@@ -331,6 +357,94 @@ class SpectrumRows:
     def _featureless(self, out: NDArray[np.float32], groups: NDArray[np.int32]) -> None:
         for i in np.flatnonzero(groups) if self.kernel.normalised else ():
             out[i] = self.groups == groups[i]
+
+
+def host_grams(
+    kernels: Sequence[Spectrum], documents: Documents, progress: Progress | None = None
+) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """The Grams of kernels that differ in p2 and `normalised` only, in ascending order of p2, numbered.
+
+    One length after the other is counted and its products are added to a running sum, so that memory is for
+    one length. Each addition rounds to float32: at most 2^-24 of the value for every length.
+    """
+    n, (p1, p2) = len(documents), (kernels[0].lengths[0], kernels[-1].lengths[1])
+    kernel, waiting = kernels[-1], list(enumerate(kernels))
+    total, self_values = np.zeros((n, n), np.float32), np.zeros(n)
+    keys: dict[int, NDArray[np.uint64]] = {}
+    vocabulary = Vocabulary(p1, p2, len(documents.alphabet), keys)
+    weights = kernel.idf_.weights_each(vocabulary) if kernel.idf else None
+    pieces = _pieces(n)
+    work = [(b - a) * (n - a) for a, b in pieces]
+    for q, size, counts in count_each(documents, p1, p2, keys):
+        starts = feature_starts(kernel, counts, size)
+        x = matrix_of(kernel, counts, next(weights) if weights is not None else None, starts)
+        self_values += x.squares()
+        half = Half(x, int(starts[-1]))
+
+        def add(piece: tuple[int, int], half: Half = half) -> None:
+            half.add(*piece, total)
+
+        with threadpool_limits(1, user_api="blas"):
+            run(add, pieces, work, _of_length(progress, q - p1, p2 + 1 - p1))
+        while waiting and waiting[0][1].lengths[1] == q:
+            position, wanted = waiting.pop(0)
+            yield position, _finish(wanted, documents, total, self_values, in_place=not waiting)
+
+
+def _of_length(progress: Progress | None, number: int, lengths: int) -> Progress | None:
+    """Progress of one of several lengths."""
+    if progress is None:
+        return None
+    return lambda done, total: progress(number + done / total, lengths)
+
+
+def _finish(
+    kernel: Spectrum,
+    documents: Documents,
+    total: NDArray[np.float32],
+    self_values: NDArray[np.float64],
+    in_place: bool,
+) -> NDArray[np.float32]:
+    """Kernel values of the upper half of the sums, both halves."""
+    out = total if in_place else np.empty_like(total)
+    scale = scale_of(kernel, self_values)
+
+    def finish(piece: tuple[int, int]) -> None:
+        scale_half(*piece, total, scale, out)
+        mirror(*piece, out)
+
+    run(finish, _pieces(len(out)))
+    np.fill_diagonal(out, 1 if kernel.normalised else self_values)
+    if kernel.normalised:
+        groups = featureless_groups(documents, self_values, {})
+        for i in np.flatnonzero(groups):
+            out[i] = groups == groups[i]
+            out[:, i] = out[i]
+    return out
+
+
+def feature_starts(kernel: Spectrum, counts: Counts, size: int) -> NDArray[np.int64]:
+    """Where the features of each of `size` p-mers start: one each, or the unary code of its largest count."""
+    numbers = np.ones(size, np.int64)
+    if kernel.weight == "intersection":
+        raise_to(counts.features, counts.counts, numbers)
+    return np.concatenate([[0], np.cumsum(numbers)])
+
+
+def matrix_of(
+    kernel: Spectrum, counts: Counts, weights: NDArray[np.float64] | None, starts: NDArray[np.int64]
+) -> Sparse:
+    """X of the documents that were counted, given idf weights; the features of p-mers start at `starts`."""
+    values: NDArray[np.floating] = np.ones(len(counts.counts), np.float32)
+    if kernel.weight == "count":
+        values = counts.counts.astype(np.float64)
+    elif kernel.weight == "log":
+        values = 1 + np.log(counts.counts)
+    if weights is not None:
+        w = weights[counts.features]
+        values = np.sqrt(w) if kernel.weight == "intersection" else w * values
+    x = Sparse(counts.indptr, counts.features, values.astype(np.float32, copy=False))
+    return x.unary(counts.counts, starts) if kernel.weight == "intersection" else x
 
 
 def scale_of(kernel: Spectrum, self_values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -20,6 +20,7 @@ Memory, in bytes: 4 n^2 the matrix; n * (narrow + 8 wide columns); TILE_BYTES a 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -32,7 +33,7 @@ from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.kernels.base import featureless_groups
 from textsvm.kernels.pmers import Vocabulary, plan
-from textsvm.kernels.spectrum import Spectrum, SpectrumRows, project_features
+from textsvm.kernels.spectrum import Spectrum, SpectrumRows, project_features, scale_of
 from textsvm.parallel import Progress
 
 Array = Any  # a CuPy array
@@ -189,6 +190,61 @@ class CudaSpectrumRows:
         if self.kernel.normalised:
             groups = featureless_groups(documents, self_values, known)
         return gpu.cupy().asarray(groups)
+
+
+def cuda_grams(
+    kernels: Sequence[Spectrum], documents: Documents, device: Device, progress: Progress | None = None
+) -> Iterator[tuple[int, Array]]:
+    """The Grams of kernels that differ in p2 and `normalised` only, in ascending order of p2, numbered.
+
+    Each adds the Gram, not normalised, of the lengths that the one before did not have to a running sum.
+    """
+    p1, p2 = kernels[0].lengths[0], kernels[-1].lengths[1]
+    begin, self_values = p1, np.zeros(len(documents))
+    total: Array = None
+    for position, kernel in enumerate(kernels):
+        last = kernel.lengths[1]
+        if last >= begin:
+            more = Spectrum((begin, last), kernel.weight, kernel.idf, normalised=False).fit(documents)
+            rows = CudaSpectrumRows(more, documents, device)
+            part = rows.gram(_part(progress, begin - p1, last + 1 - begin, p2 + 1 - p1))
+            self_values += rows.self_values
+            with gpu.use(device):
+                total = part if total is None else gpu.cupy().add(total, part, out=total)
+            del rows, part
+            begin = last + 1
+        with gpu.use(device):
+            matrix = _scaled(kernel, documents, total, self_values)
+        yield position, matrix
+        del matrix
+
+
+def _part(progress: Progress | None, done: float, more: float, whole: float) -> Progress | None:
+    """Progress of the next `more` of all the work."""
+    if progress is None:
+        return None
+    return lambda part, parts: progress(done + more * part / parts, whole)
+
+
+def _scaled(kernel: Spectrum, documents: Documents, total: Array, self_values: NDArray[np.float64]) -> Array:
+    """Kernel values from the sums, a new array on the current device."""
+    cp = gpu.cupy()
+    n = len(documents)
+    gpu.require_memory(4 * n * n, f"the {n:,} x {n:,} matrix of the spectrum kernel", "lower --memory")
+    if not kernel.normalised:
+        return total.copy()
+    out, scale = cp.empty((n, n), np.float32), cp.asarray(scale_of(kernel, self_values))
+    batch = max(1, (1 << 24) // max(n, 1))
+    for first in range(0, n, batch):
+        rows = slice(first, first + batch)
+        out[rows] = total[rows] * (scale[rows, None] * scale)
+    out[cp.arange(n), cp.arange(n)] = 1
+    groups = featureless_groups(documents, self_values, {})
+    on_card = cp.asarray(groups)
+    for i in np.flatnonzero(groups):
+        out[int(i)] = on_card == int(groups[i])
+        out[:, int(i)] = out[int(i)]
+    return out
 
 
 class _Text:

@@ -1,0 +1,229 @@
+"""Grams of a grid: what is shared equals what is computed alone, is computed once, and fits its budget."""
+
+import tracemalloc
+from itertools import pairwise
+
+import numpy as np
+import oracles
+import pytest
+from contracts import TEXTS, to_numpy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from textsvm.device import select
+from textsvm.documents import encode
+from textsvm.errors import InputError
+from textsvm.gram.cached import CachedGram
+from textsvm.gram.dense import DenseGram
+from textsvm.gram.shared import grams
+from textsvm.kernels import EditDistance, GapWeighted, Spectrum, UserKernel, edit, gap, pmers
+
+
+def lengths(a, b):
+    return np.outer([len(s) for s in a], [len(t) for t in b])
+
+
+GRID = [
+    GapWeighted(3, 0.5),
+    Spectrum((1, 3)),
+    EditDistance(0.1),
+    GapWeighted(5, 0.5),
+    GapWeighted(3, 0.5, (1, 0, 2)),
+    GapWeighted(5, 0.5, (0, 0, 0, 1e-9, 0)),
+    GapWeighted(4, 0.5, normalised=False),
+    GapWeighted(2, 0.5, (1e-9, 1)),
+    GapWeighted(2, 1.0),
+    GapWeighted(1, 1.0),
+    Spectrum((1, 5)),
+    Spectrum((1, 3), normalised=False),
+    Spectrum((1, 4), "log", True),
+    Spectrum((1, 6), "log", True),
+    Spectrum((2, 6), "intersection"),
+    Spectrum((2, 3), "intersection"),
+    Spectrum(3),
+    EditDistance(0.5),
+    EditDistance(2, relative=True),
+    EditDistance(0.5, relative=True),
+    UserKernel(lengths),
+]
+
+
+class SharedContract:
+    """What holds on any device."""
+
+    @pytest.mark.parametrize("name", TEXTS)
+    def test_equal_to_each_alone(self, name, device):
+        documents = encode(TEXTS[name] * 2 + ["kitten"])
+        seen = []
+        for number, gram, sentence in grams(GRID, documents, device):
+            alone = DenseGram.compute(GRID[number].fit(documents).against(documents, device))
+            assert gram.n == len(documents)
+            shared, expected = to_numpy(gram.buffer), to_numpy(alone.buffer)
+            np.testing.assert_allclose(
+                shared,
+                expected,
+                rtol=2e-6,
+                atol=1e-6 * max(1, abs(expected).max()),
+                err_msg=str(GRID[number]),
+            )
+            np.testing.assert_array_equal(shared, shared.T)
+            assert "whole kernel matrix in memory" in sentence
+            seen.append(number)
+        assert sorted(seen) == list(range(len(GRID)))
+
+    @pytest.mark.parametrize("decay", [0.05, 0.5, 1.0])
+    def test_many_lengths_of_the_gap_weighted_kernel(self, decay, device):
+        rng = np.random.default_rng(0)
+        texts = [
+            "".join(rng.choice(list("abc "), n)) for n in [*rng.integers(0, 40, 30), 63, 64, 65, 130, 200]
+        ]
+        documents = encode(texts)
+        kernels = [GapWeighted(p, decay) for p in (1, 2, 5, 8)]
+        for number, gram, _ in grams(kernels, documents, device):
+            alone = kernels[number].against(documents, device).gram()
+            np.testing.assert_allclose(to_numpy(gram.buffer), to_numpy(alone), rtol=1e-5, atol=1e-6)
+
+    def test_a_budget_that_leaves_no_room(self, device):
+        documents = encode(["banana", "bandana", "cat", "the cat sat", "kitten", "sitting"] * 5)
+        matrix = 4 * len(documents) ** 2
+        for memory, kind in ((matrix - 1, CachedGram), (matrix, DenseGram), (2 * matrix, DenseGram)):
+            for number, gram, sentence in grams(GRID, documents, device, memory):
+                assert isinstance(gram, kind)
+                assert ("on demand" in sentence) == (kind is CachedGram)
+                alone = GRID[number].against(documents, device)
+                some = np.array([0, 7, 29])
+                np.testing.assert_allclose(
+                    to_numpy(gram.rows(some)), to_numpy(alone.rows(some)), rtol=1e-5, atol=1e-6
+                )
+
+
+class TestShared(SharedContract):
+    pass
+
+
+@settings(max_examples=25)
+@given(
+    texts=st.lists(st.text("ab c", max_size=30), min_size=1, max_size=12),
+    p=st.sets(st.sampled_from([1, 2, 3, 5]), min_size=2, max_size=4),
+    weights=st.lists(st.just(0) | st.floats(1e-30, 3), min_size=3, max_size=3).filter(any),
+)
+def test_any_grid_of_the_gap_weighted_kernel(texts, p, weights):
+    kernels = [GapWeighted(q, 0.5) for q in p] + [GapWeighted(3, 0.5, weights)]
+    for number, gram, _ in grams(kernels, encode(texts), select("cpu")):
+        kernel = kernels[number]
+
+        def oracle(s, t, kernel=kernel):
+            return oracles.gap(s, t, kernel.p, 0.5, kernel.weights)
+
+        expected = [[oracles.normalised(oracle, s, t) for t in texts[:3]] for s in texts]
+        np.testing.assert_allclose(gram.buffer[:, :3], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """How often each costly computation was begun."""
+    counted = {"sweeps": 0, "distances": 0, "lengths counted": []}
+
+    def count(module, name, note):
+        original = getattr(module, name)
+
+        def counting(*args, **kwargs):
+            note(*args)
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, counting)
+
+    count(gap, "_products", lambda *args: counted.update(sweeps=counted["sweeps"] + 1))
+    count(edit, "_distances", lambda *args: counted.update(distances=counted["distances"] + 1))
+    count(pmers, "_count_length", lambda offsets, q, *args: counted["lengths counted"].append(q))
+    return counted
+
+
+def run_all(kernels, memory=None):
+    documents = encode([f"the {word} sat on the mat, {word}" * 2 for word in TEXTS["words"]])
+    return [number for number, _, _ in grams(kernels, documents, select("cpu"), memory)]
+
+
+def test_all_lengths_take_one_pass(calls):
+    run_all([GapWeighted(5, 0.5)])
+    alone, calls["sweeps"] = calls["sweeps"], 0
+    assert alone > 0
+    run_all([GapWeighted(p, 0.5) for p in (3, 4, 5)] + [GapWeighted(2, 0.5, (1, 1))])
+    assert calls["sweeps"] == alone
+    calls["sweeps"] = 0
+    run_all([GapWeighted(p, decay) for p in (3, 5) for decay in (0.5, 0.9)])
+    assert calls["sweeps"] == 2 * alone
+    # Two matrices fit: p = 4 and 5, then 3 alone.
+    calls["sweeps"] = 0
+    assert run_all([GapWeighted(p, 0.5) for p in (3, 4, 5)], 2 * 4 * 8**2) == [1, 2, 0]
+    assert calls["sweeps"] == 2 * alone
+
+
+def test_all_gamma_take_one_matrix_of_distances(calls):
+    run_all([EditDistance(0.1)])
+    alone, calls["distances"] = calls["distances"], 0
+    run_all([EditDistance(gamma) for gamma in (0.01, 0.1, 1)])
+    assert calls["distances"] == alone > 0
+
+
+def test_every_length_of_a_spectrum_is_taken_once(calls):
+    run_all([Spectrum((1, p)) for p in (5, 3, 8)])
+    assert calls["lengths counted"] == list(range(1, 9))
+
+
+def test_a_gram_is_released_before_the_next(device):
+    n = 1000
+    documents = encode([f"text {i} of {n}" for i in range(n)])
+    for kernels, matrices in (
+        ([EditDistance(gamma) for gamma in (0.1, 0.2, 0.3, 0.4)], 2),
+        ([Spectrum((2, p)) for p in (2, 3, 4, 5)], 2),
+        ([UserKernel(lengths)] * 4, 1),
+    ):
+        for _ in grams(kernels[:2], documents, device):  # compiled before memory is counted
+            pass
+        tracemalloc.start()
+        before = None
+        for _, gram, _ in grams(kernels, documents, device):
+            assert before is None or before.buffer is None
+            before = gram
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        # The rest is working memory of each.
+        assert peak < (matrices + 1) * 4 * n * n + (16 << 20), kernels
+
+
+def test_progress_runs_over_all_the_work_and_may_stop_it():
+    documents = encode(TEXTS["words"] * 10)
+    seen = []
+    for _ in grams(GRID, documents, select("cpu"), progress=lambda done, total: seen.append((done, total))):
+        pass
+    assert len(seen) > len(GRID) / 2
+    assert all(a <= b for (a, _), (b, _) in pairwise(seen))
+    assert {total for _, total in seen} == {seen[-1][0]}
+
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        next(grams(GRID, documents, select("cpu"), progress=stop))
+
+
+def test_kernels_are_fitted():
+    kernels = [Spectrum((1, p), "log", idf=True) for p in (2, 3)]
+    documents = encode(TEXTS["words"])
+    for number, _, _ in grams(kernels, documents, select("cpu")):
+        assert kernels[number].idf_.n == len(documents)
+
+
+def test_wrong_parameters_are_told_at_once():
+    documents = encode(["a"])
+    with pytest.raises(InputError, match="p=0"):
+        grams([Spectrum(2), GapWeighted(0)], documents, select("cpu"))
+    with pytest.raises(InputError, match="memory="):
+        grams([Spectrum(2)], documents, select("cpu"), "much")
+
+
+def test_nothing_to_do():
+    assert list(grams([], encode(["a"]), select("cpu"))) == []
+    (_, gram, _), *_ = list(grams([Spectrum((1, 2)), Spectrum((1, 3))], encode([]), select("cpu")))
+    assert gram.n == 0

@@ -1,0 +1,233 @@
+"""A kernel matrix in a file: NumPy's .npy, and LIBSVM's text format of precomputed kernels.
+
+LIBSVM's (its README, "Precomputed Kernels"): a line a document, all values listed, zeros too,
+
+    <label> 0:<i> 1:<K(i, 1)> 2:<K(i, 2)> ... n:<K(i, n)>
+
+i is the document's number among the n that the columns stand for, from 1. Lines may be permuted or left
+out: the kernel matrix then has the columns of the documents whose lines are there. Lines of other documents,
+to be predicted, have anything for i. Numbers have 9 digits, which is float32 exactly.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.errors import InputError
+from textsvm.files import replacing
+from textsvm.gram.dense import check_block, check_gram
+
+NPY = ".npy"
+LIBSVM = (".libsvm", ".svm", ".svmlight", ".txt")
+_MAGIC = b"\x93NUMPY"
+#: Rows that are written at a time.
+_ROWS = 256
+
+
+def read_gram(
+    path: str | os.PathLike[str], n: int | None = None
+) -> tuple[NDArray[np.float32], NDArray[np.float64] | None]:
+    """Read a kernel matrix, .npy or LIBSVM's format, whatever the file's name.
+
+    Parameters
+    ----------
+    path : path
+    n : int, optional
+        Number of training documents: the file has kernel values of other documents with them. None:
+        it has those of the training documents with each other.
+
+    Returns
+    -------
+    matrix : float32 array, shape (n, n), or (m, n)
+    labels : float64 array, one a row, or None if the format has none (.npy)
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or what is in it is no such matrix: square and symmetric unless `n` is
+        given, finite. It names the file, and the line where there are lines.
+    """
+    path = Path(path)
+    try:
+        with open(path, "rb") as stream:
+            start = stream.read(len(_MAGIC))
+        if start == _MAGIC:
+            matrix, labels = _read_npy(path), None
+        elif not start:
+            raise InputError(f"{path} is empty; a kernel matrix is expected")
+        else:
+            matrix, labels = _read_libsvm(path, n)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    name = f"the kernel matrix in {path}"
+    return (check_gram(matrix, name) if n is None else check_block(matrix, n, name)), labels
+
+
+def write_gram(path: str | os.PathLike[str], matrix: Any, labels: Sequence[float] | None = None) -> None:
+    """Write a kernel matrix; the name's ending says how.
+
+    Parameters
+    ----------
+    path : path
+        .npy, or one of `LIBSVM`. It is there complete or not at all.
+    matrix : float32 array, shape (m, n), NumPy or CuPy
+        For training, m = n; for prediction, other documents by training documents.
+    labels : sequence of m numbers, optional
+        For LIBSVM's format, which without them gets zeros; .npy has no place for them.
+
+    Raises
+    ------
+    InputError
+        If the ending is another one, the labels do not fit, or the file cannot be written.
+    """
+    path = Path(path)
+    matrix = np.asarray(matrix.get() if hasattr(matrix, "get") else matrix, np.float32)
+    check_block(matrix, matrix.shape[-1] if matrix.ndim else 0)
+    if path.suffix.lower() == NPY:
+        if labels is not None:
+            raise InputError(
+                f"{path}: a .npy file has no place for labels; name it .libsvm, or leave them out"
+            )
+        with replacing(path) as temporary, open(temporary, "wb") as stream:
+            np.save(stream, matrix, allow_pickle=False)
+    elif path.suffix.lower() in LIBSVM:
+        numbers = _label_numbers(labels, len(matrix))
+        with replacing(path) as temporary, open(temporary, "w", encoding="ascii", newline="\n") as stream:
+            stream.writelines(_libsvm_lines(matrix, numbers))
+    else:
+        raise InputError(
+            f"{path}: a kernel matrix is written as {NPY} or, for LIBSVM, as {', '.join(LIBSVM)}"
+        )
+
+
+def _read_npy(path: Path) -> NDArray[Any]:
+    """The matrix as float32, its header looked at before any of it is read."""
+    try:
+        stored = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InputError(f"{path} is not a .npy file that can be read ({error}); write it again") from error
+    if stored.dtype.kind not in "fiub" or stored.ndim != 2:
+        raise InputError(
+            f"{path} has an array of {stored.dtype} and shape {stored.shape}; a kernel matrix has rows and "
+            "columns of real numbers"
+        )
+    with np.errstate(over="ignore"):
+        return np.array(stored, np.float32, order="C")
+
+
+def _read_libsvm(path: Path, n: int | None) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    labels: list[float] = []
+    serials: list[float] = []
+    lines: list[int] = []
+    rows: list[NDArray[np.float32]] = []
+    with open(path, "rb") as stream:
+        for line, text in enumerate(stream, 1):
+            if not text.strip():
+                continue
+            where = f"{path}, line {line}"
+            label, serial, values = _parse(text, where, n is None)
+            if rows and len(values) != len(rows[0]):
+                raise InputError(
+                    f"{where}: {len(values):,} kernel values and {len(rows[0]):,} in the lines before; all "
+                    "must be listed, zeros too"
+                )
+            labels.append(label)
+            serials.append(serial)
+            lines.append(line)
+            rows.append(values)
+    if not rows:
+        raise InputError(f"{path} has no lines; a kernel matrix is expected")
+    matrix = np.stack(rows)
+    if n is None:
+        columns = _columns(path, lines, serials, matrix.shape[1])
+        if not np.array_equal(columns, np.arange(matrix.shape[1])):
+            matrix = matrix[:, columns]
+    return matrix, np.array(labels)
+
+
+def _parse(text: bytes, where: str, training: bool) -> tuple[float, float, NDArray[np.float32]]:
+    """Label, number of the document, and kernel values of a line."""
+    head, _, rest = text.partition(b"0:")
+    serial_text, tail = [*rest.split(None, 1), b"", b""][:2]
+    label, serial = _number(head), _number(serial_text)
+    values, count = _numbers(tail.replace(b":", b" ")), tail.count(b":")
+    if (
+        values is None
+        or not count
+        or len(values) != 2 * count
+        or label is None
+        or (serial is None and training)
+    ):
+        raise InputError(
+            f"{where}: not a line of LIBSVM's format of precomputed kernels, `label 0:i 1:K(i,1) 2:K(i,2) ..`"
+        )
+    wrong = values[::2] != np.arange(1, count + 1)
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise InputError(
+            f"{where}: kernel value {at + 1} has the number {values[2 * at]:g}; they are numbered from 1 and "
+            "all must be listed, zeros too"
+        )
+    with np.errstate(over="ignore"):
+        kernel_values = values[1::2].astype(np.float32)
+    if not np.isfinite(kernel_values).all():
+        at = int((~np.isfinite(kernel_values)).argmax())
+        raise InputError(f"{where}: kernel value {at + 1}, {values[2 * at + 1]}, is not a finite number")
+    return label, 0.0 if serial is None else serial, kernel_values
+
+
+def _numbers(text: bytes) -> NDArray[np.float64] | None:
+    """The numbers in a text, or None if there is anything else."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)  # so NumPy says that the text goes on
+        try:
+            return np.fromstring(text.decode("ascii"), np.float64, sep=" ")
+        except (ValueError, DeprecationWarning):
+            return None
+
+
+def _number(text: bytes) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _columns(path: Path, lines: list[int], serials: list[float], n: int) -> NDArray[np.int64]:
+    """Which columns the documents of the lines are, given their numbers."""
+    seen: dict[float, int] = {}
+    for line, serial in zip(lines, serials, strict=True):
+        if serial != int(serial) or not 1 <= serial <= n:
+            raise InputError(
+                f"{path}, line {line}: 0:{serial:g} is not the number of one of the {n:,} documents, from 1"
+            )
+        if serial in seen:
+            raise InputError(f"{path}, line {line}: document 0:{serial:g} is in line {seen[serial]} already")
+        seen[serial] = line
+    return np.array(serials, np.int64) - 1
+
+
+def _label_numbers(labels: Sequence[float] | None, m: int) -> NDArray[np.float64]:
+    try:
+        numbers = np.zeros(m) if labels is None else np.asarray(labels).astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"labels in LIBSVM's format are numbers ({error}); number the classes") from error
+    if numbers.shape != (m,):
+        raise InputError(f"there are {m:,} rows and labels of shape {numbers.shape}; give one label a row")
+    if not np.isfinite(numbers).all():
+        raise InputError(f"the label of row {int((~np.isfinite(numbers)).argmax())} is not a finite number")
+    return numbers
+
+
+def _libsvm_lines(matrix: NDArray[np.float32], labels: NDArray[np.float64]) -> Iterator[str]:
+    pattern = " ".join(f"{j}:%.9g" for j in range(1, matrix.shape[1] + 1))
+    for first in range(0, len(matrix), _ROWS):
+        for i, row in enumerate(matrix[first : first + _ROWS].tolist(), first):
+            yield f"{labels[i]:.17g} 0:{i + 1} {pattern % tuple(row)}\n"
