@@ -13,8 +13,8 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 Series = dict[str, list[tuple[float, float]]]
 
 
-def lines(path: Path, panels: Sequence[tuple[str, Series]], y_label: str) -> bool:
-    """Log-log lines, a panel for each (label of x, series); False if Matplotlib is not there."""
+def lines(path: Path, panels: Sequence[tuple[str, Series]], y_label: str, log: bool = True) -> bool:
+    """Lines, a panel for each (label of x, series), log-log or linear; False if Matplotlib is not there."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -23,7 +23,9 @@ def lines(path: Path, panels: Sequence[tuple[str, Series]], y_label: str) -> boo
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axis, (x_label, series) in zip(axes, panels, strict=True):
         for (name, points), colour in zip(series.items(), COLOURS, strict=False):
-            axis.loglog(*zip(*points, strict=True), marker="o", markersize=4, color=colour, label=name)
+            axis.plot(*zip(*points, strict=True), marker="o", markersize=4, color=colour, label=name)
+        if log:
+            axis.set(xscale="log", yscale="log")
         axis.set(xlabel=x_label, ylabel=y_label)
         axis.grid(which="major", color="#e0e0e0", linewidth=0.6)
         axis.spines[["top", "right"]].set_visible(False)

@@ -155,7 +155,10 @@ def _cpu_name() -> str:
 
 
 def _commit() -> str:
-    """Of the checkout; a copy without its history is told through TEXTSVM_COMMIT."""
+    """What TEXTSVM_COMMIT says (for a copy without its history), else that of the checkout."""
+    told = os.environ.get("TEXTSVM_COMMIT")
+    if told:
+        return told
     folder = Path(__file__).resolve().parent
     try:
         answer = subprocess.run(
@@ -166,5 +169,5 @@ def _commit() -> str:
             check=False,
         )
     except OSError:
-        return os.environ.get("TEXTSVM_COMMIT", "unknown")
-    return answer.stdout.strip() or os.environ.get("TEXTSVM_COMMIT", "unknown")
+        return "unknown"
+    return answer.stdout.strip() or "unknown"
