@@ -1,16 +1,22 @@
-"""The texts of the tables of Shi et al. 2011, with a split that gives their counts exactly.
+"""The corpora of the benchmarks, in their training and test parts.
 
-ModApte, documents with a topic: in exactly one of earn and acq (4,495 + 1,800), or earn against all
-others (7,775 + 3,019); the 6,046 SpamAssassin messages, split 80/20 at random.
+The tables of Shi et al. 2011, with a split that gives their counts exactly. ModApte, documents with a topic:
+in exactly one of earn and acq (4,495 + 1,800), or earn against all others (7,775 + 3,019); the 6,046
+SpamAssassin messages, split 80/20 at random. R8 (5,485 + 2,189) and IMDB (25,000 + 25,000) as published.
+Essays: the eight prompts of ASAP-AES with the five folds of Taghipour and Ng 2016. Vectors: LIBSVM's files.
 """
 
 from __future__ import annotations
 
+import lzma
+import tarfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.datasets import load_svmlight_file
 from sklearn.model_selection import train_test_split
 
 from textsvm.documents import normalise
@@ -19,17 +25,46 @@ from textsvm.readers import Corpus, read_corpus
 REUTERS = Path("reuters21578", "reuters21578.tar.gz")
 SPAM = Path("spamassassin", "spamassassin_public_corpus.tar.xz")
 IMDB = Path("imdb", "aclImdb_labelled.tar.xz")
+R8 = Path("r8")
+ESSAYS = Path("asap-aes", "training_set_rel3.tsv.xz")
+ESSAY_FOLDS = Path("asap-aes", "folds_train_dev_test_ids.tar.gz")
+#: Lowest and highest score that raters may give, prompts 1 to 8.
+SCORE_RANGES = ((2, 12), (1, 6), (0, 3), (0, 3), (0, 4), (0, 4), (2, 24), (10, 60))
 
 
 @dataclass(frozen=True)
 class Task:
-    """A corpus in its two parts: normalised texts, and +1 / -1."""
+    """A corpus in its two parts: texts, and labels (of the papers' tables: +1 / -1)."""
 
     name: str
     train: list[str]
-    y_train: NDArray[np.float64]
+    y_train: NDArray[Any]
     test: list[str]
-    y_test: NDArray[np.float64]
+    y_test: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """The essays on one prompt.
+
+    Attributes
+    ----------
+    number : int
+    texts : list of n str
+    scores : int64 array, shape (n,)
+        Within `low` and `high`.
+    low, high : int
+        What raters may give.
+    folds : list of (train, dev, test)
+        Indices of the essays, int64 arrays.
+    """
+
+    number: int
+    texts: list[str]
+    scores: NDArray[np.int64]
+    low: int
+    high: int
+    folds: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]
 
 
 def paper_tasks(folder: Path, max_length: int | None = 100) -> list[Task]:
@@ -45,15 +80,19 @@ def paper_tasks(folder: Path, max_length: int | None = 100) -> list[Task]:
 def spam_tasks(folder: Path, max_length: int | None, splits: int) -> list[Task]:
     """The mails under several random splits: with 1,210 test messages, one split is worth +- 0.5 points."""
     mails = read_corpus(folder / SPAM)
-    tasks = []
-    for seed in range(splits):
-        rest, held = train_test_split(
-            range(len(mails)), test_size=0.2, random_state=seed, stratify=mails.labels
-        )
-        tasks.append(
-            _task("Spam", mails.subset(sorted(rest)), mails.subset(sorted(held)), "spam", max_length)
-        )
-    return tasks
+    return [
+        _task("Spam", mails.subset(rest), mails.subset(held), "spam", max_length)
+        for rest, held in _mail_splits(mails, splits)
+    ]
+
+
+def _mail_splits(mails: Corpus, splits: int) -> list[tuple[list[int], list[int]]]:
+    """80/20 at random, with seeds 0, 1, ..."""
+    halves = [
+        train_test_split(range(len(mails)), test_size=0.2, random_state=seed, stratify=mails.labels)
+        for seed in range(splits)
+    ]
+    return [(sorted(rest), sorted(held)) for rest, held in halves]
 
 
 def _task(name: str, train: Corpus, test: Corpus, positive: str, max_length: int | None) -> Task:
@@ -64,3 +103,79 @@ def _task(name: str, train: Corpus, test: Corpus, positive: str, max_length: int
         return np.where(np.array(corpus.labels) == positive, 1.0, -1.0)
 
     return Task(name, texts(train), signs(train), texts(test), signs(test))
+
+
+def full_tasks(folder: Path) -> list[Task]:
+    """Earn vs Acq, Earn vs Rest and one split of Spam: whole texts as their reader gives them."""
+    return newswire_tasks(folder) + mail_tasks(folder, 1)
+
+
+def newswire_tasks(folder: Path) -> list[Task]:
+    """Earn vs Acq and Earn vs Rest: whole texts as their reader gives them."""
+    reuters = read_corpus(folder / REUTERS)
+    tasks = []
+    for name, negative in (("Earn vs Acq", "acq"), ("Earn vs Rest", "rest")):
+        corpus = reuters.reduce_labels("earn", negative)
+        tasks.append(raw_task(name, corpus.select(part="train"), corpus.select(part="test")))
+    return tasks
+
+
+def mail_tasks(folder: Path, splits: int) -> list[Task]:
+    """Spam under random splits: whole texts as their reader gives them."""
+    mails = read_corpus(folder / SPAM)
+    return [
+        raw_task(f"Spam, split {seed}", mails.subset(rest), mails.subset(held))
+        for seed, (rest, held) in enumerate(_mail_splits(mails, splits))
+    ]
+
+
+def raw_task(name: str, train: Corpus, test: Corpus) -> Task:
+    """Texts as their reader gives them, with their labels."""
+    return Task(name, train.texts, np.array(train.labels), test.texts, np.array(test.labels))
+
+
+def parted_task(name: str, path: Path) -> Task:
+    """A corpus that comes in a training and a test part: R8, IMDB."""
+    corpus = read_corpus(path)
+    return raw_task(name, corpus.select(part="train"), corpus.select(part="test"))
+
+
+def essay_prompts(folder: Path) -> list[Prompt]:
+    """The 12,978 essays by prompt.
+
+    Cells are split at TAB and quotes are text: a reader that honours them merges rows.
+    """
+    with lzma.open(folder / ESSAYS, "rt", encoding="utf-8", newline="") as lines:
+        header, *rows = [line.split("\t") for line in lines.read().split("\r\n") if line]
+    column = {name: header.index(name) for name in ("essay_id", "essay_set", "essay", "domain1_score")}
+    parts = _essay_folds(folder / ESSAY_FOLDS)
+    prompts = []
+    for number, (low, high) in enumerate(SCORE_RANGES, 1):
+        mine = [row for row in rows if int(row[column["essay_set"]]) == number]
+        ids = np.array([int(row[column["essay_id"]]) for row in mine])
+        folds = [tuple(np.flatnonzero(np.isin(ids, part)) for part in fold) for fold in parts]
+        scores = np.array([int(row[column["domain1_score"]]) for row in mine])
+        texts = [row[column["essay"]] for row in mine]
+        prompts.append(Prompt(number, texts, scores, low, high, folds))  # type: ignore[arg-type]
+    return prompts
+
+
+def _essay_folds(path: Path) -> list[list[NDArray[np.int64]]]:
+    """The ids of the training, dev and test essays of each fold."""
+    with tarfile.open(path) as archive:
+        found = {
+            member.name: np.array(archive.extractfile(member).read().split(), np.int64)  # type: ignore[union-attr]
+            for member in archive
+            if member.isfile()
+        }
+    return [
+        [found[f"fold_{fold}/{part}_ids.txt"] for part in ("train", "dev", "test")]
+        for fold in range(len(found) // 3)
+    ]
+
+
+def vectors(folder: Path, train: str, test: str) -> tuple[NDArray[Any], ...]:
+    """X_train, y_train, X_test, y_test of two of LIBSVM's files, dense."""
+    x, y = load_svmlight_file(str(folder / "libsvm" / train))
+    x_test, y_test = load_svmlight_file(str(folder / "libsvm" / test), n_features=x.shape[1])
+    return x.toarray(), y.astype(np.int64), x_test.toarray(), y_test.astype(np.int64)

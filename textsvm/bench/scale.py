@@ -82,7 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--corpus", choices=("reuters", "imdb"), default="reuters")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--sizes", type=int, nargs="*", default=[500, 1000, 2000, 4000, 8000])
-    parser.add_argument("--lengths", type=int, nargs="*", default=[50, 100, 200, 400, 800])
+    parser.add_argument(
+        "--lengths", type=int, nargs="*", default=[50, 100, 200, 400, 800, 0], help="0: whole texts"
+    )
     parser.add_argument("--documents", type=int, default=2000, help="in the series of lengths")
     parser.add_argument("--kernels", nargs="*", default=list(KERNELS), choices=list(KERNELS))
     parser.add_argument("--quick", action="store_true")
@@ -103,7 +105,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 row = rows.row(f"{name} n={n}", cell, name, found, n, 100, options.device)
                 of_n.setdefault(name, []).append((n, row["train, s"]))
         for length in options.lengths:
-            row = rows.row(f"{name} L={length}", cell, name, found, options.documents, length, options.device)
+            row = rows.row(
+                f"{name} L={length}", cell, name, found, options.documents, length or None, options.device
+            )
             of_length.setdefault(name, []).append((row["mean length"], row["train, s"]))
     for title, series in (("documents", of_n), ("length", of_length)):
         for name, points in series.items():
