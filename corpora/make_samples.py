@@ -21,7 +21,7 @@ import sys
 import tarfile
 from pathlib import Path
 
-STORIES, MAILS, ROWS = 600, 400, 60
+STORIES, MAILS, ROWS, WRITERS, SPEAKERS = 600, 400, 60, 60, 200
 LABEL_NOISE = 0.02
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 Rules = dict[str, list[str]]
@@ -405,11 +405,54 @@ def write_tables(folder: Path, rng: random.Random) -> None:
     (folder / "questions.jsonl").write_bytes("".join(rows).encode())
 
 
+def write_essays(path: Path, rng: random.Random) -> None:
+    """essays.tsv: two essays a writer with a score from 0 to 6; quotes are characters like any other."""
+    rows = ["essay_id\twriter\tessay\tscore\traters"]
+    skill = 0.0
+    for number in range(1, 2 * WRITERS + 1):
+        skill = rng.uniform(0, 1) if number % 2 else min(1.0, max(0.0, skill + rng.gauss(0, 0.1)))
+        lines, points = [], 0
+        for _ in range(rng.randint(4, 8)):
+            level = min(2, max(0, round(2 * skill + rng.gauss(0, 0.5))))
+            lines.append(
+                Grammar(rng, TABLES["essays"], TABLES[f"essays {('poor', 'fair', 'good')[level]}"])("line")
+            )
+            points += level
+        score = min(6, max(0, round(3 * points / len(lines) + rng.gauss(0, 0.3))))
+        cells = [
+            str(number),
+            f"w{(number + 1) // 2:02d}",
+            " ".join(lines),
+            str(score),
+            str(rng.randint(1, 2)),
+        ]
+        rows.append("\t".join(cells))
+    path.write_bytes("".join(row + "\n" for row in rows).encode())
+
+
+def write_dialects(path: Path, rng: random.Random) -> None:
+    """dialects.csv: small talk in three invented dialects; one sentence in six is in another one."""
+    stream = io.StringIO()
+    rows = csv.writer(stream, lineterminator="\n")
+    rows.writerow(["text", "dialect", "part"])
+    names = ("north", "south", "islands")
+    for number in range(SPEAKERS):
+        dialect = rng.choice(names)
+        lines = []
+        for _ in range(rng.randint(2, 4)):
+            spoken = dialect if rng.random() < 5 / 6 else rng.choice(names)
+            lines.append(Grammar(rng, TABLES["dialects"], TABLES[f"dialects {spoken}"])("line"))
+        rows.writerow([" ".join(lines), dialect, "test" if number % 4 == 0 else "train"])
+    path.write_bytes(stream.getvalue().encode())
+
+
 def write_samples(folder: Path) -> None:
     """All sample corpora, each from a seed of its own."""
     write_newswire(folder / "newswire", random.Random(21578))
     write_mail(folder / "mail.tar.gz", random.Random(822))
     write_tables(folder, random.Random(4180))
+    write_essays(folder / "essays.tsv", random.Random(2012))
+    write_dialects(folder / "dialects.csv", random.Random(1874))
 
 
 if __name__ == "__main__":

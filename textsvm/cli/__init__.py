@@ -7,12 +7,17 @@ import sys
 import typer
 
 from textsvm.cli import console
+from textsvm.cli.bench import BENCH_SETTINGS, bench
 from textsvm.cli.corpus import corpus
+from textsvm.cli.cv import cv
 from textsvm.cli.demo import demo
 from textsvm.cli.devices import devices
 from textsvm.cli.evaluate import evaluate
+from textsvm.cli.explain import explain
+from textsvm.cli.gram import gram
 from textsvm.cli.predict import predict
 from textsvm.cli.train import train
+from textsvm.cli.tune import tune
 
 app = typer.Typer(
     name="textsvm",
@@ -21,8 +26,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, corpus, train, evaluate, predict, devices):
+for command in (demo, corpus, train, evaluate, predict, explain, tune, cv, gram, devices):
     app.command()(command)
+app.command(context_settings=BENCH_SETTINGS)(bench)
 
 
 def _version(shown: bool) -> None:

@@ -28,6 +28,9 @@ def bench(
 
     The real corpora are found through the environment variable TEXTSVM_DATA.
     """
+    if which in ("--help", "-h"):
+        typer.echo(context.get_help())
+        return
     if which not in Benchmark.__members__:
         raise typer.BadParameter(f"{which!r} is not one of {', '.join(Benchmark.__members__)}")
     import_module(f"textsvm.bench.{Benchmark[which].value}").main(context.args)

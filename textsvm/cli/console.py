@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,9 @@ STAGES = {
     "compile": "loading GPU kernels",
     "gram": "kernel matrix",
     "solve": "solving",
+    "duplicates": "near-duplicates",
     "predict": "predicting",
+    "explain": "explaining",
 }
 
 
@@ -36,16 +38,23 @@ class Console:
     def __init__(self, quiet: bool = False) -> None:
         from rich.console import Console as RichConsole
 
-        self.stderr = RichConsole(stderr=True, highlight=False, soft_wrap=True)
+        class Stderr(RichConsole):
+            def on_broken_pipe(self) -> None:
+                """Nobody reads the messages any more; the work goes on."""
+                self.quiet = True
+
+        self.stderr = Stderr(stderr=True, highlight=False, soft_wrap=True)
         self.stdout = RichConsole(highlight=False)
         self.quiet = quiet
         self._bars: Any = None
         self._tasks: dict[str, Any] = {}
+        self._shown = ""
 
     def say(self, message: str) -> None:
         """A line on stderr."""
         if not self.quiet:
-            self.stderr.print(message, markup=False)
+            with suppress(BrokenPipeError):
+                self.stderr.print(message, markup=False)
 
     def say_device(self, device: Device) -> None:
         """Which device did the work, and why not a GPU."""
@@ -75,17 +84,35 @@ class Console:
             with Progress(*columns, console=self.stderr, transient=True) as self._bars:
                 yield
         finally:
-            self._bars, self._tasks, device.on_load = None, {}, None
+            self._bars, self._tasks, self._shown, device.on_load = None, {}, "", None
+
+    @contextmanager
+    def warnings(self) -> Iterator[None]:
+        """Say what the numerics warn of inside the block, at once."""
+        import warnings
+
+        def show(message: Warning | str, *where: object, **more: object) -> None:
+            self.say(f"warning: {message}".replace("group_duplicates", "--group-duplicates"))
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)  # convergence, leakage
+            warnings.showwarning = show
+            yield
 
     def stage(self, stage: str, done: float, total: float) -> None:
         """A progress callback for the numerics."""
         if self._bars is None:
             return
         if stage not in self._tasks:
-            for task in self._tasks.values():
-                self._bars.update(task, visible=False)
             self._tasks[stage] = self._bars.add_task(STAGES.get(stage, stage), total=total)
-        self._bars.update(self._tasks[stage], completed=done, total=total)
+        bar = self._tasks[stage]
+        if done < self._bars.tasks[bar].completed:  # the stage comes again, as for the next kernel of a grid
+            self._bars.reset(bar)
+        self._bars.update(bar, completed=done, total=total)
+        if stage != self._shown:
+            self._shown = stage
+            for other in self._tasks.values():
+                self._bars.update(other, visible=other == bar)
 
     def reading(self, done: float, total: float) -> None:
         """A progress callback for the readers."""
@@ -116,6 +143,11 @@ def print_json(value: dict[str, Any]) -> None:
     sys.stdout.write(text + "\n")
 
 
+def json_line(value: dict[str, Any]) -> str:
+    """One JSON object as a line of a file in UTF-8."""
+    return json.dumps(value, ensure_ascii=False) + "\n"
+
+
 def main(app: typer.Typer) -> int:
     """Run the command line; every failure becomes one sentence on stderr and an exit code."""
     for stream in (sys.stdout, sys.stderr):
@@ -132,7 +164,7 @@ def main(app: typer.Typer) -> int:
     except usage_error as error:
         return _fail(f"{error.format_message()} (see textsvm --help)", 2)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted; nothing was written", 1)
+        return _fail("interrupted; nothing was written", 130)
     except BrokenPipeError:
         # The reader of our output has gone (head, less): nothing to say, and nothing to flush at exit.
         sys.stdout = None
@@ -143,7 +175,7 @@ def main(app: typer.Typer) -> int:
     except OSError as error:
         return _fail(f"{error.filename or 'input/output'}: {error.strerror or error}", 1)
     if code == 130:  # Typer's own word for Ctrl-C
-        return _fail("interrupted; nothing was written", 1)
+        return _fail("interrupted; nothing was written", 130)
     return code if isinstance(code, int) else 0
 
 

@@ -12,39 +12,27 @@ if TYPE_CHECKING:
     from textsvm.readers import Corpus
 
 
+@options.with_groups
 def corpus(
     corpus: options.CorpusPath,
-    positive: options.Positive = None,
-    negative: options.Negative = None,
-    part: options.Part = None,
-    split: options.SplitOption = options.Split.modapte,
-    format: options.Format = None,
-    text: options.Text = None,
-    label: options.Label = None,
-    id: options.Id = None,
-    headers: options.Headers = False,
+    reading: options.Reading,
+    regress: options.Regress = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Show what is in a corpus: counts, parts, labels, lengths, duplicates, alphabet, damage."""
+    """Show what is in a corpus: counts, parts, labels or numbers, lengths, duplicates, alphabet, damage."""
     console = Console(quiet)
-    documents = options.read(
-        console, corpus, positive=positive, negative=negative, part=part, format=format,
-        text=text, label=label, id=id, headers=headers, split=split.value,
-    )  # fmt: skip
+    documents = options.read(console, corpus, reading, regress=regress)
     summary = describe(documents)
     print_json(summary) if json else _show(console, summary)
 
 
 def describe(corpus: Corpus) -> dict[str, Any]:
     """Counts of a corpus as JSON values; lengths and alphabet are of the normalised texts."""
-    import numpy as np
-
     from textsvm.documents import encode, normalise
 
     encoded = encode(normalise(text) for text in corpus.texts)
     lengths = encoded.lengths
-    quantiles = np.percentile(lengths, [0, 25, 50, 75, 100]).round().astype(int).tolist()
     labels = Counter(
         one for each in corpus.labels or [] for one in (each if isinstance(each, tuple) else (each,))
     )
@@ -54,14 +42,22 @@ def describe(corpus: Corpus) -> dict[str, Any]:
         "n": len(corpus),
         "parts": dict(Counter(part or "none" for part in corpus.part)),
         "labels": dict(labels.most_common()),
+        "numbers": _quantiles(corpus.targets) if corpus.targets is not None else None,
         "unlabelled": sum(1 for each in corpus.labels or [] if each == ()),
-        "lengths": dict(zip(("min", "q1", "median", "q3", "max"), quantiles, strict=True))
+        "lengths": {name: round(value) for name, value in _quantiles(lengths).items()}
         | {"mean": float(lengths.mean())},
         "empty": int((lengths == 0).sum()),
         "duplicates": [list(group) for group in corpus.duplicates()],
         "alphabet": len(encoded.alphabet),
         "problems": [{"id": identifier, "problem": problem} for identifier, problem in corpus.problems],
     }
+
+
+def _quantiles(values: Any) -> dict[str, float]:
+    import numpy as np
+
+    quantiles = np.percentile(values, [0, 25, 50, 75, 100]).tolist()
+    return dict(zip(("min", "q1", "median", "q3", "max"), quantiles, strict=True))
 
 
 def _show(console: Console, summary: dict[str, Any]) -> None:
@@ -74,6 +70,7 @@ def _show(console: Console, summary: dict[str, Any]) -> None:
             ("parts", ", ".join(f"{part} {count:,}" for part, count in summary["parts"].items())),
             ("symbols a document", f"{lengths['min']:,} to {lengths['max']:,}, median {lengths['median']:,}"),
             ("symbols, mean", f"{lengths['mean']:,.1f}"),
+            *_numbers(summary["numbers"]),
             ("empty documents", f"{summary['empty']:,}"),
             ("alphabet", f"{summary['alphabet']:,} symbols"),
             ("exact copies", f"{copies:,} in {len(groups):,} groups"),
@@ -92,3 +89,9 @@ def _show(console: Console, summary: dict[str, Any]) -> None:
         console.line("damaged documents\n")
         for problem in summary["problems"]:
             console.line(f"  {problem['id']}: {problem['problem']}")
+
+
+def _numbers(numbers: dict[str, float] | None) -> list[tuple[str, str]]:
+    if numbers is None:
+        return []
+    return [("numbers", f"{numbers['min']:g} to {numbers['max']:g}, median {numbers['median']:g}")]

@@ -29,7 +29,7 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
 
     console.say("The first run compiles the kernels for this processor: some seconds, once.")
     path = sample("mail")
-    corpus = options.read(console, path, positive="spam", negative="ham")
+    corpus = options.read(console, path, options.Reading(positive="spam", negative="ham"))
     rest, held = train_test_split(range(len(corpus)), test_size=0.25, random_state=0, stratify=corpus.labels)
     training, test = corpus.subset(sorted(rest)), corpus.subset(sorted(held))
 

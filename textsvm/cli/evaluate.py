@@ -3,101 +3,159 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from textsvm.cli import options
-from textsvm.cli.console import Console, print_json
+import typer
+
+from textsvm.cli import machines, options
+from textsvm.cli.console import Console, WrongUsage, print_json
+from textsvm.errors import InputError
 
 if TYPE_CHECKING:
-    from textsvm.estimators.svc import SVC, StageProgress
-    from textsvm.evaluation.metrics import Results
+    from textsvm.estimators.base import StageProgress
+    from textsvm.evaluation.results import Results
     from textsvm.readers import Corpus
 
+#: A wider confusion matrix does not fit a terminal.
+MOST_COLUMNS = 12
 
+
+@options.with_groups
 def evaluate(
     model: options.ModelPath,
     corpus: options.CorpusPath,
-    positive: options.Positive = None,
-    negative: options.Negative = None,
-    part: options.Part = None,
-    split: options.SplitOption = options.Split.modapte,
-    format: options.Format = None,
-    text: options.Text = None,
-    label: options.Label = None,
-    id: options.Id = None,
-    headers: options.Headers = False,
+    reading: options.Reading,
+    regress: options.Regress = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write a report with charts, intervals and explained mistakes: .html, .md or .json."
+        ),
+    ] = None,
+    grades: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LOW,HIGH",
+            help="Grades of the quadratic weighted kappa, such as 2,12 (default: those that occur).",
+        ),
+    ] = None,
+    mistakes: Annotated[
+        int, typer.Option(min=0, help="Report: so many of the worst mistakes with their texts; 0 for none.")
+    ] = 10,
     device: options.Device = "auto",
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Judge a model on a labelled corpus.
 
-    Labels are reduced to two as in training, unless --positive and --negative say otherwise.
+    Labels are reduced to two, or numbers read from a column, as in training, unless options say otherwise.
     """
     started = time.perf_counter()
     console = Console(quiet)
+    span = None if grades is None else _range(grades)
+    if report is not None:
+        _check(report)
 
-    from textsvm.model_file import load
-
-    classifier = load(model)
-    classifier.device = device
-    training = options.Training.of(classifier)
-    if positive is None:
-        positive, negative = training.positive, negative or training.negative
+    fitted = options.load_model(model, device)
+    training = options.Training.of(fitted)
+    if reading.positive is None:
+        reading = replace(reading, positive=training.positive, negative=reading.negative or training.negative)
     documents = options.read(
-        console, corpus, positive=positive, negative=negative, part=part, format=format,
-        text=text, label=label, id=id, headers=headers or training.headers,
-        split=split.value,
-    )  # fmt: skip
-    options.require_labels(documents)
+        console, corpus, reading, regress=regress or training.regress, headers=training.headers
+    )
+    options.targets(documents)
     read = time.perf_counter() - started
+    if reading.positive is not None:
+        training = replace(training, positive=reading.positive, negative=reading.negative)
     with console.progress():
-        results = judge(classifier, documents, positive, console.stage, {"read": read})
-    console.say_device(classifier.device_)
+        results = judge(fitted, documents, training.positive, console.stage, {"read": read}, span)
+        if report is not None:
+            title = f"{model.name} on {corpus.name}"
+            results = _write_report(console, report, fitted, results, documents, title, mistakes)
+    console.say_device(fitted.device_)
     print_json(results.as_dict()) if json else show(console, f"{model} on {corpus}", results)
 
 
 def judge(
-    model: SVC,
+    model: Any,
     corpus: Corpus,
     positive: Any,
     progress: StageProgress,
     seconds: dict[str, float] | None = None,
+    grades: tuple[int, int] | None = None,
 ) -> Results:
-    """Predict a labelled corpus and compare, towards the class `positive`."""
-    from textsvm.evaluation import metrics
+    """Predict a labelled corpus and compare; towards the class `positive`, if there is one."""
+    from textsvm.evaluation.judge import judge as compare
 
-    clock = time.perf_counter()
-    decision = model.decision_function(corpus.texts, progress)
-    predicting = time.perf_counter() - clock
-    classes = model.classes_.tolist()
-    first, second = classes if positive not in classes[:1] else classes[::-1]
-    return metrics.evaluate(
-        corpus.labels or [],
-        decision if second == classes[1] else -decision,
-        first,
-        second,
-        {**(seconds or {}), "predict": predicting},
-    )
+    return compare(model, corpus.texts, options.targets(corpus), positive, grades, progress, seconds)
+
+
+def _range(grades: str) -> tuple[int, int]:
+    bounds = machines.several("--grades", grades, int)
+    if len(bounds) != 2 or bounds[0] >= bounds[1]:
+        raise WrongUsage(f"--grades {grades} are not two whole numbers, the lower one first")
+    return bounds[0], bounds[1]
+
+
+def _check(report: Path) -> None:
+    """Wrong usage, before any work."""
+    from textsvm.reporting.files import check_form
+
+    options.require_folder(report)
+    try:
+        check_form(report)
+    except InputError as error:
+        raise WrongUsage(f"--report: {error}") from error
+
+
+def _write_report(
+    console: Console, path: Path, model: Any, results: Results, corpus: Corpus, title: str, mistakes: int
+) -> Results:
+    """Write the report; the results with the intervals that it shows."""
+    from textsvm.reporting.files import write
+    from textsvm.reporting.report import make_report
+
+    def progress(done: float, total: float) -> None:
+        console.stage("explain", done, total)
+
+    made = make_report(model, results, corpus.texts, corpus.ids, title, mistakes, progress)
+    write(made, path)
+    console.say(f"report: {path}")
+    return made.results
 
 
 def show(console: Console, title: str, results: Results) -> None:
-    """The figures and the confusion matrix as tables."""
-    negative, positive = map(str, results.labels)
-    console.table(
-        f"{title}: {results.n:,} documents, positive is {positive}",
-        [
-            ("accuracy", f"{100 * results.accuracy:.2f} %"),
-            ("precision", f"{100 * results.precision:.2f} %"),
-            ("recall", f"{100 * results.recall:.2f} %"),
-            ("F1", f"{100 * results.f1:.2f} %"),
-            ("macro F1", f"{100 * results.macro_f1:.2f} %"),
-            ("ROC AUC", "-" if results.roc_auc is None else f"{results.roc_auc:.4f}"),
-        ],
-    )
-    (tn, fp), (fn, tp) = results.confusion
-    console.table(
-        "confusion matrix",
-        [(f"truly {negative}", f"{tn:,}", f"{fp:,}"), (f"truly {positive}", f"{fn:,}", f"{tp:,}")],
-        ("", f"said {negative}", f"said {positive}"),
-    )
+    """The figures, the classes and the confusion matrix as tables."""
+    from textsvm.reporting.figures import NAMES, figure, interval
+
+    for warning in results.warnings:
+        console.say(f"warning: {warning}")
+    positive = f", positive is {results.labels[1]}" if results.task == "binary" else ""
+    rows = [
+        (title, figure(name, results.metrics[name]), interval(name, results.intervals.get(name)))
+        for name, title in NAMES.items()
+        if name in results.metrics
+    ]
+    console.table(f"{title}: {results.n:,} documents{positive}", rows)
+    if results.task == "regression":
+        return
+    labels = [str(label) for label in results.labels]
+    if results.task == "multiclass":
+        console.table(
+            "classes",
+            [
+                (str(each["label"]), *(figure(name, each[name]) for name in ("precision", "recall", "f1")),
+                 f"{each['support']:,}")
+                for each in results.per_class
+            ],
+            ("", "precision", "recall", "F1", "documents"),
+        )  # fmt: skip
+    if len(labels) <= MOST_COLUMNS:
+        console.table(
+            "confusion matrix",
+            [(f"truly {label}", *(f"{count:,}" for count in row))
+             for label, row in zip(labels, results.confusion, strict=True)],
+            ("", *(f"said {label}" for label in labels)),
+        )  # fmt: skip

@@ -1,19 +1,23 @@
-"""Options that several commands take, and what they mean to the readers."""
+"""Options that several commands take, in groups, and what they mean to the library."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from textsvm.cli.console import WrongUsage
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.cli.console import Console
-    from textsvm.estimators.svc import SVC
     from textsvm.readers import Corpus
 
 
@@ -24,6 +28,13 @@ class Split(Enum):
     lewis = "lewis"
 
 
+class Duplicates(Enum):
+    """What to do with exact copies of a document."""
+
+    keep = "keep"
+    drop = "drop"
+
+
 CorpusPath = Annotated[
     Path, typer.Argument(help="A corpus: a file, an archive or a folder.", show_default=False)
 ]
@@ -31,27 +42,161 @@ ModelPath = Annotated[Path, typer.Argument(help="A model file.", show_default=Fa
 Format = Annotated[
     str | None,
     typer.Option(
-        help="Read it as reuters, mail, csv, tsv, jsonl, parquet, folders or lines. Default: by its content."
+        help="Read it as reuters, mail, csv, tsv, jsonl, parquet, folders or lines. Default: by its content.",
+        rich_help_panel="Reading",
     ),
 ]
-Part = Annotated[str | None, typer.Option(help="Only this part of the corpus: train or test.")]
-SplitOption = Annotated[Split, typer.Option("--split", help="Which split of Reuters-21578.")]
-Text = Annotated[str | None, typer.Option(help="Tables: the column of the texts, a name or a number from 1.")]
-Label = Annotated[str | None, typer.Option(help="Tables: the column of the labels.")]
-Id = Annotated[str | None, typer.Option(help="Tables: the column of the document ids.")]
-Headers = Annotated[
-    bool, typer.Option("--headers", help="Mail: all headers count as text, not the subject alone.")
-]
-Positive = Annotated[
-    str | None, typer.Option(help="The label to be told from the others.", rich_help_panel="Labels")
-]
-Negative = Annotated[
+Text = Annotated[
     str | None,
-    typer.Option(help="Its opposite: another label, or rest (all others).", rich_help_panel="Labels"),
+    typer.Option(
+        help="Tables: the column of the texts, a name or a number from 1.", rich_help_panel="Reading"
+    ),
+]
+Id = Annotated[
+    str | None, typer.Option(help="Tables: the column of the document ids.", rich_help_panel="Reading")
+]
+Regress = Annotated[
+    str | None,
+    typer.Option(
+        help="Tables: predict the numbers in this column, instead of classes.",
+        metavar="COLUMN",
+        rich_help_panel="Labels",
+    ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no messages.")]
+Seed = Annotated[int, typer.Option(help="Seed of whatever is drawn at random.")]
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take groups of options: a parameter whose type is a dataclass becomes its fields."""
+    groups: dict[str, Any] = {}
+    flat: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        group = parameter.annotation
+        if not is_dataclass(group):
+            flat.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        groups[name] = group
+        types = get_type_hints(group, include_extras=True)
+        flat += [
+            inspect.Parameter(
+                each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=types[each.name]
+            )
+            for each in fields(group)
+        ]
+
+    @wraps(command)
+    def call(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
+        command(**given)
+
+    call.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
+    return call
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Which documents of a corpus, and how they are read."""
+
+    positive: Annotated[
+        str | None, typer.Option(help="The label to be told from the others.", rich_help_panel="Labels")
+    ] = None
+    negative: Annotated[
+        str | None,
+        typer.Option(help="Its opposite: another label, or rest (all others).", rich_help_panel="Labels"),
+    ] = None
+    part: Annotated[
+        str | None,
+        typer.Option(help="Only this part of the corpus: train or test.", rich_help_panel="Reading"),
+    ] = None
+    split: Annotated[Split, typer.Option(help="Which split of Reuters-21578.", rich_help_panel="Reading")] = (
+        Split.modapte
+    )
+    format: Format = None
+    text: Text = None
+    label: Annotated[
+        str | None, typer.Option(help="Tables: the column of the labels.", rich_help_panel="Reading")
+    ] = None
+    id: Id = None
+    headers: Annotated[
+        bool,
+        typer.Option(
+            "--headers",
+            help="Mail: all headers count as text, not the subject alone.",
+            rich_help_panel="Reading",
+        ),
+    ] = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """What a model remembers of it."""
+        names = ("text", "label", "id", "headers")
+        return {name: getattr(self, name) for name in names} | {"split": self.split.value}
+
+
+@dataclass(frozen=True)
+class Learning:
+    """What is learnt from documents, and how much each counts."""
+
+    regress: Regress = None
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            help="Tables: the column that tells how much a document counts.",
+            metavar="COLUMN",
+            rich_help_panel="Labels",
+        ),
+    ] = None
+    duplicates: Annotated[
+        Duplicates,
+        typer.Option(help="Exact copies of a document: keep or drop.", rich_help_panel="Reading"),
+    ] = Duplicates.keep
+
+
+@dataclass(frozen=True)
+class Folds:
+    """How documents are split for cross-validation."""
+
+    folds: Annotated[int, typer.Option(help="Parts, each tested once.", rich_help_panel="Folds")] = 5
+    repeats: Annotated[
+        int, typer.Option(help="Times that the folds are drawn anew.", rich_help_panel="Folds")
+    ] = 1
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            help="Tables: documents with the same value in this column stay together.",
+            metavar="COLUMN",
+            rich_help_panel="Folds",
+        ),
+    ] = None
+    group_duplicates: Annotated[
+        bool,
+        typer.Option("--group-duplicates", help="Near-duplicates stay together.", rich_help_panel="Folds"),
+    ] = False
+    seed: Annotated[int, typer.Option(help="Seed of the draw.", rich_help_panel="Folds")] = 0
+
+    def check(self) -> None:
+        """Wrong usage, before any work."""
+        if self.folds < 2:
+            raise WrongUsage(f"--folds {self.folds} are too few; there must be at least 2")
+        if self.repeats < 1:
+            raise WrongUsage(f"--repeats {self.repeats} must be at least 1")
+
+    def arguments(self, corpus: Corpus) -> dict[str, Any]:
+        """As arguments of the library's functions."""
+        from textsvm.selection.leakage import BOUND
+
+        return {
+            "cv": self.folds,
+            "repeats": self.repeats,
+            "groups": corpus.groups,
+            "group_duplicates": BOUND if self.group_duplicates else None,
+            "random_state": self.seed,
+            "sample_weight": corpus.weights,
+        }
 
 
 @dataclass(frozen=True)
@@ -60,29 +205,43 @@ class Training:
 
     positive: str | None
     negative: str | None
-    headers: bool
+    headers: bool = False
+    regress: str | None = None
 
     @classmethod
-    def of(cls, model: SVC) -> Training:
+    def of(cls, model: Any) -> Training:
         """Taken from the file, so nothing is sure of its type."""
         info, reading = model.info_, model.info_.get("reading")
-        labels = [info.get(name) for name in ("positive", "negative")]
-        positive, negative = (label if isinstance(label, str) else None for label in labels)
-        return cls(positive, negative, isinstance(reading, dict) and reading.get("headers") is True)
+        known = [info.get(name) for name in ("positive", "negative", "regress")]
+        positive, negative, regress = (value if isinstance(value, str) else None for value in known)
+        headers = isinstance(reading, dict) and reading.get("headers") is True
+        return cls(positive, negative, headers, regress)
 
 
 def read(
-    console: Console, path: Path, *, positive: str | None, negative: str | None, **options: Any
+    console: Console,
+    path: Path,
+    reading: Reading,
+    *,
+    regress: str | None = None,
+    weights: str | None = None,
+    groups: str | None = None,
+    headers: bool = False,
+    duplicates: Duplicates = Duplicates.keep,
 ) -> Corpus:
-    """Read a labelled corpus, reduce its labels to two, and say what was found on the way."""
+    """Read a corpus, reduce its labels to two if that is wished, and say what was found on the way."""
     from textsvm.readers import read_corpus
 
     with console.progress():
-        corpus = read_corpus(path, progress=console.reading, **options)
-    if positive is not None:
-        corpus = corpus.reduce_labels(positive, negative or "rest")
+        corpus = read_corpus(
+            path, reading.format, part=reading.part, split=reading.split.value, text=reading.text,
+            label=reading.label, id=reading.id, target=regress, weight=weights, group=groups,
+            headers=reading.headers or headers, progress=console.reading,
+        )  # fmt: skip
+    if reading.positive is not None:
+        corpus = corpus.reduce_labels(reading.positive, reading.negative or "rest")
     report_problems(console, corpus)
-    return corpus
+    return corpus.without_duplicates() if duplicates is Duplicates.drop else corpus
 
 
 def report_problems(console: Console, corpus: Corpus) -> None:
@@ -101,8 +260,10 @@ def report_problems(console: Console, corpus: Corpus) -> None:
         console.say(f"note: {extra:,} of {len(corpus):,} documents are exact copies of others{odd}")
 
 
-def require_labels(corpus: Corpus) -> list[str]:
-    """One label a document, or a sentence about what to do."""
+def targets(corpus: Corpus) -> list[str] | list[float]:
+    """What is to be learnt or judged: one number or one label a document, or a sentence about what to do."""
+    if corpus.targets is not None:
+        return corpus.targets
     if corpus.labels is None:
         raise InputError(
             f"{corpus.source} has no labels; name a column with --label, or use a folder per class"
@@ -114,3 +275,55 @@ def require_labels(corpus: Corpus) -> list[str]:
             "with --positive"
         )
     return labels
+
+
+def require_folder(output: Path) -> None:
+    """An output must have a place before the work starts."""
+    folder = output.absolute().parent
+    if not folder.is_dir():
+        raise WrongUsage(f"the folder of the output, {folder}, is not there; create it first")
+    if output.is_dir():
+        raise WrongUsage(f"the output {output} is a folder; name a file")
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"cannot write into the folder of the output, {folder}")
+
+
+def note_long_documents(console: Console, corpus: Corpus) -> None:
+    """Say so where a kernel with a product of lengths meets a very long document."""
+    longest = max(range(len(corpus)), key=lambda i: len(corpus.texts[i]))
+    length = len(corpus.texts[longest])
+    if length > 100_000:
+        console.say(
+            f"note: {corpus.ids[longest]} has {length:,} symbols, and the time of this kernel grows with the "
+            "product of lengths; --max-length bounds it, and the spectrum kernel does not mind"
+        )
+
+
+def device_of(model: Any) -> Any:
+    """The device that an estimator's work is done on."""
+    from textsvm.device import select
+
+    return select(model.device)
+
+
+def load_model(path: Path, device: str) -> Any:
+    """A model from its file, to be used on a device."""
+    from textsvm.model_file import load
+
+    model = load(path)
+    getattr(model, "estimator_", model).device = device
+    return model
+
+
+def save_model(
+    path: Path, model: Any, corpus: Corpus, reading: Reading, learning: Learning, about: dict[str, Any]
+) -> None:
+    """Write a model with what it was learnt from and how, for later commands and for people."""
+    from textsvm.model_file import save
+
+    labels = {"positive": reading.positive, "negative": reading.negative or "rest"}
+    info = {
+        "corpus": corpus.source, "format": corpus.format, "part": reading.part, "reading": reading.as_dict(),
+        "regress": learning.regress, **(labels if reading.positive else {}), **about,
+    }  # fmt: skip
+    save(model, path, info)

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from textsvm.cli import options
-from textsvm.cli.console import Console, print_json
+from textsvm.cli import kernels, options
+from textsvm.cli.console import Console, WrongUsage, print_json
+from textsvm.errors import InputError
+
+
+class _Outputs(NamedTuple):
+    """What a model says of documents, see `textsvm.evaluation.judge.predict`."""
+
+    classes: Any
+    predicted: Any
+    decision: Any
+    probability: Any
 
 
 def predict(
@@ -18,27 +29,46 @@ def predict(
             help="Documents: texts, mails, tables, archives, folders; - is stdin.", show_default="-"
         ),
     ] = None,
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Give the probability of each class; needs a calibrated model.")
+    ] = False,
+    unsure: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LOW,HIGH",
+            help="Call documents unsure where the probability of the positive class lies between these; "
+            "or one number: where that of the likeliest class is less. Needs a calibrated model.",
+        ),
+    ] = None,
     format: options.Format = None,
     text: options.Text = None,
     id: options.Id = None,
     device: options.Device = "auto",
     quiet: options.Quiet = False,
 ) -> None:
-    """Classify documents: one JSON object a line with id, label and decision.
+    """Classify documents: one JSON object a line with id, label and decision, or id and value.
 
     cat message.eml | textsvm predict spam.textsvm -
 
-    A positive decision means the model's positive class (the one given by --positive in training).
+    A positive decision means the model's positive class (the one given by --positive in training). With more
+    than two classes there is a decision for each, and the largest wins.
     """
     console = Console(quiet)
+    bounds = None if unsure is None else kernels.several("--unsure", unsure, float)
 
-    from textsvm.model_file import load
+    from textsvm.evaluation.judge import predict as ask
     from textsvm.readers import read_documents
 
-    classifier = load(model)
-    classifier.device = device
-    training = options.Training.of(classifier)
-    sign = -1.0 if training.positive == classifier.classes_[0] else 1.0
+    fitted = options.load_model(model, device)
+    if (proba or bounds) and not hasattr(fitted, "predict_proba"):
+        raise InputError(
+            f"{model} gives no probabilities; train it with `textsvm train --calibrate sigmoid`"
+            if hasattr(fitted, "classes_")
+            else f"{model} is no classifier and gives no probabilities"
+        )
+    training = options.Training.of(fitted)
+    if bounds:
+        _reject(fitted, bounds, training)
     with console.progress():
         documents = read_documents(
             files or ["-"],
@@ -48,10 +78,43 @@ def predict(
             headers=training.headers,
             progress=console.reading,
         )
-        decision = classifier.decision_function(documents.texts, console.stage)
+        found = _Outputs(*ask(fitted, documents.texts, [], training.positive, console.stage))
     for identifier, problem in documents.problems:
         console.say(f"note: {identifier}: {problem}")
-    labels = classifier.classes_[(decision > 0).astype(int)].tolist()
-    for identifier, chosen, value in zip(documents.ids, labels, (sign * decision).tolist(), strict=True):
-        print_json({"id": identifier, "label": chosen, "decision": value})
-    console.say_device(classifier.device_)
+    for identifier, row in zip(documents.ids, _rows(found, training, proba), strict=True):
+        print_json({"id": identifier, **row})
+    console.say_device(fitted.device_)
+
+
+def _reject(model: Any, bounds: list[float], training: options.Training) -> None:
+    """Have a calibrated model call documents unsure."""
+    text = ",".join(f"{bound:g}" for bound in bounds)
+    if len(bounds) > 2 or not all(0 <= bound <= 1 for bound in bounds) or bounds != sorted(bounds):
+        raise WrongUsage(f"--unsure {text} is neither a probability nor two, the lower one first")
+    if len(bounds) == 2 and len(model.classes_) > 2:
+        raise WrongUsage(
+            f"--unsure {text} is for two classes and the model has {len(model.classes_)}; give one "
+            "probability, which that of the likeliest class must reach"
+        )
+    if len(bounds) == 2 and training.positive == model.classes_[0]:
+        bounds = [1 - bounds[1], 1 - bounds[0]]
+    model.reject = bounds[0] if len(bounds) == 1 else tuple(bounds)
+
+
+def _rows(found: _Outputs, training: options.Training, proba: bool) -> Iterator[dict[str, Any]]:
+    """What is printed of each document."""
+    if found.classes is None:
+        yield from ({"value": value} for value in found.predicted.tolist())
+        return
+    classes = [str(label) for label in found.classes]
+    sign = -1.0 if found.decision.ndim == 1 and training.positive == classes[0] else 1.0
+    decisions = (sign * found.decision).tolist()
+    for i, label in enumerate(found.predicted.tolist()):
+        several = isinstance(decisions[i], list)
+        row = {
+            "label": label,
+            "decision": dict(zip(classes, decisions[i], strict=True)) if several else decisions[i],
+        }
+        if proba:
+            row["probabilities"] = dict(zip(classes, found.probability[i].tolist(), strict=True))
+        yield row

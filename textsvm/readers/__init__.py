@@ -15,6 +15,8 @@ SAMPLES = {
     "mail": "mail.tar.gz",
     "reviews": "reviews.csv",
     "questions": "questions.jsonl",
+    "essays": "essays.tsv",
+    "dialects": "dialects.csv",
 }
 
 
@@ -23,7 +25,7 @@ def sample(name: str) -> Path:
 
     Parameters
     ----------
-    name : {"newswire", "mail", "reviews", "questions"}
+    name : {"newswire", "mail", "reviews", "questions", "essays"}
 
     Raises
     ------

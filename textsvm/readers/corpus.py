@@ -19,6 +19,9 @@ class Document(NamedTuple):
     text: str
     label: Label | None = None
     part: str | None = None
+    target: float | None = None
+    weight: float | None = None
+    group: str | None = None
 
 
 @dataclass
@@ -35,6 +38,12 @@ class Corpus:
         None if there are none. Tuples where a document may have several labels, or no label at all.
     part : list of (str or None)
         "train", "test" or another word of the source; None where it names none.
+    targets : list of float, or None
+        Numbers to be predicted, where a column of them was asked for; finite.
+    weights : list of float, or None
+        How much each document counts in training; finite.
+    groups : list of str, or None
+        Documents of one group (an author, a thread) belong on the same side of a split.
     source : str
         Where it was read from.
     format : str
@@ -50,6 +59,9 @@ class Corpus:
     source: str = ""
     format: str = ""
     problems: list[tuple[str, str]] = field(default_factory=list)
+    targets: list[float] | None = None
+    weights: list[float] | None = None
+    groups: list[str] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -64,6 +76,9 @@ class Corpus:
             texts=[self.texts[i] for i in chosen],
             labels=cast("list[str] | list[tuple[str, ...]] | None", labels),
             part=[self.part[i] for i in chosen],
+            targets=self.targets and [self.targets[i] for i in chosen],
+            weights=self.weights and [self.weights[i] for i in chosen],
+            groups=self.groups and [self.groups[i] for i in chosen],
         )
 
     def select(self, part: str | None = None) -> Corpus:
@@ -120,15 +135,15 @@ class Corpus:
         return [tuple(self.ids[i] for i in group) for group in self._equal_texts()]
 
     def conflicting_duplicates(self) -> list[tuple[str, ...]]:
-        """Those groups of duplicates whose documents do not all have the same labels."""
-        labels = self.labels or [""] * len(self)
+        """Those groups of duplicates whose documents do not all have the same labels (or numbers)."""
+        labels: Sequence[Label | float] = self.targets or self.labels or [""] * len(self)
         groups = (group for group in self._equal_texts() if len({labels[i] for i in group}) > 1)
         return [tuple(self.ids[i] for i in group) for group in groups]
 
     def without_duplicates(self) -> Corpus:
-        """The first of every group of documents with equal texts and equal labels."""
-        labels: Sequence[Label] = self.labels or [""] * len(self)
-        first: dict[tuple[str, Label], int] = {}
+        """The first of every group of documents with equal texts and equal labels (or numbers)."""
+        labels: Sequence[Label | float] = self.targets or self.labels or [""] * len(self)
+        first: dict[tuple[str, Label | float], int] = {}
         for i, key in enumerate(zip(self.texts, labels, strict=True)):
             first.setdefault(key, i)
         return self.subset(first.values())
@@ -151,10 +166,15 @@ def gather(
     """Make a corpus of documents: ids made unique, labels all of one type.
 
     Documents without a label among others that have one are left out and named, unless the labels
-    are not asked for (`labelled` is False): then there are none at all.
+    are not asked for (`labelled` is False): then there are none at all. Numbers to be predicted, where
+    there are any, take the place of the labels.
     """
     found = [document._replace(id=_printable(document.id)) for document in documents]
     problems = [(_printable(identifier), sentence) for identifier, sentence in problems]
+    if any(document.target is not None for document in found):
+        labelled = False
+        problems += [(d.id, "left out: it has no number to be predicted") for d in found if d.target is None]
+        found = [document for document in found if document.target is not None]
     any_label = labelled and any(document.label is not None for document in found)
     if any_label:
         problems += [(d.id, "left out: it has no label") for d in found if d.label is None]
@@ -170,6 +190,9 @@ def gather(
         source=source,
         format=format,
         problems=problems,
+        targets=[document.target for document in found if document.target is not None] or None,
+        weights=[document.weight for document in found if document.weight is not None] or None,
+        groups=[document.group for document in found if document.group is not None] or None,
     )
 
 

@@ -41,6 +41,9 @@ def read_corpus(
     text: str | None = None,
     label: str | None = None,
     id: str | None = None,
+    target: str | None = None,
+    weight: str | None = None,
+    group: str | None = None,
     headers: bool = False,
     progress: Progress | None = None,
     max_bytes: int = MAX_BYTES,
@@ -59,6 +62,9 @@ def read_corpus(
         Which split of Reuters-21578 the parts are.
     text, label, id : str, optional
         Tables: columns, by name or by number from 1; several columns of text with commas.
+    target, weight, group : str, optional
+        Tables: columns of numbers to be predicted (they take the place of the labels), of numbers that
+        tell how much a document counts, of names of what belongs together.
     headers : bool
         Mail: all header lines count as text, not the subject alone.
     progress : callable, optional
@@ -69,9 +75,10 @@ def read_corpus(
     Raises
     ------
     InputError
-        If the input is missing, unreadable, damaged as a whole, of no known format, or empty.
+        If the input is missing, unreadable, damaged as a whole, of no known format, or empty; if a number
+        that was asked for is none.
     """
-    options = _Options(Columns(text, label, id), split, headers)
+    options = _Options(Columns(text, label, id, target, weight, group), split, headers)
     found = read_files(path, max_bytes=max_bytes, progress=_share(progress, 0, _READING_SHARE))
     corpus = _parse(found, format, options, _share(progress, _READING_SHARE, 1), labelled=True)
     return corpus.select(part)
@@ -126,10 +133,18 @@ def _parse(
     if not any(file.data for file in found.files):
         raise InputError(f"{found.source} is empty: there is no document in it")
     format = format or _detect(found, labelled)
+    wish = options.columns.only_of_tables
+    if wish and format not in ("csv", "tsv", "jsonl", "parquet", "tables"):
+        raise InputError(
+            f"{found.source} is read as {format}, which has no column {wish!r}; numbers come from a table "
+            "(.csv, .tsv, .jsonl, .parquet, or name it with --format)"
+        )
     documents = list(_documents(found, format, options, progress))
     if not documents:
         reasons = "".join(f": {name} {sentence}" for name, sentence in found.problems[:1])
         raise InputError(f"{found.source} holds no document that can be read as {format}{reasons}")
+    if options.columns.target and all(document.target is None for document in documents):
+        raise InputError(f"no document of {found.source} has a number in column {options.columns.target!r}")
     return gather(documents, found.source, format, found.problems, labelled=labelled)
 
 

@@ -1,9 +1,10 @@
 """Tables: CSV, TSV, JSON Lines, Parquet -> documents, one a row.
 
 Columns are given by name or by number from 1; several columns of text (`title,body`) are joined by
-line breaks. Not given, they are found by the usual names (`text`, `label`, `id`, `split`, ...). A CSV
-or TSV has a header line if a column was named, or if one of its cells is such a usual name; without
-header and columns, the first column is the label and the others are the text.
+line breaks. Not given, they are found by the usual names (`text`, `label`, `id`, `split`, ...); columns
+of numbers to be predicted, of weights and of groups are read only if they are named. A CSV or TSV has
+a header line if a column was named, or if one of its cells is such a usual name; without header and
+columns, the first column is the label and the others are the text.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from math import isfinite
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -58,12 +60,20 @@ class Columns:
     text: str | None = None
     label: str | None = None
     id: str | None = None
+    target: str | None = None
+    weight: str | None = None
+    group: str | None = None
 
     @property
     def named(self) -> bool:
         """Whether one of them is a name."""
-        wishes = ",".join(wish for wish in (self.text, self.label, self.id) if wish)
+        wishes = ",".join(wish for wish in vars(self).values() if wish)
         return any(not wish.strip().isdecimal() for wish in wishes.split(",") if wish)
+
+    @property
+    def only_of_tables(self) -> str | None:
+        """One of those wishes that other formats cannot fulfil."""
+        return self.target or self.weight or self.group
 
 
 ANY_COLUMNS = Columns()
@@ -117,26 +127,48 @@ def read(
             if all(row.get(name) is None for name in roles["text"]):
                 problems.append((f"{file.name}, row {number}", f"left out: it has no {roles['text'][0]!r}"))
             else:
-                yield _document(
-                    row, roles, f"{file.name}:{number}" if len(files) > 1 else str(number), file.name
-                )
+                yield _document(row, roles, number, file.name, len(files) > 1)
         done += len(file.data)
         if progress is not None:
             progress(done, total)
 
 
-def _document(row: Mapping[str, Any], roles: dict[str, list[str]], number: str, file: str) -> Document:
+def _document(
+    row: Mapping[str, Any], roles: dict[str, list[str]], number: int, file: str, several: bool
+) -> Document:
     def first(role: str) -> Any:
         return row.get(roles[role][0]) if roles[role] else None
 
+    def value(role: str, needed: bool) -> float | None:
+        return _number(first(role), f"{file}, row {number}: the {role}", needed) if roles[role] else None
+
     texts = [row.get(name) for name in roles["text"]]
     part = _string(first("part")) if roles["part"] else part_of(file)
+    group = (_string(first("group")) or "").strip() or None
+    if roles["group"] and group is None:
+        raise InputError(f"{file}, row {number} has no {roles['group'][0]}, and every row needs a group")
     return Document(
-        _string(first("id")) or number,
+        _string(first("id")) or (f"{file}:{number}" if several else str(number)),
         "\n".join(_string(text) or "" for text in texts if text is not None),
         _label(first("label")),
         part or None,
+        value("target", needed=False),
+        value("weight", needed=True),
+        group,
     )
+
+
+def _number(value: Any, what: str, needed: bool) -> float | None:
+    """A finite number; None for an empty cell that need not hold one."""
+    if not needed and (value is None or (isinstance(value, str) and not value.strip())):
+        return None
+    try:
+        number = float("nan" if isinstance(value, bool) or value is None else value)
+    except (TypeError, ValueError, OverflowError):
+        number = float("nan")
+    if not isfinite(number):
+        raise InputError(f"{what} is {value!r}, which is not a finite number")
+    return number
 
 
 def _string(value: Any) -> str | None:
@@ -154,14 +186,15 @@ def _label(value: Any) -> Label | None:
 def _roles(table: Table, columns: Columns, file: str) -> dict[str, list[str]]:
     """Which columns are the text, the label, the id and the part."""
     names = table.names
-    roles = {role: _usual(role, names) if table.headed else [] for role in _USUAL}
-    if not table.headed and columns.label is None and columns.text is None and len(names) > 1:
+    wishes = {role: wish for role, wish in vars(columns).items() if wish is not None}
+    roles = {role: _usual(role, names) if table.headed else [] for role in (*_USUAL, *vars(columns))}
+    if not table.headed and wishes.keys().isdisjoint({"label", "text", "target"}) and len(names) > 1:
         roles["label"] = names[:1]
-    for role, wish in (("label", columns.label), ("id", columns.id), ("text", columns.text)):
-        if wish is not None:
-            roles[role] = _wished(role, wish, names, file)
+    for role, wish in wishes.items():
+        roles[role] = _wished(role, wish, names, file)
     if columns.text is None and (not table.headed or len(names) == 1):
-        roles["text"] = [name for name in names if name not in roles["label"] + roles["id"]]
+        taken = {name for role, found in roles.items() if role != "text" for name in found}
+        roles["text"] = [name for name in names if name not in taken]
     if not roles["text"]:
         there = ", ".join(names[:20])
         raise InputError(
@@ -172,7 +205,7 @@ def _roles(table: Table, columns: Columns, file: str) -> dict[str, list[str]]:
 
 def _usual(role: str, names: Sequence[str]) -> list[str]:
     lowered = {name.strip().lower(): name for name in reversed(names)}
-    return [lowered[usual] for usual in _USUAL[role] if usual in lowered][:1]
+    return [lowered[usual] for usual in _USUAL.get(role, ()) if usual in lowered][:1]
 
 
 def _wished(role: str, wish: str, names: Sequence[str], file: str) -> list[str]:

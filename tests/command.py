@@ -1,0 +1,112 @@
+"""The command line as a user meets it: a process of its own, its exit code, stdout and stderr.
+
+Most of a short command's time goes into imports. `run` has them made once, by a server (this file, run as a
+program) that forks a process for every command; `run_fresh` starts Python anew.
+"""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+
+def run(*arguments, stdin=b"", cwd=None, timeout=120):
+    """Run textsvm; `stdin` is bytes."""
+    if not hasattr(os, "fork"):
+        return run_fresh(*arguments, stdin=stdin, cwd=cwd, timeout=timeout)
+    with tempfile.TemporaryDirectory() as folder:
+        files = [str(Path(folder, name)) for name in ("stdin", "stdout", "stderr")]
+        Path(files[0]).write_bytes(stdin)
+        argv = ["textsvm", *map(str, arguments)]
+        request = {"argv": argv, "cwd": str(cwd or os.getcwd()), "files": files, "timeout": timeout}
+        server = _server()
+        server.stdin.write(json.dumps(request) + "\n")
+        server.stdin.flush()
+        code = int(server.stdout.readline())
+        return subprocess.CompletedProcess(argv, code, *(Path(name).read_bytes() for name in files[1:]))
+
+
+def run_fresh(*arguments, stdin=b"", cwd=None, env=None, timeout=120):
+    """Run textsvm in a new Python."""
+    return subprocess.run(
+        [sys.executable, "-m", "textsvm", *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        timeout=timeout,
+    )
+
+
+def fails(*arguments, code=1, run=run, **options):
+    """Run textsvm, expect one sentence on stderr and nothing on stdout; return the sentence."""
+    result = run(*arguments, **options)
+    message = result.stderr.decode()
+    assert result.returncode == code, message
+    assert result.stdout == b""
+    assert "Traceback" not in message
+    lines = [line for line in message.splitlines() if not line.startswith("note:")]
+    assert len(lines) == 1, message
+    assert lines[0].startswith("textsvm: ")
+    return lines[0]
+
+
+def report(*arguments, **options):
+    """Run textsvm with --json, expect it to work; what it printed."""
+    result = run(*arguments, "--json", **options)
+    assert result.returncode == 0, result.stderr.decode()
+    return json.loads(result.stdout)
+
+
+@cache
+def _server():
+    return subprocess.Popen(
+        [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def serve():
+    """A forked process for each request on stdin; its exit code goes to stdout."""
+    from textsvm import SVC, cli, tune  # noqa: F401 (imported before the first fork)
+
+    SVC().fit(["warm", "kernels"], [0, 1]).predict(["up"])
+    for line in sys.stdin:
+        request = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            _become(request)
+            try:
+                sys.argv = request["argv"]
+                cli.main()
+            except SystemExit as exit:
+                code = exit.code
+            except BaseException:
+                sys.excepthook(*sys.exc_info())
+                code = 1
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None:
+                    stream.flush()
+            os._exit(code or 0)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+def _become(request):
+    """Take the streams and the folder of a request, and end after its time."""
+    signal.alarm(request["timeout"])
+    os.chdir(request["cwd"])
+    for number, name in enumerate(request["files"]):
+        handle = os.open(name, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT)
+        os.dup2(handle, number)
+    sys.stdin, sys.stdout, sys.stderr = (
+        io.TextIOWrapper(io.FileIO(number, mode, closefd=False), encoding="utf-8", line_buffering=mode == "w")
+        for number, mode in enumerate("rww")
+    )
+
+
+if __name__ == "__main__":
+    serve()

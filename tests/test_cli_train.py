@@ -1,0 +1,215 @@
+"""train, evaluate and predict: several classes, numbers, one class, weights, probabilities."""
+
+import json
+
+import numpy as np
+import pytest
+from command import fails, report, run
+
+import textsvm
+from textsvm.readers import read_corpus, sample
+
+ESSAYS = [sample("essays"), "--regress", "score"]
+
+
+def lines_of(*arguments, stdin=b""):
+    """What predict printed."""
+    result = run("predict", *arguments, stdin=stdin)
+    assert result.returncode == 0, result.stderr.decode()
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(("strategy", "machines"), [("ovo", 3), ("ovr", 3), ("crammer-singer", 1)])
+def test_classes_are_found(strategy, machines, tmp_path):
+    model = tmp_path / "m"
+    trained = report("train", sample("questions"), "--p", "3", "--multiclass", strategy, "-o", model)
+    assert [each["class"] for each in trained["classes"]] == ["what", "when", "where"]
+    assert sum(each["documents"] for each in trained["classes"]) == trained["n_train"] == 60
+    assert trained["machines"] == machines
+    assert trained["converged"]
+    fitted = textsvm.load(model)
+    assert fitted.multiclass == strategy
+    texts = ["When was the first violin seen?", "Where is Riga?"]
+    rows = lines_of(model, "-", stdin="".join(json.dumps({"text": t}) + "\n" for t in texts).encode())
+    assert [row["label"] for row in rows] == ["when", "where"] == fitted.predict(texts).tolist()
+    decision = [list(row["decision"].values()) for row in rows]
+    np.testing.assert_allclose(decision, fitted.decision_function(texts), atol=1e-5)
+
+
+def test_numbers(tmp_path):
+    model = tmp_path / "m"
+    options = ["--p", "1-5", "--weight", "intersection", "--weights", "raters", "--epsilon", "0.2"]
+    trained = report("train", *ESSAYS, *options, "--holdout", "0.25", "-o", model)
+    assert trained["estimator"] == "SVR"
+    assert trained["holdout"]["qwk"] > 0.8
+    assert trained["holdout"]["mae"] < 0.8
+    fitted = textsvm.load(model)
+    assert fitted.epsilon == 0.2
+    figures = report("evaluate", model, sample("essays"))  # the column is remembered
+    assert figures["n"] == 120
+    corpus = read_corpus(sample("essays"), target="score")
+    values = fitted.predict(corpus.texts)
+    assert figures["mae"] == pytest.approx(np.abs(values - corpus.targets).mean())
+    rows = lines_of(model, sample("essays"))
+    assert [row["id"] for row in rows] == corpus.ids
+    np.testing.assert_allclose([row["value"] for row in rows], values)
+
+
+def test_weights_count(tmp_path):
+    rows = [
+        ("banana bread", "x", 1),
+        ("banana split", "x", 2),
+        ("monday blues", "y", 1),
+        ("monday club", "y", 3),
+    ]
+    weighted = tmp_path / "weighted.csv"
+    weighted.write_text("text,label,w\n" + "".join(f"{t},{y},{w}\n" for t, y, w in rows))
+    repeated = tmp_path / "repeated.csv"
+    repeated.write_text("text,label\n" + "".join(f"{t},{y}\n" * w for t, y, w in rows))
+    common = ["--p", "3", "-C", "0.1", "--tol", "1e-9", "-o", tmp_path / "m"]
+    first = report("train", weighted, "--weights", "w", *common)
+    second = report("train", repeated, *common)
+    assert first["n_train"] == 4
+    assert second["n_train"] == 7
+    assert first["objective"] == pytest.approx(second["objective"], rel=1e-6)
+    assert report("train", weighted, *common)["objective"] != pytest.approx(first["objective"], rel=1e-3)
+
+
+def test_balanced_classes(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("text,label\n" + "banana one,x\n" * 9 + "banana two,y\n")
+    for options, label in ([], "x"), (["--class-weight", "balanced"], "y"):
+        report("train", path, "-C", "0.5", "-o", tmp_path / "m", *options)
+        assert lines_of(tmp_path / "m", "-", stdin=b"banana two")[0]["label"] == label
+
+
+def test_one_class(tmp_path):
+    model = tmp_path / "m"
+    options = ["--one-class", "ham", "--nu", "0.3", "--p", "3", "--holdout", "0.3", "-o", model]
+    trained = report("train", sample("mail"), *options)
+    assert trained["estimator"] == "OneClassSVM"
+    assert [each["class"] for each in trained["classes"]] == ["ham"]
+    assert trained["holdout"]["labels"] == ["rest", "ham"]
+    assert trained["holdout"]["roc_auc"] > 0.7
+    figures = report("evaluate", model, sample("mail"))
+    assert figures["labels"] == ["rest", "ham"]
+    for row in lines_of(model, sample("mail")):
+        assert row["label"] == ("ham" if row["decision"] >= 0 else "rest")
+    # Documents without labels are all of the class.
+    (tmp_path / "texts.jsonl").write_text('{"text": "one two three"}\n{"text": "one two four"}\n')
+    assert report("train", tmp_path / "texts.jsonl", "--one-class", "normal", "-o", model)["n_train"] == 2
+
+
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
+def test_probabilities(method, tmp_path):
+    model = tmp_path / "m"
+    trained = report("train", sample("mail"), "--calibrate", method, "--holdout", "0.3", "-o", model)
+    assert trained["holdout"]["log_loss"] < 0.6
+    rows = lines_of(model, sample("mail"), "--proba")
+    for row in rows:
+        assert row["probabilities"].keys() == {"ham", "spam"}
+        assert sum(row["probabilities"].values()) == pytest.approx(1)
+        assert row["probabilities"][row["label"]] >= 0.5
+    labels = [row["label"] for row in rows]
+    for row, label in zip(
+        lines_of(model, sample("mail"), "--proba", "--unsure", "0.2,0.9"), labels, strict=True
+    ):
+        sure = not 0.2 < row["probabilities"]["spam"] < 0.9
+        assert row["label"] == (label if sure else "unsure")
+    assert report("evaluate", model, sample("mail"))["brier"] < 0.2
+
+
+def test_the_unsure_band_is_that_of_the_positive_class(tmp_path):
+    options = ["--positive", "earn", "--max-length", "200", "--calibrate", "sigmoid", "-o", tmp_path / "m"]
+    report("train", sample("newswire"), *options, "--part", "train")
+    rows = lines_of(tmp_path / "m", sample("newswire"), "--proba", "--unsure", "0.2,0.9")
+    assert {row["label"] for row in rows} == {"earn", "rest", "unsure"}
+    for row in rows:
+        probability = row["probabilities"]["earn"]  # the first class by name
+        assert row["label"] == ("earn" if probability >= 0.9 else "rest" if probability <= 0.2 else "unsure")
+
+
+def test_probabilities_of_several_classes(tmp_path):
+    model = tmp_path / "m"
+    report("train", sample("questions"), "--calibrate", "sigmoid", "-o", model)
+    for row in lines_of(model, sample("questions"), "--proba"):
+        assert sum(row["probabilities"].values()) == pytest.approx(1)
+        assert row["label"] == max(row["probabilities"], key=row["probabilities"].get)
+    labels = {row["label"] for row in lines_of(model, sample("questions"), "--unsure", "0.9")}
+    assert "unsure" in labels
+    assert "for two classes" in fails("predict", model, "--unsure", "0.1,0.9", code=2)
+    assert "lower one first" in fails("predict", model, "--unsure", "0.9,0.1", code=2)
+
+
+def test_no_probabilities(tmp_path):
+    report("train", sample("questions"), "-o", tmp_path / "m")
+    assert "--calibrate" in fails("predict", tmp_path / "m", "-", "--proba", stdin=b"text")
+    assert "--calibrate" in fails("predict", tmp_path / "m", "-", "--unsure", "0.1,0.9", stdin=b"text")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([*ESSAYS, "--multiclass", "ovo"], "--multiclass is not an option of --regress"),
+        ([*ESSAYS, "--positive", "x"], "--positive and --regress do not go together"),
+        ([*ESSAYS, "--calibrate", "sigmoid"], "--calibrate is for classifiers"),
+        ([sample("mail"), "--epsilon", "0.1"], "--epsilon"),
+        ([sample("mail"), "--nu", "0.1"], "--nu needs --one-class"),
+        ([sample("mail"), "--one-class", "ham", "--nu", "2"], "nu=2"),
+        ([*ESSAYS, "--epsilon", "-1"], "epsilon=-1"),
+        ([sample("mail"), "-C", "1,10"], "textsvm tune"),
+        ([sample("mail"), "--p", "3,4"], "textsvm tune"),
+        ([sample("mail"), "-C", "x"], "-C x is neither"),
+        ([sample("mail"), "--multiclass", "some"], "some"),
+    ],
+    ids=lambda value: "" if isinstance(value, list) else value,
+)
+def test_wrong_usage(arguments, words, tmp_path):
+    assert words in fails("train", *arguments, "-o", tmp_path / "m", code=2)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "words"),
+    [
+        ("text,y\naaaaa,1\nbbbbb,1\n", ["--regress", "y"], "all 2 targets are 1"),
+        ("text,y\naaaaa,1\nbbbbb,good\n", ["--regress", "y"], "row 3: the target is 'good'"),
+        ("text,y\naaaaa,1\nbbbbb,2\n", ["--regress", "z"], "no column 'z' for the target; it"),
+        ("text,label,w\naaaaa,x,1\nbbbbb,y,nan\n", ["--weights", "w"], "row 3: the weight is 'nan'"),
+        ("text,label,w\naaaaa,x,1\nbbbbb,y,-2\n", ["--weights", "w"], "is -2; weights are"),
+        ("text,label,w\naaaaa,x,0\nbbbbb,y,0\n", ["--weights", "w"], "zero for all"),
+        ("text,label,w\naaaaa,x,1\nbbbbb,y,0\n", ["--weights", "w"], "nothing to learn the class y from"),
+        ("text,label\naaaaa,x\nbbbbb,x\n", [], "needs two classes"),
+        ("text\naaaaa\nbbbbb\n", [], "no labels"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and " " in value and "," not in value else "",
+)
+def test_what_cannot_be_learnt_is_told_before_the_work(content, options, words, tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text(content)
+    assert words.removesuffix("; it") in fails("train", path, "-q", "-o", tmp_path / "m", *options)
+    assert [p.name for p in tmp_path.iterdir()] == ["x.csv"]
+
+
+def test_numbers_come_from_tables():
+    assert "no column 'score'" in fails("train", sample("mail"), "--regress", "score")
+
+
+@pytest.mark.slow
+def test_r8(data, tmp_path):
+    options = ["--part", "train", "--p", "1-5", "--weight", "log", "--idf", "-o", tmp_path / "m"]
+    trained = report("train", data / "r8", *options, "--multiclass", "ovr")
+    assert [each["documents"] for each in trained["classes"]] == [1596, 253, 2840, 41, 190, 206, 108, 251]
+    figures = report("evaluate", tmp_path / "m", data / "r8", "--part", "test")
+    assert figures["n"] == 2189
+    assert figures["accuracy"] > 0.97
+
+
+@pytest.mark.slow
+def test_asap_essays(data, tmp_path):
+    path = data / "asap-aes" / "training_set_rel3.tsv.xz"
+    options = ["--text", "essay", "--regress", "domain1_score", "-C", "1", "--tol", "0.1"]
+    trained = report("train", path, *options, "--max-length", "600", "-o", tmp_path / "m", "--holdout", "0.2")
+    assert trained["n_train"] == 10_382
+    assert trained["holdout"]["n"] == 2596
+    assert trained["holdout"]["pearson"] > 0.8

@@ -1,0 +1,124 @@
+"""textsvm cv: cross-validation of one kernel and one machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from textsvm.cli import kernels, machines, options
+from textsvm.cli.console import Console, json_line, print_json
+from textsvm.cli.figures import SHOWN, figures
+
+if TYPE_CHECKING:
+    from textsvm.readers import Corpus
+    from textsvm.selection.cross_validation import CrossValidation
+
+
+@options.with_groups
+def cv(
+    corpus: options.CorpusPath,
+    reading: options.Reading,
+    learning: options.Learning,
+    folds: options.Folds,
+    kernel: kernels.KernelOptions,
+    text_form: machines.TextOptions,
+    machine: machines.MachineOptions,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write what each document got from machines that were not trained on it, as JSON Lines."
+        ),
+    ] = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Cross-validate: train on all folds but one, judge on that one, in turn; the kernel matrix is made once.
+
+    textsvm cv mails.tar.gz --kernel gap --p 4 -C 10 --folds 10
+    """
+    from textsvm.selection.cross_validation import cross_validate
+
+    started = time.perf_counter()
+    console = Console(quiet)
+    folds.check()
+    if predictions is not None:
+        options.require_folder(predictions)
+    model = machine.estimator(kernel.one(), text_form, regression=learning.regress is not None)
+    documents = options.read(console, corpus, reading, groups=folds.groups, **vars(learning))
+    truth = options.targets(documents)
+    read = time.perf_counter() - started
+    with console.progress(), console.warnings():
+        result = cross_validate(
+            model, documents.texts, truth, progress=console.stage, **folds.arguments(documents)
+        )
+    if predictions is not None:
+        _write_predictions(predictions, documents, truth, result)
+    console.say_device(options.device_of(model))
+    console.say(f"kernel matrix: {result.gram}")
+    seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
+    if json:
+        print_json(summarise(result, documents, model) | {"seconds": seconds})
+    else:
+        show(console, f"{len(documents):,} documents of {corpus}", result)
+        console.table("seconds", [(stage, f"{value:.2f}") for stage, value in seconds.items()])
+
+
+def summarise(result: CrossValidation, corpus: Corpus, model: Any) -> dict[str, Any]:
+    """The figures as JSON values, documents by their ids; what each one got is in --predictions."""
+    found = result.as_dict()
+    return {
+        "n": len(corpus),
+        "kernel": {"name": model.kernel.name, **model.kernel.get_params()},
+        "C": model.C,
+        "device": options.device_of(model).description,
+        "folds": [
+            {"n_train": len(train), "n_test": len(test), "metrics": fold["metrics"]}
+            for (train, test), fold in zip(result.folds, found["folds"], strict=True)
+        ],
+        "mean": found["mean"],
+        "sd": found["sd"],
+        "pooled": found["pooled"],
+        "near_duplicates": leaks_by_id(found["leaks"], corpus),
+        "kernel_matrix": result.gram,
+    }
+
+
+def leaks_by_id(leaks: list[dict[str, Any]], corpus: Corpus) -> list[dict[str, Any]]:
+    """Near-duplicates across folds, folds from 1 and documents by their ids."""
+    return [
+        {"fold": number, "test": corpus.ids[test], "train": corpus.ids[train], "value": value}
+        for number, leak in enumerate(leaks, 1)
+        for test, train, value in leak["pairs"]
+    ]
+
+
+def show(console: Console, title: str, result: CrossValidation) -> None:
+    """The folds and their mean as a table."""
+    names = [name for name in SHOWN if name in result.mean]
+    rows = [
+        (str(number), f"{len(train):,}", f"{len(test):,}", *figures(fold, names))
+        for number, ((train, test), fold) in enumerate(zip(result.folds, result.table, strict=True), 1)
+    ]
+    rows.append(("mean", "", "", *figures(result.mean, names)))
+    rows.append(("SD", "", "", *figures(result.sd, names)))
+    rows.append(("pooled", "", "", *figures(result.pooled, names)))
+    console.table(title, rows, ("fold", "trained on", "tested on", *(SHOWN[name] for name in names)))
+
+
+def _write_predictions(path: Path, corpus: Corpus, truth: Sequence[Any], result: CrossValidation) -> None:
+    from textsvm.files import replacing
+
+    found = result.as_dict()
+    fold_of: list[list[int]] = [[] for _ in corpus.ids]
+    for number, (_, test) in enumerate(result.folds, 1):
+        for i in test.tolist():
+            fold_of[i].append(number)
+    rows = zip(corpus.ids, truth, found["predictions"], found["decision"], fold_of, strict=True)
+    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as stream:
+        for identifier, true, predicted, decision, of in rows:
+            row = {"id": identifier, "truth": true, "predicted": predicted, "decision": decision, "folds": of}
+            stream.write(json_line(row))

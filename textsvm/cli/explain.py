@@ -1,0 +1,116 @@
+"""textsvm explain: a model and documents -> which symbols and which training documents decide."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from textsvm.cli import options
+from textsvm.cli.console import Console, print_json
+
+if TYPE_CHECKING:
+    from textsvm.evaluation.explanation import Explanation
+
+#: Backgrounds of the steps of colour, on any terminal with 256 colours: for and against.
+FOR, AGAINST = ("on #fbe5d6", "on #f6c7a5", "on #f0a26b", "on #e67e36"), (
+    "on #d6e8f4", "on #a9cfe8", "on #74b1d9", "on #3f92c9",
+)  # fmt: skip
+#: Symbols of a similar document that are shown.
+SHOWN = 200
+
+
+def explain(
+    model: options.ModelPath,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Documents: texts, mails, tables, archives, folders; - is stdin.", show_default="-"
+        ),
+    ] = None,
+    substrings: Annotated[int, typer.Option(min=0, help="How many substrings are named.")] = 12,
+    similar: Annotated[int, typer.Option(min=0, help="How many training documents are named.")] = 5,
+    format: options.Format = None,
+    text: options.Text = None,
+    id: options.Id = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Show why a model says what it says: the text coloured, and the training documents most like it.
+
+    textsvm explain spam.textsvm message.eml
+
+    With spectrum and gap-weighted kernels the colours are exact: they sum to the decision value. With --json
+    there is one object a line, with the contribution of every symbol.
+    """
+    console = Console(quiet)
+
+    from textsvm.evaluation.explanation import explain as ask
+    from textsvm.readers import read_documents
+
+    fitted = options.load_model(model, "cpu")
+    training = options.Training.of(fitted)
+    with console.progress():
+        documents = read_documents(
+            files or ["-"],
+            format=format,
+            text=text,
+            id=id,
+            headers=training.headers,
+            progress=console.reading,
+        )
+        found = ask(
+            fitted, documents.texts, positive=training.positive, substrings=substrings, similar=similar,
+            progress=lambda done, total: console.stage("explain", done, total),
+        )  # fmt: skip
+    for identifier, problem in documents.problems:
+        console.say(f"note: {identifier}: {problem}")
+    for identifier, each in zip(documents.ids, found, strict=True):
+        print_json({"id": identifier, **each.as_dict()}) if json else _show(console, identifier, each)
+
+
+def _show(console: Console, identifier: str, found: Explanation) -> None:
+    """One explanation for people."""
+    from rich.text import Text
+
+    from textsvm.evaluation.explanation import METHODS
+    from textsvm.reporting.escape import printable
+    from textsvm.reporting.mistakes import runs, visible
+
+    number = found.towards is None
+    prediction = f"{found.prediction:.4g}" if number else str(found.prediction)
+    head = Text(f"{identifier}: {prediction}", style="bold")
+    if not number:
+        head.append(f"  (value {found.value:+.4f}, positive for {found.towards})", style="not bold dim")
+    console.stdout.print(head, soft_wrap=True)
+    coloured = Text()
+    for piece, step in runs(found.text, found.symbols):
+        style = "" if not step else f"black {FOR[step - 1] if step > 0 else AGAINST[-step - 1]}"
+        coloured.append(printable(piece), style=style)
+    console.stdout.print(coloured, soft_wrap=True)
+    towards, against = _sides(found)
+    key = Text.assemble(
+        ("   ", FOR[3]), f" for {towards}  ", ("   ", AGAINST[3]), f" for {against}; {METHODS[found.method]}",
+        style="dim",
+    )  # fmt: skip
+    console.stdout.print(key, soft_wrap=True)
+    if found.substrings:
+        rows = [
+            (visible(each.text), f"{each.count}", f"{each.contribution:+.4f}") for each in found.substrings
+        ]
+        console.table("substrings", rows, ("", "times", "contribution"))
+    if found.similar:
+        rows = [
+            (f"{each.index:,}", f"{each.kernel:.3f}", f"{each.contribution:+.4f}")
+            for each in found.similar
+        ]  # fmt: skip
+        console.table("training documents", rows, ("number", "similarity", "contribution"))
+        for each in found.similar:
+            console.line(f"{each.index:,}: {printable(each.text[:SHOWN])}{' …' * (len(each.text) > SHOWN)}")
+    console.line("")
+
+
+def _sides(found: Explanation) -> tuple[Any, Any]:
+    if found.towards is None:
+        return "a higher number", "a lower one"
+    return found.towards, "other classes" if found.against is None else found.against

@@ -1,0 +1,19 @@
+"""Which metrics the tables of cross-validation show, under short names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from textsvm.reporting.figures import figure
+
+#: As far as there are such; JSON has all.
+SHOWN = {
+    "accuracy": "accuracy", "macro_f1": "macro F1", "mcc": "MCC", "roc_auc": "ROC AUC", "qwk": "QWK",
+    "mae": "MAE", "rmse": "RMSE", "r2": "R²", "pearson": "Pearson",
+}  # fmt: skip
+
+
+def figures(metrics: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    """Metrics for people; what is not defined is a dash."""
+    return [figure(name, metrics.get(name)) for name in names]

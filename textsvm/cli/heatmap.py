@@ -1,0 +1,161 @@
+"""A tuned grid as a heat map: kernels by penalties, in the terminal and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textsvm.cli.console import Console, WrongUsage
+from textsvm.cli.figures import SHOWN
+from textsvm.errors import InputError
+from textsvm.reporting.figures import figure
+
+if TYPE_CHECKING:
+    from textsvm.selection.tuning import Tuning
+
+_SUFFIXES = ("png", "svg", "pdf")
+#: From the worst to the best mean.
+_LOW, _HIGH = (247, 251, 255), (66, 146, 198)
+
+
+def plain_params(params: dict[str, Any]) -> dict[str, Any]:
+    """A setting as JSON values: a kernel is its name and its parameters."""
+    kernel = params["kernel"]
+    return {**params, "kernel": {"name": kernel.name, **kernel.get_params()}}
+
+
+class Names:
+    """Settings of a search for people: what differs between them."""
+
+    def __init__(self, result: Tuning) -> None:
+        every = [row["params"] for row in result.table] + result.untried
+        self._several = len({params["kernel"].name for params in every}) > 1
+        self._varied = {
+            name
+            for kind in {type(params["kernel"]) for params in every}
+            for name in kind().get_params()
+            if len({repr(p["kernel"].get_params()[name]) for p in every if type(p["kernel"]) is kind}) > 1
+        }
+
+    def kernel(self, kernel: Any, everything: bool = False) -> str:
+        """A kernel by the parameters that vary, or by all that are not their defaults."""
+        params, usual = kernel.get_params(), type(kernel)().get_params()
+        shown = [
+            name if value is True else f"{name} {_value(value)}"
+            for name, value in params.items()
+            if name in self._varied or name == "p" or (everything and value != usual[name])
+        ]
+        return " ".join([kernel.name] * (self._several or everything or not shown) + shown)
+
+    def penalty(self, params: dict[str, Any]) -> str:
+        """C, and epsilon or the multiclass strategy if that is searched too."""
+        numbers = [f"{name} {params[name]:g}" for name in ("C", "epsilon") if name in params]
+        return ", ".join([*numbers, *([params["multiclass"]] if "multiclass" in params else [])])
+
+    def of(self, params: dict[str, Any], everything: bool = False) -> str:
+        """A whole setting."""
+        return f"{self.kernel(params['kernel'], everything)}, {self.penalty(params)}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, tuple) and len(value) == 2:
+        return f"{value[0]}-{value[1]}"
+    return ",".join(f"{each:g}" for each in value) if isinstance(value, tuple) else str(value)
+
+
+def _cells(result: Tuning) -> tuple[list[str], list[str], dict[tuple[str, str], float]]:
+    """Rows (kernels), columns (penalties), and the mean in each cell."""
+    names = Names(result)
+    cells = {
+        (names.kernel(row["params"]["kernel"]), names.penalty(row["params"])): row["mean"]
+        for row in result.table
+    }
+    return list(dict.fromkeys(k for k, _ in cells)), list(dict.fromkeys(c for _, c in cells)), cells
+
+
+def _share(value: float, cells: dict[tuple[str, str], float], less_is_better: bool) -> float:
+    """Where a mean lies between the worst (0) and the best (1)."""
+    known = [each for each in cells.values() if each == each]
+    if value != value or max(known) == min(known):
+        return 0.0
+    share = (value - min(known)) / (max(known) - min(known))
+    return 1 - share if less_is_better else share
+
+
+def show(console: Console, result: Tuning) -> None:
+    """The heat map as a coloured table; nothing where there is a single row or column."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from textsvm.selection.search import LESS_IS_BETTER
+
+    rows, columns, cells = _cells(result)
+    if len(rows) < 2 or len(columns) < 2:
+        return
+    table = Table(box=box.SIMPLE)
+    table.add_column("")
+    for column in columns:
+        table.add_column(column, justify="right", overflow="fold")
+    names = Names(result)
+    best = (names.kernel(result.best_params_["kernel"]), names.penalty(result.best_params_))
+    for row in rows:
+        line = [Text(row)]
+        for column in columns:
+            value = cells.get((row, column), float("nan"))
+            share = _share(value, cells, result.metric in LESS_IS_BETTER)
+            colour = ",".join(str(round(a + share * (b - a))) for a, b in zip(_LOW, _HIGH, strict=True))
+            mark = "*" if (row, column) == best else " "
+            style = f"{'bold ' * (mark == '*')}black on rgb({colour})"
+            line.append(Text(f" {figure(result.metric, value)}{mark}", style=style))
+        table.add_row(*line)
+    console.stdout.print(Text(f"mean {SHOWN.get(result.metric, result.metric)}", style="bold"))
+    console.stdout.print(table)
+
+
+def require(path: Path) -> None:
+    """Refuse a picture that could not be drawn, before the work."""
+    if path.suffix.lower().lstrip(".") not in _SUFFIXES:
+        raise WrongUsage(f"--heatmap {path}: the name must end in {', '.join('.' + s for s in _SUFFIXES)}")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise InputError('--heatmap needs Matplotlib: pip install "textsvm[plot]"') from error
+
+
+def draw(path: Path, result: Tuning) -> None:
+    """The heat map as a picture; it is there complete or not at all."""
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    from textsvm.files import replacing
+    from textsvm.selection.search import LESS_IS_BETTER
+
+    rows, columns, cells = _cells(result)
+    values = np.array([[cells.get((row, column), np.nan) for column in columns] for row in rows])
+    picture = Figure(figsize=(2.5 + 0.9 * len(columns), 1.5 + 0.4 * len(rows)), layout="constrained")
+    axes = picture.add_subplot()
+    image = axes.imshow(values, cmap="Blues_r" if result.metric in LESS_IS_BETTER else "Blues", aspect="auto")
+    axes.set_xticks(range(len(columns)), columns, rotation=30, ha="right")
+    axes.set_yticks(range(len(rows)), rows)
+    for i, row in enumerate(rows):
+        for j, column in enumerate(columns):
+            share = _share(values[i, j], cells, result.metric in LESS_IS_BETTER)
+            axes.text(
+                j, i, figure(result.metric, cells.get((row, column))), ha="center", va="center",
+                color="white" if share > 0.6 else "black", fontsize=8,
+            )  # fmt: skip
+    axes.set_title(f"mean {SHOWN.get(result.metric, result.metric)} over {len(result.folds)} folds")
+    picture.colorbar(image)
+    with replacing(path) as temporary:
+        picture.savefig(temporary, format=path.suffix.lower().lstrip("."), dpi=150)
+
+
+def at_the_edge(result: Tuning) -> Iterator[str]:
+    """Where the best value of C is the first or last of three or more tried."""
+    tried = sorted({row["params"]["C"] for row in result.table})
+    best = result.best_params_["C"]
+    if len(tried) > 2 and best in (tried[0], tried[-1]):
+        side = "smallest" if best == tried[0] else "largest"
+        yield f"the best C, {best:g}, is the {side} of those tried; others beyond it may be better"
