@@ -1,0 +1,196 @@
+"""Metrics against their definitions, and bootstrap intervals against drawing documents one by one."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from textsvm import InputError
+from textsvm.evaluation import bootstrap
+from textsvm.evaluation.metrics import quadratic_kappa, scores
+from textsvm.evaluation.results import evaluate
+
+SPAM = np.array(["ham", "spam"])
+
+
+def kappa(truth, predicted, low, high):
+    """Quadratic weighted kappa as it is written: observed and expected tables and weights."""
+    k = high - low + 1
+    observed, weight = np.zeros((k, k)), np.zeros((k, k))
+    for t, p in zip(truth, predicted, strict=True):
+        observed[t - low, p - low] += 1
+    for i in range(k):
+        for j in range(k):
+            weight[i, j] = (i - j) ** 2 / (k - 1) ** 2
+    expected = np.outer(observed.sum(1), observed.sum(0)) / observed.sum()
+    return 1 - (weight * observed).sum() / (weight * expected).sum()
+
+
+def test_two_classes_by_hand():
+    truth = ["spam"] * 4 + ["ham"] * 6
+    predicted = ["spam", "spam", "spam", "ham"] + ["spam"] + ["ham"] * 5
+    decision = np.array([4.0, 3, 2, -1, 1, -2, -3, -4, -5, -6])
+    found = scores(truth, predicted, decision, SPAM)
+    assert found["accuracy"] == 0.8
+    assert found["precision"] == found["recall"] == found["f1"] == found["f1[spam]"] == 0.75
+    assert found["f1[ham]"] == pytest.approx(10 / 12)
+    assert found["macro_f1"] == pytest.approx((0.75 + 10 / 12) / 2)
+    assert found["mcc"] == pytest.approx((3 * 5 - 1 * 1) / math.sqrt(4 * 4 * 6 * 6))
+    assert found["roc_auc"] == pytest.approx(1 - 1 / 24)  # one of 24 pairs is the wrong way round
+    assert "qwk" not in found
+
+
+def test_a_class_that_does_not_occur_does_not_count():
+    classes = np.array(["a", "b", "c"])
+    found = scores(["a", "b", "a"], ["a", "b", "b"], np.eye(3), classes)
+    assert found["macro_f1"] == pytest.approx(2 / 3)
+    assert found["f1[c]"] == 0
+    assert "qwk" not in found
+    alone = scores(["spam"], ["spam"], np.ones(1), SPAM)
+    assert math.isnan(alone["roc_auc"])
+    assert alone["macro_f1"] == 1
+
+
+@given(st.lists(st.tuples(st.integers(2, 6), st.integers(2, 6)), min_size=2, max_size=30))
+def test_kappa_of_classes_is_kappa_by_its_definition(pairs):
+    truth, predicted = np.array(pairs).T
+    classes = np.arange(2, 7)
+    found = scores(truth, predicted, None, classes)["qwk"]
+    if len({*truth, *predicted}) == 1:
+        assert math.isnan(found)
+    else:
+        assert found == pytest.approx(kappa(truth, predicted, 2, 6), abs=1e-12)
+    assert scores(truth.astype(str), predicted.astype(str), None, classes.astype(str))[
+        "qwk"
+    ] == pytest.approx(found, nan_ok=True)
+
+
+def test_distance_of_grades_is_their_difference():
+    classes = np.array([1, 2, 10])
+    near = scores([1, 2, 10, 10], [2, 2, 10, 10], None, classes)["qwk"]
+    far = scores([1, 2, 10, 10], [1, 2, 10, 2], None, classes)["qwk"]
+    assert near > 0.98
+    assert far < 0.6
+    assert far == pytest.approx(kappa([1, 2, 10, 10], [1, 2, 10, 2], 1, 10))
+
+
+def test_regression_by_hand():
+    truth, predicted = np.array([1.0, 2, 3, 4]), np.array([1.4, 2, 2.4, 5.2])
+    found = scores(truth, predicted, None, None)
+    assert found["mae"] == pytest.approx(2.2 / 4)
+    assert found["rmse"] == pytest.approx(math.sqrt((0.16 + 0.36 + 1.44) / 4))
+    assert found["r2"] == pytest.approx(1 - 1.96 / 5)
+    assert found["pearson"] == pytest.approx(np.corrcoef(truth, predicted)[0, 1])
+    # 5.2 is clipped to the truth's range, or to 5 in a given one.
+    assert found["qwk"] == pytest.approx(kappa([1, 2, 3, 4], [1, 2, 2, 4], 1, 4))
+    given_range = scores(truth, predicted, None, None, (0, 10))["qwk"]
+    assert given_range == pytest.approx(kappa([1, 2, 3, 4], [1, 2, 2, 5], 0, 10))
+    constant = scores(truth, np.full(4, 2.5), None, None)
+    assert math.isnan(constant["pearson"])
+    assert constant["r2"] == 0
+    assert constant["qwk"] == pytest.approx(0)
+    assert "qwk" not in scores(truth + 0.5, predicted, None, None)
+    assert math.isnan(quadratic_kappa(np.ones(3), np.ones(3), (0, 1)))
+
+
+def some_results(task, n, seed, probability=False):
+    random = np.random.default_rng(seed)
+    if task == "regression":
+        truth = random.integers(0, 6, n).astype(float)
+        return evaluate(truth, truth + random.normal(size=n), truth, None, grades=(0, 5))
+    classes = SPAM if task == "binary" else np.arange(4)
+    truth = random.choice(classes, n)
+    predicted = np.where(random.random(n) < 0.7, truth, random.choice(classes, n))
+    shape = n if task == "binary" else (n, 4)
+    decision = random.normal(size=shape).round(1)  # with ties
+    p = random.dirichlet(np.ones(len(classes)), n) if probability else None
+    return evaluate(truth, predicted, decision, classes, probability=p)
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+@settings(max_examples=30)
+@given(n=st.integers(2, 40), seed=st.integers(0, 10**6))
+def test_resamples_have_the_metrics_of_their_documents(task, n, seed):
+    results = some_results(task, n, seed, probability=task != "regression")
+    [weight] = bootstrap.draws(n, 5, seed)
+    assert (weight.sum(1) == n).all()
+    found = bootstrap._metrics(results, weight)
+    assert found.keys() == results.metrics.keys()
+    classes = None if task == "regression" else np.sort(results.labels)
+    for row, counts in enumerate(weight.astype(int)):
+        drawn = np.repeat(np.arange(n), counts)
+        p = results.probability
+        if task == "binary":
+            p = np.stack([1 - p, p], axis=1)
+        again = evaluate(
+            results.truth[drawn], results.predicted[drawn], results.decision[drawn], classes,
+            grades=results.span, probability=None if p is None else p[drawn],
+        )  # fmt: skip
+        for name, value in again.metrics.items():
+            assert found[name][row] == pytest.approx(value, abs=1e-9, nan_ok=True), name
+
+
+def test_intervals_are_those_of_the_binomial_and_repeat():
+    results = some_results("binary", 4000, 0)
+    first = results.with_intervals()
+    low, high = first.intervals["accuracy"]
+    error = 1.96 * math.sqrt(results.accuracy * (1 - results.accuracy) / 4000)
+    assert low == pytest.approx(results.accuracy - error, abs=0.002)
+    assert high == pytest.approx(results.accuracy + error, abs=0.002)
+    assert first.intervals == results.with_intervals().intervals
+    assert first.intervals != results.with_intervals(seed=1).intervals
+    narrow = results.with_intervals(level=0.5).intervals["accuracy"]
+    assert low < narrow[0] < narrow[1] < high
+
+
+def test_the_positive_class_may_sort_first():
+    truth, predicted = ["ham", "ham", "spam"], ["ham", "spam", "spam"]
+    decision = np.array([-2.0, 1, 3])
+    results = evaluate(truth, predicted, decision, SPAM, positive="ham")
+    assert results.labels == ["spam", "ham"]
+    assert results.confusion == [[1, 0], [1, 1]]
+    assert results.recall == 0.5
+    assert results.precision == 1
+    assert results.decision.tolist() == [2, -1, -3]
+    assert results.roc_auc == 1
+    assert evaluate(truth, predicted, decision, SPAM).recall == 1
+
+
+def test_probabilities_are_judged():
+    p = np.array([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]])
+    results = evaluate(["ham", "ham", "spam"], ["ham", "spam", "spam"], np.zeros(3), SPAM, probability=p)
+    assert results.metrics["brier"] == pytest.approx((0.01 + 0.36 + 0.04) / 3)
+    assert results.metrics["log_loss"] == pytest.approx(-np.log([0.9, 0.4, 0.8]).mean())
+    turned = evaluate(
+        ["ham", "ham", "spam"], ["ham", "spam", "spam"], np.zeros(3), SPAM, probability=p, positive="ham"
+    )
+    assert turned.probability.tolist() == [0.9, 0.4, 0.2]
+    assert turned.metrics["brier"] == pytest.approx(results.metrics["brier"])
+
+
+def test_labels_that_do_not_fit():
+    with pytest.raises(InputError, match="no labelled documents"):
+        evaluate([], [], np.zeros(0), SPAM)
+    with pytest.raises(InputError, match="knows the labels ham, spam, and the documents have good"):
+        evaluate(["good"], ["ham"], np.zeros(1), SPAM)
+    results = evaluate(["ham", "new", "spam"], ["ham", "ham", "ham"], np.zeros(3), SPAM)
+    assert results.n == 2
+    assert results.index.tolist() == [0, 2]
+    assert "1 of 3 documents have labels that the model does not know (new" in results.warnings[0]
+    digits = evaluate(["1", "2"], np.array([1, 1]), np.zeros(2), np.array([1, 2]))
+    assert digits.accuracy == 0.5
+    with pytest.raises(InputError, match="grades"):
+        evaluate([1.0], np.ones(1), np.ones(1), None, grades=(3, 3))
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+def test_results_are_json(task):
+    results = some_results(task, 30, 1).with_intervals(50)
+    again = json.loads(json.dumps(results.as_dict(), allow_nan=False))
+    assert again["n"] == 30
+    assert again["intervals"].keys() == results.metrics.keys()
+    if task != "regression":
+        assert sum(row["support"] for row in again["per_class"]) == 30

@@ -1,0 +1,179 @@
+"""A report in a real browser: no console errors, working controls, hostile documents, light and dark.
+
+Needs Playwright for Python and a Chromium: the one Playwright installs (`playwright install chromium`), one
+on the PATH, or the one that TEXTSVM_CHROMIUM names.
+"""
+
+import os
+import shutil
+
+import numpy as np
+import pytest
+from test_reporting import HOSTILE, corpus, made
+
+from textsvm import SVC, CalibratedSVC, Spectrum
+from textsvm.evaluation.judge import judge
+from textsvm.reporting.files import write
+from textsvm.reporting.report import make_report
+
+playwright = pytest.importorskip("playwright.sync_api", reason="no browser test: Playwright is not installed")
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    found = os.environ.get("TEXTSVM_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    with playwright.sync_playwright() as driver:
+        try:
+            started = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        except playwright.Error as error:
+            pytest.skip(f"no browser test: Chromium does not start ({str(error).splitlines()[0]})")
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def visit(browser):
+    """Open a file; whatever the page complains of, asks for or pops up fails the test."""
+    complaints, pages = [], []
+
+    def open_page(path, width=1120, **options):
+        page = browser.new_page(viewport={"width": width, "height": 800}, **options)
+        pages.append(page)
+        page.on("console", lambda message: complaints.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: (complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda request: complaints.append(request.url) if request.url != address else None)
+        address = path.as_uri()
+        page.goto(address)
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+    assert complaints == []
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory):
+    """Reports of two classes, of hostile documents, with probabilities, and of three classes."""
+    folder = tmp_path_factory.mktemp("reports")
+    texts, labels = corpus(("ham", "spam"))
+    ids = [f"document {i}" for i in range(20)]
+    calibrated = CalibratedSVC(SVC(Spectrum(3), device="cpu"), cv=3).fit(texts[:40], labels[:40])
+    results = judge(calibrated, texts[40:], labels[40:])
+    found = {
+        "binary": made(title="A filter"),
+        "hostile": made(title=HOSTILE, hostile=range(20)),
+        "calibrated": make_report(calibrated, results, texts[40:], ids),
+        "three": made(("a", "b", "c")),
+    }
+    for name, each in found.items():
+        write(each, folder / f"{name}.html")
+    return folder, found
+
+
+def slide(page, name, value):
+    page.evaluate(
+        "([name, value]) => { const s = document.getElementById(name); s.value = value; "
+        "s.dispatchEvent(new Event('input')); }",
+        [name, value],
+    )
+
+
+def shown(page, name):
+    return page.inner_text(f"#now-{name}")
+
+
+@pytest.mark.parametrize("name", ["binary", "hostile", "calibrated", "three"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_renders_without_complaints(visit, reports, name, scheme, tmp_path):
+    page = visit(reports[0] / f"{name}.html", color_scheme=scheme)
+    for chart in page.query_selector_all("svg"):
+        box = chart.bounding_box()
+        assert box["width"] > 300
+        assert box["height"] > 150
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    luminance = sum(map(int, background[4:-1].split(","))) / 3
+    assert (luminance > 200) == (scheme == "light")
+    picture = tmp_path / "page.png"
+    page.screenshot(path=picture, full_page=True)
+    assert picture.stat().st_size > 20_000
+
+
+@pytest.mark.parametrize("name", ["binary", "calibrated"])
+def test_threshold_control(visit, reports, name):
+    folder, found = reports
+    results = found[name].results
+    page = visit(folder / f"{name}.html")
+    assert shown(page, "precision") == f"{100 * results.precision:.2f} %"
+    assert shown(page, "recall") == f"{100 * results.recall:.2f} %"
+    score = results.decision if results.probability is None else results.probability
+    spam = results.truth == "spam"
+    for threshold, band in ((0.35, 0.0), (0.6, 0.2), (float(score.min()) - 1, 0.0)):
+        slide(page, "band", band)
+        slide(page, "threshold", threshold)
+        bounds = [float(page.get_attribute("#threshold", side)) for side in ("min", "max")]
+        threshold = float(np.clip(threshold, *bounds))
+        said, unsure = score > threshold + band, (score > threshold - band) & (score <= threshold + band)
+        assert shown(page, "found") == str(said.sum())
+        assert shown(page, "alarms") == str((said & ~spam).sum())
+        assert shown(page, "recall") == f"{100 * (said & spam).sum() / spam.sum():.2f} %"
+        assert shown(page, "unsure") == f"{100 * unsure.mean():.2f} %"
+        precision = f"{100 * (said & spam).sum() / said.sum():.2f} %" if said.any() else "–"
+        assert shown(page, "precision") == precision
+    assert shown(page, "recall") == "100.00 %"
+    # The point on the ROC curve has gone to the upper right corner.
+    assert float(page.get_attribute("#roc-dot", "cx")) > 400
+    assert float(page.get_attribute("#roc-dot", "cy")) < 40
+
+
+def test_a_hostile_document_does_nothing(visit, reports):
+    page = visit(reports[0] / "hostile.html")
+    assert page.title().startswith("</div></script><script>")
+    assert page.evaluate("document.scripts.length") == 2
+    assert page.evaluate("document.images.length") == 0
+    assert "onerror=alert(1)" in page.inner_text("main")
+    # Were markup to get in, the page's policy would still keep it from running.
+    page.evaluate("document.body.insertAdjacentHTML('beforeend', '<p id=\"probe\">still here</p>')")
+    assert page.inner_text("#probe") == "still here"
+
+
+def test_the_policy_stops_a_script_that_gets_in(browser, reports, tmp_path):
+    text = (reports[0] / "binary.html").read_text("utf-8")
+    attack = '<img src="x" onerror="document.title=1"><script>document.title = "owned"</script></main>'
+    (tmp_path / "attacked.html").write_text(text.replace("</main>", attack), "utf-8")
+    page = browser.new_page()
+    refused = []
+    page.on("console", lambda message: refused.append(message.text))
+    page.goto((tmp_path / "attacked.html").as_uri())
+    assert page.title() == "A filter"
+    assert any("Content Security Policy" in message for message in refused)
+    page.close()
+
+
+def test_light_and_dark_at_a_button(visit, reports):
+    page = visit(reports[0] / "binary.html", color_scheme="light")
+    colour = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(colour)
+    assert page.inner_text("#theme") == "dark"
+    page.click("#theme")
+    dark = page.evaluate(colour)
+    assert dark != light
+    assert page.inner_text("#theme") == "light"
+    page.click("#theme")
+    assert page.evaluate(colour) == light
+
+
+@pytest.mark.parametrize("name", ["binary", "three"])
+def test_fits_a_phone(visit, reports, name):
+    page = visit(reports[0] / f"{name}.html", width=360)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_without_script_the_figures_are_there(visit, reports):
+    folder, found = reports
+    page = visit(folder / "binary.html", java_script_enabled=False)
+    assert page.is_hidden("#controls")
+    assert shown(page, "precision") == f"{100 * found['binary'].results.precision:.2f} %"
+    assert page.is_visible("svg >> nth=0")

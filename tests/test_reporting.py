@@ -1,0 +1,348 @@
+"""Reports: whole without network or script, and what comes from documents stays text."""
+
+import json
+import re
+import time
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from command import fails, run
+
+from textsvm import SVC, SVR, CalibratedSVC, EditDistance, GapWeighted, InputError, OneClassSVM, Spectrum
+from textsvm.evaluation.judge import judge
+from textsvm.evaluation.results import evaluate
+from textsvm.readers import sample
+from textsvm.reporting import charts, html, markdown, report, threshold
+from textsvm.reporting.escape import safe
+from textsvm.reporting.files import write
+from textsvm.reporting.mistakes import levels, runs
+from textsvm.reporting.report import Report, make_report
+
+HOSTILE = (
+    '</div></script><script>document.title="owned"</script><img src=x onerror=alert(1)> "quoted" \'single\' '
+    "&amp; ]]> <!-- <svg/onload=alert(2)> ```\n# not a heading\n| a | \ud800 \x1b[31m \x00 \u202e"
+)
+VOID = {"meta", "input", "br", "link", "img", "hr"}
+
+
+class Page(HTMLParser):
+    """Whether tags are closed in order, and which there are, with their attributes."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.words = [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    def count(self, tag):
+        return sum(tag == each for each, _ in self.tags)
+
+
+def same_symbols(first, second):
+    """A user's kernel."""
+    return np.array([[len({*a} & {*b}) for b in second] for a in first], float)
+
+
+def corpus(classes, n=60, seed=0):
+    random = np.random.default_rng(seed)
+    labels = [classes[i % len(classes)] for i in range(n)]
+    words = ["red", "green", "blue", "cold", "warm", "river"]
+    texts = [
+        " ".join(random.choice(words, 12)) + (f" {label} " * int(random.random() < 0.7)) for label in labels
+    ]
+    return texts, labels
+
+
+def made(classes=("ham", "spam"), kernel=None, **changes):
+    texts, labels = corpus(classes)
+    model = SVC(kernel or Spectrum(3), C=5, device="cpu").fit(texts[:40], labels[:40])
+    texts = texts[40:]
+    for i in changes.pop("hostile", ()):
+        texts[i] = HOSTILE + texts[i]
+    results = judge(model, texts, labels[40:])
+    return make_report(model, results, texts, [f"document {i}" for i in range(20)], **changes)
+
+
+@pytest.fixture(scope="module")
+def binary():
+    return made(title="A filter", hostile=range(20))
+
+
+def assert_self_contained(page):
+    """Nothing is fetched, no handler is inline, and scripts are the page's own two."""
+    parsed = Page(page)
+    for tag, attributes in parsed.tags:
+        assert tag not in {"img", "link", "iframe", "object", "embed", "base", "form", "a"}
+        assert not attributes.keys() & {"src", "href", "srcset", "action", "ping"}, (tag, attributes)
+        assert not [name for name in attributes if name.startswith("on")]
+    assert "url(" not in page
+    assert "@import" not in page
+    policy = next(a["content"] for tag, a in parsed.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none';")
+    assert "'unsafe-inline'" not in policy.split("script-src")[1].split(";")[0]
+    return parsed
+
+
+def test_a_hostile_document_stays_text(binary):
+    page = html.render(binary)
+    parsed = assert_self_contained(page)
+    assert parsed.count("script") == 2
+    shown = "".join(parsed.words)
+    assert '<script>document.title="owned"</script><img src=x onerror=alert(1)>' in shown
+    page.encode("utf-8")
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", page)
+
+
+def test_hostile_names_stay_text(tmp_path):
+    texts, labels = corpus((HOSTILE, "<b>spam</b>"))
+    model = SVC(Spectrum(2), device="cpu").fit(texts[:40], labels[:40])
+    results = judge(model, texts[40:], labels[40:])
+    found = make_report(model, results, texts[40:], [HOSTILE] * 20, title=HOSTILE)
+    parsed = assert_self_contained(html.render(found))
+    assert parsed.count("script") == 2
+    assert "<b>spam</b>" in "".join(parsed.words)
+    for name in ("r.html", "r.md", "r.json"):
+        write(found, tmp_path / name)
+        (tmp_path / name).read_text("utf-8")
+
+
+def test_markdown_keeps_documents_in_fences(binary):
+    text = markdown.render(binary)
+    outside, fence = [], None
+    for line in text.splitlines():
+        if fence is None and line.startswith("```"):
+            fence = re.match("`+", line).group()
+        elif line == fence:
+            fence = None
+        elif fence is None:
+            outside.append(line)
+    assert fence is None
+    assert not [line for line in outside if "<" in line.replace("\\<", "")]
+    assert "# A filter" in outside
+    assert any(line.startswith("| accuracy | ") for line in outside)
+
+
+def test_json_has_the_same_figures(binary, tmp_path):
+    write(binary, tmp_path / "r.json")
+    again = json.loads((tmp_path / "r.json").read_text("utf-8"))
+    assert again["accuracy"] == binary.results.accuracy
+    assert len(again["mistakes"]) == len(binary.mistakes) > 0
+    first = again["mistakes"][0]["explanation"]
+    assert sum(first["symbols"]) + first["bias"] == pytest.approx(first["value"])
+
+
+def test_every_task_has_its_parts():
+    page = html.render(made())
+    for title in (
+        "Where to draw the line",
+        "Confusion matrix",
+        "ROC curve",
+        "Precision and recall",
+        "Length",
+    ):
+        assert title in page
+    assert "Calibration" not in page
+    page = html.render(made(("a", "b", "c")))
+    assert "How clear the decisions are" in page
+    assert "Where to draw" not in page
+    assert 'id="scores"' not in page
+    assert_self_contained(page)
+    texts, labels = corpus(("ham", "spam"))
+    calibrated = CalibratedSVC(SVC(Spectrum(3), device="cpu"), cv=3).fit(texts[:40], labels[:40])
+    results = judge(calibrated, texts[40:], labels[40:])
+    page = html.render(make_report(calibrated, results, texts[40:], list(map(str, range(20)))))
+    assert "Calibration" in page
+    assert "probability of spam" in page
+    assert "Brier score" in page
+    numbers = SVR(Spectrum(3), C=5, device="cpu").fit(texts[:40], np.arange(40.0))
+    results = judge(numbers, texts[40:], np.arange(20.0))
+    found = make_report(numbers, results, texts[40:], list(map(str, range(20))))
+    page = html.render(found)
+    assert_self_contained(page)
+    assert "Predicted and true" in page
+    assert "mean absolute error" in page
+    assert "mean absolute error" in markdown.render(found)
+
+
+def test_many_classes_have_their_confusions_listed():
+    truth = np.repeat(np.arange(40), 3)
+    predicted = np.where(np.arange(120) % 7 == 0, (truth + 1) % 40, truth)
+    results = evaluate(truth, predicted, np.eye(40)[predicted], np.arange(40)).with_intervals(50)
+    page = html.render(Report("many", results, [], np.arange(1, 121), []))
+    assert "Most frequent confusions" in page
+    assert "The 34 smallest classes are left out" in page
+    assert_self_contained(page)
+
+
+def test_warnings_stand_at_the_top():
+    texts, labels = corpus(("ham", "spam"))
+    model = SVC(Spectrum(3), device="cpu").fit(texts, labels)
+    other = ["зимой холодно и темно", "летом тепло", "red river"]
+    results = judge(model, other, ["ham", "spam", "rest"])
+    assert len(results.warnings) == 2
+    page = html.render(make_report(model, results, other, ["x", "y", "z"]))
+    assert page.index("labels that the model does not know") < page.index("Headline")
+    assert "% of the symbols of these documents do not occur" in page
+    known = judge(model, texts, labels)
+    assert "support vectors of the model" in known.warnings[0]
+    with pytest.raises(InputError, match="no labelled documents"):
+        judge(model, [], [])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "bound"),
+    [(GapWeighted(2), "GAP_WORK"), (EditDistance(), "EDIT_WORK"), (same_symbols, "USER_WORK")],
+    ids=["gap", "edit", "user"],
+)
+def test_explanations_stop_in_time(monkeypatch, kernel, bound):
+    assert all(each.explanation is not None for each in made(kernel=kernel).mistakes)
+    monkeypatch.setattr(report, bound, 1)
+    found = made(kernel=kernel)
+    assert found.mistakes
+    assert all(each.explanation is None for each in found.mistakes)
+    assert "they would have taken too long" in html.render(found)
+    assert found.mistakes[0].text in html.render(found)
+
+
+def test_texts_can_be_left_out():
+    found = made(mistakes=0)
+    page = html.render(found)
+    wrong = found.results.n - round(found.results.accuracy * found.results.n)
+    assert f"{wrong} of 20 documents; texts are left out" in page
+    assert "red" not in "".join(Page(page).words).split()
+
+
+def test_a_one_class_model_is_judged():
+    texts, labels = corpus(("ham", "spam"))
+    model = OneClassSVM(Spectrum(3), nu=0.2, device="cpu").fit(
+        [t for t, y in zip(texts, labels, strict=True) if y == "ham"]
+    )
+    results = judge(model, texts, labels, "ham")
+    assert results.labels == ["spam", "ham"]
+    inside = model.predict(texts) > 0
+    assert results.recall == inside[np.array(labels) == "ham"].mean()
+    assert_self_contained(html.render(make_report(model, results, texts, texts)))
+    with pytest.raises(InputError, match="which label it was trained on"):
+        judge(model, texts, labels)
+    with pytest.raises(InputError, match="reduce them to two"):
+        judge(model, texts[:3], ["ham", "b", "c"], "ham")
+
+
+def test_the_worst_mistakes_come_first():
+    found = made(mistakes=3)
+    values = [abs(each.value) for each in found.mistakes]
+    assert values == sorted(values, reverse=True)
+    assert len(values) <= 3
+    assert all(each.truth != each.predicted for each in found.mistakes)
+    assert values[0] == max(np.abs(found.results.decision[found.results.truth != found.results.predicted]))
+
+
+@pytest.mark.parametrize("n", [50, 30_000])
+def test_the_threshold_control_starts_at_the_models_figures(n):
+    random = np.random.default_rng(0)
+    truth = random.choice(["ham", "spam"], n)
+    decision = random.normal(size=n) * 10.0 ** random.integers(-9, 2, n) + 0.5 * (truth == "spam")
+    decision[:3] = 0
+    results = evaluate(truth, np.where(decision > 0, "spam", "ham"), decision, np.array(["ham", "spam"]))
+    data = threshold.data(results)
+    for side, label in (("positive", "spam"), ("negative", "ham")):
+        scores = np.array(data[side]["scores"])
+        counts = np.array(data[side].get("counts", np.ones(len(scores))))
+        assert (np.diff(scores) >= 0).all()
+        assert counts.sum() == (truth == label).sum()
+        assert counts[scores > 0].sum() == ((truth == label) & (decision > 0)).sum()
+    assert len(data["positive"]["scores"]) <= threshold.MOST_SCORES
+
+
+def test_ten_thousand_documents_are_quick_and_small():
+    random = np.random.default_rng(0)
+    n = 10_000
+    truth = random.choice(["ham", "spam"], n)
+    decision = random.normal(size=n) + 2 * (truth == "spam") - 1
+    p = 1 / (1 + np.exp(-decision))
+    clock = time.perf_counter()
+    results = evaluate(
+        truth, np.where(decision > 0, "spam", "ham"), decision, np.array(["ham", "spam"]),
+        probability=np.stack([1 - p, p], axis=1),
+    )  # fmt: skip
+    page = html.render(Report("big", results.with_intervals(), [], random.integers(1, 5000, n), []))
+    assert time.perf_counter() - clock < 10
+    assert len(page) < 1_000_000
+
+
+def test_colours_follow_contributions():
+    assert levels(np.array([0.0, 1, -1, 0.5, 0.05])).tolist() == [0, 4, -4, 2, 0]
+    assert levels(np.zeros(3)).tolist() == [0, 0, 0]
+    assert runs("abe\u0301c", np.array([1.0, 1, -1, 1, 0])) == [("ab", 4), ("e\u0301", -4), ("c", 0)]
+    assert runs("", np.zeros(0)) == []
+
+
+def test_ticks_are_round_and_inside():
+    assert charts.ticks(0, 1) == [0, 0.2, 0.4, 0.6, 0.8, 1]
+    assert charts.ticks(-1.3, 1.1) == [-1, -0.5, 0, 0.5, 1]
+    assert charts.ticks(0, 1234) == [0, 500, 1000]
+    assert charts.ticks(3, 3) == [3]
+    assert charts.log_ticks(30, 3000) == [50, 100, 200, 500, 1000, 2000]
+    assert safe("a\x00\ud800<") == "a\ufffd\ufffd&lt;"
+
+
+def test_command_line(tmp_path):
+    model, page = tmp_path / "m.textsvm", tmp_path / "r.html"
+    options = ["--positive", "spam", "--negative", "ham"]
+    trained = run("train", sample("mail"), "-o", model, *options, "--max-length", "100", "-q")
+    assert trained.returncode == 0, trained.stderr.decode()
+    result = run("evaluate", model, sample("mail"), "--report", page, "--json")
+    assert result.returncode == 0, result.stderr.decode()
+    figures = json.loads(result.stdout)
+    assert figures["intervals"]["accuracy"][0] <= figures["accuracy"] <= figures["intervals"]["accuracy"][1]
+    assert f"report: {page}" in result.stderr.decode()
+    assert_self_contained(page.read_text("utf-8"))
+    message = b"You have won a free prize, \x1b[31mclick here"
+    shown = run("explain", model, "-", stdin=message).stdout.decode()
+    assert "you have won a free prize" in shown
+    assert "exact: each substring's contribution" in shown
+    assert "\x1b" not in shown
+    [line] = run("explain", model, "-", "--json", stdin=message).stdout.decode().splitlines()
+    found = json.loads(line)
+    assert found["towards"] == "spam"
+    assert sum(found["symbols"]) + found["bias"] == pytest.approx(found["value"])
+    decision = json.loads(run("predict", model, "-", stdin=message).stdout)["decision"]
+    assert found["value"] == pytest.approx(decision)
+    assert "none of them" in fails("evaluate", model, sample("mail"), "--report", "r.txt", code=2)
+    missing = tmp_path / "no" / "r.html"
+    assert "create it first" in fails("evaluate", model, sample("mail"), "--report", missing, code=2)
+
+
+@pytest.mark.parametrize("truth", [["ham"], ["ham", "ham"], ["spam", "spam", "spam"], ["ham", "spam"]])
+@pytest.mark.parametrize("value", [0.0, 1.0, -3.5])
+def test_few_documents_are_enough_for_a_report(truth, value):
+    n = len(truth)
+    decision = np.full(n, value)
+    predicted = np.where(decision > 0, "spam", "ham")
+    p = np.tile([0.5, 0.5], (n, 1))
+    for results in (
+        evaluate(truth, predicted, decision, np.array(["ham", "spam"])),
+        evaluate(truth, predicted, decision, np.array(["ham", "spam"]), probability=p),
+        evaluate(truth, predicted, np.eye(3)[[0] * n] * value, np.array(["ham", "new", "spam"])),
+        evaluate(np.arange(n), decision, decision, None),
+    ):
+        found = Report("few", results.with_intervals(20), [], np.full(n, 7), [])
+        assert_self_contained(html.render(found))
+        markdown.render(found)
+        json.dumps(found.as_dict(), allow_nan=False)

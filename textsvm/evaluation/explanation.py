@@ -1,0 +1,281 @@
+"""Why a model says what it says of a document: symbols that its value comes from, and training documents.
+
+Everything is about the text as the model reads it: normalised, cut to `max_length`. The value that is
+explained is, for two classes, the decision value (positive for the second class, or for `positive`); for
+more, what speaks for the predicted class: its machine (one-vs-rest), the sum of its machines against each
+other class (one-vs-one), or its machine less the mean of the others (Crammer-Singer, where only differences
+count); for regression, the number. `textsvm.evaluation.attribution` tells how it is shared out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from textsvm import device as devices
+from textsvm.documents import Documents
+from textsvm.errors import InputError
+from textsvm.estimators.texts import as_texts
+from textsvm.evaluation import attribution
+from textsvm.evaluation.judge import machine_of
+from textsvm.kernels import GapWeighted, Spectrum
+from textsvm.parallel import Progress
+
+#: Documents that are explained together: each has a weight for every feature of the support vectors.
+CHUNK = 16
+METHODS = {
+    "substrings": "exact: each substring's contribution, spread over its occurrences and their symbols",
+    "subsequences": "exact: each common subsequence's contribution, spread evenly over its symbols",
+    "occlusion": "occlusion: how the value changes when a piece of the text is left out; no exact sum",
+}
+
+
+@dataclass(frozen=True)
+class Substring:
+    """A substring of a document, how often it occurs in it, and its contribution to the value."""
+
+    text: str
+    count: int
+    contribution: float
+
+
+@dataclass(frozen=True)
+class Similar:
+    """A support vector.
+
+    Attributes
+    ----------
+    index : int
+        Of the training documents.
+    kernel : float
+        k(it, the document).
+    contribution : float
+        Its coefficient times that.
+    text : str
+        As the model has kept it.
+    """
+
+    index: int
+    kernel: float
+    contribution: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a document has its value.
+
+    Attributes
+    ----------
+    prediction : label or number
+    towards : label, optional
+        The class that positive contributions speak for; None for regression.
+    against : label, optional
+        With two classes, the other one.
+    value, bias : float
+    text : str
+        The document as the model reads it.
+    symbols : float64 array, shape (len(text),)
+        Contribution of each symbol; with an exact method they and the bias sum to the value.
+    method : {"substrings", "subsequences", "occlusion"}
+        See `METHODS`.
+    substrings : list of Substring
+        With the method "substrings", those of the largest contributions.
+    similar : list of Similar
+        The support vectors of the largest contributions.
+    """
+
+    prediction: Any
+    towards: Any
+    against: Any
+    value: float
+    bias: float
+    text: str
+    symbols: NDArray[np.float64] = field(repr=False)
+    method: str
+    substrings: list[Substring]
+    similar: list[Similar]
+
+    @property
+    def exact(self) -> bool:
+        return self.method != "occlusion"
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        values = {**asdict(self), "exact": self.exact, "method": METHODS[self.method]}
+        return {name: _plain(value) for name, value in values.items()}
+
+
+def explain(
+    model: Any,
+    texts: Any,
+    *,
+    positive: Any = None,
+    substrings: int = 20,
+    similar: int = 5,
+    progress: Progress | None = None,
+) -> list[Explanation]:
+    """Explain what a fitted model says of texts, on the CPU.
+
+    Parameters
+    ----------
+    model : SVC, SVR, OneClassSVM or CalibratedSVC
+        Fitted to texts. Of a calibrated model its decision value is explained.
+    texts : list of str
+        Or what else `model.predict` takes.
+    positive : label, optional
+        Of two classes the one that positive values speak for; ``classes_[1]`` if not given.
+    substrings, similar : int
+        How many substrings and support vectors are named.
+    progress : callable, optional
+
+    Raises
+    ------
+    InputError
+        If the model was fitted to a kernel matrix, so that it has no texts.
+    """
+    check_is_fitted(model)
+    if getattr(model, "support_documents_", None) is None:
+        raise InputError(
+            "a model of a precomputed kernel matrix has no texts, so there is nothing to explain"
+        )
+    texts = as_texts(texts)
+    if not texts:
+        return []
+    machine = machine_of(model)
+    support: Documents = machine.support_documents_
+    documents = machine.encode(texts, support.alphabet)
+    device = devices.select("cpu")
+    with machine.at_work(device):
+        rows = machine.kernel_.against(support, device)
+        found = []
+        for first in range(0, len(documents), CHUNK):
+            part = documents.take(range(first, min(first + CHUNK, len(documents))))
+            step = _part(progress, first, len(part), len(documents))
+            found += _explain(machine, rows, part, positive, substrings, similar, step)
+    if machine is not model:
+        decision = machine.decision_function(texts)
+        likely = model.classes_[model.probabilities(decision).argmax(axis=1)].tolist()
+        found = [replace(each, prediction=label) for each, label in zip(found, likely, strict=True)]
+    return found
+
+
+def _explain(
+    model: Any,
+    rows: Any,
+    documents: Documents,
+    positive: Any,
+    n_substrings: int,
+    n_similar: int,
+    progress: Progress | None,
+) -> list[Explanation]:
+    kernel, support = model.kernel_, model.support_documents_
+    values = rows.cross(documents).astype(np.float64) if len(support) else np.empty((len(documents), 0))
+    method = "occlusion"
+    if isinstance(kernel, Spectrum | GapWeighted):
+        method = "substrings" if isinstance(kernel, Spectrum) else "subsequences"
+    if method == "substrings" and len(support):  # not by way of float32 kernel values
+        machines = rows.decision(documents, model.dual_coef_.T) + model.intercept_
+    else:
+        machines = values @ model.dual_coef_.T + model.intercept_
+    mixes, meanings = _machines_explained(model, machines, positive)
+    coef, biases = mixes @ model.dual_coef_, mixes @ model.intercept_
+    shares: list[NDArray[np.float64]] = []
+    features: list[list[Any]] = [[] for _ in texts_of(documents)]
+    if method == "substrings" and len(support):
+        shares, features = attribution.spectrum(rows, documents, coef)
+    explanations = []
+    for d, text in enumerate(texts_of(documents)):
+        terms = coef[d] * values[d]
+        if not len(support):
+            share = np.zeros(len(text))
+        elif method == "substrings":
+            share = shares[d]
+        elif method == "subsequences":
+            codes = documents.codes[documents.offsets[d] : documents.offsets[d + 1]]
+            share = attribution.gap(kernel, support, codes, terms, _part(progress, d, 1, len(documents)))
+        else:
+            share = attribution.occlusion(rows, text, support.alphabet, coef[d])
+        if method != "occlusion" and not share.any() and len(text):
+            # Too short to have features, and so equal to a support vector or unlike all.
+            share = np.full(len(text), terms.sum() / len(text))
+        features[d].sort(key=lambda feature: -abs(feature[2]))
+        nearest = np.argsort(-np.abs(terms), kind="stable")[:n_similar]
+        explanations.append(
+            Explanation(
+                **meanings[d],
+                value=float(mixes[d] @ machines[d]),
+                bias=float(biases[d]),
+                text=text,
+                symbols=share,
+                method=method,
+                substrings=[Substring(*feature) for feature in features[d][:n_substrings]],
+                similar=[
+                    Similar(int(model.support_[i]), float(values[d, i]), float(terms[i]), support.text(i))
+                    for i in nearest.tolist()
+                    if terms[i] != 0
+                ],
+            )
+        )
+        if progress is not None:
+            progress(d + 1, len(documents))
+    return explanations
+
+
+def texts_of(documents: Documents) -> Sequence[str]:
+    """The normalised texts."""
+    return [documents.text(i) for i in range(len(documents))]
+
+
+def _machines_explained(
+    model: Any, machines: NDArray[np.float64], positive: Any
+) -> tuple[NDArray[np.float64], list[dict[str, Any]]]:
+    """The sum of machines that is explained of each document, (n, n_machines), and what it means."""
+    n, n_machines = machines.shape
+    classes = getattr(model, "classes_", None)
+    if classes is None:
+        predictions = model.predictions(model.scores(machines, 0), None).tolist()
+        one_class = hasattr(model, "offset_")
+        meaning = (
+            {"towards": "inside", "against": "outside"} if one_class else {"towards": None, "against": None}
+        )
+        if one_class:
+            predictions = [meaning["towards" if each > 0 else "against"] for each in predictions]
+        return np.ones((n, n_machines)), [{"prediction": each, **meaning} for each in predictions]
+    chosen = model.predictions(model.scores(machines, len(classes)), classes)
+    if len(classes) == 2:
+        mix = np.array([-1.0, 1.0]) if n_machines == 2 else np.ones(1)
+        towards, against = classes.tolist()[::-1]
+        if positive is not None and positive == against:
+            mix, towards, against = -mix, against, towards
+        meanings = [{"prediction": each, "towards": towards, "against": against} for each in chosen.tolist()]
+        return np.tile(mix, (n, 1)), meanings
+    mixes = np.stack([_machines_of(model.multiclass, a, len(classes)) for a in range(len(classes))])
+    meanings = [{"prediction": each, "towards": each, "against": None} for each in chosen.tolist()]
+    return mixes[np.searchsorted(classes, chosen)], meanings
+
+
+def _machines_of(strategy: str, a: int, n_classes: int) -> NDArray[np.float64]:
+    """What speaks for class `a` of more than two: signs of the machines, shape (n_machines,)."""
+    if strategy == "ovo":
+        pairs = combinations(range(n_classes), 2)
+        return np.array([float(second == a) - float(first == a) for first, second in pairs])
+    chosen = np.eye(n_classes)[a]
+    return chosen if strategy == "ovr" else (chosen - (1 - chosen) / (n_classes - 1))
+
+
+def _part(progress: Progress | None, done: int, size: int, total: int) -> Progress | None:
+    """Progress of `size` documents of several."""
+    if progress is None:
+        return None
+    return lambda part, whole: progress(done + size * part / whole, total)
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

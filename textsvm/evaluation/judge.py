@@ -1,0 +1,122 @@
+"""A fitted estimator and documents whose labels or numbers are known -> results."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.errors import InputError
+from textsvm.evaluation.results import Results, evaluate
+
+#: Warn when more than this share of the symbols is not in the model's alphabet.
+UNSEEN = 0.05
+#: Warn when more than this share of the documents are support vectors.
+SEEN = 0.05
+
+
+def judge(
+    model: Any,
+    texts: Sequence[str],
+    truth: Sequence[Any],
+    positive: Any = None,
+    grades: tuple[int, int] | None = None,
+    progress: Any = None,
+    seconds: dict[str, float] | None = None,
+) -> Results:
+    """Predict labelled documents and compare; of a calibrated model its likeliest class, whatever it rejects.
+
+    Parameters
+    ----------
+    model : SVC, SVR, OneClassSVM or CalibratedSVC
+        Fitted.
+    texts : sequence of str, length n
+    truth : sequence, length n
+        Labels, or numbers for an SVR.
+    positive : label, optional
+        Of two classes the one to be found. An OneClassSVM needs it: the class that it has learnt.
+    grades : (int, int), optional
+        Range of the quadratic weighted kappa.
+    progress : callable, optional
+        See `textsvm.estimators.base.StageProgress`.
+    seconds : dict, optional
+        Kept in the results, with "predict" added.
+
+    Raises
+    ------
+    InputError
+        If there are no documents, or their labels do not fit the model.
+    """
+    if len(texts) == 0:
+        raise InputError("there are no labelled documents to evaluate on")
+    clock = time.perf_counter()
+    classes, predicted, decision, probability = predict(model, texts, truth, positive, progress)
+    if classes is not None and probability is not None:
+        predicted = classes[probability.argmax(axis=1)]
+    kept = {**(seconds or {}), "predict": time.perf_counter() - clock}
+    results = evaluate(
+        truth, predicted, decision, classes,
+        positive=positive, probability=probability, grades=grades, seconds=kept,
+    )  # fmt: skip
+    results.warnings.extend(doubts(model, texts))
+    return results
+
+
+def predict(
+    model: Any, texts: Sequence[str], truth: Sequence[Any], positive: Any, progress: Any
+) -> tuple[NDArray[Any] | None, NDArray[Any], NDArray[np.float64], NDArray[np.float64] | None]:
+    """Classes (None for regression), predictions, decision values, and probabilities if there are any."""
+    if not hasattr(model, "decision_function"):
+        values = model.predict(texts, progress)
+        return None, values, values, None
+    decision = model.decision_function(texts, progress)
+    if hasattr(model, "predict_proba"):
+        probability = model.probabilities(decision)
+        return model.classes_, model.decide(probability), decision, probability
+    if hasattr(model, "classes_"):
+        return model.classes_, model.predictions(decision, model.classes_), decision, None
+    if positive is None:
+        raise InputError(
+            "a one-class model needs to know which label it was trained on: give the positive one"
+        )
+    others = sorted({label for label in truth if label != positive}) or ["rest"]
+    if len(others) > 1:
+        raise InputError(
+            f"a one-class model tells {positive!s} from all others, and there are the labels "
+            f"{', '.join(map(str, others[:5]))}; reduce them to two"
+        )
+    classes = np.array(sorted([positive, others[0]]))
+    inside = decision >= 0
+    predicted = np.where(inside, positive, others[0])
+    return classes, predicted, decision if classes[1] == positive else -decision, None
+
+
+def machine_of(model: Any) -> Any:
+    """The kernel machine of a calibrated model, or the model itself."""
+    return getattr(model, "estimator_", model)
+
+
+def doubts(model: Any, texts: Sequence[str]) -> list[str]:
+    """Sentences about documents that do not fit a model, or fit too well: it was trained on them."""
+    if getattr(model, "support_documents_", None) is None:
+        return []
+    support = model.support_documents_
+    documents = machine_of(model).encode(list(texts), support.alphabet)
+    found = []
+    unseen = float(np.mean(documents.codes >= len(support.alphabet))) if len(documents.codes) else 0.0
+    if unseen > UNSEEN:
+        found.append(
+            f"{100 * unseen:.0f} % of the symbols of these documents do not occur in the model's support "
+            "vectors: another language, or another encoding?"
+        )
+    known = {support.text(i) for i in range(len(support))}
+    seen = sum(documents.text(i) in known for i in range(len(documents))) / len(documents)
+    if seen > SEEN:
+        found.append(
+            f"{100 * seen:.0f} % of these documents are support vectors of the model: it knows them "
+            "and will do less well on others"
+        )
+    return found

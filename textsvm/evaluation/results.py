@@ -1,0 +1,250 @@
+"""Labels or numbers, and what a model says of them -> one results object."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn import metrics
+
+from textsvm.errors import InputError
+from textsvm.evaluation.metrics import as_grades, check_grades, grades_of, scores
+
+
+@dataclass(frozen=True)
+class Results:
+    """How well a model did on documents whose labels or numbers are known.
+
+    Attributes
+    ----------
+    task : {"binary", "multiclass", "regression"}
+    n : int
+    labels : list
+        The classes, with two the negative one first; rows (truth) and columns (prediction) of `confusion`.
+        Empty for regression.
+    metrics : dict of str -> float
+        See `scores`; `log_loss`, and with two classes `brier`, where there are probabilities. Those of two
+        classes can be had as attributes too: ``results.accuracy``.
+    confusion : list of list of int
+    per_class : list of dict
+        "label", "precision", "recall", "f1", "support" (true ones), "predicted".
+    index : int64 array, shape (n,)
+        Which of the given documents are judged; see `warnings` for the others.
+    truth, predicted : array, shape (n,)
+    decision : float64 array, shape (n,) or (n, n_classes)
+        In the order of `labels`; the predicted numbers for regression.
+    probability : float64 array of the same shape, optional
+    grades : (int, int), optional
+        As given.
+    intervals : dict of str -> (float, float)
+        Bounds of the metrics, see `with_intervals`.
+    warnings : list of str
+        What makes the figures doubtful.
+    seconds : dict
+        Wall time of the stages that led here.
+    """
+
+    task: str
+    n: int
+    labels: list[Any]
+    metrics: dict[str, float]
+    confusion: list[list[int]]
+    per_class: list[dict[str, Any]]
+    index: NDArray[np.int64] = field(repr=False)
+    truth: NDArray[Any] = field(repr=False)
+    predicted: NDArray[Any] = field(repr=False)
+    decision: NDArray[np.float64] = field(repr=False)
+    probability: NDArray[np.float64] | None = field(default=None, repr=False)
+    grades: tuple[int, int] | None = None
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def accuracy(self) -> float:
+        return self.metrics["accuracy"]
+
+    @property
+    def precision(self) -> float:
+        return self.metrics["precision"]
+
+    @property
+    def recall(self) -> float:
+        return self.metrics["recall"]
+
+    @property
+    def f1(self) -> float:
+        return self.metrics["f1"]
+
+    @property
+    def macro_f1(self) -> float:
+        return self.metrics["macro_f1"]
+
+    @property
+    def roc_auc(self) -> float | None:
+        return _json(self.metrics["roc_auc"])
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """The grades that the quadratic weighted kappa is of; None if it is not defined."""
+        if "qwk" not in self.metrics:
+            return None
+        if self.task == "regression":
+            return grades_of(self.truth, self.grades)
+        values = as_grades(np.asarray(self.labels))
+        assert values is not None
+        return self.grades or (int(values.min()), int(values.max()))
+
+    def with_intervals(self, resamples: int = 1000, level: float = 0.95, seed: int = 0) -> Results:
+        """The same with percentile bootstrap intervals of all metrics, see `textsvm.evaluation.bootstrap`."""
+        from textsvm.evaluation.bootstrap import intervals
+
+        return replace(self, intervals=intervals(self, resamples, level, seed))
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values; those of single documents are left out."""
+        return {
+            "task": self.task,
+            "n": self.n,
+            "labels": self.labels,
+            **{name: _json(value) for name, value in self.metrics.items()},
+            "per_class": self.per_class,
+            "confusion": self.confusion,
+            "intervals": {name: [_json(low), _json(high)] for name, (low, high) in self.intervals.items()},
+            "warnings": self.warnings,
+            "seconds": self.seconds,
+        }
+
+
+def evaluate(
+    truth: Sequence[Any],
+    predicted: ArrayLike,
+    decision: NDArray[np.float64],
+    classes: NDArray[Any] | None,
+    *,
+    positive: Any = None,
+    probability: NDArray[np.float64] | None = None,
+    grades: tuple[int, int] | None = None,
+    seconds: dict[str, float] | None = None,
+) -> Results:
+    """Judge predictions.
+
+    Parameters
+    ----------
+    truth : sequence of labels or numbers, length n
+    predicted : array-like, shape (n,)
+    decision : float64 array, shape (n,) or (n, n_classes)
+        As `decision_function` gives it; the predicted numbers for regression.
+    classes : array, shape (n_classes,), sorted; or None
+        None means regression.
+    positive : label, optional
+        Of two classes the one to be found; ``classes[1]`` if not given.
+    probability : float64 array, shape (n, n_classes), optional
+    grades : (int, int), optional
+        See `scores`.
+    seconds : dict, optional
+        Kept in the results.
+
+    Raises
+    ------
+    InputError
+        If there are no documents, or the model knows none of the labels.
+    """
+    check_grades(grades)
+    if len(truth) == 0:
+        raise InputError("there are no labelled documents to evaluate on")
+    predicted, kept = np.asarray(predicted), dict(seconds or {})
+    if classes is None:
+        numbers = np.asarray(truth, np.float64)
+        found = scores(numbers, predicted, None, None, grades)
+        everyone = np.arange(len(numbers))
+        return Results("regression", len(numbers), [], found, [], [], everyone, numbers, predicted, predicted,
+                       grades=grades, seconds=kept)  # fmt: skip
+    known, values, warnings = _known(truth, classes)
+    predicted, decision = predicted[known], decision[known]
+    probability = None if probability is None else probability[known]
+    found = scores(values, predicted, decision, classes, grades)
+    if probability is not None:
+        found["log_loss"] = _log_loss(np.searchsorted(classes, values), probability)
+    order = classes
+    if len(classes) == 2:
+        if positive is not None and positive not in classes[1:].tolist():
+            order, decision = classes[::-1], -decision
+            found |= _of_positive(values, predicted, order)
+        if probability is not None:
+            probability = probability[:, classes.tolist().index(order[1])]
+            found["brier"] = float(np.mean((probability - (values == order[1])) ** 2))
+    confusion = metrics.confusion_matrix(values, predicted, labels=order)
+    return Results(
+        task="binary" if len(classes) == 2 else "multiclass",
+        n=len(values),
+        labels=order.tolist(),
+        metrics=found,
+        confusion=confusion.tolist(),
+        per_class=_per_class(confusion, order),
+        index=known,
+        truth=values,
+        predicted=predicted,
+        decision=decision,
+        probability=probability,
+        grades=grades,
+        warnings=warnings,
+        seconds=kept,
+    )
+
+
+def _known(truth: Sequence[Any], classes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[Any], list[str]]:
+    """The documents whose label the model knows, their labels, and a sentence about the others."""
+    # What is a number in a model may be its digits in a file.
+    same: dict[Any, int] = {str(label): a for a, label in enumerate(classes.tolist())}
+    same |= {label: a for a, label in enumerate(classes.tolist())}
+    codes = np.array([same.get(label, -1) for label in truth])
+    known = np.flatnonzero(codes >= 0)
+    strange = _shown(sorted({str(truth[i]) for i in np.flatnonzero(codes < 0).tolist()}))
+    if not len(known):
+        raise InputError(f"the model knows the labels {_shown(classes)}, and the documents have {strange}")
+    warnings = []
+    if left := len(truth) - len(known):
+        warnings.append(
+            f"{left:,} of {len(truth):,} documents have labels that the model does not know ({strange}; it "
+            f"knows {_shown(classes)}) and are left out of all figures"
+        )
+    return known, classes[codes[known]], warnings
+
+
+def _shown(labels: Sequence[Any] | NDArray[Any]) -> str:
+    return ", ".join(map(str, labels[:5])) + (", ..." if len(labels) > 5 else "")
+
+
+def _of_positive(truth: NDArray[Any], predicted: NDArray[Any], order: NDArray[Any]) -> dict[str, float]:
+    precision, recall, f1, _ = metrics.precision_recall_fscore_support(
+        truth == order[1], predicted == order[1], average="binary", zero_division=0.0
+    )
+    return {"precision": float(precision), "recall": float(recall), "f1": float(f1)}
+
+
+def _per_class(confusion: NDArray[np.int64], labels: NDArray[Any]) -> list[dict[str, Any]]:
+    hits, support, said = np.diag(confusion), confusion.sum(1), confusion.sum(0)
+    return [
+        {
+            "label": label,
+            "precision": float(hit / max(predicted, 1)),
+            "recall": float(hit / max(true, 1)),
+            "f1": float(2 * hit / max(predicted + true, 1)),
+            "support": int(true),
+            "predicted": int(predicted),
+        }
+        for label, hit, true, predicted in zip(labels.tolist(), hits, support, said, strict=True)
+    ]
+
+
+def _log_loss(true: NDArray[np.int64], probability: NDArray[np.float64]) -> float:
+    return float(metrics.log_loss(true, probability, labels=np.arange(probability.shape[1])))
+
+
+def _json(value: float) -> float | None:
+    return value if math.isfinite(value) else None

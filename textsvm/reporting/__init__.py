@@ -1,0 +1,1 @@
+"""Results -> HTML, Markdown and JSON that people read."""

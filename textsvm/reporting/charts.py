@@ -1,0 +1,189 @@
+"""Charts as inline SVG: no library, no script, colours from the page's style sheet.
+
+Coordinates of a chart are those of its data; `Chart` maps them to pixels. Series have the classes c1, c2, ..
+of `report.css`, so they follow light and dark.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+#: Room for tick labels and axis titles.
+LEFT, RIGHT, TOP, BOTTOM = 52, 18, 30, 42
+
+
+def ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Round numbers between two bounds."""
+    if not high > low:
+        return [low]
+    raw = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(f * power for f in (1, 2, 5, 10) if f * power >= raw * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    return [round(k * step, 12) + 0.0 for k in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def percent(value: float) -> str:
+    """A share as a tick label."""
+    return f"{100 * value:.4g} %"
+
+
+def plain(value: float) -> str:
+    """A number as a tick label."""
+    return f"{value:,.4g}".replace("-", "−")
+
+
+class Chart:
+    """One pair of axes.
+
+    Parameters
+    ----------
+    title : str
+        What it shows, for those who cannot see it.
+    x, y : (float, float)
+        Bounds of the data.
+    x_label, y_label : str
+    x_format, y_format : callable
+        Number -> tick label.
+    x_ticks : sequence of float, optional
+    log_x : bool
+        A logarithmic axis; `x` > 0.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        x: tuple[float, float],
+        y: tuple[float, float],
+        x_label: str,
+        y_label: str,
+        *,
+        x_format: Callable[[float], str] = plain,
+        y_format: Callable[[float], str] = plain,
+        x_ticks: Sequence[float] | None = None,
+        log_x: bool = False,
+        width: int = 440,
+        height: int = 300,
+    ) -> None:
+        self.title, self.width, self.height, self.log_x = title, width, height, log_x
+        self.x, self.y = (x[0], x[1] if x[1] > x[0] else x[0] + 1), (y[0], y[1] if y[1] > y[0] else y[0] + 1)
+        self.parts: list[str] = []
+        floor, right = height - BOTTOM, width - RIGHT
+        for value in ticks(*self.y):
+            at = self.py(value)
+            self.parts.append(f'<path class="grid" d="M{LEFT} {at:.1f}H{right}"/>')
+            self._text(LEFT - 7, at + 4, y_format(value), "tick end")
+        for value in ticks(*self.x) if x_ticks is None else x_ticks:
+            self._text(self.px(value), floor + 17, x_format(value), "tick mid")
+        self.parts.append(f'<path class="axis" d="M{LEFT} {floor}H{right}"/>')
+        self._text((LEFT + right) / 2, height - 8, x_label, "label mid")
+        self._text(0, 13, y_label, "label")
+
+    def px(self, value: float) -> float:
+        """Pixel column of a value."""
+        low, high = self.x
+        share = math.log(value / low) / math.log(high / low) if self.log_x else (value - low) / (high - low)
+        return LEFT + share * (self.width - LEFT - RIGHT)
+
+    def py(self, value: float) -> float:
+        """Pixel row of a value."""
+        low, high = self.y
+        return self.height - BOTTOM - (value - low) / (high - low) * (self.height - BOTTOM - TOP)
+
+    def line(self, xs: ArrayLike, ys: ArrayLike, style: str, fill: bool = False) -> None:
+        """A line through points, thinned to what can be seen; `fill` tints what lies under it."""
+        points = _thin([(self.px(x), self.py(y)) for x, y in zip(_floats(xs), _floats(ys), strict=True)])
+        if not points:
+            return
+        path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+        if fill:
+            floor = self.py(self.y[0])
+            closed = f"{path}L{points[-1][0]:.1f} {floor:.1f}L{points[0][0]:.1f} {floor:.1f}Z"
+            self.parts.append(f'<path class="area {style}" d="{closed}"/>')
+        self.parts.append(f'<path class="line {style}" d="{path}"/>')
+
+    def diagonal(self) -> None:
+        """The dashed line y = x, in the bounds of the chart."""
+        low, high = max(self.x[0], self.y[0]), min(self.x[1], self.y[1])
+        path = f"M{self.px(low):.1f} {self.py(low):.1f}L{self.px(high):.1f} {self.py(high):.1f}"
+        self.parts.append(f'<path class="dash" d="{path}"/>')
+
+    def level(self, y: float) -> None:
+        """A dashed horizontal line."""
+        self.parts.append(f'<path class="dash" d="M{LEFT} {self.py(y):.1f}H{self.width - RIGHT}"/>')
+
+    def bars(self, edges: ArrayLike, heights: ArrayLike, style: str) -> None:
+        """A histogram as one stepped area from the floor."""
+        e, floor = [self.px(x) for x in _floats(edges)], self.py(max(self.y[0], 0.0))
+        path = f"M{e[0]:.1f} {floor:.1f}"
+        for at, height in zip(e[1:], _floats(heights), strict=True):
+            path += f"V{self.py(height):.1f}H{at:.1f}"
+        self.parts.append(f'<path class="area line {style}" d="{path}V{floor:.1f}Z"/>')
+
+    def dots(self, xs: ArrayLike, ys: ArrayLike, style: str, radius: float = 3.5) -> None:
+        """Points, one path of round caps."""
+        points = "".join(
+            f"M{self.px(x):.1f} {self.py(y):.1f}h0" for x, y in zip(_floats(xs), _floats(ys), strict=True)
+        )
+        self.parts.append(f'<path class="dots {style}" stroke-width="{2 * radius:g}" d="{points}"/>')
+
+    def whiskers(self, xs: ArrayLike, lows: ArrayLike, highs: ArrayLike, style: str) -> None:
+        """Vertical intervals."""
+        path = "".join(
+            f"M{self.px(x):.1f} {self.py(low):.1f}V{self.py(high):.1f}"
+            for x, low, high in zip(_floats(xs), _floats(lows), _floats(highs), strict=True)
+        )
+        self.parts.append(f'<path class="whisker {style}" d="{path}"/>')
+
+    def marker(self, name: str, x: float, y: float | None = None) -> None:
+        """A point, or without `y` a vertical line, that the page's script moves by its id."""
+        if y is None:
+            self.parts.append(
+                f'<path id="{name}" class="marker" d="M{self.px(x):.1f} {TOP}V{self.height - BOTTOM}"/>'
+            )
+        else:
+            self.parts.append(
+                f'<circle id="{name}" class="marker" cx="{self.px(x):.1f}" cy="{self.py(y):.1f}" r="5"/>'
+            )
+
+    def svg(self) -> str:
+        """The chart."""
+        scale = f'data-x="{self.x[0]:.6g} {self.x[1]:.6g}" data-y="{self.y[0]:.6g} {self.y[1]:.6g}"'
+        return (
+            f'<svg viewBox="0 0 {self.width} {self.height}" role="img" {scale}>'
+            f"<title>{escape(self.title)}</title>{''.join(self.parts)}</svg>"
+        )
+
+    def _text(self, x: float, y: float, text: str, style: str) -> None:
+        self.parts.append(f'<text class="{style}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>')
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Round numbers on a logarithmic axis, at most six."""
+    powers = [10.0**k for k in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
+    for factors in ((1, 2, 5), (1, 3), (1,)):
+        found = [f * power for power in powers for f in factors if low <= f * power <= high]
+        if len(found) <= 6:
+            break
+    return found or [low]
+
+
+def _floats(values: ArrayLike) -> list[float]:
+    return np.asarray(values, float).tolist()
+
+
+def _thin(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Without the points that lie within half a pixel of the one before; the last one stays."""
+    kept: list[tuple[float, float]] = []
+    last = None
+    for last in points:
+        if not kept or abs(last[0] - kept[-1][0]) + abs(last[1] - kept[-1][1]) > 0.5:
+            kept.append(last)
+    if last is not None and kept[-1] != last:
+        kept.append(last)
+    return kept

@@ -1,0 +1,42 @@
+"""Metrics -> names and figures as people write them."""
+
+from __future__ import annotations
+
+import math
+
+#: Metrics that are shown, in this order; F1 of single classes stands in the table of classes.
+NAMES = {
+    "accuracy": "accuracy",
+    "precision": "precision",
+    "recall": "recall",
+    "f1": "F1",
+    "macro_f1": "macro F1",
+    "mcc": "MCC",
+    "roc_auc": "ROC AUC",
+    "qwk": "QWK",
+    "mae": "mean absolute error",
+    "rmse": "root mean squared error",
+    "r2": "R²",
+    "pearson": "Pearson correlation",
+    "brier": "Brier score",
+    "log_loss": "log loss",
+}
+#: Shares, written in per cent.
+SHARES = {"accuracy", "precision", "recall", "f1", "macro_f1"}
+
+
+def figure(name: str, value: float | None) -> str:
+    """A metric's value: shares in per cent with two decimals, others with four or in four digits."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    if name in SHARES:
+        return f"{100 * value:.2f} %"
+    return f"{value:.4g}" if name in ("mae", "rmse") else f"{value:.4f}"
+
+
+def interval(name: str, bounds: tuple[float, float] | None) -> str:
+    """The bounds of a metric; "" if there are none."""
+    if bounds is None or not all(map(math.isfinite, bounds)):
+        return ""
+    low, high = (figure(name, bound) for bound in bounds)
+    return f"{low.removesuffix(' %')} to {high}"

@@ -1,0 +1,193 @@
+"""A report -> one HTML file that needs nothing else: no network, no library, and without script still whole.
+
+Whatever comes from documents, labels or files goes through `safe`; the page's policy allows no script but its
+own (by its hash) and no connection at all. Data for the script is JSON in which no tag can begin.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from functools import lru_cache
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from textsvm.evaluation.results import Results
+from textsvm.reporting import curves, mistakes, threshold
+from textsvm.reporting.escape import safe
+from textsvm.reporting.figures import NAMES, figure, interval
+from textsvm.reporting.report import Report
+
+#: Classes of a confusion matrix that is shown as one.
+MOST_CLASSES = 25
+
+
+def render(report: Report) -> str:
+    """The page.
+
+    Parameters
+    ----------
+    report : Report
+
+    Returns
+    -------
+    str
+        To be written in UTF-8.
+    """
+    results = report.results
+    body = [
+        _warnings(results),
+        _headline(results),
+        threshold.section(results),
+        _charts(report),
+        _classes(results),
+        mistakes.section(report),
+        _facts(report),
+    ]
+    script = _file("report.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return Template(_file("template.html")).substitute(
+        title=safe(report.title),
+        lead=safe(_lead(results)),
+        style=Template(_file("report.css")).substitute(threshold.slider_place()),
+        body="\n".join(part for part in body if part),
+        data=_embedded(threshold.data(results)),
+        script=script,
+        script_hash=f"sha256-{digest}",
+    )
+
+
+@lru_cache
+def _file(name: str) -> str:
+    return files("textsvm.reporting").joinpath(name).read_text("utf-8")
+
+
+def _embedded(data: dict[str, Any] | None) -> str:
+    if data is None:
+        return ""
+    content = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    return f'<script type="application/json" id="scores">{content}</script>'
+
+
+def _lead(results: Results) -> str:
+    if results.task == "regression":
+        return f"{results.n:,} documents, numbers predicted"
+    if results.task == "binary":
+        negative, positive = results.labels
+        return f"{results.n:,} documents; {positive} is to be told from {negative}"
+    return f"{results.n:,} documents of {len(results.labels)} classes"
+
+
+def _warnings(results: Results) -> str:
+    if not results.warnings:
+        return ""
+    sentences = "".join(f"<p>{safe(warning)}.</p>" for warning in results.warnings)
+    return f'<section class="warning" role="alert"><h2>Take these figures with care</h2>{sentences}</section>'
+
+
+def _headline(results: Results) -> str:
+    tiles = "".join(
+        f"<div><dt>{title}</dt><dd>{figure(name, results.metrics[name])}<small>"
+        f"{interval(name, results.intervals.get(name))}</small></dd></div>"
+        for name, title in NAMES.items()
+        if name in results.metrics
+    )
+    grades = f" Grades from {results.span[0]} to {results.span[1]}." if results.span else ""
+    of = (
+        f" Precision, recall and F1 are those of {safe(results.labels[1])}."
+        if results.task == "binary"
+        else ""
+    )
+    terms = {"mcc": " MCC: Matthews correlation.", "qwk": " QWK: quadratic weighted kappa."}
+    terms_used = "".join(sentence for name, sentence in terms.items() if name in results.metrics)
+    return (
+        f'<section><h2>Headline</h2><dl class="tiles">{tiles}</dl><p class="note">Below each figure its 95 % '
+        f"interval (percentile bootstrap over documents).{of}{terms_used}{grades}</p></section>"
+    )
+
+
+def _charts(report: Report) -> str:
+    """Two charts a row; the last one has a row of its own where it would be left alone."""
+    results = report.results
+    if results.task == "regression":
+        found = [curves.scatter(results), curves.error_histogram(results)]
+    else:
+        found = [
+            _confusion(results),
+            curves.roc(results),
+            curves.precision_recall(results),
+            curves.calibration(results),
+            curves.margins(results),
+        ]
+    found = [chart for chart in found if chart]
+    even = len(found) % 2 == 0
+    last = curves.by_length(results, report.lengths, wide=even)
+    beside, below = ("", last) if even else (last, "")
+    return f'<div class="grid">{"".join(found)}{beside}</div>{below}'
+
+
+def _confusion(results: Results) -> str:
+    if len(results.labels) > MOST_CLASSES:
+        return _common_confusions(results)
+    head = "".join(f"<th>{safe(label)}</th>" for label in results.labels)
+    rows = []
+    for a, (label, counts) in enumerate(zip(results.labels, results.confusion, strict=True)):
+        total = max(1, sum(counts))
+        cells = "".join(
+            f'<td class="{"hit" if a == b else "miss"}" style="--a:{count / total:.2f}"><b>{count:,}</b>'
+            f"<small>{100 * count / total:.1f} %</small></td>"
+            for b, count in enumerate(counts)
+        )
+        rows.append(f"<tr><th>{safe(label)}</th>{cells}</tr>")
+    size = " two" if len(results.labels) == 2 else " many" if len(results.labels) > 5 else ""
+    return (
+        '<section><h2>Confusion matrix</h2><p class="note">Rows: the truth. Columns: what the model says. '
+        f'Per cent of the row.</p><div class="scroll"><table class="confusion{size}"><thead><tr>'
+        f"<th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div></section>"
+    )
+
+
+def _common_confusions(results: Results) -> str:
+    pairs = [
+        (count, results.labels[a], results.labels[b])
+        for a, counts in enumerate(results.confusion)
+        for b, count in enumerate(counts)
+        if a != b and count
+    ]
+    pairs.sort(key=lambda pair: -pair[0])
+    rows = "".join(
+        f"<tr><th>{safe(truth)}</th><td>{safe(said)}</td><td>{count:,}</td></tr>"
+        for count, truth, said in pairs[:15]
+    )
+    return (
+        "<section><h2>Most frequent confusions</h2><table><thead><tr><th>truth</th><th>the model says</th>"
+        f"<th>documents</th></tr></thead><tbody>{rows}</tbody></table></section>"
+    )
+
+
+def _classes(results: Results) -> str:
+    if results.task == "regression":
+        return ""
+    rows = []
+    for each in results.per_class:
+        bounds = interval("f1", results.intervals.get(f"f1[{each['label']}]"))
+        shares = "".join(f"<td>{figure(name, each[name])}</td>" for name in ("precision", "recall"))
+        rows.append(
+            f"<tr><th>{safe(each['label'])}</th>{shares}<td>{figure('f1', each['f1'])}</td>"
+            f"<td><small>{bounds}</small></td><td>{each['support']:,}</td><td>{each['predicted']:,}</td></tr>"
+        )
+    head = "".join(
+        f"<th>{name}</th>"
+        for name in ("precision", "recall", "F1", "95 % interval", "documents", "predicted")
+    )
+    return (
+        f'<section><h2>Classes</h2><div class="scroll"><table><thead><tr><th></th>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div></section>"
+    )
+
+
+def _facts(report: Report) -> str:
+    rows = "".join(f"<tr><th>{safe(name)}</th><td>{safe(value)}</td></tr>" for name, value in report.facts)
+    return f'<section><h2>How it was made</h2><table class="facts">{rows}</table></section>'

@@ -1,0 +1,96 @@
+"""A report -> Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from textsvm.reporting.escape import printable
+from textsvm.reporting.figures import NAMES, figure, interval
+from textsvm.reporting.mistakes import visible
+from textsvm.reporting.report import Mistake, Report
+
+#: Symbols of a document that are shown, and classes of a confusion matrix.
+SHOWN, MOST_CLASSES = 600, 25
+
+
+def render(report: Report) -> str:
+    """The report as Markdown, in UTF-8; what comes from documents is escaped or in code blocks."""
+    results = report.results
+    parts = [f"# {plain(report.title)}", f"{results.n:,} documents."]
+    parts += [f"> **Warning:** {plain(warning)}." for warning in results.warnings]
+    parts.append(
+        _table(
+            ["", "", "95 % interval"],
+            (
+                [
+                    NAMES[name],
+                    figure(name, results.metrics[name]),
+                    interval(name, results.intervals.get(name)),
+                ]
+                for name in NAMES
+                if name in results.metrics
+            ),
+        )
+    )
+    if results.task != "regression":
+        columns = ("precision", "recall", "f1")
+        parts.append("## Classes")
+        parts.append(
+            _table(
+                ["", "precision", "recall", "F1", "documents", "predicted"],
+                (
+                    [
+                        plain(each["label"]),
+                        *(figure(name, each[name]) for name in columns),
+                        *(f"{each[name]:,}" for name in ("support", "predicted")),
+                    ]
+                    for each in results.per_class
+                ),
+            )
+        )
+        if len(results.labels) <= MOST_CLASSES:
+            labels = [plain(label) for label in results.labels]
+            rows = zip(labels, results.confusion, strict=True)
+            parts += ["## Confusion matrix", "Rows: the truth. Columns: what the model says."]
+            parts.append(
+                _table(["", *labels], ([label, *(f"{n:,}" for n in counts)] for label, counts in rows))
+            )
+    if report.mistakes:
+        parts.append("## The worst mistakes")
+        parts += [_mistake(each) for each in report.mistakes]
+    parts.append("## How it was made")
+    parts.append(_table(["", ""], ([plain(name), plain(value)] for name, value in report.facts)))
+    return "\n\n".join(parts) + "\n"
+
+
+def plain(value: object) -> str:
+    """Text as Markdown that shows it, on one line."""
+    return re.sub(r"([\\`*_{}\[\]()<>#+!|~&])", r"\\\1", " ".join(printable(str(value)).split()))
+
+
+def code_block(text: str) -> str:
+    """Text in a fence that it does not hold itself."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{printable(text)}\n{fence}"
+
+
+def _table(head: list[str], rows: Iterable[list[str]]) -> str:
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _mistake(mistake: Mistake) -> str:
+    shown = mistake.text[:SHOWN] + (" …" if len(mistake.text) > SHOWN else "")
+    lines = [
+        f"### {plain(mistake.id)}",
+        f"is {plain(mistake.truth)}, predicted {plain(mistake.predicted)} ({mistake.value:+.3f})",
+        code_block(shown),
+    ]
+    if mistake.explanation is not None and mistake.explanation.substrings:
+        counted = [
+            f"{visible(each.text)}  {each.contribution:+.3f}" for each in mistake.explanation.substrings
+        ]
+        lines.append(code_block("\n".join(counted)))
+    return "\n\n".join(lines)

@@ -1,0 +1,123 @@
+"""The worst mistakes of a report: texts coloured by what their values come from, and similar ones."""
+
+from __future__ import annotations
+
+import unicodedata
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.evaluation.explanation import METHODS, Explanation
+from textsvm.reporting.escape import printable, safe
+from textsvm.reporting.report import Mistake, Report
+
+#: Symbols of a document, and of a similar one, that are shown.
+SHOWN, SHOWN_SIMILAR = 2000, 300
+#: Steps of colour on each side.
+LEVELS = 4
+
+
+def section(report: Report) -> str:
+    """The worst mistakes as HTML."""
+    results = report.results
+    wrong = int((results.predicted != results.truth).sum())
+    if not report.mistakes:
+        count = (
+            f"{wrong:,} of {results.n:,} documents; texts are left out of this report." if wrong else "None."
+        )
+        return f"<section><h2>Mistakes</h2><p>{count}</p></section>"
+    regression = results.task == "regression"
+    title = "The largest errors" if regression else f"The worst of {wrong:,} mistakes"
+    explained = [each.explanation for each in report.mistakes if each.explanation is not None]
+    method = f" The colours are {METHODS[explained[0].method]}." if explained else ""
+    if len(explained) < len(report.mistakes):
+        method += " Where a text has no colours, they would have taken too long."
+    binary = results.task == "binary"
+    towards, against = (
+        (safe(results.labels[1]), safe(results.labels[0])) if binary else ("the prediction", "other classes")
+    )
+    if regression:
+        towards, against = "a higher number", "a lower one"
+    key = f'<li class="c2">speaks for {towards}</li><li class="c1">speaks for {against}</li>'
+    intro = (
+        f'<section><h2>{title}</h2><ul class="key">{key}</ul><p class="note">Texts are shown as the model '
+        f"reads them: normalised, and the first {SHOWN:,} symbols.{method}</p></section>"
+    )
+    return intro + "".join(_article(each, regression) for each in report.mistakes)
+
+
+def levels(symbols: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Contributions as steps of colour, -LEVELS..LEVELS; the strongest symbols get the last one."""
+    if not len(symbols):
+        return np.zeros(0, np.int64)
+    strongest = np.percentile(np.abs(symbols), 98) or np.abs(symbols).max()
+    if strongest == 0:
+        return np.zeros(len(symbols), np.int64)
+    steps = np.minimum(np.floor(np.abs(symbols) / strongest * LEVELS + 0.3), LEVELS)
+    return (np.sign(symbols) * steps).astype(np.int64)
+
+
+def runs(text: str, symbols: NDArray[np.float64]) -> list[tuple[str, int]]:
+    """Pieces of text of one step of colour; a combining mark goes with what it stands on."""
+    steps = levels(symbols).tolist()
+    for i, symbol in enumerate(text):
+        if i and unicodedata.combining(symbol):
+            steps[i] = steps[i - 1]
+    pairs = groupby(zip(text, steps, strict=True), key=lambda pair: pair[1])
+    return [("".join(symbol for symbol, _ in run), step) for step, run in pairs]
+
+
+def _article(mistake: Mistake, regression: bool) -> str:
+    what = (
+        f"is {mistake.truth:.4g}, predicted {mistake.predicted:.4g} ({mistake.value:+.4g})"
+        if regression
+        else f"is {mistake.truth}, predicted {mistake.predicted} ({mistake.value:+.3f})"
+    )
+    head = f'<article><h3>{safe(mistake.id)}</h3><p class="note">{safe(what)}</p>'
+    explanation = mistake.explanation
+    if explanation is None:
+        return f'{head}<div class="document" dir="auto">{safe(_cut(mistake.text, SHOWN))}</div></article>'
+    shown = explanation.text[:SHOWN]
+    coloured = "".join(
+        f'<span class="{"f" if step > 0 else "a"}{abs(step)}">{safe(piece)}</span>' if step else safe(piece)
+        for piece, step in runs(shown, explanation.symbols[:SHOWN])
+    )
+    more = len(explanation.text) - len(shown)
+    rest = f'<p class="note">… {more:,} more symbols</p>' if more else ""
+    return f'{head}<div class="document" dir="auto">{coloured}</div>{rest}{_evidence(explanation)}</article>'
+
+
+def _evidence(explanation: Explanation) -> str:
+    parts = []
+    if explanation.substrings:
+        items = "".join(
+            f"<li><code>{safe(visible(each.text))}</code>{f' × {each.count}' if each.count > 1 else ''} "
+            f"{_signed(each.contribution)}</li>"
+            for each in explanation.substrings
+        )
+        parts.append(f"<details open><summary>substrings that count most</summary>"
+                     f'<ul class="substrings">{items}</ul></details>')  # fmt: skip
+    if explanation.similar:
+        items = "".join(
+            f"<li>{_signed(each.contribution)} training document {each.index:,}, "
+            f"similarity {each.kernel:.3f}: {safe(_cut(each.text, SHOWN_SIMILAR))}</li>"
+            for each in explanation.similar
+        )
+        parts.append(f"<details><summary>training documents that count most</summary>"
+                     f'<ul class="similar">{items}</ul></details>')  # fmt: skip
+    return "".join(parts)
+
+
+def visible(text: str) -> str:
+    """A substring with its white space to be seen."""
+    return printable(text.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥"))
+
+
+def _signed(value: float) -> str:
+    return f'<b class="{"for" if value > 0 else "against"}">{value:+.3f}</b>'.replace("-", "−")
+
+
+def _cut(text: str, most: int) -> Any:
+    return text if len(text) <= most else text[:most] + " …"

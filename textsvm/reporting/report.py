@@ -1,0 +1,207 @@
+"""What a report is made of, whatever its form: results, facts, lengths, the worst mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import textsvm
+from textsvm.documents import Documents
+from textsvm.evaluation.attribution import PIECES
+from textsvm.evaluation.explanation import Explanation, explain
+from textsvm.evaluation.judge import machine_of
+from textsvm.evaluation.results import Results
+from textsvm.kernels import EditDistance, GapWeighted, Kernel, Spectrum
+from textsvm.parallel import Progress
+
+#: Mistakes that are shown.
+MISTAKES = 10
+#: What explanations may cost in a report, about half a minute on two cores: cells of the tables that
+#: gap-weighted kernels (times p) and edit distances fill, and kernel values of a user's function.
+GAP_WORK, EDIT_WORK, USER_WORK = 5e9, 5e11, 5e5
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A document that the model gets wrong.
+
+    Attributes
+    ----------
+    id : str
+    truth, predicted : label or number
+    value : float
+        The score, or for more than two classes by how much the wrong class leads; the error for regression.
+    text : str
+        As the model reads it.
+    explanation : Explanation, optional
+        None where it would have taken too long.
+    """
+
+    id: str
+    truth: Any
+    predicted: Any
+    value: float
+    text: str
+    explanation: Explanation | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that a report shows.
+
+    Attributes
+    ----------
+    title : str
+    results : Results
+        With intervals.
+    facts : list of (str, str)
+        About the model and this evaluation.
+    lengths : int64 array, shape (n,)
+        Symbols of each document as the model reads it.
+    mistakes : list of Mistake
+        The worst first.
+    """
+
+    title: str
+    results: Results
+    facts: list[tuple[str, str]]
+    lengths: NDArray[np.int64] = field(repr=False)
+    mistakes: list[Mistake]
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "title": self.title,
+            **self.results.as_dict(),
+            "facts": dict(self.facts),
+            "mistakes": [
+                {
+                    "id": each.id,
+                    "truth": _plain(each.truth),
+                    "predicted": _plain(each.predicted),
+                    "value": each.value,
+                    "text": each.text,
+                    "explanation": None if each.explanation is None else each.explanation.as_dict(),
+                }
+                for each in self.mistakes
+            ],
+        }
+
+
+def make_report(
+    model: Any,
+    results: Results,
+    texts: Sequence[str],
+    ids: Sequence[str],
+    title: str = "Evaluation",
+    mistakes: int = MISTAKES,
+    progress: Progress | None = None,
+) -> Report:
+    """Put together what a report shows; bootstrap intervals are computed if the results have none.
+
+    Parameters
+    ----------
+    model : SVC, SVR, OneClassSVM or CalibratedSVC
+    results : Results
+        Of `textsvm.evaluation.judge.judge`.
+    texts, ids : sequences of str
+        Of all documents that were given to it.
+    title : str
+    mistakes : int
+        How many are explained.
+    progress : callable, optional
+    """
+    results = results if results.intervals else results.with_intervals()
+    chosen = worst(results, mistakes)
+    documents = machine_of(model).encode([texts[i] for i in results.index], None)
+    positive = results.labels[1] if results.task == "binary" else None
+    explained = explain_within_budget(
+        model, [texts[results.index[i]] for i in chosen], documents.lengths[chosen], positive, progress
+    )
+    found = [
+        Mistake(
+            ids[results.index[i]],
+            results.truth[i],
+            results.predicted[i],
+            float(_values(results)[i]),
+            documents.text(i),
+            explanation,
+        )
+        for i, explanation in zip(chosen, explained, strict=True)
+    ]
+    return Report(title, results, _facts(model, results), documents.lengths, found)
+
+
+def worst(results: Results, most: int) -> list[int]:
+    """The documents that are furthest from being right, numbers among those judged."""
+    wrong = results.predicted != results.truth
+    how_bad = np.where(wrong, np.abs(_values(results)), -1.0)
+    order = np.argsort(-how_bad, kind="stable")[:most]
+    return [i for i in order.tolist() if wrong[i]]
+
+
+def explain_within_budget(
+    model: Any, texts: list[str], lengths: NDArray[np.int64], positive: Any, progress: Progress | None
+) -> list[Explanation | None]:
+    """Explanations of the first texts, as many as there is time for."""
+    if getattr(model, "support_documents_", None) is None:
+        return [None] * len(texts)
+    shares = np.cumsum(_cost(model.kernel_, model.support_documents_, lengths.astype(float)))
+    affordable = int(np.searchsorted(shares, 1.0, side="right"))
+    done: list[Explanation | None] = []
+    done += explain(model, texts[:affordable], positive=positive, substrings=12, similar=3, progress=progress)
+    return done + [None] * (len(texts) - affordable)
+
+
+def _cost(kernel: Kernel, support: Documents, lengths: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Work of explaining documents of these lengths, as shares of what a report may cost."""
+    if isinstance(kernel, Spectrum):
+        return np.zeros(len(lengths))
+    if isinstance(kernel, GapWeighted):
+        return lengths * len(support.codes) * kernel.p / GAP_WORK
+    if isinstance(kernel, EditDistance):
+        return PIECES * lengths * len(support.codes) / EDIT_WORK
+    return np.full(len(lengths), PIECES * len(support) / USER_WORK)
+
+
+def _values(results: Results) -> NDArray[np.float64]:
+    if results.task == "regression":
+        return results.predicted - results.truth
+    if results.task == "binary":
+        return results.decision
+    rows, place = np.arange(results.n), {label: a for a, label in enumerate(results.labels)}
+    true, said = (
+        np.array([place[label] for label in y.tolist()]) for y in (results.truth, results.predicted)
+    )
+    return results.decision[rows, said] - results.decision[rows, true]
+
+
+def _facts(model: Any, results: Results) -> list[tuple[str, str]]:
+    kernel = getattr(model, "kernel_", None)
+    info = getattr(model, "info_", {})
+    facts = [("machine", type(model).__name__)]
+    if kernel is not None:
+        given = {name: value for name, value in kernel.get_params().items() if value is not None}
+        parameters = ", ".join(f"{name} {value}" for name, value in given.items())
+        facts.append(("kernel", f"{kernel.name}: {parameters}" if parameters else kernel.name))
+    machine = machine_of(model)
+    if isinstance(getattr(machine, "C", None), int | float):
+        facts.append(("C", f"{machine.C:g}"))
+    if isinstance(info.get("corpus"), str):
+        facts.append(("trained on", info["corpus"]))
+    if isinstance(info.get("n_train"), int):
+        facts.append(("training documents", f"{info['n_train']:,}"))
+    facts.append(("support vectors", f"{len(model.support_):,}"))
+    facts.append(("documents judged", f"{results.n:,}"))
+    if hasattr(model, "device_"):
+        facts.append(("device", model.device_.description))
+    facts += [(f"seconds to {stage}", f"{seconds:.2f}") for stage, seconds in results.seconds.items()]
+    return [*facts, ("written by", f"textsvm {textsvm.__version__}")]
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.generic) else value
