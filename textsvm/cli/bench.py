@@ -18,6 +18,13 @@ class Benchmark(Enum):
     lodhi = "lodhi"
     peers = "peers"
     scale = "scale"
+    grid = "grid"
+    multiclass = "multiclass"
+    essays = "essays"
+    reviews = "reviews"
+    tuned = "tuned"
+    vectors = "vectors"
+    weights = "weights"
 
 
 def bench(
