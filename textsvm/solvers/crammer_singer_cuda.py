@@ -7,7 +7,7 @@ six kernels of kernels_cu/crammer_singer.cu, and no step of it waits for the hos
     gather     the set's tile of kernel values, which stays in the L2 cache, its coefficients and gradients
     solve_set  one block sweeps over the set: one warp works out the step of an example, its classes one a
                lane; all warps then update the gradients, four examples a thread
-    put        what has changed, row by row
+    put        what has changed, row by row, with sums that are 0 in float64
     update     G += K change, by the whole chip: blocks of 32 examples x 8 classes
     measure    the violation of each example, and its part of -D and P - D
 
@@ -25,7 +25,7 @@ Arrays, on the device; m examples, k classes, SET = 1,024, k' = k rounded up to 
     entered, marks       int32, uint8 (m,)  of `choose`
     members, places      int32 (SET,)       the set; which of `moved` is an example's
     tile                 float32 (SET, SET)
-    set_g, set_grows     float32 (k, SET + 4), uint32 (k / 32, SET + 4)   bit r: class r can grow
+    set_g, set_grows     float32 (k + 1, SET + 4), uint32 (k / 32, SET + 4)   bit r: class r can grow
     set_a                float64 (SET, k)
     moved, moved_slots   float64 (SET, k'), int32 (SET,)  changes, and where those rows are in the buffer
     state, figures       int64, float64 (8,)   see crammer_singer.cu
@@ -92,7 +92,7 @@ class _Run:
             m * (16 * k + 64) + SET * (4 * SET + 24 * self.padded + 64),
             f"the solver of {m:,} examples of {k} classes",
         )
-        self.on_chip = 4 * (k + -(-k // 32)) * (SET + 4)
+        self.on_chip = 4 * (k + 1 + -(-k // 32)) * (SET + 4)
         self.kernels = self.load(k)
         self.index = cp.asarray(problem.index, np.int32)
         self.target = cp.asarray(problem.target, np.int32)
@@ -103,7 +103,7 @@ class _Run:
         self.entered = cp.full(m, -1, np.int32)
         self.members, self.places = cp.zeros((2, SET), np.int32)
         self.tile = cp.empty((SET, SET), np.float32)
-        self.set_g = cp.zeros((k, SET + 4), np.float32)
+        self.set_g = cp.zeros((k + 1, SET + 4), np.float32)
         self.set_grows = cp.zeros((-(-k // 32), SET + 4), np.uint32)
         self.set_a = cp.zeros((SET, k))
         self.moved, self.moved_slots = cp.zeros((SET, self.padded)), cp.zeros(SET, np.int32)
@@ -175,7 +175,7 @@ class _Run:
         )  # fmt: skip
         self.launch(
             "put", SET, 32, m, k, np.int32(self.padded), gram.slots, self.index, self.members, self.places,
-            self.set_a, self.state, self.coef, self.moved, self.moved_slots,
+            self.upper, self.target, self.set_a, self.state, self.coef, self.moved, self.moved_slots,
         )  # fmt: skip
         self.update()
         self.measure()

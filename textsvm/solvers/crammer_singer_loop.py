@@ -14,7 +14,7 @@ from numba import njit
 #: Curvature in place of one that is not positive (indefinite kernels, empty documents), as in LIBSVM.
 TAU = 1e-12
 #: Examples of a sweep: those whose violation is above this fraction of the largest in the set.
-_SWEEP = 0.5
+_SWEEP = 0.3
 #: Columns at a time, and rows at a time: with their kernel values they stay in a core's cache.
 _STRIP, _CHUNK = 512, 256
 
@@ -38,6 +38,14 @@ def measure(G: Any, coef: Any, target: Any, upper: Any, top: Any, low: Any, star
             low[c] = y if y < low[c] else low[c]
             bad += 1 if x - x != 0.0 else 0
     return bad == 0
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _strip(direct: Any, buffer: Any, slots: Any, tile: Any, p: Any, left: Any, width: Any) -> Any:
+    """A strip of row p, where it stands or from the tile."""
+    if direct:
+        return buffer[slots[p], left : left + width]
+    return tile[p % _CHUNK, :width]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -67,12 +75,9 @@ def update(
     for left in range(start, stop, _STRIP):
         width = min(_STRIP, stop - left)
         for chunk in range(0, w, _CHUNK):
-            for p in range(chunk, min(chunk + _CHUNK, w)):
-                source, copy = buffer[slots[p]], tile[p - chunk]
-                if direct:
-                    for c in range(width):
-                        copy[c] = source[left + c]
-                else:
+            if not direct:
+                for p in range(chunk, min(chunk + _CHUNK, w)):
+                    source, copy = buffer[slots[p]], tile[p - chunk]
                     for c in range(width):
                         copy[c] = source[index[left + c]]
             for r in range(k):
@@ -80,28 +85,28 @@ def update(
                 at = chunk // _CHUNK * k + r
                 q, end = first[at], first[at + 1]
                 while q + 4 <= end:
-                    t0, t1 = tile[row[q] - chunk], tile[row[q + 1] - chunk]
-                    t2, t3 = tile[row[q + 2] - chunk], tile[row[q + 3] - chunk]
+                    t0 = _strip(direct, buffer, slots, tile, row[q], left, width)
+                    t1 = _strip(direct, buffer, slots, tile, row[q + 1], left, width)
+                    t2 = _strip(direct, buffer, slots, tile, row[q + 2], left, width)
+                    t3 = _strip(direct, buffer, slots, tile, row[q + 3], left, width)
                     v0, v1, v2, v3 = value[q], value[q + 1], value[q + 2], value[q + 3]
                     for c in range(width):
                         g[c] += (v0 * t0[c] + v1 * t1[c]) + (v2 * t2[c] + v3 * t3[c])
                     q += 4
                 while q < end:
-                    t0, v0 = tile[row[q] - chunk], value[q]
+                    t0, v0 = _strip(direct, buffer, slots, tile, row[q], left, width), value[q]
                     for c in range(width):
                         g[c] += v0 * t0[c]
                     q += 1
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def gather(buffer: Any, slots: Any, rows: Any) -> Any:
-    """The kernel values of the w examples of a set, float32 (w, w)."""
-    tile = np.empty((len(rows), len(rows)), np.float32)
-    for p in range(len(rows)):
+def gather(buffer: Any, slots: Any, rows: Any, tile: Any, start: Any, stop: Any) -> Any:
+    """Rows start to stop of the tile, float32 (w, w): the kernel values of the w examples of a set."""
+    for p in range(start, stop):
         source = buffer[slots[p]]
         for q in range(len(rows)):
             tile[p, q] = source[rows[q]]
-    return tile
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -130,12 +135,12 @@ def _best(G: Any, coef: Any, i: Any, y: Any, upper: Any, curvature: Any, new: An
             total -= new[r]
     if new[y] + shift >= upper or total >= upper:
         new[y] = upper
-        if total <= 0.0:  # the shift was lost in rounding: all to the best of the other classes
-            best = 1 if y == 0 else 0
+        if total <= 0.0:  # the shift was lost in rounding: all to the other class with the largest gradient
+            worst = 1 if y == 0 else 0
             for r in range(k):
-                if r != y and G[r, i] < G[best, i]:
-                    best = r
-            new[best] = -upper
+                if r != y and G[r, i] > G[worst, i]:
+                    worst = r
+            new[worst] = -upper
             return
         for r in range(k):
             if r != y:

@@ -70,8 +70,8 @@ RELAXATION = 1.6
 ROUNDS, PAIRS = 4, 50_000
 #: Pairs of a set in one launch when several problems share it.
 BURST = 2_000
-#: Slots for each multiprocessor, and blocks that gather a tile.
-SLOTS, GATHERERS = 1, 128
+#: Slots for each multiprocessor, and blocks that gather tiles, all slots together.
+SLOTS, GATHERERS = 1, 16_384
 #: Numbers in a slot's state and figures, and where they are (see smo.cu).
 STATES, FIGURES = 10, 4
 _DONE, _ROUND, _ITERATIONS, _COUNT, _MOVED, _SIZE, _LIMIT, _BOUND = 0, 1, 2, 3, 4, 7, 8, 9
@@ -158,7 +158,7 @@ class _Queue:
         for c in sorted(range(len(self.chains)), key=lambda c: -len(self.chains[c][0])):
             links = len(self.chains[c])
             # Zeros, where a stretch within a chain starts, have to be feasible.
-            step = length if self.chains[c][0].total == 0 else links
+            step = length if all(dual.total == 0 for dual in self.chains[c]) else links
             for first in range(0, links, step):
                 yield _Job(c, first, min(first + step, links))
 
@@ -347,8 +347,8 @@ class _Slots:
         if not self.resident and not self.load_rows():
             return
         self.launch(
-            "gather", (min(GATHERERS, SET), count), 256, stride, gram.buffer, np.int64(gram.n), gram.slots,
-            self.index, self.members, self.state, self.tile,
+            "gather", (min(SET, max(1, GATHERERS // count)), count), 256, stride, gram.buffer,
+            np.int64(gram.n), gram.slots, self.index, self.members, self.state, self.tile,
         )  # fmt: skip
         self.launch(
             "solve_set", (count,), THREADS, stride, np.float64(SHARE), np.float32(RELAXATION),

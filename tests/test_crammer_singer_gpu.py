@@ -1,0 +1,74 @@
+"""The CUDA multiclass solver: all that the CPU twin must satisfy, and the CPU twin (`-m gpu`)."""
+
+import numpy as np
+import pytest
+from test_crammer_singer import CrammerSingerContract, classes, gram_of, judge, vectors
+
+from textsvm import device as devices
+from textsvm.errors import InputError
+from textsvm.gram.dense import DenseGram
+from textsvm.solvers import crammer_singer, crammer_singer_cuda
+
+pytestmark = pytest.mark.gpu
+
+
+class DeviceRows:
+    """Kernel rows read from a matrix in device memory."""
+
+    def __init__(self, matrix):
+        self.matrix, self.n = devices.cupy().asarray(matrix), len(matrix)
+
+    def diag(self):
+        return self.matrix.diagonal().copy()
+
+    def rows(self, indices):
+        return self.matrix[indices]
+
+
+class TestCrammerSingerOnAGpu(CrammerSingerContract):
+    def gram(self, matrix):
+        return DenseGram(devices.cupy().asarray(matrix))
+
+    def rows(self, matrix):
+        return DeviceRows(matrix)
+
+    @pytest.mark.parametrize(
+        ("n", "k"), [(300, 3), (1024, 8), (1025, 26), (2000, 32), (1500, 33), (1200, 105)]
+    )
+    @pytest.mark.parametrize("C", [0.1, 2])
+    def test_equals_the_cpu_twin(self, n, k, C):
+        matrix, y = classes(n, k)
+        gpu = self.solve(matrix, y, C, tol=1e-6)
+        cpu = crammer_singer.solve(DenseGram(matrix), y, k, C, tol=1e-6)
+        judge(gpu, matrix, y, k, C, tol=1e-6)
+        assert gpu.converged
+        assert gpu.objective == pytest.approx(cpu.objective, rel=1e-6)
+        np.testing.assert_allclose(gpu.coef @ matrix, cpu.coef @ matrix, atol=1e-3)
+
+    def test_gradients_in_global_memory_give_the_same(self, monkeypatch):
+        matrix, y = classes(1500, 6)
+        on_chip = self.solve(matrix, y, 5.0)
+        monkeypatch.setattr(crammer_singer_cuda, "_STATIC", 1 << 30)
+        np.testing.assert_array_equal(self.solve(matrix, y, 5.0).coef, on_chip.coef)
+
+    @pytest.mark.parametrize("name", ["letter.scale", "pendigits"])
+    def test_equals_the_cpu_twin_on_real_vectors(self, data, name):
+        points, y = vectors(data, name, 4000)
+        matrix, k = gram_of(points, 1.0), int(y.max()) + 1
+        gpu = self.solve(matrix, y, 4.0, tol=1e-5)
+        judge(gpu, matrix, y, k, 4.0, tol=1e-5)
+        cpu = crammer_singer.solve(DenseGram(matrix), y, k, 4.0, tol=1e-5)
+        assert gpu.objective == pytest.approx(cpu.objective, rel=1e-6)
+        ours, theirs = gpu.coef @ matrix, cpu.coef @ matrix
+        clear = np.ptp(np.sort(theirs, axis=0)[-2:], axis=0) > 1e-3  # two classes may tie
+        np.testing.assert_array_equal(ours.argmax(0)[clear], theirs.argmax(0)[clear])
+
+    def test_more_classes_than_lanes_hold(self):
+        matrix, _ = classes(600, 3)
+        y = np.arange(600) % 513
+        with pytest.raises(InputError, match="513 classes"):
+            self.solve(matrix, y, 1.0)
+        y = np.arange(600) % 512
+        solution = self.solve(matrix, y, 1.0)
+        assert solution.converged
+        judge(solution, matrix, y, 512, 1.0)
