@@ -1,0 +1,150 @@
+"""The logic of the accuracy benchmarks, and the counts of their corpora."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from textsvm.bench import classifiers, essays, multiclass, reviews, tuned, vectors, weights
+from textsvm.bench.corpora import R8, SCORE_RANGES, Prompt, Task, essay_prompts, parted_task
+from textsvm.estimators.svc import SVC
+from textsvm.kernels import GapWeighted, Spectrum
+
+
+def test_stretching_gives_the_known_the_moments_of_the_training_part():
+    rng = np.random.default_rng(0)
+    known, train = rng.normal(0.4, 0.05, 300), rng.normal(0.6, 0.2, 500)
+    moved = essays.stretched(known, known, train)
+    assert moved.mean() == pytest.approx(train.mean())
+    assert moved.std() == pytest.approx(train.std())
+    np.testing.assert_array_equal(np.argsort(moved), np.argsort(known))
+    assert np.isfinite(essays.stretched(known, np.full(5, 0.4), train)).all()
+
+
+def test_grades_are_whole_and_within_the_range():
+    prompt = Prompt(8, [], np.array([]), 10, 60, [])
+    np.testing.assert_array_equal(
+        essays.grades(np.array([-3, 0, 0.5, 0.511, 1, 9]), prompt), [10, 10, 35, 36, 60, 60]
+    )
+
+
+def test_kappa_is_that_of_all_grades_that_can_be_given():
+    truth, said = np.array([0, 1, 2, 2]), np.array([0, 2, 2, 1])
+    cells = np.arange(4)
+    weight = (cells[:, None] - cells) ** 2
+    seen, chance = np.zeros((4, 4)), np.zeros((4, 4))
+    np.add.at(seen, (truth, said), 1)
+    chance = np.outer(np.bincount(truth, minlength=4), np.bincount(said, minlength=4)) / 4
+    expected = 1 - (weight * seen).sum() / (weight * chance).sum()
+    assert essays.kappa(truth, said, 0, 3) == pytest.approx(expected)
+
+
+def test_settings_are_chosen_by_dev_and_not_by_test():
+    found = [
+        {"fold": fold, "setting": setting, "dev": dev, "test": 1 - dev}
+        for fold in (0, 1)
+        for setting, dev in (("a", 0.7 - 0.4 * fold), ("b", 0.5))
+    ]
+    assert [row["setting"] for row in essays.choose(found)] == ["a", "b"]
+
+
+def test_the_kappa_of_a_fold_uses_its_own_essays():
+    scores = np.array([0, 3, 0, 3, 1, 2, 0, 3])
+    fold = (np.array([0, 1]), np.array([2, 3, 4]), np.array([5, 6, 7]))
+    prompt = Prompt(3, [""] * 8, scores, 0, 3, [fold])
+    target = scores / 3
+    perfect = np.concatenate([target[fold[1]], target[fold[2]]])
+    found = essays.kappas(prompt, 0, perfect, target)
+    assert found["dev as they come"] == found["test as they come"] == 1
+    perfect[:3] = 1 - perfect[:3]
+    assert (
+        essays.kappas(prompt, 0, perfect, target)["dev"]
+        < 0
+        < essays.kappas(prompt, 0, perfect, target)["test"]
+    )
+
+
+def test_the_best_of_a_strategy_is_the_simplest_of_equal_ones():
+    table = [
+        {"params": {"C": c, "multiclass": strategy}, "mean": mean}
+        for c, strategy, mean in (
+            (10.0, "ovr", 0.9),
+            (1.0, "ovr", 0.9),
+            (1.0, "ovo", 0.95),
+            (0.1, "ovr", 0.8),
+        )
+    ]
+    best = classifiers.best_of(SimpleNamespace(table=table), multiclass="ovr")
+    assert best["params"] == {"C": 1.0, "multiclass": "ovr"}
+
+
+def test_settings_in_words():
+    words = classifiers.described(
+        {"kernel": Spectrum((1, 5), "log", idf=True), "C": 3.0, "multiclass": "ovr"}
+    )
+    assert words == "multiclass=ovr, spectrum 1-5, log, idf, C=3.0"
+    assert classifiers.kernel_name(GapWeighted(5, 0.5)) == "gap, decay=0.5, normalised=True, p=5"
+    assert classifiers.kernel_name(Spectrum(4, normalised=False)) == "spectrum 4-4, count, not normalised"
+
+
+def test_both_sides_see_the_same_texts_and_errors_are_counted():
+    train = ["buy pills now", "cheap pills buy", "meeting at noon", "noon meeting agenda"] * 3
+    labels = np.array(["spam", "spam", "ham", "ham"] * 3)
+    task = Task("mail", train, labels, ["pills buy cheap", "agenda at noon"], np.array(["spam", "spam"]))
+    theirs = classifiers.against(task)
+    found = classifiers.search(task, SVC(device="cpu"), {"kernel": [Spectrum(2), Spectrum(3)], "C": [1.0]}, 3)
+    row = classifiers.chosen(task, SVC(device="cpu"), found.table[0])
+    assert theirs["errors"] == row["errors"] == 1
+    assert theirs["accuracy %"] == row["accuracy %"] == "50.00"
+
+
+def test_copies_stay_in_the_fold_of_their_originals():
+    copied = np.array([1, 4, 5])
+    np.testing.assert_array_equal(weights.with_copies(np.array([0, 4, 5]), copied, 6), [0, 4, 5, 7, 8])
+
+
+def test_the_essays_and_their_folds(data):
+    prompts = essay_prompts(data)
+    assert [len(one.texts) for one in prompts] == [1783, 1800, 1726, 1772, 1805, 1800, 1569, 723]
+    for one, (low, high) in zip(prompts, SCORE_RANGES, strict=True):
+        assert one.scores.min() >= low
+        assert one.scores.max() <= high
+        assert len(one.folds) == 5
+        for fold in one.folds:
+            np.testing.assert_array_equal(np.sort(np.concatenate(fold)), np.arange(len(one.texts)))
+        tested = np.concatenate([test for _, _, test in one.folds])
+        np.testing.assert_array_equal(np.sort(tested), np.arange(len(one.texts)))
+
+
+def test_the_counts_of_r8(data):
+    task = parted_task("R8", data / R8)
+    assert (len(task.train), len(task.test)) == (5485, 2189)
+    assert sorted(np.unique(task.y_train, return_counts=True)[1])[::-1] == [
+        2840,
+        1596,
+        253,
+        251,
+        206,
+        190,
+        108,
+        41,
+    ]
+
+
+def test_letters_on_few_examples_agree_with_libsvm(data, tmp_path, monkeypatch):
+    monkeypatch.setenv("TEXTSVM_DATA", str(data))
+    vectors.main(["--device", "cpu", "--every", "40", "-o", str(tmp_path / "vectors")])
+    text = (tmp_path / "vectors.md").read_text()
+    lines = [line for line in text.splitlines() if "SVC, ovo" in line]
+    assert "| 5,000 |" in lines[0]
+    assert "| 3,498 |" in lines[1]
+
+
+@pytest.mark.parametrize("module", [essays, multiclass, reviews, tuned, vectors, weights])
+def test_each_says_what_it_does(module, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        module.main(["--help"])
+    assert stopped.value.code == 0
+    assert "--device" in capsys.readouterr().out
