@@ -14,8 +14,7 @@ from sklearn.model_selection import ParameterGrid
 from textsvm import device as devices
 from textsvm.documents import Documents
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Prepared, StageProgress, stage_progress
-from textsvm.estimators.base import require_features
+from textsvm.estimators.base import KernelMachine, Prepared, StageProgress, require_features, stage_progress
 from textsvm.gram.shared import grams
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import UserKernel
