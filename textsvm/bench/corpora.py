@@ -20,12 +20,14 @@ from sklearn.datasets import load_svmlight_file
 from sklearn.model_selection import train_test_split
 
 from textsvm.documents import normalise
-from textsvm.readers import Corpus, read_corpus
+from textsvm.readers import Corpus, read_corpus, sample
 
 REUTERS = Path("reuters21578", "reuters21578.tar.gz")
 SPAM = Path("spamassassin", "spamassassin_public_corpus.tar.xz")
 IMDB = Path("imdb", "aclImdb_labelled.tar.xz")
 R8 = Path("r8")
+#: The embedded samples that a quick run takes in their place.
+STAND_INS = {REUTERS: "newswire", SPAM: "mail"}
 ESSAYS = Path("asap-aes", "training_set_rel3.tsv.xz")
 ESSAY_FOLDS = Path("asap-aes", "folds_train_dev_test_ids.tar.gz")
 #: Lowest and highest score that raters may give, prompts 1 to 8.
@@ -67,9 +69,14 @@ class Prompt:
     folds: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]
 
 
-def paper_tasks(folder: Path, max_length: int | None = 100) -> list[Task]:
+def read(folder: Path | None, path: Path) -> Corpus:
+    """A public corpus, or without a folder the sample that stands in for it."""
+    return read_corpus(sample(STAND_INS[path]) if folder is None else folder / path)
+
+
+def paper_tasks(folder: Path | None, max_length: int | None = 100) -> list[Task]:
     """Earn vs Acq, Earn vs Rest and Spam in the papers' text form, cut at `max_length` symbols."""
-    reuters = read_corpus(folder / REUTERS)
+    reuters = read(folder, REUTERS)
     tasks = []
     for name, negative in (("Earn vs Acq", "acq"), ("Earn vs Rest", "rest")):
         corpus = reuters.reduce_labels("earn", negative)
@@ -77,9 +84,9 @@ def paper_tasks(folder: Path, max_length: int | None = 100) -> list[Task]:
     return tasks + spam_tasks(folder, max_length, 1)
 
 
-def spam_tasks(folder: Path, max_length: int | None, splits: int) -> list[Task]:
+def spam_tasks(folder: Path | None, max_length: int | None, splits: int) -> list[Task]:
     """The mails under several random splits: with 1,210 test messages, one split is worth +- 0.5 points."""
-    mails = read_corpus(folder / SPAM)
+    mails = read(folder, SPAM)
     return [
         _task("Spam", mails.subset(rest), mails.subset(held), "spam", max_length)
         for rest, held in _mail_splits(mails, splits)
@@ -105,14 +112,14 @@ def _task(name: str, train: Corpus, test: Corpus, positive: str, max_length: int
     return Task(name, texts(train), signs(train), texts(test), signs(test))
 
 
-def full_tasks(folder: Path) -> list[Task]:
+def full_tasks(folder: Path | None) -> list[Task]:
     """Earn vs Acq, Earn vs Rest and one split of Spam: whole texts as their reader gives them."""
     return newswire_tasks(folder) + mail_tasks(folder, 1)
 
 
-def newswire_tasks(folder: Path) -> list[Task]:
+def newswire_tasks(folder: Path | None) -> list[Task]:
     """Earn vs Acq and Earn vs Rest: whole texts as their reader gives them."""
-    reuters = read_corpus(folder / REUTERS)
+    reuters = read(folder, REUTERS)
     tasks = []
     for name, negative in (("Earn vs Acq", "acq"), ("Earn vs Rest", "rest")):
         corpus = reuters.reduce_labels("earn", negative)
@@ -120,9 +127,9 @@ def newswire_tasks(folder: Path) -> list[Task]:
     return tasks
 
 
-def mail_tasks(folder: Path, splits: int) -> list[Task]:
+def mail_tasks(folder: Path | None, splits: int) -> list[Task]:
     """Spam under random splits: whole texts as their reader gives them."""
-    mails = read_corpus(folder / SPAM)
+    mails = read(folder, SPAM)
     return [
         raw_task(f"Spam, split {seed}", mails.subset(rest), mails.subset(held))
         for seed, (rest, held) in enumerate(_mail_splits(mails, splits))

@@ -94,10 +94,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="textsvm bench kernels", description=__doc__)
     parser.add_argument("-o", "--output", type=Path, default=Path("reports/cpu_gram"))
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="on the embedded samples")
     options = parser.parse_args(arguments)
     rows: list[dict[str, Any]] = []
     for label, length in (("L=100", 100), ("full length", None)):
-        task = paper_tasks(data_folder(), length)[0]
+        task = paper_tasks(None if options.quick else data_folder(), length)[0]
         texts = task.train + task.test
         rows.append(
             compare(
@@ -143,7 +144,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 }
             )
     header = tuple(rows[0])
-    write_report(options.output, "Kernel matrices on the CPU", "textsvm bench kernels", header, rows)
+    command = "textsvm bench kernels" + " --quick" * options.quick
+    write_report(options.output, "Kernel matrices on the CPU", command, header, rows)
 
 
 if __name__ == "__main__":

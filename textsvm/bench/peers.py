@@ -152,17 +152,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("reports/peers"))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="a few hundred texts, one repeat")
+    parser.add_argument("--quick", action="store_true", help="on the embedded samples, one repeat")
     options = parser.parse_args(arguments)
     card = select(options.device)
     command = f"textsvm bench peers --device {options.device} --repeats {options.repeats}"
     rows = Rows(options.output, "Peers, side by side", command + " --quick" * options.quick)
     repeats = 1 if options.quick else options.repeats
-    short, long = paper_tasks(data_folder(), 100), paper_tasks(data_folder(), None)[0]
-    whole = full_tasks(data_folder())
-    if options.quick:
-        short, whole = [_some(task, 200) for task in short], [_some(task, 200) for task in whole]
-        long = _some(long, 200)
+    folder = None if options.quick else data_folder()
+    short, long, whole = paper_tasks(folder, 100), paper_tasks(folder, None)[0], full_tasks(folder)
     texts, long_texts = short[0].train + short[0].test, long.train + long.test
     blend = GapWeighted(p=5, decay=DECAY, weights=(1.0,) * 5)
     spectrum, edit, gap = Spectrum(p=4), EditDistance(gamma=GAMMA), GapWeighted(p=5, decay=DECAY)
@@ -190,12 +187,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for task in whole:
         rows.row(f"classifier {task.name}", classifier_row, task, options.device, repeats)
     rows.write()
-
-
-def _some(task: Task, n: int) -> Task:
-    """About n documents of each part, in even steps: a part may be sorted by class."""
-    train, test = (slice(None, None, max(1, len(y) // n)) for y in (task.y_train, task.y_test))
-    return Task(task.name, task.train[train], task.y_train[train], task.test[test], task.y_test[test])
 
 
 def _times(times: dict[str, float]) -> dict[str, float]:

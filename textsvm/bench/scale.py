@@ -19,14 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm import device as devices
-from textsvm.bench.corpora import IMDB, REUTERS
+from textsvm.bench.corpora import IMDB, REUTERS, read
 from textsvm.bench.figures import lines
 from textsvm.bench.harness import Rows, data_folder
 from textsvm.documents import normalise
 from textsvm.estimators.svc import SVC
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
-from textsvm.readers import read_corpus
 
 KERNELS: dict[str, Kernel] = {
     "spectrum p=4": Spectrum(p=4),
@@ -36,12 +35,9 @@ KERNELS: dict[str, Kernel] = {
 Texts = tuple[list[str], NDArray[np.int64]]
 
 
-def documents(corpus: str, folder: Path) -> Texts:
+def documents(corpus: str, folder: Path | None) -> Texts:
     """Texts of a corpus in the papers' form, shuffled, and a binary label."""
-    if corpus == "reuters":
-        found = read_corpus(folder / REUTERS).reduce_labels("earn")
-    else:
-        found = read_corpus(folder / IMDB)
+    found = read(folder, IMDB) if corpus == "imdb" else read(folder, REUTERS).reduce_labels("earn")
     texts = [normalise(text, "paper") for text in found.texts]
     label = np.unique(np.array(found.labels), return_inverse=True)[1]
     order = np.random.default_rng(0).permutation(len(texts))
@@ -87,15 +83,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--documents", type=int, default=2000, help="in the series of lengths")
     parser.add_argument("--kernels", nargs="*", default=list(KERNELS), choices=list(KERNELS))
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="on the embedded sample of newswire")
     options = parser.parse_args(arguments)
     if options.quick:
-        options.sizes, options.lengths, options.documents = [100, 200], [25, 50], 100
+        options.corpus, options.sizes, options.lengths, options.documents = (
+            "reuters",
+            [100, 200],
+            [25, 50],
+            100,
+        )
     output = options.output or Path(f"reports/scale_{options.corpus}")
     command = f"textsvm bench scale --corpus {options.corpus} --device {options.device}"
     command += f" --sizes {' '.join(map(str, options.sizes))} --lengths {' '.join(map(str, options.lengths))}"
+    command += " --quick" * options.quick
     rows = Rows(output, f"Time against size: {options.corpus}", command)
-    found = documents(options.corpus, data_folder())
+    found = documents(options.corpus, None if options.quick else data_folder())
     of_n: dict[str, list[tuple[float, float]]] = {}
     of_length: dict[str, list[tuple[float, float]]] = {}
     for name in options.kernels:

@@ -139,12 +139,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--tight", action="store_true", help="tol 1e-6 in place of 1e-3")
     parser.add_argument("--orders", type=int, default=0, help="shuffles of the rows for indefinite Grams")
+    parser.add_argument("--quick", action="store_true", help="on the embedded samples")
     options = parser.parse_args(arguments)
-    tasks = paper_tasks(data_folder(), 100)
+    tasks = paper_tasks(None if options.quick else data_folder(), 100)
     tol = 1e-6 if options.tight else 1e-3
     rows = run(tasks, select(options.device), tol, options.repeats, options.orders)
     command = f"textsvm bench solver --device {options.device}" + " --tight" * options.tight
     command += f" --orders {options.orders}" if options.orders else ""
+    command += " --quick" * options.quick
     write_report(options.output, "The solver against LIBSVM", command, tuple(rows[0]), rows)
 
 

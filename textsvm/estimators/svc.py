@@ -178,7 +178,7 @@ class SVC(ClassifierMixin, KernelMachine):
         assert target.classes is not None
         codes = target.values[index]
         weight = np.ones(len(index)) if sample_weight is None else sample_weight[index]
-        totals = np.bincount(codes, weight, len(target.classes))
+        totals: NDArray[np.float64] = np.bincount(codes, weight, len(target.classes)).astype(np.float64)
         for a in np.flatnonzero(totals == 0)[:1]:
             why = (
                 "sample_weight is zero for all of its documents"
