@@ -209,7 +209,38 @@ def test_unknown_label_names_those_there(tmp_path):
     assert "earn" in message.replace("earnn", "")
 
 
+def test_standard_input_is_no_corpus():
+    assert "standard input; write it to a file" in fails("corpus", "-", stdin=b"text,label\na,b\n")
+
+
+def test_no_command_shows_the_help():
+    result = run()
+    assert result.returncode == 2
+    assert b"Usage" in result.stdout + result.stderr
+    assert b"textsvm: (see" not in result.stderr
+
+
+def test_labels_and_ids_do_not_reach_into_the_terminal(tmp_path):
+    hostile = "\x1b[2J\x9b2J[red]"
+    rows = [f"{i},{'ab'[i % 2] * 9} {i},{hostile}{'ab'[i % 2]}\n" for i in range(8)]
+    (tmp_path / "x.csv").write_text("id,text,label\n" + "".join(rows), encoding="utf-8")
+    table, model = ("--text", "text", "--label", "label"), tmp_path / "m"
+    for arguments in (
+        ("corpus", tmp_path / "x.csv", *table),
+        ("train", tmp_path / "x.csv", *table, "-o", model),
+        ("evaluate", model, tmp_path / "x.csv", *table),
+        ("explain", model, tmp_path / "x.csv", "--text", "text", "--id", "label"),
+        ("train", tmp_path / "x.csv", *table, "--positive", "none"),
+    ):
+        result = run(*arguments)
+        shown = (result.stdout + result.stderr).decode()
+        assert "[red]" in shown
+        assert "\x1b" not in shown
+        assert "\x9b" not in shown
+
+
 def test_unusable_models(tmp_path, model):
+    assert "is a folder; name a file" in fails("predict", tmp_path, "-", stdin=b"text")
     assert "not there" in fails("predict", tmp_path / "none", "-", stdin=b"text")
     (tmp_path / "bad").write_bytes(model[0].read_bytes()[:200])
     assert "bad" in fails("evaluate", tmp_path / "bad", sample("mail"))
@@ -237,10 +268,11 @@ def test_no_space_left_keeps_the_old_model(model, tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-def test_ctrl_c_leaves_nothing_behind(tmp_path):
+@pytest.mark.parametrize(("n", "repeats"), [(1500, 60), (4, 5000)], ids=["many", "very long"])
+def test_ctrl_c_leaves_nothing_behind(n, repeats, tmp_path):
     lines = tmp_path / "long.jsonl"
-    text = "the quick brown fox jumps over the lazy dog " * 60
-    lines.write_text("".join(json.dumps({"text": f"{i} {text}", "label": i % 2}) + "\n" for i in range(1500)))
+    text = "the quick brown fox jumps over the lazy dog " * repeats
+    lines.write_text("".join(json.dumps({"text": f"{i} {text}", "label": i % 2}) + "\n" for i in range(n)))
     old = tmp_path / "m.textsvm"
     old.write_bytes(b"precious")
     process = subprocess.Popen(
@@ -254,7 +286,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path):
         time.sleep(8)
         assert process.poll() is None, process.communicate()
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=20)
     finally:
         process.kill()
     assert process.returncode == 130

@@ -176,7 +176,7 @@ def test_wrong_usage(arguments, words, tmp_path):
         ("text,y\naaaaa,1\nbbbbb,good\n", ["--regress", "y"], "row 3: the target is 'good'"),
         ("text,y\naaaaa,1\nbbbbb,2\n", ["--regress", "z"], "no column 'z' for the target; it"),
         ("text,label,w\naaaaa,x,1\nbbbbb,y,nan\n", ["--weights", "w"], "row 3: the weight is 'nan'"),
-        ("text,label,w\naaaaa,x,1\nbbbbb,y,-2\n", ["--weights", "w"], "is -2; weights are"),
+        ("text,label,w\naaaaa,x,1\nbbbbb,y,-2\n", ["--weights", "w"], "the weight is -2, and none"),
         ("text,label,w\naaaaa,x,0\nbbbbb,y,0\n", ["--weights", "w"], "zero for all"),
         ("text,label,w\naaaaa,x,1\nbbbbb,y,0\n", ["--weights", "w"], "nothing to learn the class y from"),
         ("text,label\naaaaa,x\nbbbbb,x\n", [], "needs two classes"),
@@ -213,3 +213,10 @@ def test_asap_essays(data, tmp_path):
     assert trained["n_train"] == 10_382
     assert trained["holdout"]["n"] == 2596
     assert trained["holdout"]["pearson"] > 0.8
+
+
+def test_holdout_needs_two_documents_of_every_class(tmp_path):
+    rows = "".join(f"{'ab'[i % 2] * 9} {i},{'ab'[i % 2]}\n" for i in range(8)) + "alone,c\n"
+    (tmp_path / "x.csv").write_text("text,label\n" + rows)
+    message = fails("train", tmp_path / "x.csv", "--holdout", "0.5", "-o", tmp_path / "m")
+    assert "class c has one document only" in message

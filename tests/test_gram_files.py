@@ -219,3 +219,14 @@ def test_symmetric_within_what_float32_leaves():
 def test_what_is_no_matrix(matrix, sentence):
     with pytest.raises(InputError, match=sentence):
         check_gram(matrix)
+
+
+def test_a_full_disk_keeps_the_old_file(tmp_path, monkeypatch):
+    def save(*_, **__):
+        raise OSError("16 requested and 4 written")  # all that NumPy says of it
+
+    monkeypatch.setattr(np, "save", save)
+    (tmp_path / "K.npy").write_bytes(b"precious")
+    with pytest.raises(InputError, match=r"4 written; is the disk full\?; nothing was changed"):
+        write_gram(tmp_path / "K.npy", np.eye(2, dtype=np.float32))
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"precious"]

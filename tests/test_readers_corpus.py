@@ -27,6 +27,8 @@ def test_select_and_subset(topics):
     assert len(topics.subset([])) == 0
     with pytest.raises(InputError, match="wire has no part 'dev'; there is: test, train"):
         topics.select("dev")
+    with pytest.raises(InputError, match="wire has no part 'dev'; it is not in parts"):
+        Corpus(["a"], ["one"], [("earn",)], [None], "wire").select("dev")
 
 
 def test_reduce_to_one_of_two(topics):

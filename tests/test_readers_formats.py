@@ -239,7 +239,7 @@ def test_more_bad_input(write, tmp_path):
     path = write("x.csv", "text,label\na,b\n")
     with pytest.raises(InputError, match="'xml' is not one of reuters, mail"):
         read_corpus(path, "xml")
-    with pytest.raises(InputError, match="no part 'train'; there is: it is not in parts"):
+    with pytest.raises(InputError, match="no part 'train'; it is not in parts"):
         read_corpus(path, part="train")
     with pytest.raises(InputError, match=r"x\.csv holds no document that can be read as reuters"):
         read_corpus(path, "reuters")

@@ -81,6 +81,11 @@ def test_no_numbers(columns, words, write):
         read_corpus(path, **columns)
 
 
+def test_a_weight_below_zero_is_named_by_its_row(write):
+    with pytest.raises(InputError, match=r"x\.csv, row 3: the weight is -1, and none may be below 0"):
+        read_corpus(write("x.csv", "text,label,n\na,x,0\nb,y,-1\n"), weight="n")
+
+
 def test_other_formats_have_no_columns():
     with pytest.raises(InputError, match="is read as mail, which has no column 'score'"):
         read_corpus(sample("mail"), target="score")

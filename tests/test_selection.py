@@ -236,6 +236,7 @@ BAD_FOLDS = [
     (1, CODES, None, "cv=1 folds are too few"),
     (30, CODES, None, "there are 20 documents and 30 folds"),
     (5, CODES, [0, 1, 2, 3] * 5, "there are 4 groups and 5 folds; use at most 4 folds"),
+    (5, CODES, [7] * 20, "all documents are in one group"),
     (2, CODES, CODES, "class . is missing from the training part of fold 0"),
     (2, CODES, [1, 2], "groups of shape"),
     (2, CODES, [None] * 20, "the group of document 0 is missing"),

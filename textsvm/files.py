@@ -35,7 +35,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
         temporary.replace(path)
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}; nothing was changed") from error
+        # NumPy only says how many values it wrote.
+        why = error.strerror or f"{error}; is the disk full?"
+        raise InputError(f"cannot write {path}: {why}; nothing was changed") from error
     finally:
         temporary.unlink(missing_ok=True)
 

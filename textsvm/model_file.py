@@ -139,8 +139,9 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
-        what = "a folder, not a model file" if path.is_dir() else "not there"
-        raise InputError(f"the model {path} is {what}; `textsvm train CORPUS -o {path}` writes one")
+        if path.is_dir():
+            raise InputError(f"the model {path} is a folder; name a file that `textsvm train` wrote")
+        raise InputError(f"the model {path} is not there; `textsvm train CORPUS -o {path}` writes one")
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}

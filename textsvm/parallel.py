@@ -54,15 +54,18 @@ def run(
     """
     costs = [1.0] * len(pieces) if work is None else list(work)
     total, done = float(sum(costs)), 0.0
-    with ThreadPoolExecutor(n_threads()) as pool:
+    pool = ThreadPoolExecutor(n_threads())
+    waits = True
+    try:
         pending = {pool.submit(function, piece): cost for piece, cost in zip(pieces, costs, strict=True)}
-        try:
-            while pending:
-                for future in wait(pending, return_when=FIRST_COMPLETED).done:
-                    future.result()
-                    done += pending.pop(future)
-                if progress is not None:
-                    progress(done, total)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        while pending:
+            for future in wait(pending, return_when=FIRST_COMPLETED).done:
+                future.result()
+                done += pending.pop(future)
+            if progress is not None:
+                progress(done, total)
+    except KeyboardInterrupt:
+        waits = False  # for the pieces at work, which of very long documents take minutes
+        raise
+    finally:
+        pool.shutdown(wait=waits, cancel_futures=True)

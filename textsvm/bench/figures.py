@@ -25,11 +25,35 @@ def lines(path: Path, panels: Sequence[tuple[str, Series]], y_label: str, log: b
         for (name, points), colour in zip(series.items(), COLOURS, strict=False):
             axis.plot(*zip(*points, strict=True), marker="o", markersize=4, color=colour, label=name)
         if log:
+            places = sorted({round(x) for points in series.values() for x, _ in points})
             axis.set(xscale="log", yscale="log")
+            axis.set_xticks(places, [f"{place:,}" for place in places], rotation=30, fontsize=8)
+            axis.minorticks_off()
         axis.set(xlabel=x_label, ylabel=y_label)
         axis.grid(which="major", color="#e0e0e0", linewidth=0.6)
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(frameon=False, fontsize=8)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format=path.suffix.removeprefix("."))
+    return True
+
+
+def bars(path: Path, ratios: Sequence[tuple[str, float]], x_label: str) -> bool:
+    """Horizontal bars on a log scale, a line at 1; False if Matplotlib is not there."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    figure = Figure(figsize=(7.5, 0.6 + 0.34 * len(ratios)), layout="constrained")
+    axis = figure.subplots()
+    names, values = zip(*reversed(ratios), strict=True)
+    drawn = axis.barh(names, values, color=COLOURS[0], height=0.62)
+    axis.bar_label(drawn, [f"{value:.3g}" for value in values], padding=3, fontsize=8)
+    axis.axvline(1, color="#404040", linewidth=0.8)
+    axis.set(xscale="log", xlabel=x_label)
+    axis.tick_params(labelsize=8, left=False)
+    axis.spines[["top", "right", "left"]].set_visible(False)
+    axis.margins(x=0.12)
     with replacing(path) as temporary:
         figure.savefig(temporary, format=path.suffix.removeprefix("."))
     return True

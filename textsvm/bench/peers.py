@@ -18,6 +18,7 @@ from sklearn.svm import SVC as LibSVC
 from textsvm import device as devices
 from textsvm.bench.classifiers import OPPONENT, judge, kernel_name, opponent
 from textsvm.bench.corpora import Task, full_tasks, paper_tasks
+from textsvm.bench.figures import bars
 from textsvm.bench.gram import Matrix, count_vectorizer, rapidfuzz, strkernels
 from textsvm.bench.harness import Rows, data_folder, paired
 from textsvm.device import Device, select
@@ -187,6 +188,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for task in whole:
         rows.row(f"classifier {task.name}", classifier_row, task, options.device, repeats)
     rows.write()
+    picture(options.output.with_suffix(".svg"), list(rows.rows.values()))
+
+
+def picture(path: Path, rows: list[dict[str, Any]]) -> None:
+    """How many times faster ours is than each peer."""
+    ratios = [
+        (" · ".join(filter(None, (row["what"], row["peer"], row.get("corpus")))), row["peer / ours"])
+        for row in rows
+        if row.get("peer / ours")
+    ]
+    bars(path, ratios, "times faster than the peer")
 
 
 def _times(times: dict[str, float]) -> dict[str, float]:

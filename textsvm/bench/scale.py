@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from textsvm import device as devices
 from textsvm.bench.corpora import IMDB, REUTERS, read
-from textsvm.bench.figures import lines
+from textsvm.bench.figures import Series, lines
 from textsvm.bench.harness import Rows, data_folder
 from textsvm.documents import normalise
 from textsvm.estimators.svc import SVC
@@ -48,9 +49,16 @@ def cell(name: str, found: Texts, n: int, length: int | None, device: str) -> di
     """Train on the first n documents, cut at `length` symbols."""
     texts, label = found[0][:n], found[1][:n]
     model = SVC(KERNELS[name], C=10, normalise="none", max_length=length, device=device)
-    clock = time.perf_counter()
-    model.fit(texts, label)
-    seconds = time.perf_counter() - clock
+    # Short runs are noisy, and the first of its size may compile: the best of three.
+    seconds = np.inf
+    for _ in range(3):
+        clock = time.perf_counter()
+        fresh = clone(model).fit(texts, label)
+        if time.perf_counter() - clock < seconds:
+            seconds, fitted = time.perf_counter() - clock, fresh
+        if seconds > 2:
+            break
+    model = fitted
     return {
         "kernel": name,
         "n": len(texts),
@@ -69,6 +77,19 @@ def growth(sizes: Sequence[float], seconds: Sequence[float]) -> float:
     """Exponent of the growth over the upper half of a series."""
     half = max(2, (len(sizes) + 1) // 2)
     return float(np.polyfit(np.log(sizes[-half:]), np.log(seconds[-half:]), 1)[0])
+
+
+def picture(output: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Time against the number of documents, and against their mean length."""
+    of_n: Series = {}
+    of_length: Series = {}
+    for row in rows:
+        series, x = (of_n, "n") if " n=" in row["key"] else (of_length, "mean length")
+        if "train, s" in row and row["train, s"] != "":
+            series.setdefault(row["kernel"], []).append((row[x], row["train, s"]))
+    lines(
+        output.with_suffix(".svg"), [("documents (L = 100)", of_n), ("mean length", of_length)], "training, s"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -117,11 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 exponent = round(growth(*zip(*points, strict=True)), 2)
                 rows.row(f"growth {title} {name}", dict, {"kernel": name, f"growth with {title}": exponent})
     rows.write()
-    lines(
-        output.with_suffix(".svg"),
-        [("documents (L = 100)", of_n), (f"mean length (n = {options.documents:,})", of_length)],
-        "training, s",
-    )
+    picture(output, list(rows.rows.values()))
 
 
 def _peak_memory() -> int:

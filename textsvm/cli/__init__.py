@@ -50,4 +50,7 @@ def _textsvm(
 
 def main() -> None:
     """Entry point of the console script."""
-    sys.exit(console.main(app))
+    code = console.main(app)
+    if code == console.INTERRUPTED:
+        console.leave(code)
+    sys.exit(code)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
 from textsvm.errors import InputError
+from textsvm.reporting.escape import printable
 
 if TYPE_CHECKING:
     from textsvm.device import Device
@@ -26,6 +28,9 @@ STAGES = {
     "predict": "predicting",
     "explain": "explaining",
 }
+
+#: Exit code after Ctrl-C.
+INTERRUPTED = 130
 
 
 class WrongUsage(InputError):
@@ -54,15 +59,15 @@ class Console:
         """A line on stderr."""
         if not self.quiet:
             with suppress(BrokenPipeError):
-                self.stderr.print(message, markup=False)
+                self.stderr.print(_on_one_line(message), markup=False)
 
     def say_device(self, device: Device) -> None:
         """Which device did the work, and why not a GPU."""
         self.say(f"device: {device.description}" + (f"; no GPU: {device.no_gpu}" if device.no_gpu else ""))
 
     def line(self, text: str) -> None:
-        """A line on stdout, as it is."""
-        self.stdout.print(text, markup=False, soft_wrap=True)
+        """A line on stdout, without markup."""
+        self.stdout.print(printable(text), markup=False, soft_wrap=True)
 
     @contextmanager
     def progress(self) -> Iterator[None]:
@@ -126,10 +131,11 @@ class Console:
 
         table = Table(show_header=bool(header), box=box.SIMPLE)
         for i in range(max(map(len, rows))):
-            table.add_column(header[i] if header else "", justify="right" if i and header else "left")
+            name = Text(printable(header[i])) if header else ""
+            table.add_column(name, justify="right" if i and header else "left")
         for row in rows:
-            table.add_row(*(Text(cell) for cell in row))
-        self.stdout.print(Text(title, style="bold"), soft_wrap=True)
+            table.add_row(*(Text(printable(cell)) for cell in row))
+        self.stdout.print(Text(printable(title), style="bold"), soft_wrap=True)
         self.stdout.print(table)
 
 
@@ -162,9 +168,10 @@ def main(app: typer.Typer) -> int:
     except InputError as error:
         return _fail(str(error), 1)
     except usage_error as error:
-        return _fail(f"{error.format_message()} (see textsvm --help)", 2)
+        message = error.format_message()  # none where no command was given and the help was shown
+        return _fail(f"{message} (see textsvm --help)", 2) if message else 2
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted; nothing was written", 130)
+        return _fail("interrupted; nothing was written", INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output has gone (head, less): nothing to say, and nothing to flush at exit.
         sys.stdout = None
@@ -174,11 +181,24 @@ def main(app: typer.Typer) -> int:
         return _fail(f"out of main memory ({why}); lower --memory or use fewer documents", 1)
     except OSError as error:
         return _fail(f"{error.filename or 'input/output'}: {error.strerror or error}", 1)
-    if code == 130:  # Typer's own word for Ctrl-C
-        return _fail("interrupted; nothing was written", 130)
+    if code == INTERRUPTED:  # Typer's own word for Ctrl-C
+        return _fail("interrupted; nothing was written", INTERRUPTED)
     return code if isinstance(code, int) else 0
 
 
+def leave(code: int) -> NoReturn:
+    """End at once: at an ordinary exit Python waits for threads, and theirs may be minutes of work."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(code)
+
+
 def _fail(message: str, code: int) -> int:
-    print("textsvm: " + " ".join(message.split()), file=sys.stderr)
+    print("textsvm: " + _on_one_line(message), file=sys.stderr)
     return code
+
+
+def _on_one_line(message: str) -> str:
+    """Labels and ids come from documents: whatever they hold, a terminal only shows it."""
+    return printable(" ".join(message.split()))

@@ -79,16 +79,18 @@ def _show(console: Console, identifier: str, found: Explanation) -> None:
 
     number = found.towards is None
     prediction = f"{found.prediction:.4g}" if number else str(found.prediction)
-    head = Text(f"{identifier}: {prediction}", style="bold")
+    head = Text(printable(f"{identifier}: {prediction}"), style="bold")
     if not number:
-        head.append(f"  (value {found.value:+.4f}, positive for {found.towards})", style="not bold dim")
+        head.append(
+            printable(f"  (value {found.value:+.4f}, positive for {found.towards})"), style="not bold dim"
+        )
     console.stdout.print(head, soft_wrap=True)
     coloured = Text()
     for piece, step in runs(found.text, found.symbols):
         style = "" if not step else f"black {FOR[step - 1] if step > 0 else AGAINST[-step - 1]}"
         coloured.append(printable(piece), style=style)
     console.stdout.print(coloured, soft_wrap=True)
-    towards, against = _sides(found)
+    towards, against = (printable(str(side)) for side in _sides(found))
     key = Text.assemble(
         ("   ", FOR[3]), f" for {towards}  ", ("   ", AGAINST[3]), f" for {against}; {METHODS[found.method]}",
         style="dim",

@@ -156,6 +156,13 @@ def _hold_out(corpus: Corpus, share: float | None, seed: int) -> tuple[Corpus, C
     """Draw a part of the corpus for evaluation, stratified by its labels."""
     if share is None:
         return corpus, None
+    if corpus.labels is not None:
+        name, size = min(Counter(options.targets(corpus)).items(), key=lambda item: item[1])
+        if size < 2:
+            raise InputError(
+                f"--holdout draws from every class, and class {name} has one document only; "
+                "give it more, or leave it out"
+            )
     from sklearn.model_selection import train_test_split
 
     try:

@@ -391,7 +391,11 @@ def _cut(sizes: NDArray[np.int64], budget: int) -> list[slice]:
 
 
 def _arguments(kernel: GapWeighted, wanted: int, double: bool, n: int, m: int) -> tuple[Any, ...]:
-    """What `_sweep` needs besides the symbols, of strings of up to `n` and `m` symbols."""
+    """What `_sweep` needs besides the symbols, of strings of up to `n` and `m` symbols.
+
+    Each is an argument of its own: handed over together, as one tuple of tuples, Numba 0.60 takes what was
+    compiled for others of these types.
+    """
     dtype = np.float64 if double else np.float32
     begins = kernel.begins()[0]
     begins = np.where(begins > 1e-37, begins, 0).astype(dtype)
@@ -423,7 +427,7 @@ def _products(
     """
     lengths = [int(np.diff(offsets)[which].max(initial=0)) for _, offsets, which in (rows, columns)]
     sums = np.empty((len(rows[2]), len(columns[2]), wanted * LANES))
-    _many_by_lanes(*rows, *columns, sums, _arguments(kernel, wanted, double, *lengths))
+    _many_by_lanes(*rows, *columns, sums, *_arguments(kernel, wanted, double, *lengths))
     return sums.reshape(len(sums), -1, wanted, LANES).transpose(2, 0, 1, 3).reshape(wanted, len(sums), -1)
 
 
@@ -436,7 +440,7 @@ def _self_products(kernel: GapWeighted, wanted: int, documents: Documents) -> ND
     def work(part: slice) -> None:
         longest = int(widths[part][-1])
         arguments = _arguments(kernel, wanted, True, longest, longest)
-        _lanes_by_themselves(codes, documents.offsets, lanes[part], sums[part], arguments)
+        _lanes_by_themselves(codes, documents.offsets, lanes[part], sums[part], *arguments)
 
     run(work, _cut(widths, PIECE)[::-1])
     values = np.empty((wanted, len(documents)))
@@ -462,10 +466,24 @@ def _interleave(codes: Any, offsets: Any, lanes: Any, ended: int, symbols: Any) 
 
 @njit(nogil=True, cache=True)
 def _many_by_lanes(
-    a: Any, a_offsets: Any, which: Any, b: Any, b_offsets: Any, lanes: Any, sums: Any, rest: Any
+    a: Any,
+    a_offsets: Any,
+    which: Any,
+    b: Any,
+    b_offsets: Any,
+    lanes: Any,
+    sums: Any,
+    begins: Any,
+    blended: Any,
+    others: Any,
+    decay: Any,
+    low: Any,
+    state: Any,
+    edge: Any,
+    rows: Any,
+    columns: Any,
 ) -> None:
     """sums[k, g, q * LANES + l] = which[k] by lanes[g, l], q a wanted length."""
-    begins, blended, others, decay, low, state, edge, rows, columns = rest
     for g in range(len(lanes)):
         m = _interleave(b, b_offsets, lanes[g], -1, columns)
         for k in range(len(which)):
@@ -477,9 +495,22 @@ def _many_by_lanes(
 
 
 @njit(nogil=True, cache=True)
-def _lanes_by_themselves(codes: Any, offsets: Any, lanes: Any, sums: Any, rest: Any) -> None:
+def _lanes_by_themselves(
+    codes: Any,
+    offsets: Any,
+    lanes: Any,
+    sums: Any,
+    begins: Any,
+    blended: Any,
+    others: Any,
+    decay: Any,
+    low: Any,
+    state: Any,
+    edge: Any,
+    rows: Any,
+    columns: Any,
+) -> None:
     """sums[g, q * LANES + l] = lanes[g, l] by itself, q a wanted length."""
-    begins, blended, others, decay, low, state, edge, rows, columns = rest
     for g in range(len(lanes)):
         m = _interleave(codes, offsets, lanes[g], -1, columns)
         _interleave(codes, offsets, lanes[g], -2, rows)

@@ -93,8 +93,9 @@ class Corpus:
             return self
         chosen = [i for i, each in enumerate(self.part) if each == part]
         if not chosen:
-            there = ", ".join(sorted({each for each in self.part if each})) or "it is not in parts"
-            raise InputError(f"{self.source} has no part {part!r}; there is: {there}")
+            there = ", ".join(sorted({each for each in self.part if each}))
+            there = f"there is: {there}" if there else "it is not in parts"
+            raise InputError(f"{self.source} has no part {part!r}; {there}")
         return self.subset(chosen)
 
     def reduce_labels(self, positive: str, negative: str = "rest") -> Corpus:

@@ -79,6 +79,8 @@ def read_corpus(
         that was asked for is none.
     """
     options = _Options(Columns(text, label, id, target, weight, group), split, headers)
+    if str(path) == "-" and not Path(path).exists():
+        raise InputError("a corpus is not read from standard input; write it to a file and name that")
     found = read_files(path, max_bytes=max_bytes, progress=_share(progress, 0, _READING_SHARE))
     corpus = _parse(found, format, options, _share(progress, _READING_SHARE, 1), labelled=True)
     return corpus.select(part)

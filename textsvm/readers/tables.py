@@ -142,6 +142,9 @@ def _document(
     def value(role: str, needed: bool) -> float | None:
         return _number(first(role), f"{file}, row {number}: the {role}", needed) if roles[role] else None
 
+    weight = value("weight", needed=True)
+    if weight is not None and weight < 0:
+        raise InputError(f"{file}, row {number}: the weight is {weight:g}, and none may be below 0")
     texts = [row.get(name) for name in roles["text"]]
     part = _string(first("part")) if roles["part"] else part_of(file)
     group = (_string(first("group")) or "").strip() or None
@@ -153,7 +156,7 @@ def _document(
         _label(first("label")),
         part or None,
         value("target", needed=False),
-        value("weight", needed=True),
+        weight,
         group,
     )
 

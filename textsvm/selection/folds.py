@@ -100,7 +100,9 @@ def _check_number(k: int, target: Target, groups: NDArray[np.int64] | None) -> N
     if n < k:
         raise InputError(f"there are {_count(n, 'document')} and {k} folds; use at most {n}")
     if groups is not None and (found := int(groups.max()) + 1) < k:
-        raise InputError(f"there are {_count(found, 'group')} and {k} folds; use at most {found} folds")
+        if found == 1:
+            raise InputError("all documents are in one group, and no fold may part it")
+        raise InputError(f"there are {found} groups and {k} folds; use at most {found} folds")
     if target.classes is None:
         return
     sizes = np.bincount(target.values, minlength=len(target.classes))
