@@ -132,7 +132,11 @@ def solver_row(task: Task, card: Device, repeats: int) -> dict[str, Any]:
 
 
 def validation_row(task: Task, card: Device, repeats: int, n: int = 1000) -> dict[str, Any]:
-    """Ten folds and five C on one Gram against TorchKM; it is iterative, so nearly all decisions agree."""
+    """Ten folds and five C on one Gram against TorchKM.
+
+    Ours must decide as LIBSVM on the first fold, for every C; how often TorchKM, which is approximate, decides
+    alike on held-out texts stands in the row.
+    """
     import torch
     from torchkm.cvksvm import cvksvm
 
@@ -166,14 +170,19 @@ def validation_row(task: Task, card: Device, repeats: int, n: int = 1000) -> dic
             values["theirs"] = np.asarray(model.pred.cpu())
 
         times = paired(ours, theirs, repeats)
-    agree = np.mean((values["ours"] > 0) == (values["theirs"] > 0), axis=0)
-    assert agree.min() > 0.97, f"held-out decisions agree only in {agree}"
+    train, held, host = np.flatnonzero(fold != 0), np.flatnonzero(fold == 0), _host(matrix)
+    for k, cost in enumerate(costs):
+        judge_of_ours = LibSVC(kernel="precomputed", C=cost).fit(host[np.ix_(train, train)], y[train])
+        expected = judge_of_ours.decision_function(host[np.ix_(held, train)])
+        np.testing.assert_allclose(values["ours"][held, k], expected, atol=0.01)
+    agree = 100 * np.mean((values["ours"] > 0) == (values["theirs"] > 0), axis=0)
     return {
         "what": "10 folds x 5 C",
         "ours": "C-SVC",
         "peer": "TorchKM",
         "corpus": task.name,
         "n": n,
+        "decisions alike %": f"{agree.min():.1f} to {agree.max():.1f}",
         **_times(times),
     }
 
