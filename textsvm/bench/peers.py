@@ -134,8 +134,8 @@ def solver_row(task: Task, card: Device, repeats: int) -> dict[str, Any]:
 def validation_row(task: Task, card: Device, repeats: int, n: int = 1000) -> dict[str, Any]:
     """Ten folds and five C on one Gram against TorchKM.
 
-    Ours must decide as LIBSVM on the first fold, for every C; how often TorchKM, which is approximate, decides
-    alike on held-out texts stands in the row.
+    Ours must decide as LIBSVM on the first fold, for every C; how often TorchKM, which is approximate,
+    decides alike on held-out texts stands in the row.
     """
     import torch
     from torchkm.cvksvm import cvksvm
