@@ -30,7 +30,7 @@ from textsvm.estimators.targets import as_weights
 from textsvm.estimators.texts import as_texts
 from textsvm.gram.base import Gram
 from textsvm.gram.plan import make_gram
-from textsvm.kernels.base import Kernel, KernelRows
+from textsvm.kernels.base import Kernel, KernelRows, MatrixRows
 from textsvm.solvers import problems
 from textsvm.solvers.problems import Machines, Problem
 
@@ -251,7 +251,7 @@ class KernelMachine(Parameters, ABC):
             clock = time.perf_counter()
             documents, kernel = None, None
             if self.precomputed:
-                rows: KernelRows = GivenRows(given, device)
+                rows: MatrixRows = GivenRows(given, device)
             else:
                 documents = self.encode(given, None, progress)
                 kernel = self.make_kernel()

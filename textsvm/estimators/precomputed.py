@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_array, validate_data
 
 from textsvm import device as devices
 from textsvm.device import Device
-from textsvm.documents import Documents
 from textsvm.errors import InputError
 from textsvm.gram.dense import check_block, check_gram
 from textsvm.parallel import Progress
@@ -70,7 +69,7 @@ def weigh(values: Any, support: NDArray[np.int64], coef: NDArray[np.float64]) ->
 
 
 class GivenRows:
-    """`textsvm.kernels.base.KernelRows` of a given matrix, as far as a Gram needs them.
+    """`textsvm.kernels.base.MatrixRows` of a given matrix.
 
     Parameters
     ----------
@@ -90,26 +89,16 @@ class GivenRows:
         self._device = device
 
     def diag(self) -> Any:
-        """See `KernelRows`."""
+        """See `MatrixRows`."""
         return self._move(self._matrix.diagonal().copy())
 
     def rows(self, indices: NDArray[np.int64]) -> Any:
-        """See `KernelRows`."""
+        """See `MatrixRows`."""
         return self._move(self._matrix[indices])
 
     def gram(self, progress: Progress | None = None) -> Any:
-        """See `KernelRows`; not a copy where the matrix is wanted where it is."""
+        """See `MatrixRows`; not a copy where the matrix is wanted where it is."""
         return self._move(self._matrix)
-
-    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
-        """There are no documents."""
-        raise NotImplementedError
-
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
-        """There are no documents."""
-        raise NotImplementedError
 
     def _move(self, values: Any) -> Any:
         if self._device.kind != "cuda":

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import KernelRows
+from textsvm.kernels.base import MatrixRows
 
 #: Bytes of each variable that are not rows: its slot, and the owner and last use of a slot.
 _BOOK = 16
@@ -31,7 +31,7 @@ class CachedGram:
 
     Parameters
     ----------
-    kernel_rows : KernelRows
+    kernel_rows : MatrixRows
     memory : int
         Bytes that may be allocated here, all told. An eighth at most is staging for rows on their way
         into the cache.
@@ -42,7 +42,7 @@ class CachedGram:
         If not even two rows fit.
     """
 
-    def __init__(self, kernel_rows: KernelRows, memory: int) -> None:
+    def __init__(self, kernel_rows: MatrixRows, memory: int) -> None:
         self.n = n = kernel_rows.n
         self._kernel_rows = kernel_rows
         least = min(2, n)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import KernelRows
+from textsvm.kernels.base import MatrixRows
 from textsvm.parallel import Progress
 
 #: |K_ij - K_ji| may be RELATIVE |K_ij| plus ABSOLUTE times the largest value of all: as float32 arithmetic
@@ -44,7 +44,7 @@ class DenseGram:
         self.used: Any = xp.zeros(self.n, dtype=np.int64)
 
     @classmethod
-    def compute(cls, kernel_rows: KernelRows, progress: Progress | None = None) -> DenseGram:
+    def compute(cls, kernel_rows: MatrixRows, progress: Progress | None = None) -> DenseGram:
         """Compute the whole matrix, one half and its mirror image."""
         return cls(kernel_rows.gram(progress))
 

@@ -11,7 +11,7 @@ from textsvm.device import Device
 from textsvm.errors import InputError
 from textsvm.gram.cached import CachedGram
 from textsvm.gram.dense import DenseGram
-from textsvm.kernels.base import KernelRows
+from textsvm.kernels.base import MatrixRows
 from textsvm.parallel import Progress
 
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
@@ -52,7 +52,7 @@ def plan(n: int, memory: int) -> Plan:
 
 
 def make_gram(
-    kernel_rows: KernelRows,
+    kernel_rows: MatrixRows,
     device: Device,
     memory: int | str | None = None,
     progress: Progress | None = None,
@@ -61,7 +61,7 @@ def make_gram(
 
     Parameters
     ----------
-    kernel_rows : KernelRows
+    kernel_rows : MatrixRows
     device : Device
         Where the rows live.
     memory : int or str, optional

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 32 << 20
 
 
-class KernelRows(Protocol):
-    """Normalised kernel values against `n` fixed documents, the columns.
+class MatrixRows(Protocol):
+    """Rows of a symmetric n x n kernel matrix, which is what a Gram is made of.
 
     Arrays are float32 and live where the work is done: NumPy arrays for the CPU twins, CuPy arrays
-    for the CUDA twins. The matrix is symmetric, and none of it exists until it is asked for.
+    for the CUDA twins. None of the matrix exists until it is asked for.
     """
 
     n: int
@@ -35,6 +35,10 @@ class KernelRows(Protocol):
 
     def gram(self, progress: Progress | None = None) -> Any:
         """The whole matrix, shape (n, n), one half of it computed."""
+
+
+class KernelRows(MatrixRows, Protocol):
+    """Normalised kernel values against `n` fixed documents, the columns; other documents can be the rows."""
 
     def cross(self, others: Documents, progress: Progress | None = None) -> Any:
         """k(others, documents), shape (len(others), n).
