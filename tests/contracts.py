@@ -38,7 +38,7 @@ class KernelContract:
         for kernel, oracle in self.cases:
             documents = encode(TEXTS[name])
             kernel.fit(documents)
-            values = to_numpy(kernel.against(documents, device).gram())
+            values = to_numpy(kernel.rows(documents, device).gram())
             assert values.dtype == np.float32
             expected = self.expected(oracle, TEXTS[name], TEXTS[name])
             np.testing.assert_allclose(values, expected, rtol=self.rtol, atol=self.atol, err_msg=str(kernel))
@@ -48,7 +48,7 @@ class KernelContract:
         for kernel, _ in self.cases:
             documents = encode(TEXTS[name])
             kernel.fit(documents)
-            rows = kernel.against(documents, device)
+            rows = kernel.rows(documents, device)
             gram = to_numpy(rows.gram())
             np.testing.assert_array_equal(gram, gram.T)
             np.testing.assert_allclose(to_numpy(rows.diag()), np.diag(gram), rtol=self.rtol, atol=self.atol)
@@ -64,7 +64,7 @@ class KernelContract:
             documents = encode(train)
             kernel.fit(documents)
             others = encode(new, documents.alphabet)
-            values = to_numpy(kernel.against(documents, device).cross(others))
+            values = to_numpy(kernel.rows(documents, device).cross(others))
             expected = self.expected(oracle, new, train)
             np.testing.assert_allclose(values, expected, rtol=self.rtol, atol=self.atol, err_msg=str(kernel))
 
@@ -77,7 +77,7 @@ class KernelContract:
             others = encode(new, documents.alphabet)
             assert documents.codes.dtype == np.uint8
             assert others.codes.dtype == np.uint16
-            values = to_numpy(kernel.against(documents, device).cross(others))
+            values = to_numpy(kernel.rows(documents, device).cross(others))
             expected = self.expected(oracle, new, train)
             np.testing.assert_allclose(values, expected, rtol=self.rtol, atol=self.atol, err_msg=str(kernel))
 
@@ -85,22 +85,22 @@ class KernelContract:
         for kernel, _ in self.cases:
             documents = encode(["banana", "bandana"])
             kernel.fit(documents)
-            values = to_numpy(kernel.against(documents, device).cross(encode([], documents.alphabet)))
+            values = to_numpy(kernel.rows(documents, device).cross(encode([], documents.alphabet)))
             assert values.shape == (0, 2)
 
     def test_two_runs_give_the_same_bits(self, device):
         for kernel, _ in self.cases:
             documents = encode(TEXTS["mixed lengths"] + TEXTS["words"])
             kernel.fit(documents)
-            first = to_numpy(kernel.against(documents, device).gram())
-            np.testing.assert_array_equal(first, to_numpy(kernel.against(documents, device).gram()))
+            first = to_numpy(kernel.rows(documents, device).gram())
+            np.testing.assert_array_equal(first, to_numpy(kernel.rows(documents, device).gram()))
 
     def test_progress_is_called_and_may_stop_the_work(self, device):
         kernel, _ = self.cases[0]
         documents = encode(TEXTS["words"] * 20)
         kernel.fit(documents)
         seen = []
-        kernel.against(documents, device).gram(lambda done, total: seen.append((done, total)))
+        kernel.rows(documents, device).gram(lambda done, total: seen.append((done, total)))
         assert seen
         assert seen[-1][0] == pytest.approx(seen[-1][1])
 
@@ -108,4 +108,4 @@ class KernelContract:
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            kernel.against(documents, device).gram(stop)
+            kernel.rows(documents, device).gram(stop)

@@ -23,7 +23,7 @@ def rows_of(path):
 def dense(kernel, texts):
     """The kernel matrix of normalised texts, by the library."""
     documents = encode(texts)
-    return kernel.fit(documents).against(documents, select("cpu")).gram()
+    return kernel.fit(documents).rows(documents, select("cpu")).gram()
 
 
 def test_cv(tmp_path):

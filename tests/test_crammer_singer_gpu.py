@@ -17,6 +17,7 @@ class DeviceRows:
 
     def __init__(self, matrix):
         self.matrix, self.n = devices.cupy().asarray(matrix), len(matrix)
+        self.device = devices.device_of(self.matrix)
 
     def diag(self):
         return self.matrix.diagonal().copy()

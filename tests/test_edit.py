@@ -20,7 +20,7 @@ WIDE = "".join(chr(0x4E00 + k) for k in range(3000))
 
 def distances(texts, others=None):
     documents = encode(texts)
-    rows = EditDistance().against(documents, select("cpu"))
+    rows = EditDistance().rows(documents, select("cpu"))
     if others is None:
         return rows.distances_gram()
     return rows.distances(encode(others, documents.alphabet))
@@ -88,7 +88,7 @@ def test_more_documents_than_lanes_in_any_order():
     np.testing.assert_array_equal(distances(texts), expected)
     documents = encode(texts)
     picks = rng.integers(0, len(texts), 70)
-    values = EditDistance(0.1).against(documents, select("cpu")).rows(picks)
+    values = EditDistance(0.1).rows(documents, select("cpu")).rows(picks)
     np.testing.assert_allclose(values, np.exp(-0.1 * expected[picks]), rtol=1e-6)
 
 
@@ -119,7 +119,7 @@ def test_one_distance_matrix_serves_a_grid_over_gamma(relative):
     documents = encode(texts)
     for gamma in (0.003, 0.7):
         kernel = EditDistance(gamma, relative)
-        rows = kernel.against(documents, select("cpu"))
+        rows = kernel.rows(documents, select("cpu"))
         values = kernel.values(rows.distances_gram(), documents.lengths, documents.lengths)
         np.testing.assert_array_equal(values, rows.gram())
 

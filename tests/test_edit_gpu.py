@@ -27,8 +27,8 @@ def both(texts, others, device, kernel=None):
     documents = encode(texts)
     kernel = kernel or EditDistance(0.05)
     return (
-        kernel.against(documents, select("cpu")),
-        kernel.against(documents, device),
+        kernel.rows(documents, select("cpu")),
+        kernel.rows(documents, device),
         encode(others, documents.alphabet),
     )
 

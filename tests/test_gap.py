@@ -78,7 +78,7 @@ def random_texts(seed, lengths, symbols="etaoin shrdlu"):
 
 def gram(kernel, texts, device):
     documents = encode(texts)
-    return to_numpy(kernel.fit(documents).against(documents, device).gram())
+    return to_numpy(kernel.fit(documents).rows(documents, device).gram())
 
 
 def test_values_of_the_definition(device):
@@ -198,7 +198,7 @@ def test_gram_is_positive_semidefinite(device):
 def test_decision_is_the_weighted_sum(device):
     train, new = random_texts(1, [80] * 50), random_texts(2, [10, 0, 200, 80, 81])
     documents = encode(train)
-    rows = GapWeighted(4, 0.5).against(documents, device)
+    rows = GapWeighted(4, 0.5).rows(documents, device)
     others = encode(new, documents.alphabet)
     coef = np.random.default_rng(0).normal(size=(50, 3))
     expected = to_numpy(rows.cross(others)).astype(np.float64) @ coef

@@ -23,7 +23,7 @@ class TestGapGpuContract(GapContract):
 def agree(texts, kernel, device, others=None, rtol=1e-5):
     """Both twins: the matrix, rows, other documents, and decision values."""
     documents = encode(texts)
-    cpu, cuda = kernel.against(documents, select("cpu")), kernel.against(documents, device)
+    cpu, cuda = kernel.rows(documents, select("cpu")), kernel.rows(documents, device)
     gram = cuda.gram().get()
     np.testing.assert_array_equal(gram, gram.T)
     np.testing.assert_allclose(gram, cpu.gram(), rtol=rtol, atol=1e-9)
@@ -43,14 +43,14 @@ def agree(texts, kernel, device, others=None, rtol=1e-5):
 def test_decays_and_orders(p, decay, device):
     texts = [t for t in random_texts(p, [300, 1, 40, 200, 9, 10, 11, 299, 64, 65], "abcdef") if len(t) >= p]
     documents = encode(texts)
-    values = GapWeighted(p, decay).against(documents, device).gram().get()
+    values = GapWeighted(p, decay).rows(documents, device).gram().get()
     np.testing.assert_allclose(values, reference_gram(documents, p, decay), rtol=1e-5, atol=1e-12)
 
 
 @pytest.mark.parametrize(("p", "decay"), [(5, 0.5), (10, 0.01), (10, 0.9), (5, 1.0), (10, 1.0)])
 def test_one_repeated_character(p, decay, device):
     texts = ["a" * n for n in (10, 11, 64, 100, 1000, 3001, 20_000)]
-    values = GapWeighted(p, decay).against(encode(texts), device).gram().get()
+    values = GapWeighted(p, decay).rows(encode(texts), device).gram().get()
     np.testing.assert_allclose(values, 1, rtol=1e-5)
 
 
@@ -59,7 +59,7 @@ def test_long_documents(p, decay, longest, device):
     texts = random_texts(p, [longest, 2_000, 700, 100])
     texts[1] = texts[0][1_000:3_000] + texts[1]
     documents = encode(texts)
-    values = GapWeighted(p, decay).against(documents, device).gram().get()
+    values = GapWeighted(p, decay).rows(documents, device).gram().get()
     np.testing.assert_allclose(values, reference_gram(documents, p, decay), rtol=1e-5)
 
 
@@ -105,7 +105,7 @@ def test_documents_alike_and_symbols_never_seen(device):
 )
 def test_any_texts(texts, decay, p):
     kernel, oracle = case(p, decay)
-    values = kernel.against(encode(texts), select("cuda")).gram().get()
+    values = kernel.rows(encode(texts), select("cuda")).gram().get()
     expected = [[oracle(s, t) for t in texts[:3]] for s in texts]
     np.testing.assert_allclose(values[:, :3], expected, rtol=1e-5, atol=1e-9)
 
@@ -115,20 +115,20 @@ def test_two_runs_give_the_same_bits(device):
     texts = random_texts(4, rng.integers(0, 2000, 200))
     documents = encode(texts)
     coef = rng.normal(size=(200, 2))
-    first, second = (GapWeighted().against(documents, device) for _ in range(2))
+    first, second = (GapWeighted().rows(documents, device) for _ in range(2))
     np.testing.assert_array_equal(first.gram().get(), second.gram().get())
     np.testing.assert_array_equal(first.decision(documents, coef), second.decision(documents, coef))
 
 
 def test_a_decay_too_small_for_a_gpu(device):
     with pytest.raises(InputError, match="passes the range of float64 on a GPU"):
-        GapWeighted(40, 1e-12).against(encode(["a" * 50, "b"]), device)
+        GapWeighted(40, 1e-12).rows(encode(["a" * 50, "b"]), device)
 
 
 def test_batches_of_documents_to_predict(device, monkeypatch):
     rng = np.random.default_rng(7)
     documents = encode(random_texts(5, rng.integers(0, 300, 100)))
-    rows = GapWeighted(3, 0.5).against(documents, device)
+    rows = GapWeighted(3, 0.5).rows(documents, device)
     coef = rng.normal(size=(100, 2))
     whole = rows.decision(documents, coef)
     monkeypatch.setattr(gap_cuda, "BATCH", 1000)

@@ -35,20 +35,33 @@ class GramContract:
             rows[:] = 0
 
     def test_loaded_rows_are_resident(self):
-        gram = self.gram()
+        window = self.gram().window()
         for pair in ([5, 9], [9, 11], [11, 5], [40, 41], [5, 5]):
-            gram.load(np.array(pair))
-            slots = gram.slots[pair]
+            window.refill(np.array(pair))
+            slots = window.slots[pair]
             assert (slots >= 0).all()
-            np.testing.assert_array_equal(gram.buffer[slots], MATRIX[pair])
+            np.testing.assert_array_equal(window.values[slots], MATRIX[pair])
 
     def test_whatever_is_said_to_be_resident_is(self):
-        gram = self.gram()
+        window = self.gram().window()
         rng = np.random.default_rng(0)
         for _ in range(50):
-            gram.load(rng.integers(0, N, 2))
-            resident = np.flatnonzero(gram.slots >= 0)
-            np.testing.assert_array_equal(gram.buffer[gram.slots[resident]], MATRIX[resident])
+            window.refill(rng.integers(0, N, 2))
+            resident = np.flatnonzero(window.slots >= 0)
+            np.testing.assert_array_equal(window.values[window.slots[resident]], MATRIX[resident])
+            assert not window.complete or len(resident) == N
+
+    def test_windows_of_several_threads(self):
+        gram = self.gram()
+        one, other = gram.window(), gram.window()
+        if gram.concurrent:
+            one.used[:] = 7
+            assert not other.used.any()
+        else:
+            assert one is other
+
+    def test_where_the_rows_live(self):
+        assert self.gram().device.kind == "cpu"
 
 
 class TestDense(GramContract):
@@ -58,7 +71,7 @@ class TestDense(GramContract):
 
 class TestComputedDense(GramContract):
     def gram(self):
-        return DenseGram.compute(ArrayRows(MATRIX))
+        return DenseGram(ArrayRows(MATRIX).gram())
 
 
 class TestCachedTwoRows(GramContract):
@@ -77,7 +90,7 @@ class TestCachedAll(GramContract):
 
 
 def test_a_dense_gram_is_not_copied():
-    assert DenseGram(MATRIX).buffer is MATRIX
+    assert DenseGram(MATRIX).matrix is MATRIX
 
 
 def test_a_matrix_that_is_not_square():
@@ -87,26 +100,27 @@ def test_a_matrix_that_is_not_square():
 
 def test_the_row_used_longest_ago_goes_first():
     gram = CachedGram(ArrayRows(MATRIX), needed_bytes(N, 4))
+    window = gram.window()
     for row in (0, 1, 2, 3, 0, 1):
-        gram.load(np.array([row]))
-    gram.used[gram.slots[2]] = gram.used.max() + 5  # the solver has read row 2
-    gram.load(np.array([10]))
-    assert sorted(np.flatnonzero(gram.slots >= 0)) == [0, 1, 2, 10]
+        window.refill(np.array([row]))
+    window.used[window.slots[2]] = window.used.max() + 5  # the solver has read row 2
+    window.refill(np.array([10]))
+    assert sorted(np.flatnonzero(window.slots >= 0)) == [0, 1, 2, 10]
     assert gram.computed == 5
 
 
 def test_rows_in_use_are_not_evicted_by_their_own_load():
     gram = CachedGram(ArrayRows(MATRIX), needed_bytes(N, 2))
-    gram.load(np.array([1, 2]))
-    gram.load(np.array([2, 3]))
+    gram.window().refill(np.array([1, 2]))
+    gram.window().refill(np.array([2, 3]))
     assert gram.computed == 3
-    assert sorted(np.flatnonzero(gram.slots >= 0)) == [2, 3]
+    assert sorted(np.flatnonzero(gram.window().slots >= 0)) == [2, 3]
 
 
 def test_more_rows_than_fit():
     gram = CachedGram(ArrayRows(MATRIX), needed_bytes(N, 2))
     with pytest.raises(ValueError, match="do not fit"):
-        gram.load(np.arange(3))
+        gram.window().refill(np.arange(3))
 
 
 def test_a_row_that_cannot_be_computed_leaves_the_cache_right():
@@ -117,11 +131,11 @@ def test_a_row_that_cannot_be_computed_leaves_the_cache_right():
             return super().rows(indices)
 
     gram = CachedGram(Failing(MATRIX), needed_bytes(N, 2))
-    gram.load(np.array([1, 2]))
+    gram.window().refill(np.array([1, 2]))
     with pytest.raises(KeyboardInterrupt):
-        gram.load(np.array([2, 7]))
-    resident = np.flatnonzero(gram.slots >= 0)
-    np.testing.assert_array_equal(gram.buffer[gram.slots[resident]], MATRIX[resident])
+        gram.window().refill(np.array([2, 7]))
+    resident = np.flatnonzero(gram.window().slots >= 0)
+    np.testing.assert_array_equal(gram.window().values[gram.window().slots[resident]], MATRIX[resident])
 
 
 @pytest.mark.parametrize("memory", [100_000, 1_000_000])
@@ -130,7 +144,7 @@ def test_the_budget_is_honoured(memory):
 
     class Rows(ArrayRows):
         def __init__(self):
-            self.n = n
+            self.n, self.device = n, select("cpu")
 
         def diag(self):
             return np.ones(n, np.float32)
@@ -142,7 +156,7 @@ def test_the_budget_is_honoured(memory):
     tracemalloc.start()
     gram = CachedGram(rows, memory)
     for start in range(0, n, 40):
-        gram.load(np.arange(start, start + min(40, gram.capacity)))
+        gram.window().refill(np.arange(start, start + min(40, gram.capacity)))
         gram.rows(np.array([start]))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -158,14 +172,14 @@ def test_plan():
     assert plan(1000, 4_000_000).dense
     refused = plan(1000, 3_999_999)
     assert not refused.dense
-    assert refused.sentence == "rows on demand, cached under 3.8 MiB (the whole matrix would take 3.8 MiB)"
+    assert refused.description == "rows on demand, cached under 3.8 MiB (the whole matrix would take 3.8 MiB)"
 
 
 @pytest.mark.parametrize(("memory", "kind"), [(None, DenseGram), ("1MiB", DenseGram), ("6k", CachedGram)])
 def test_make_gram(memory, kind):
-    gram, sentence = make_gram(ArrayRows(MATRIX), select("cpu"), memory)
+    gram = make_gram(ArrayRows(MATRIX), memory)
     assert isinstance(gram, kind)
-    assert ("on demand" in sentence) == (kind is CachedGram)
+    assert ("on demand" in gram.description) == (kind is CachedGram)
     np.testing.assert_array_equal(gram.rows(np.array([4])), MATRIX[[4]])
 
 

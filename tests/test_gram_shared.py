@@ -55,10 +55,10 @@ class SharedContract:
     def test_equal_to_each_alone(self, name, device):
         documents = encode(TEXTS[name] * 2 + ["kitten"])
         seen = []
-        for number, gram, sentence in grams(GRID, documents, device):
-            alone = DenseGram.compute(GRID[number].fit(documents).against(documents, device))
+        for number, gram in grams(GRID, documents, device):
+            alone = DenseGram(GRID[number].fit(documents).rows(documents, device).gram())
             assert gram.n == len(documents)
-            shared, expected = to_numpy(gram.buffer), to_numpy(alone.buffer)
+            shared, expected = to_numpy(gram.matrix), to_numpy(alone.matrix)
             np.testing.assert_allclose(
                 shared,
                 expected,
@@ -67,7 +67,7 @@ class SharedContract:
                 err_msg=str(GRID[number]),
             )
             np.testing.assert_array_equal(shared, shared.T)
-            assert "whole kernel matrix in memory" in sentence
+            assert "whole kernel matrix in memory" in gram.description
             seen.append(number)
         assert sorted(seen) == list(range(len(GRID)))
 
@@ -79,18 +79,18 @@ class SharedContract:
         ]
         documents = encode(texts)
         kernels = [GapWeighted(p, decay) for p in (1, 2, 5, 8)]
-        for number, gram, _ in grams(kernels, documents, device):
-            alone = kernels[number].against(documents, device).gram()
-            np.testing.assert_allclose(to_numpy(gram.buffer), to_numpy(alone), rtol=1e-5, atol=1e-6)
+        for number, gram in grams(kernels, documents, device):
+            alone = kernels[number].rows(documents, device).gram()
+            np.testing.assert_allclose(to_numpy(gram.matrix), to_numpy(alone), rtol=1e-5, atol=1e-6)
 
     def test_a_budget_that_leaves_no_room(self, device):
         documents = encode(["banana", "bandana", "cat", "the cat sat", "kitten", "sitting"] * 5)
         matrix = 4 * len(documents) ** 2
         for memory, kind in ((matrix - 1, CachedGram), (matrix, DenseGram), (2 * matrix, DenseGram)):
-            for number, gram, sentence in grams(GRID, documents, device, memory):
+            for number, gram in grams(GRID, documents, device, memory):
                 assert isinstance(gram, kind)
-                assert ("on demand" in sentence) == (kind is CachedGram)
-                alone = GRID[number].against(documents, device)
+                assert ("on demand" in gram.description) == (kind is CachedGram)
+                alone = GRID[number].rows(documents, device)
                 some = np.array([0, 7, 29])
                 np.testing.assert_allclose(
                     to_numpy(gram.rows(some)), to_numpy(alone.rows(some)), rtol=1e-5, atol=1e-6
@@ -109,14 +109,14 @@ class TestShared(SharedContract):
 )
 def test_any_grid_of_the_gap_weighted_kernel(texts, p, weights):
     kernels = [GapWeighted(q, 0.5) for q in p] + [GapWeighted(3, 0.5, weights)]
-    for number, gram, _ in grams(kernels, encode(texts), select("cpu")):
+    for number, gram in grams(kernels, encode(texts), select("cpu")):
         kernel = kernels[number]
 
         def oracle(s, t, kernel=kernel):
             return oracles.gap(s, t, kernel.p, 0.5, kernel.weights)
 
         expected = [[oracles.normalised(oracle, s, t) for t in texts[:3]] for s in texts]
-        np.testing.assert_allclose(gram.buffer[:, :3], expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(gram.matrix[:, :3], expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def calls(monkeypatch):
 
 def run_all(kernels, memory=None):
     documents = encode([f"the {word} sat on the mat, {word}" * 2 for word in TEXTS["words"]])
-    return [number for number, _, _ in grams(kernels, documents, select("cpu"), memory)]
+    return [number for number, _ in grams(kernels, documents, select("cpu"), memory)]
 
 
 def test_all_lengths_take_one_pass(calls):
@@ -183,8 +183,8 @@ def test_a_gram_is_released_before_the_next(device):
             pass
         tracemalloc.start()
         before = None
-        for _, gram, _ in grams(kernels, documents, device):
-            assert before is None or before.buffer is None
+        for _, gram in grams(kernels, documents, device):
+            assert before is None or before.matrix is None
             before = gram
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -211,7 +211,7 @@ def test_progress_runs_over_all_the_work_and_may_stop_it():
 def test_kernels_are_fitted():
     kernels = [Spectrum((1, p), "log", idf=True) for p in (2, 3)]
     documents = encode(TEXTS["words"])
-    for number, _, _ in grams(kernels, documents, select("cpu")):
+    for number, _ in grams(kernels, documents, select("cpu")):
         assert kernels[number].idf_.n == len(documents)
 
 
@@ -225,5 +225,5 @@ def test_wrong_parameters_are_told_at_once():
 
 def test_nothing_to_do():
     assert list(grams([], encode(["a"]), select("cpu"))) == []
-    (_, gram, _), *_ = list(grams([Spectrum((1, 2)), Spectrum((1, 3))], encode([]), select("cpu")))
+    (_, gram), *_ = list(grams([Spectrum((1, 2)), Spectrum((1, 3))], encode([]), select("cpu")))
     assert gram.n == 0

@@ -12,7 +12,7 @@ from textsvm.documents import encode
 
 def value(kernel, s, t):
     documents = encode([s, t])
-    return kernel.fit(documents).against(documents, select("cpu")).gram()[0, 1]
+    return kernel.fit(documents).rows(documents, select("cpu")).gram()[0, 1]
 
 
 def test_spectrum_of_banana_and_bandana():

@@ -25,7 +25,7 @@ DOCUMENTS = ["the cat sat on the mat", "a dog ran in the park", "the cat sat on 
 
 def spectrum(documents):
     encoded = encode(documents)
-    return Spectrum(p=2).fit(encoded).against(encoded, select("cpu"))
+    return Spectrum(p=2).fit(encoded).rows(encoded, select("cpu"))
 
 
 def random_matrix(n, seed):

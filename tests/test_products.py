@@ -6,12 +6,12 @@ from problems import gaussian
 
 from textsvm.device import select
 from textsvm.documents import encode
-from textsvm.gram import products
 from textsvm.gram.cached import CachedGram, needed_bytes
 from textsvm.gram.dense import DenseGram
-from textsvm.gram.products import decision_values
 from textsvm.kernels import Spectrum
+from textsvm.solvers import products
 from textsvm.solvers.problems import Machines
+from textsvm.solvers.products import decision_values
 
 
 def random_machines(n, seed=0):
@@ -58,7 +58,7 @@ def test_rows_on_demand_each_computed_once_and_only_those_that_count():
     texts = [f"text {i} {'ab' * (i % 5)} {i * i}" for i in range(40)]
     documents = encode(texts)
     kernel = Spectrum(p=2).fit(documents)
-    rows = kernel.against(documents, select("cpu"))
+    rows = kernel.rows(documents, select("cpu"))
     gram = CachedGram(rows, needed_bytes(40, 8))
     coef = np.zeros((2, 40))
     coef[0, [3, 7]], coef[1, [7, 30]] = 1.5, -2

@@ -112,8 +112,8 @@ def test_regression_is_that_of_scikit_learn():
 def test_texts_and_weights_are_a_fit_on_each_fold_and_the_gram_is_computed_once(monkeypatch):
     documents, y = texts(40)
     calls = []
-    against = Spectrum.against
-    monkeypatch.setattr(Spectrum, "against", lambda *a: calls.append(len(a[1])) or against(*a))
+    rows = Spectrum.rows
+    monkeypatch.setattr(Spectrum, "rows", lambda *a: calls.append(len(a[1])) or rows(*a))
     weight = np.random.default_rng(0).uniform(0.2, 3, 40)
     model = SVC(Spectrum(p=2), C=2, tol=1e-6, device="cpu")
     splits = list(SPLITS.split(documents, y))

@@ -14,15 +14,15 @@ from textsvm.documents import encode
 from textsvm.estimators.calibrated import CalibratedSVC
 from textsvm.estimators.svc import SVC
 from textsvm.estimators.svr import SVR
-from textsvm.gram import products
 from textsvm.gram.cached import CachedGram, needed_bytes
 from textsvm.gram.dense import DenseGram
-from textsvm.gram.products import decision_values
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.selection import leakage
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.leakage import find_leaks, near_duplicates
 from textsvm.selection.tuning import tune
+from textsvm.solvers import products
+from textsvm.solvers.products import decision_values
 
 pytestmark = [
     pytest.mark.gpu,
@@ -47,9 +47,9 @@ def test_products_of_rows_on_demand(device):
     documents = encode([f"text {i} {'ab' * (i % 5)} {i * i}" for i in range(60)])
     kernel = Spectrum(p=2).fit(documents)
     machines = random_machines(60)
-    expected = written_out(kernel.against(documents, select("cpu")).gram(), machines)
+    expected = written_out(kernel.rows(documents, select("cpu")).gram(), machines)
     with use(device):
-        gram = CachedGram(kernel.against(documents, device), needed_bytes(60, 8))
+        gram = CachedGram(kernel.rows(documents, device), needed_bytes(60, 8))
         values = decision_values(gram, machines)
     for found, wanted in zip(values, expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from problems import degenerate, gaussian, indefinite, judge, libsvm, svr
 from sklearn.svm import SVR
 
-from textsvm.device import select
+from textsvm.device import device_of, select
 from textsvm.errors import InputError
 from textsvm.gram.cached import CachedGram
 from textsvm.gram.dense import DenseGram
@@ -19,7 +19,7 @@ class ArrayRows:
     """Kernel rows read from a matrix, as a kernel would compute them."""
 
     def __init__(self, matrix):
-        self.matrix, self.n = matrix, len(matrix)
+        self.matrix, self.n, self.device = matrix, len(matrix), device_of(matrix)
 
     def diag(self):
         return self.matrix.diagonal().copy()

@@ -55,7 +55,7 @@ def test_idf_agrees_with_the_oracle_also_on_unseen_documents(p, weight):
     p1, p2 = p if isinstance(p, tuple) else (p, p)
     value = oracle(p1, p2, weight, oracles.learn_idf(train, p1, p2))
     documents = encode(train)
-    rows = Spectrum(p, weight, idf=True).fit(documents).against(documents, CPU)
+    rows = Spectrum(p, weight, idf=True).fit(documents).rows(documents, CPU)
     expected = np.array([[value(s, t) for t in train] for s in train])
     np.testing.assert_allclose(rows.gram(), expected, rtol=1e-6)
     expected = np.array([[value(s, t) for t in train] for s in new])
@@ -71,7 +71,7 @@ def test_values_worked_out_by_hand(weight, value):
     documents = encode(["banana", "bandana"])
     if weight == "presence":
         value = 3 / (3 * 5) ** 0.5
-    gram = Spectrum(2, weight).against(documents, CPU).gram()
+    gram = Spectrum(2, weight).rows(documents, CPU).gram()
     assert gram[0, 1] == pytest.approx(value, rel=1e-6)
 
 
@@ -89,7 +89,7 @@ def test_any_texts_agree_with_the_oracle(texts, others, p, weight, idf):
     p1, p2 = p if isinstance(p, tuple) else (p, p)
     value = oracle(p1, p2, weight, oracles.learn_idf(texts, p1, p2) if idf else None)
     documents = encode(texts)
-    rows = Spectrum(p, weight, idf).fit(documents).against(documents, CPU)
+    rows = Spectrum(p, weight, idf).fit(documents).rows(documents, CPU)
     expected = np.array([[value(s, t) for t in texts] for s in texts])
     np.testing.assert_allclose(rows.gram(), expected, rtol=1e-6)
     expected = np.array([[value(s, t) for t in texts] for s in others]).reshape(len(others), len(texts))
@@ -145,7 +145,7 @@ def test_agrees_with_the_vectorisers_of_scikit_learn(name, n):
     weight = {"idf": "count", "log idf": "log"}.get(name, name)
     documents = encode(texts)
     kernel = Spectrum(n, weight, idf="idf" in name, normalised="idf" in name).fit(documents)
-    rows = kernel.against(documents, CPU)
+    rows = kernel.rows(documents, CPU)
     assert rows.index.dense().width > 0
     gram = rows.gram()
     np.testing.assert_allclose(gram, (x @ x.T).toarray(), rtol=1e-6)
@@ -160,7 +160,7 @@ def test_agrees_with_the_vectorisers_of_scikit_learn(name, n):
 @pytest.mark.parametrize("idf", [False, True])
 def test_rows_cross_and_decision_agree_with_the_gram(weight, idf):
     documents = encode(news(300))
-    rows = Spectrum(3, weight, idf).fit(documents).against(documents, CPU)
+    rows = Spectrum(3, weight, idf).fit(documents).rows(documents, CPU)
     gram = rows.gram()
     np.testing.assert_array_equal(gram, gram.T)
     np.testing.assert_array_equal(np.diag(gram), rows.diag())
@@ -176,8 +176,8 @@ def test_rows_cross_and_decision_agree_with_the_gram(weight, idf):
 @pytest.mark.parametrize("weight", WEIGHTS)
 def test_a_long_range_is_the_sum_of_its_lengths(weight):
     documents = encode(news(150))
-    whole = Spectrum((2, 6), weight, normalised=False).against(documents, CPU)
-    parts = [Spectrum(p, weight, normalised=False).against(documents, CPU).gram() for p in range(2, 7)]
+    whole = Spectrum((2, 6), weight, normalised=False).rows(documents, CPU)
+    parts = [Spectrum(p, weight, normalised=False).rows(documents, CPU).gram() for p in range(2, 7)]
     np.testing.assert_allclose(whole.gram(), sum(part.astype(np.float64) for part in parts), rtol=1e-6)
     np.testing.assert_allclose(whole.rows(np.arange(150)), whole.gram(), rtol=1e-6)
 
@@ -186,7 +186,7 @@ def test_decision_values_come_in_batches(monkeypatch):
     documents, seen = encode(news(60)), []
     new = encode([*news(40, 1), "", "e"], documents.alphabet)
     coef = np.random.default_rng(0).normal(size=(60, 2))
-    rows = Spectrum((2, 4), "log").against(documents, CPU)
+    rows = Spectrum((2, 4), "log").rows(documents, CPU)
     whole = rows.decision(new, coef)
     monkeypatch.setattr("textsvm.kernels.spectrum.BATCH", 3 * int(new.lengths.sum()) // 6)
     batches = rows.decision(new, coef, lambda done, total: seen.append((done, total)))
@@ -198,7 +198,7 @@ def test_decision_values_come_in_batches(monkeypatch):
 
 def test_featureless_documents_equal_themselves_only():
     documents = encode(["ab", "ab", "abc", "ba", ""])
-    rows = Spectrum(3).against(documents, CPU)
+    rows = Spectrum(3).rows(documents, CPU)
     expected = [[1, 1, 0, 0, 0], [1, 1, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 1]]
     np.testing.assert_array_equal(rows.gram(), expected)
     np.testing.assert_array_equal(rows.rows(np.array([0, 3])), np.array(expected)[[0, 3]])
@@ -206,7 +206,7 @@ def test_featureless_documents_equal_themselves_only():
     np.testing.assert_array_equal(rows.cross(new), [expected[0], [0] * 5, expected[2]])
     coef = np.arange(1.0, 6.0)[:, None]
     np.testing.assert_array_equal(rows.decision(new, coef), [[3.0], [0.0], [3.0]])
-    raw = Spectrum(3, normalised=False).against(documents, CPU)
+    raw = Spectrum(3, normalised=False).rows(documents, CPU)
     np.testing.assert_array_equal(raw.gram(), np.diag([0, 0, 1, 0, 0]))
 
 
@@ -215,7 +215,7 @@ def test_sums_beyond_two_to_the_24_are_rounded_once():
     many = "".join(chr(0x4E00 + i % 20_000) + chr(0x3400 + i // 20_000) for i in range(20_000))
     texts = ["a" * 30_000 + many, many + "a" * 30_000] * 100
     for p in (1, 2):
-        rows = Spectrum(p, normalised=False).against(encode(texts), CPU)
+        rows = Spectrum(p, normalised=False).rows(encode(texts), CPU)
         a, b = oracles.pmers(texts[0], p), oracles.pmers(texts[1], p)
         exact = sum(a[u] * b[u] for u in a.keys() & b.keys())
         assert exact > 1 << 24
@@ -235,7 +235,7 @@ def test_alphabets_of_60_000_symbols(p):
     assert len(documents.alphabet) > 60_000
     value = oracle(*(p if isinstance(p, tuple) else (p, p)))
     expected = [[value(s, t) for t in texts] for s in texts]
-    rows = Spectrum(p).against(documents, CPU)
+    rows = Spectrum(p).rows(documents, CPU)
     np.testing.assert_allclose(rows.gram(), expected, rtol=1e-6)
     np.testing.assert_allclose(rows.cross(documents), expected, rtol=1e-6)
 
@@ -248,7 +248,7 @@ def test_a_document_of_a_million_symbols():
         "intersection": lambda a, b: sum((a & b).values()),
     }
     for weight, value in sums.items():
-        gram = Spectrum(5, weight, normalised=False).against(encode(texts), CPU).gram()
+        gram = Spectrum(5, weight, normalised=False).rows(encode(texts), CPU).gram()
         expected = [[value(a, b) for b in counters] for a in counters]
         np.testing.assert_allclose(gram, expected, rtol=1e-7)
 
@@ -260,12 +260,12 @@ def test_what_fit_learns_is_saved_and_restored(p, weight):
     kernel = Spectrum(p, weight, idf=True).fit(train)
     columns = train.take(np.arange(0, 80, 3))
     new = encode(["a new document about the etaoin shrdlu", "漢字", ""], train.alphabet)
-    expected = kernel.against(columns, CPU).cross(new)
+    expected = kernel.rows(columns, CPU).cross(new)
     again = clone(kernel)
     with pytest.raises(InputError, match="fit"):
-        again.against(columns, CPU)
+        again.rows(columns, CPU)
     again.restore({name: array.copy() for name, array in kernel.state().items()})
-    np.testing.assert_array_equal(again.against(columns, CPU).cross(new), expected)
+    np.testing.assert_array_equal(again.rows(columns, CPU).cross(new), expected)
     assert Spectrum(p, weight).fit(train).state() == {}
 
 
@@ -316,5 +316,5 @@ def test_parameters_are_plain_and_min_length_is_the_shortest():
 
 def test_documents_shorter_than_every_substring_are_no_error():
     documents = encode(["ab", "", "abc"])
-    np.testing.assert_array_equal(Spectrum(9).against(documents, CPU).gram(), np.eye(3))
-    np.testing.assert_array_equal(Spectrum(9, "intersection").against(documents, CPU).gram(), np.eye(3))
+    np.testing.assert_array_equal(Spectrum(9).rows(documents, CPU).gram(), np.eye(3))
+    np.testing.assert_array_equal(Spectrum(9, "intersection").rows(documents, CPU).gram(), np.eye(3))

@@ -20,7 +20,7 @@ class TestSpectrumOnTheGpu(KernelContract):
 
 def twins(kernel, documents, device):
     kernel.fit(documents)
-    return kernel.against(documents, CPU), kernel.against(documents, device)
+    return kernel.rows(documents, CPU), kernel.rows(documents, device)
 
 
 @pytest.mark.parametrize("weight", WEIGHTS)
@@ -75,7 +75,7 @@ def test_counts_and_sums_beyond_every_small_type(repeats, device):
     texts = ["a" * repeats + many, many + "a" * (repeats // 3), "ab", "aaa"] * 30
     documents = encode(texts)
     kernel = Spectrum(1, normalised=False)
-    rows = kernel.against(documents, device)
+    rows = kernel.rows(documents, device)
     gram = to_numpy(rows.gram())
     for i in range(4):
         for j in range(4):
@@ -93,7 +93,7 @@ def test_wide_alphabets_and_long_substrings(p, device):
     documents = encode(texts)
     value = oracle(*(p if isinstance(p, tuple) else (p, p)))
     expected = [[value(s, t) for t in texts] for s in texts]
-    rows = Spectrum(p).against(documents, device)
+    rows = Spectrum(p).rows(documents, device)
     np.testing.assert_allclose(to_numpy(rows.gram()), expected, rtol=1e-6)
     np.testing.assert_allclose(to_numpy(rows.cross(documents)), expected, rtol=1e-6)
 
@@ -109,22 +109,22 @@ def test_a_document_of_a_million_symbols(device):
 def test_two_runs_give_the_same_bits_with_all_three_kinds_of_columns(kernel, device):
     documents = encode([t + "e" * (i % 300) for i, t in enumerate(news(1300))])
     kernel.fit(documents)
-    first = kernel.against(documents, device)
+    first = kernel.rows(documents, device)
     assert first.columns.n_wide
     gram = to_numpy(first.gram())
     for _ in range(3):
-        np.testing.assert_array_equal(to_numpy(kernel.against(documents, device).gram()), gram)
+        np.testing.assert_array_equal(to_numpy(kernel.rows(documents, device).gram()), gram)
 
 
 def test_too_little_memory_is_said_before_it_is_asked_for(device, monkeypatch):
     documents = encode(news(200))
-    rows = Spectrum(3).against(documents, device)
+    rows = Spectrum(3).rows(documents, device)
     monkeypatch.setattr(spectrum_cuda.gpu, "free_memory", lambda: 1 << 10)
     monkeypatch.setattr(spectrum_cuda, "SMALL", 0)
     with pytest.raises(InputError, match="memory"):
         rows.gram()
     with pytest.raises(InputError, match="memory"):
-        Spectrum(3).against(documents, device)
+        Spectrum(3).rows(documents, device)
 
 
 def test_real_corpus(data, device):

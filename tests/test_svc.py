@@ -57,7 +57,7 @@ def test_agrees_with_libsvm_on_the_same_gram(task, kernel):
     texts, y = task
     model = SVC(kernel, C=3.0, tol=1e-6).fit(texts[:60], y[:60])
     documents = encode([normalise(t) for t in texts[:60]])
-    rows = clone(kernel).fit(documents).against(documents, model.device_)
+    rows = clone(kernel).fit(documents).rows(documents, model.device_)
     judge = svm.SVC(kernel="precomputed", C=3.0, tol=1e-6).fit(rows.gram(), y[:60])
     cross = rows.cross(encode([normalise(t) for t in texts[60:]], documents.alphabet))
     np.testing.assert_allclose(

@@ -293,6 +293,6 @@ def test_r8_chooses_a_longer_spectrum(data):
     assert result.best_params_["kernel__p"] == 4
     assert result.best_score > 0.9
     for row in result.table:
-        gram = SVC(Spectrum(p=row["params"]["kernel__p"]), device="cpu").prepare(documents).gram.buffer
+        gram = SVC(Spectrum(p=row["params"]["kernel__p"]), device="cpu").prepare(documents).gram.matrix
         judged = GridSearchCV(svm.SVC(kernel="precomputed"), {"C": [row["params"]["C"]]}, cv=splits)
         assert row["mean"] == pytest.approx(judged.fit(gram.astype(float), y).best_score_, abs=2e-3)

@@ -39,7 +39,7 @@ class TestUserKernel(UserKernelContract):
 
 
 def rows_of(function, texts, device):
-    return UserKernel(function).fit(encode(texts)).against(encode(texts), device)
+    return UserKernel(function).fit(encode(texts)).rows(encode(texts), device)
 
 
 def test_values_are_not_normalised(device):

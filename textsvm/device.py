@@ -6,13 +6,16 @@ CuPy keeps the binary on disk (~/.cupy/kernel_cache), so the next process does n
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from textsvm.errors import InputError
 from textsvm.parallel import n_threads
@@ -227,10 +230,85 @@ def compile_options(defines: Defines = ()) -> tuple[str, ...]:
     return ("-std=c++17", *(f"-D{name}={value}" for name, value in defines))
 
 
-def free_memory() -> int:
-    """Bytes free on the current card, with what CuPy's pool holds without using it."""
-    cp = cupy()
-    return int(cp.cuda.runtime.memGetInfo()[0]) + int(cp.get_default_memory_pool().free_bytes())
+def array_module(device: Device) -> Any:
+    """NumPy or CuPy, whichever has the arrays of this device."""
+    return cupy() if device.kind == "cuda" else np
+
+
+def is_on_gpu(values: Any) -> bool:
+    """Whether this is a CuPy array; asking does not import CuPy."""
+    return type(values).__module__.partition(".")[0] == "cupy"
+
+
+def device_of(values: Any) -> Device:
+    """Where an array lives."""
+    if not is_on_gpu(values):
+        return Device("cpu", 0, "cpu")
+    index = int(values.device.id)
+    return Device("cuda", index, f"cuda:{index}")
+
+
+def to_host(values: Any) -> Any:
+    """The array in host memory: itself, or a copy of one on a card."""
+    return values.get() if is_on_gpu(values) else values
+
+
+def free_memory(device: Device | None = None) -> int:
+    """Bytes that can be had where `device` keeps its arrays; None is the current card.
+
+    On a card, with what CuPy's pool holds without using it; on the host, within the limits of the container
+    (cgroup) that this process runs in.
+    """
+    if device is None:
+        cp = cupy()
+        return int(cp.cuda.runtime.memGetInfo()[0]) + int(cp.get_default_memory_pool().free_bytes())
+    if device.kind == "cuda":
+        with use(device):
+            return free_memory()
+    return min([_available_memory(), *_cgroup_memory(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))])
+
+
+def _available_memory() -> int:
+    """Bytes of main memory that new work can have, as the system sees it."""
+    try:
+        with open("/proc/meminfo") as lines:
+            available = next(line for line in lines if line.startswith("MemAvailable"))
+        return int(available.split()[1]) << 10
+    except (OSError, StopIteration):
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (AttributeError, OSError, ValueError):
+        return 4 << 30  # Windows has no sysconf; --memory raises this
+
+
+def _cgroup_memory(membership: Path, root: Path) -> Iterator[int]:
+    """Bytes left under the memory limit of each control group, version 1 or 2, that this process is in."""
+    try:
+        groups = [line.strip().split(":", 2) for line in membership.read_text().splitlines()]
+    except OSError:
+        return
+    for number, controllers, path in (group for group in groups if len(group) == 3):
+        if number == "0":
+            top, limit, used = root, "memory.max", "memory.current"
+        elif "memory" in controllers.split(","):
+            top, limit, used = root / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+        else:
+            continue
+        # A container often sees its own group as the root, whatever the path is called outside.
+        inside = top / path.lstrip("/")
+        for folder in dict.fromkeys([inside, *inside.parents]):
+            if folder == top or top in folder.parents:
+                with suppress(OSError, ValueError):
+                    most = int((folder / limit).read_text())  # "max" is no number: no limit
+                    yield max(0, most - int((folder / used).read_text()) + _reclaimable(folder))
+
+
+def _reclaimable(group: Path) -> int:
+    """Bytes of a control group that are cached files, given back when memory is asked for."""
+    lines = (group / "memory.stat").read_text().splitlines()
+    stat = dict(line.split() for line in lines if len(line.split()) == 2)
+    return int(stat.get("inactive_file", stat.get("total_inactive_file", 0)))
 
 
 def require_memory(needed: int, what: str, remedy: str = "run with --device cpu") -> None:

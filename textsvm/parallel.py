@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -11,8 +12,15 @@ from typing import Any
 
 #: Called with (work done, work in all), in any unit; may raise to stop the work.
 Progress = Callable[[float, float], None]
+#: Called with (stage, work done, work in all); stages are "encode", "gram", "solve", "predict", ...
+StageProgress = Callable[[str, float, float], None]
 
 _limit: ContextVar[int | None] = ContextVar("textsvm_threads", default=None)
+#: Pools by their number of threads, kept alive: making one takes longer than a small task.
+_pools: dict[int, ThreadPoolExecutor] = {}
+_worker = threading.local()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pools.clear)
 
 
 @contextmanager
@@ -26,11 +34,33 @@ def limit(n_jobs: int | None) -> Iterator[None]:
 
 
 def n_threads() -> int:
-    """Threads to use: the limit in force, else all cores this process may run on."""
+    """Threads to use: the limit in force, else all cores this process may run on; 1 inside of `run`."""
+    if getattr(_worker, "busy", False):
+        return 1
     limited = _limit.get()
     if limited is not None:
         return limited
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def part(progress: Progress | None, first: float, size: float, total: float) -> Progress | None:
+    """Progress of a part of some work, as progress of all of it.
+
+    Parameters
+    ----------
+    progress : callable, optional
+        Of all the work; None stays None.
+    first, size, total : float
+        What comes before the part, the part, and all the work, in one unit.
+    """
+    if progress is None:
+        return None
+    return lambda done, whole: progress(first + (size * done / whole if whole else size), total)
+
+
+def of_stage(progress: StageProgress | None, stage: str) -> Progress | None:
+    """Progress of one stage, as numerics call it."""
+    return None if progress is None else lambda done, total: progress(stage, done, total)
 
 
 def run(
@@ -38,6 +68,7 @@ def run(
     pieces: Sequence[Any],
     work: Sequence[float] | None = None,
     progress: Progress | None = None,
+    watch: Callable[[], None] | None = None,
 ) -> None:
     """Call ``function(piece)`` for every piece, on all cores.
 
@@ -51,21 +82,44 @@ def run(
         Relative cost of each piece, for `progress`; 1 each by default.
     progress : callable, optional
         Called from the calling thread with (work done, work in all).
+    watch : callable, optional
+        Called from the calling thread every tenth of a second or so; may raise to stop the work.
     """
     costs = [1.0] * len(pieces) if work is None else list(work)
     total, done = float(sum(costs)), 0.0
-    pool = ThreadPoolExecutor(n_threads())
-    waits = True
+    if getattr(_worker, "busy", False):  # inside of another `run`: its cores are all at work
+        for piece in pieces:
+            function(piece)
+        return
+    threads = n_threads()
+    if threads not in _pools:
+        _pools[threads] = ThreadPoolExecutor(threads)
+    pool = _pools[threads]
+    pending = {pool.submit(_call, function, piece): cost for piece, cost in zip(pieces, costs, strict=True)}
     try:
-        pending = {pool.submit(function, piece): cost for piece, cost in zip(pieces, costs, strict=True)}
         while pending:
-            for future in wait(pending, return_when=FIRST_COMPLETED).done:
+            for future in wait(pending, 0.1 if watch else None, FIRST_COMPLETED).done:
                 future.result()
                 done += pending.pop(future)
+            if watch is not None:
+                watch()
             if progress is not None:
                 progress(done, total)
-    except KeyboardInterrupt:
-        waits = False  # for the pieces at work, which of very long documents take minutes
+    except BaseException as error:
+        for future in pending:
+            future.cancel()
+        if isinstance(error, KeyboardInterrupt):
+            # Not waiting for the pieces at work, which of very long documents take minutes.
+            _pools.pop(threads, None)
+            pool.shutdown(wait=False, cancel_futures=True)
+        else:
+            wait([future for future in pending if not future.cancelled()])
         raise
+
+
+def _call(function: Callable[[Any], object], piece: Any) -> None:
+    _worker.busy = True
+    try:
+        function(piece)
     finally:
-        pool.shutdown(wait=waits, cancel_futures=True)
+        _worker.busy = False

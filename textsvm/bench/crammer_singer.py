@@ -71,7 +71,7 @@ def texts(name: str, device: Device) -> tuple[Values, NDArray[np.int64], Values,
         found.append((list(corpus.texts), np.array(corpus.labels)))
     (train, labels), (test, theirs) = found
     documents = encode(train)
-    rows = Spectrum(p=5).fit(documents).against(documents, device)
+    rows = Spectrum(p=5).fit(documents).rows(documents, device)
     classes = np.unique(labels)
     gram, cross = rows.gram(), rows.cross(encode(test, documents.alphabet))
     y, other = np.searchsorted(classes, labels), np.searchsorted(classes, theirs)

@@ -61,7 +61,7 @@ def english_like(n: int, length: int) -> Documents:
 def measure(name: str, documents: Documents) -> dict[str, Any]:
     """One row of the report; raises AssertionError if the twins disagree."""
     kernel = EditDistance(0.05)
-    cpu, card = (kernel.against(documents, gpu.select(wish)) for wish in ("cpu", "cuda"))
+    cpu, card = (kernel.rows(documents, gpu.select(wish)) for wish in ("cpu", "cuda"))
     n, symbols = len(documents), float(documents.lengths.sum())
     some = np.arange(0, n, max(1, n // 256))[:256]
     gram = card.gram()

@@ -90,7 +90,7 @@ def settings_on_folds(prompt: Prompt, device: Device) -> list[dict[str, Any]]:
     found = []
     with plain.at_work(device):
         documents = plain.encode(prompt.texts, None, None)
-        for number, gram, _ in grams(KERNELS, documents, device):
+        for number, gram in grams(KERNELS, documents, device):
             scale = float(gram.diag().mean())
             points = [(cost, epsilon) for epsilon in EPSILON for cost in C]
             models = [SVR(KERNELS[number], cost / scale, epsilon=epsilon) for cost, epsilon in points]

@@ -39,14 +39,14 @@ def measure(name: str, documents: Documents, p: int) -> dict[str, Any]:
     kernel = GapWeighted(p, 0.5)
     n, symbols = len(documents), float(documents.lengths.sum())
     few = documents.take(np.arange(0, n, max(1, n // 100)))
-    agreed = kernel.against(few, gpu.select("cpu")).gram()
+    agreed = kernel.rows(few, gpu.select("cpu")).gram()
     np.testing.assert_allclose(
-        kernel.against(few, gpu.select("cuda")).gram().get(), agreed, rtol=1e-5, atol=1e-9
+        kernel.rows(few, gpu.select("cuda")).gram().get(), agreed, rtol=1e-5, atol=1e-9
     )
-    card = kernel.against(documents, gpu.select("cuda"))
+    card = kernel.rows(documents, gpu.select("cuda"))
     long = symbols / n > 200
     gram = once(card.gram) if long else milliseconds(card.gram, 3)
-    vectors = kernel.against(documents.take(np.arange(min(n, SUPPORT_VECTORS))), gpu.select("cuda"))
+    vectors = kernel.rows(documents.take(np.arange(min(n, SUPPORT_VECTORS))), gpu.select("cuda"))
     others = documents.take(np.arange(n if long else PREDICTED) % n)
     coef = np.ones((vectors.n, 1))
     vectors.decision(few, coef)

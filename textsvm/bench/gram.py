@@ -30,7 +30,7 @@ HEADER = ("kernel", "n", "symbols, mean", "ours, s", "peer, s", "peer / ours", "
 def ours(kernel: Kernel, texts: list[str]) -> Matrix:
     """From texts to the matrix, as `SVC.fit` does it."""
     documents = encode(texts)
-    return kernel.fit(documents).against(documents, select("cpu")).gram()
+    return kernel.fit(documents).rows(documents, select("cpu")).gram()
 
 
 def count_vectorizer(texts: list[str], p: int) -> Matrix:

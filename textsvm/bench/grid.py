@@ -20,16 +20,16 @@ from sklearn.svm import SVC
 
 from textsvm.bench.corpora import REUTERS
 from textsvm.bench.harness import data_folder, write_report
-from textsvm.device import select
+from textsvm.device import select, to_host
 from textsvm.documents import encode, normalise
 from textsvm.gram.base import Gram
 from textsvm.gram.dense import DenseGram
-from textsvm.gram.products import decision_values
 from textsvm.kernels import GapWeighted
 from textsvm.readers import read_corpus
 from textsvm.solvers import problems, smo
 from textsvm.solvers.dual import svc
 from textsvm.solvers.problems import Classification, Machines
+from textsvm.solvers.products import decision_values
 
 N, FOLDS = 10_000, 10
 #: Values of C, and seconds to be reached on an H200 (TorchKM 4.3.2 there: 4.4 s and 13.8 s).
@@ -129,9 +129,9 @@ def run(corpus: Path, device: str, max_length: int, repeats: int) -> list[dict[s
     """Rows of the report: the searches, then the problems that were compared before."""
     texts, target = texts_and_labels(corpus, max_length)
     documents = encode(texts)
-    rows = GapWeighted(p=5, decay=0.5).fit(documents).against(documents, select(device))
-    gram = DenseGram.compute(rows)
-    matrix = gram.buffer if isinstance(gram.buffer, np.ndarray) else gram.buffer.get()
+    rows = GapWeighted(p=5, decay=0.5).fit(documents).rows(documents, select(device))
+    gram = DenseGram(rows.gram())
+    matrix = to_host(gram.matrix)
     splits = StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(texts, target)
     folds = [np.asarray(train, np.int64) for train, _ in splits]
     grid = np.logspace(-2, 2, 5)

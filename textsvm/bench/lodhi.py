@@ -28,12 +28,12 @@ from textsvm.bench.corpora import REUTERS
 from textsvm.bench.figures import lines
 from textsvm.bench.harness import data_folder, write_report
 from textsvm.documents import encode, normalise
-from textsvm.gram.products import decision_values
 from textsvm.gram.shared import grams
 from textsvm.kernels import GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
 from textsvm.readers import Corpus, read_corpus
 from textsvm.solvers import problems
+from textsvm.solvers.products import decision_values
 
 CATEGORIES = ("earn", "acq", "crude", "corn")
 TRAIN, TEST = (152, 114, 76, 38), (40, 25, 15, 10)
@@ -112,7 +112,7 @@ def one_split(
     names = list(kernels)
     train = np.arange(n_train)
     result = {}
-    for number, gram, _ in grams(list(kernels.values()), encode(texts), card):
+    for number, gram in grams(list(kernels.values()), encode(texts), card):
         learn = partial(problems.Classification, train, weight=np.ones(n_train))
         paths: list[list[problems.Problem]] = [
             [learn(categories[:n_train], len(CATEGORIES), C, strategy="ovr") for C in costs]

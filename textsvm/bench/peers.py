@@ -25,10 +25,10 @@ from textsvm.device import Device, select
 from textsvm.documents import encode
 from textsvm.estimators.svc import SVC
 from textsvm.gram.dense import DenseGram
-from textsvm.gram.products import decision_values
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
 from textsvm.solvers import dual, problems, smo
+from textsvm.solvers.products import decision_values
 
 GAMMA, DECAY, C = 0.05, 0.5, 10.0
 #: Kernel and C by corpus, as `tune` chooses them on the training parts (reports/tuned.md).
@@ -43,7 +43,7 @@ def gram(kernel: Kernel, texts: list[str], card: Device) -> Any:
     """From texts to the matrix, on the device."""
     with devices.use(card):
         documents = encode(texts)
-        matrix = kernel.fit(documents).against(documents, card).gram()
+        matrix = kernel.fit(documents).rows(documents, card).gram()
         devices.synchronize(card)
     return matrix
 

@@ -87,9 +87,9 @@ def compare(task: Task, name: str, device: Device, tol: float, repeats: int, ord
     """One row of the report."""
     kernel, definite = KERNELS[name]
     documents = encode(task.train)
-    rows = kernel.fit(documents).against(documents, device)
-    gram = DenseGram.compute(rows)
-    values = on_host(gram.buffer).astype(np.float64)
+    rows = kernel.fit(documents).rows(documents, device)
+    gram = DenseGram(rows.gram())
+    values = on_host(gram.matrix).astype(np.float64)
     cross = on_host(rows.cross(encode(task.test, documents.alphabet))).astype(np.float64)
     y, dual = task.y_train, svc(task.y_train, C)
     bound = np.inf if not definite else 1e-5 if tol > 1e-5 else 1e-6
@@ -121,14 +121,14 @@ def run(
     tasks: list[Task], device: Device, tol: float = 1e-3, repeats: int = 3, orders: int = 0
 ) -> list[dict[str, Any]]:
     """All kernels on all tasks."""
-    warm_up = DenseGram.compute(_small_rows(device))
+    warm_up = DenseGram(_small_rows(device).gram())
     smo.solve(warm_up, Dual(np.array([1.0, -1.0]), -np.ones(2), np.ones(2), np.arange(2)))
     return [compare(task, name, device, tol, repeats, orders) for task in tasks for name in KERNELS]
 
 
 def _small_rows(device: Device) -> Any:
     documents = encode(["one", "two"])
-    return EditDistance().fit(documents).against(documents, device)
+    return EditDistance().fit(documents).rows(documents, device)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -19,7 +19,7 @@ from textsvm.bench.corpora import paper_tasks
 from textsvm.bench.harness import data_folder, write_report
 from textsvm.documents import Documents, encode
 from textsvm.kernels.spectrum import Spectrum
-from textsvm.kernels.spectrum_cuda import CudaSpectrumRows, _Text
+from textsvm.kernels.spectrum_cuda import CudaSpectrum, _Text
 
 KERNELS = {
     "p=4": Spectrum(4),
@@ -50,10 +50,10 @@ def measure(name: str, kernel: Spectrum, documents: Documents) -> dict[str, Any]
     cpu, card = gpu.select("cpu"), gpu.select("cuda")
     kernel.fit(documents)
     clock = time.perf_counter()
-    expected = kernel.against(documents, cpu).gram()
+    expected = kernel.rows(documents, cpu).gram()
     seconds = time.perf_counter() - clock
-    rows = kernel.against(documents, card)
-    assert isinstance(rows, CudaSpectrumRows)
+    rows = kernel.rows(documents, card)
+    assert isinstance(rows, CudaSpectrum)
     gram = rows.gram().get()
     np.testing.assert_allclose(gram, expected, rtol=2e-6)
     equal = float(np.mean(gram == expected))

@@ -103,17 +103,19 @@ def _matrix(console: Console, model: KernelMachine, documents: Corpus, columns: 
     with console.progress():
         if columns is documents:
             model.memory = 4 * len(documents) ** 2
-            return model.prepare(documents.texts, console.stage).gram.buffer, device
+            gram = model.prepare(documents.texts, console.stage).gram
+            return gram.window().values, device
         with model.at_work(device):
             encoded = model.encode(columns.texts, None, console.stage)
             kernel = model.make_kernel().fit(encoded)
             others = model.encode(documents.texts, encoded.alphabet, console.stage)
-            rows = kernel.against(encoded, device)
+            rows = kernel.rows(encoded, device)
             return rows.cross(others, lambda done, total: console.stage("gram", done, total)), device
 
 
 def _require_memory(needed: int, device: Device) -> None:
-    from textsvm.gram.plan import free_memory, show_bytes
+    from textsvm.device import free_memory
+    from textsvm.gram.plan import show_bytes
 
     free = free_memory(device)
     if needed > free:

@@ -24,13 +24,14 @@ from textsvm import parallel
 from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.errors import InputError
-from textsvm.estimators.parameters import Parameters, StageProgress, stage_progress
+from textsvm.estimators.parameters import Parameters
 from textsvm.estimators.precomputed import GivenRows, read_new, read_training, weigh
 from textsvm.estimators.targets import as_weights
 from textsvm.estimators.texts import as_texts
 from textsvm.gram.base import Gram
 from textsvm.gram.plan import make_gram
 from textsvm.kernels.base import Kernel, KernelRows, MatrixRows
+from textsvm.parallel import StageProgress, of_stage
 from textsvm.solvers import problems
 from textsvm.solvers.problems import Machines, Problem
 
@@ -47,8 +48,6 @@ class Prepared:
         Fitted to the documents; None where the kernel matrix was given.
     gram : Gram
         Rows of the kernel matrix.
-    sentence : str
-        Where they come from.
     seconds : dict
         Wall time of "encode" and "gram", as far as they were needed.
     """
@@ -56,7 +55,6 @@ class Prepared:
     documents: Documents | None
     kernel: Kernel | None
     gram: Gram
-    sentence: str
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -158,7 +156,7 @@ class KernelMachine(Parameters, ABC):
         support = machines.index[used]
         self.solutions_ = machines.solutions
         self.n_iter_ = sum(solution.iterations for solution in machines.solutions)
-        self.gram_ = prepared.sentence
+        self.gram_ = prepared.gram.description
         self.seconds_ = dict(prepared.seconds)
         self.restore(
             prepared.kernel,
@@ -238,7 +236,7 @@ class KernelMachine(Parameters, ABC):
                 tol=self.tol,
                 max_iter=self.max_iter,
                 duality_gap=self.duality_gap,
-                progress=stage_progress(progress, "solve"),
+                progress=of_stage(progress, "solve"),
             )
             solved = time.perf_counter() - clock
         self.keep(prepared, target, machines)
@@ -262,13 +260,13 @@ class KernelMachine(Parameters, ABC):
                 if progress is not None:
                     # Preparing, and compiling at first use, come before any work is counted.
                     progress("gram", 0, 1)
-                rows = kernel.against(documents, device)
+                rows = kernel.rows(documents, device)
             # A given matrix is in the host's memory already.
             memory = 4 * rows.n**2 if self.precomputed and device.kind == "cpu" else self.memory
-            gram, sentence = make_gram(rows, device, memory, stage_progress(progress, "gram"))
+            gram = make_gram(rows, memory, of_stage(progress, "gram"))
             devices.synchronize(device)
             seconds["gram"] = time.perf_counter() - clock
-        return Prepared(documents, kernel, gram, sentence, seconds)
+        return Prepared(documents, kernel, gram, seconds)
 
     def _values(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:
         """Values of all machines, shape (n, n_machines); texts are compared with support vectors only."""
@@ -283,11 +281,9 @@ class KernelMachine(Parameters, ABC):
         with self.at_work(self.device_):
             if not self._support_rows:
                 assert self.kernel_ is not None
-                self._support_rows.append(self.kernel_.against(self.support_documents_, self.device_))
+                self._support_rows.append(self.kernel_.rows(self.support_documents_, self.device_))
             others = self.encode(given, self.support_documents_.alphabet)
-            values = self._support_rows[0].decision(
-                others, self.dual_coef_.T, stage_progress(progress, "predict")
-            )
+            values = self._support_rows[0].decision(others, self.dual_coef_.T, of_stage(progress, "predict"))
         return values + self.intercept_
 
     def _scores(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:

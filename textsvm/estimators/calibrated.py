@@ -29,8 +29,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from textsvm import device as devices
 from textsvm.errors import InputError
-from textsvm.estimators.base import StageProgress, stage_progress
 from textsvm.estimators.svc import SVC
+from textsvm.parallel import StageProgress, of_stage
 
 METHODS = ("sigmoid", "isotonic")
 #: What `predict` gives for a document that is rejected.
@@ -138,7 +138,7 @@ class CalibratedSVC(ClassifierMixin, BaseEstimator):
             clock = time.perf_counter()
             [machines] = solve_folds(
                 [estimator], prepared.gram, target, [*folds, (everyone, everyone)], weight,
-                stage_progress(progress, "solve"),
+                of_stage(progress, "solve"),
             )  # fmt: skip
             solved = time.perf_counter() - clock
             [values] = fold_scores([estimator], prepared.gram, target, folds, [machines[:-1]])

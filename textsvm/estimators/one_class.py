@@ -11,9 +11,10 @@ from sklearn.utils.metadata_routing import UNUSED
 
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine, Target
-from textsvm.estimators.parameters import StageProgress, is_number
+from textsvm.estimators.parameters import is_number
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
+from textsvm.parallel import StageProgress
 from textsvm.solvers.problems import OneClass
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -10,16 +9,13 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.metadata_routing import UNUSED
 
-from textsvm import parallel
 from textsvm.documents import NORMALISATIONS, Documents, encode, normalise
 from textsvm.errors import InputError
 from textsvm.gram.plan import parse_bytes
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction, UserKernel
-
-#: Called with (stage, work done, work in all); stages are "encode", "gram", "solve" and "predict".
-StageProgress = Callable[[str, float, float], None]
+from textsvm.parallel import StageProgress
 
 
 class Parameters(BaseEstimator):
@@ -116,11 +112,6 @@ class Parameters(BaseEstimator):
             if progress is not None and i % 256 == 0:
                 progress("encode", i, len(texts))
         return encode(normalised, alphabet)
-
-
-def stage_progress(progress: StageProgress | None, stage: str) -> parallel.Progress | None:
-    """Progress of one stage, as numerics call it."""
-    return None if progress is None else lambda done, total: progress(stage, done, total)
 
 
 def is_number(value: object) -> bool:

@@ -25,7 +25,7 @@ _BLOCK_BYTES = 32 << 20
 
 def read_training(estimator: KernelMachine, X: Any) -> Any:
     """What is to be the kernel matrix of all training documents: an array, its values as yet unchecked."""
-    if _on_gpu(X):
+    if devices.is_on_gpu(X):
         return X
     with _one_sentence():
         return validate_data(estimator, X, ensure_all_finite=False)
@@ -39,7 +39,7 @@ def read_new(estimator: KernelMachine, X: Any) -> Any:
     InputError
         If it is not a matrix of finite numbers with one column a training document.
     """
-    if _on_gpu(X):
+    if devices.is_on_gpu(X):
         return check_block(X, estimator.n_features_in_)
     with _one_sentence():
         table = check_array(X, ensure_all_finite=False)
@@ -63,7 +63,7 @@ def weigh(values: Any, support: NDArray[np.int64], coef: NDArray[np.float64]) ->
     size = max(1, _BLOCK_BYTES // (8 * len(support)))
     for start in range(0, len(values), size):
         block = values[start : start + size][:, support]
-        block = block.get() if _on_gpu(block) else block
+        block = block.get() if devices.is_on_gpu(block) else block
         result[start : start + size] = block.astype(np.float64) @ coef.T
     return result
 
@@ -86,7 +86,7 @@ class GivenRows:
     def __init__(self, matrix: Any, device: Device) -> None:
         self._matrix = check_gram(matrix)
         self.n = len(self._matrix)
-        self._device = device
+        self.device = device
 
     def diag(self) -> Any:
         """See `MatrixRows`."""
@@ -101,12 +101,8 @@ class GivenRows:
         return self._move(self._matrix)
 
     def _move(self, values: Any) -> Any:
-        if self._device.kind != "cuda":
-            return values.get() if _on_gpu(values) else values
-        if not _on_gpu(values):
+        if self.device.kind != "cuda":
+            return values.get() if devices.is_on_gpu(values) else values
+        if not devices.is_on_gpu(values):
             devices.require_memory(values.nbytes, "the given kernel matrix", "lower --memory")
         return devices.cupy().asarray(values)
-
-
-def _on_gpu(values: Any) -> bool:
-    return type(values).__module__.partition(".")[0] == "cupy"

@@ -12,10 +12,11 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metadata_routing import UNUSED
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, StageProgress, Target
+from textsvm.estimators.base import KernelMachine, Target
 from textsvm.estimators.targets import as_classes, check_class_weight, class_factors
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
+from textsvm.parallel import StageProgress
 from textsvm.solvers.problems import STRATEGIES, Classification, class_scores
 
 

@@ -10,10 +10,11 @@ from sklearn.base import RegressorMixin
 
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine, Target
-from textsvm.estimators.parameters import StageProgress, is_number
+from textsvm.estimators.parameters import is_number
 from textsvm.estimators.targets import as_numbers
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
+from textsvm.parallel import StageProgress
 from textsvm.solvers.problems import Regression
 
 

@@ -34,7 +34,7 @@ from textsvm.documents import Documents, encode
 from textsvm.kernels.base import KernelRows
 from textsvm.kernels.gap import GapWeighted
 from textsvm.kernels.pmers import _windows, count
-from textsvm.kernels.spectrum import SpectrumRows, project_features, scale_of
+from textsvm.kernels.spectrum import HostSpectrum, project_features, scale_of
 from textsvm.parallel import Progress, run
 
 Array = NDArray[np.float64]
@@ -42,12 +42,12 @@ Array = NDArray[np.float64]
 PIECES = 64
 
 
-def spectrum(rows: SpectrumRows, documents: Documents, coef: Array) -> tuple[list[Array], list[list[Any]]]:
+def spectrum(rows: HostSpectrum, documents: Documents, coef: Array) -> tuple[list[Array], list[list[Any]]]:
     """Contributions of symbols and of p-mers to sum_i coef[d, i] k(t_i, documents[d]).
 
     Parameters
     ----------
-    rows : SpectrumRows
+    rows : HostSpectrum
         Of the support vectors.
     documents : Documents
         Over an extension of their alphabet.

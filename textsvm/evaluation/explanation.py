@@ -26,6 +26,7 @@ from textsvm.evaluation import attribution
 from textsvm.evaluation.judge import machine_of
 from textsvm.kernels import GapWeighted, Spectrum
 from textsvm.parallel import Progress
+from textsvm.parallel import part as part_of
 
 #: Documents that are explained together: each has a weight for every feature of the support vectors.
 CHUNK = 16
@@ -153,11 +154,11 @@ def explain(
     documents = machine.encode(texts, support.alphabet)
     device = devices.select("cpu")
     with machine.at_work(device):
-        rows = machine.kernel_.against(support, device)
+        rows = machine.kernel_.rows(support, device)
         found = []
         for first in range(0, len(documents), CHUNK):
             part = documents.take(range(first, min(first + CHUNK, len(documents))))
-            step = _part(progress, first, len(part), len(documents))
+            step = part_of(progress, first, len(part), len(documents))
             found += _explain(machine, rows, part, positive, substrings, similar, step)
     if machine is not model:
         decision = machine.decision_function(texts)
@@ -199,7 +200,7 @@ def _explain(
             share = shares[d]
         elif method == "subsequences":
             codes = documents.codes[documents.offsets[d] : documents.offsets[d + 1]]
-            share = attribution.gap(kernel, support, codes, terms, _part(progress, d, 1, len(documents)))
+            share = attribution.gap(kernel, support, codes, terms, part_of(progress, d, 1, len(documents)))
         else:
             share = attribution.occlusion(rows, text, support.alphabet, coef[d])
         if method != "occlusion" and not share.any() and len(text):
@@ -268,13 +269,6 @@ def _machines_of(strategy: str, a: int, n_classes: int) -> NDArray[np.float64]:
         return np.array([float(second == a) - float(first == a) for first, second in pairs])
     chosen = np.eye(n_classes)[a]
     return chosen if strategy == "ovr" else (chosen - (1 - chosen) / (n_classes - 1))
-
-
-def _part(progress: Progress | None, done: int, size: int, total: int) -> Progress | None:
-    """Progress of `size` documents of several."""
-    if progress is None:
-        return None
-    return lambda part, whole: progress(done + size * part / whole, total)
 
 
 def _plain(value: Any) -> Any:

@@ -41,7 +41,7 @@ def judge(
     grades : (int, int), optional
         Range of the quadratic weighted kappa.
     progress : callable, optional
-        See `textsvm.estimators.base.StageProgress`.
+        See `textsvm.parallel.StageProgress`.
     seconds : dict, optional
         Kept in the results, with "predict" added.
 

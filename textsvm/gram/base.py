@@ -1,41 +1,83 @@
-"""Rows of the kernel matrix: the only thing a solver sees."""
+"""Rows of the kernel matrix: the only thing a dual solver sees."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.device import Device
+
+
+class Window:
+    """Rows of a Gram that are in memory, which a solver reads in place and refills.
+
+    A solver reads ``values[slots[i]]`` for every row that is resident (``slots[i] >= 0``) and calls `refill`
+    for the others; it never assumes that the whole matrix exists.
+
+    Attributes
+    ----------
+    values : float32 array, shape (capacity, n), where the Gram lives
+    slots : int32 array, shape (n,), likewise
+        Slot of each row in `values`, -1 while it is not resident.
+    used : int64 array, shape (capacity,), on the host
+        When each slot was last read, in a count that only grows. The solver writes it, `refill` reads it.
+    """
+
+    def __init__(
+        self,
+        values: Any,
+        slots: Any,
+        used: NDArray[np.int64],
+        refill: Callable[[NDArray[np.int64]], None] | None = None,
+    ) -> None:
+        self.values, self.slots, self.used, self._refill = values, slots, used, refill
+
+    @property
+    def capacity(self) -> int:
+        """How many rows can be resident."""
+        return len(self.values)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row is resident and stays so."""
+        return self._refill is None
+
+    def refill(self, indices: NDArray[np.int64]) -> None:
+        """Make these rows (at most the capacity) resident, in place of those used longest ago."""
+        if self._refill is not None:
+            self._refill(indices)
+
 
 class Gram(Protocol):
     """Where the rows of an n x n kernel matrix come from.
 
-    A solver reads ``buffer[slots[i]]`` for every row that is resident (``slots[i] >= 0``) and asks
-    `load` for the others; it never assumes that the whole matrix exists. Arrays live where the rows
-    live: NumPy arrays on the CPU, CuPy arrays on a GPU.
-
     Attributes
     ----------
     n : int
-    buffer : float32 array, shape (capacity, n)
-        Resident rows.
-    slots : int32 array, shape (n,)
-        Slot of each row in `buffer`, -1 while it is not resident.
-    used : int64 array, shape (capacity,)
-        When each slot was last read, in a count that only grows. The solver writes it, `load` reads it.
+    device : Device
+        Where the rows live: NumPy arrays on the CPU, CuPy arrays on a card.
+    concurrent : bool
+        Whether several threads may read rows at once, each through a window of its own.
+    description : str
+        Where the rows come from, for people.
     """
 
     n: int
-    buffer: Any
-    slots: NDArray[np.int32]
-    used: NDArray[np.int64]
+    device: Device
+    concurrent: bool
+    description: str
 
     def diag(self) -> Any:
         """K[i, i] for all i, shape (n,), float32."""
 
-    def load(self, indices: NDArray[np.int64]) -> None:
-        """Make these rows (at most the capacity) resident, in place of those used longest ago."""
-
     def rows(self, indices: NDArray[np.int64]) -> Any:
-        """A copy of the rows at `indices`, shape (len(indices), n)."""
+        """A copy of the rows at `indices`, shape (len(indices), n), float32."""
+
+    def window(self) -> Window:
+        """The resident rows; of a concurrent Gram a window of the caller's own."""
+
+    def release(self) -> None:
+        """Give the memory of the rows back; they cannot be read any more."""

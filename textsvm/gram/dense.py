@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm import device as devices
 from textsvm.errors import InputError
-from textsvm.kernels.base import MatrixRows
-from textsvm.parallel import Progress
+from textsvm.gram.base import Window
 
 #: |K_ij - K_ji| may be RELATIVE |K_ij| plus ABSOLUTE times the largest value of all: as float32 arithmetic
 #: in another order leaves them.
@@ -20,12 +19,14 @@ BLOCK = 1024
 
 
 class DenseGram:
-    """A symmetric matrix given as an array; every row is resident.
+    """A symmetric matrix given as an array (`Gram`); every row is resident.
 
     Parameters
     ----------
     matrix : float32 array, shape (n, n), NumPy or CuPy
         Kept as it is, not copied, when it is float32 and contiguous.
+    description : str
+        Where it comes from, for people.
 
     Raises
     ------
@@ -33,31 +34,33 @@ class DenseGram:
         If the matrix is not square.
     """
 
-    def __init__(self, matrix: Any) -> None:
+    concurrent = True
+
+    def __init__(self, matrix: Any, description: str = "") -> None:
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
             raise InputError(f"a kernel matrix is square, this one has the shape {matrix.shape}")
-        # The array module of the matrix: whoever holds a CuPy array has imported CuPy.
-        xp = np if isinstance(matrix, np.ndarray) else sys.modules["cupy"]
+        self.device = devices.device_of(matrix)
+        self.description = description
         self.n: int = matrix.shape[0]
-        self.buffer: Any = xp.ascontiguousarray(matrix, dtype=np.float32)
-        self.slots: Any = xp.arange(self.n, dtype=np.int32)
-        self.used: Any = xp.zeros(self.n, dtype=np.int64)
-
-    @classmethod
-    def compute(cls, kernel_rows: MatrixRows, progress: Progress | None = None) -> DenseGram:
-        """Compute the whole matrix, one half and its mirror image."""
-        return cls(kernel_rows.gram(progress))
+        self._xp = devices.array_module(self.device)
+        #: The whole of it.
+        self.matrix: Any = self._xp.ascontiguousarray(matrix, dtype=np.float32)
 
     def diag(self) -> Any:
-        """K[i, i] for all i, shape (n,), float32."""
-        return self.buffer.diagonal().copy()
-
-    def load(self, indices: NDArray[np.int64]) -> None:
-        """Nothing to do."""
+        """See `Gram`."""
+        return self.matrix.diagonal().copy()
 
     def rows(self, indices: NDArray[np.int64]) -> Any:
-        """A copy of the rows at `indices`, shape (len(indices), n)."""
-        return self.buffer[indices]
+        """See `Gram`."""
+        return self.matrix[indices]
+
+    def window(self) -> Window:
+        """See `Gram`."""
+        return Window(self.matrix, self._xp.arange(self.n, dtype=np.int32), np.zeros(self.n, np.int64))
+
+    def release(self) -> None:
+        """See `Gram`."""
+        self.matrix = None
 
 
 def check_gram(matrix: Any, name: str = "the kernel matrix") -> Any:
@@ -134,8 +137,7 @@ def check_block(matrix: Any, n: int, name: str = "the kernel matrix") -> Any:
 
 def _finite(matrix: Any, name: str) -> tuple[Any, float]:
     """The matrix as a contiguous float32 array of two dimensions, and the largest absolute value."""
-    cupy = sys.modules.get("cupy")
-    xp = cupy if cupy is not None and isinstance(matrix, cupy.ndarray) else np
+    xp = devices.array_module(devices.device_of(matrix))
     try:
         values = xp.asarray(matrix)
         kind = values.dtype.kind

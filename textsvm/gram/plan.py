@@ -1,14 +1,13 @@
-"""Where the rows of the kernel matrix come from: decided once, from a byte budget, and said in a sentence."""
+"""Where the rows of the kernel matrix come from: decided once, from a byte budget, and said to the user."""
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 
-from textsvm import device as devices
-from textsvm.device import Device
+from textsvm.device import Device, free_memory
 from textsvm.errors import InputError
+from textsvm.gram.base import Gram
 from textsvm.gram.cached import CachedGram
 from textsvm.gram.dense import DenseGram
 from textsvm.kernels.base import MatrixRows
@@ -28,13 +27,13 @@ class Plan:
         The whole matrix, else rows on demand.
     memory : int
         Bytes that rows may take.
-    sentence : str
+    description : str
         What a user is shown.
     """
 
     dense: bool
     memory: int
-    sentence: str
+    description: str
 
 
 def plan(n: int, memory: int) -> Plan:
@@ -52,54 +51,39 @@ def plan(n: int, memory: int) -> Plan:
 
 
 def make_gram(
-    kernel_rows: MatrixRows,
-    device: Device,
-    memory: int | str | None = None,
-    progress: Progress | None = None,
-) -> tuple[DenseGram | CachedGram, str]:
-    """Make the Gram that `plan` decides on.
+    kernel_rows: MatrixRows, memory: int | str | None = None, progress: Progress | None = None
+) -> Gram:
+    """Make the Gram that `plan` decides on, where the rows live.
 
     Parameters
     ----------
     kernel_rows : MatrixRows
-    device : Device
-        Where the rows live.
     memory : int or str, optional
         Bytes that rows may take; None is half of what is free there.
     progress : callable, optional
         Called while a whole matrix is computed.
-
-    Returns
-    -------
-    DenseGram or CachedGram, and the sentence of the plan
 
     Raises
     ------
     InputError
         If `memory` cannot be understood, or two rows do not fit.
     """
-    allowed = parse_bytes(memory)
-    decided = plan(kernel_rows.n, free_memory(device) // 2 if allowed is None else allowed)
+    decided = plan(kernel_rows.n, allowed_bytes(memory, kernel_rows.device))
     if decided.dense:
-        return DenseGram.compute(kernel_rows, progress), decided.sentence
-    return CachedGram(kernel_rows, decided.memory), decided.sentence
+        return DenseGram(kernel_rows.gram(progress), decided.description)
+    return CachedGram(kernel_rows, decided.memory, decided.description)
 
 
-def free_memory(device: Device) -> int:
-    """Bytes free where `device` keeps its rows."""
-    if device.kind == "cuda":
-        with devices.use(device):
-            return devices.free_memory()
-    try:
-        with open("/proc/meminfo") as lines:
-            available = next(line for line in lines if line.startswith("MemAvailable"))
-        return int(available.split()[1]) << 10
-    except (OSError, StopIteration):
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (AttributeError, OSError, ValueError):
-        return 4 << 30  # Windows has no sysconf; --memory raises this
+def allowed_bytes(memory: int | str | None, device: Device) -> int:
+    """Bytes that rows may take on a device: what the user says, or half of what is free there.
+
+    Raises
+    ------
+    InputError
+        If `memory` cannot be understood.
+    """
+    wished = parse_bytes(memory)
+    return max(1, free_memory(device) // 2) if wished is None else wished
 
 
 def parse_bytes(memory: int | str | None) -> int | None:

@@ -20,19 +20,19 @@ from typing import Any
 
 from textsvm.device import Device
 from textsvm.documents import Documents
-from textsvm.gram.cached import CachedGram
+from textsvm.gram.base import Gram
 from textsvm.gram.dense import DenseGram
-from textsvm.gram.plan import free_memory, make_gram, parse_bytes, plan
+from textsvm.gram.plan import allowed_bytes, make_gram, plan
 from textsvm.kernels import gap, spectrum
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.edit import EditDistance, EditRows
-from textsvm.kernels.edit_cuda import CudaEditRows
+from textsvm.kernels.edit import EditDistance, HostEdit
+from textsvm.kernels.edit_cuda import CudaEdit
 from textsvm.kernels.gap import GapWeighted
 from textsvm.kernels.spectrum import Spectrum
-from textsvm.parallel import Progress
+from textsvm.parallel import Progress, part
 
-#: Number of the kernel, its Gram, the sentence of its plan.
-Numbered = tuple[int, "DenseGram | CachedGram", str]
+#: Number of the kernel, and its Gram.
+Numbered = tuple[int, Gram]
 
 
 def grams(
@@ -58,7 +58,7 @@ def grams(
 
     Returns
     -------
-    iterator of (number in `kernels`, Gram, sentence of its plan)
+    iterator of (number in `kernels`, Gram)
         In an order that shares; every number once. A Gram can be used until the next one is asked for:
         its memory is then taken back.
 
@@ -69,8 +69,7 @@ def grams(
     """
     for kernel in kernels:
         kernel.check()
-    allowed = parse_bytes(memory)
-    allowed = max(1, free_memory(device) // 2) if allowed is None else allowed
+    allowed = allowed_bytes(memory, device)
     room = allowed // max(1, 4 * len(documents) ** 2)
     return _in_turn(kernels, _passes(kernels, room), documents, device, allowed, progress)
 
@@ -140,32 +139,25 @@ def _in_turn(
     for step in passes:
         for number in step.numbers:
             kernels[number].fit(documents)
-        within = _part(progress, done, step.cost, total)
+        within = part(progress, done, step.cost, total)
         if step.share is None:
             (number,) = step.numbers
-            rows = kernels[number].against(documents, device)
-            gram, sentence = make_gram(rows, device, allowed, within)
+            rows = kernels[number].rows(documents, device)
+            gram = make_gram(rows, allowed, within)
             del rows
-            yield number, gram, sentence
-            gram.buffer = None
+            yield number, gram
+            gram.release()
         else:
             some = [kernels[number] for number in step.numbers]
-            sentence = plan(len(documents), allowed).sentence + step.said
+            description = plan(len(documents), allowed).description + step.said
             for position, matrix in step.share(some, documents, device, within):
-                gram = DenseGram(matrix)
+                gram = DenseGram(matrix, description)
                 del matrix
-                yield step.numbers[position], gram, sentence
-                gram.buffer = None
+                yield step.numbers[position], gram
+                gram.release()
         done += step.cost
         if progress is not None:
             progress(done, total)
-
-
-def _part(progress: Progress | None, done: float, cost: float, total: float) -> Progress | None:
-    """Progress of work of this cost, after what is done."""
-    if progress is None:
-        return None
-    return lambda part, whole: progress(done + cost * part / max(whole, 1e-300), total)
 
 
 def _gap(
@@ -185,11 +177,11 @@ def _gap(
 def _edit(
     kernels: list[EditDistance], documents: Documents, device: Device, progress: Progress | None
 ) -> Iterator[tuple[int, Any]]:
-    rows: EditRows | CudaEditRows
+    rows: HostEdit | CudaEdit
     if device.kind == "cuda":
-        rows = CudaEditRows(kernels[0].gamma, kernels[0].relative, documents, device)
+        rows = CudaEdit(kernels[0], documents, device)
     else:
-        rows = EditRows(kernels[0], documents)
+        rows = HostEdit(kernels[0], documents, device)
     distances = rows.distances_gram(progress)
     for position, kernel in enumerate(kernels):
         yield position, rows.gram_of(kernel, distances)

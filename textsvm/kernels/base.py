@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -26,6 +27,7 @@ class MatrixRows(Protocol):
     """
 
     n: int
+    device: Device
 
     def diag(self) -> Any:
         """k(d, d) of each column document, shape (n,)."""
@@ -38,7 +40,12 @@ class MatrixRows(Protocol):
 
 
 class KernelRows(MatrixRows, Protocol):
-    """Normalised kernel values against `n` fixed documents, the columns; other documents can be the rows."""
+    """Kernel values with `n` fixed documents, the columns; other documents can be the rows.
+
+    The twins, HostX and CudaX, have the same constructor: (kernel, documents, device).
+    """
+
+    documents: Documents
 
     def cross(self, others: Documents, progress: Progress | None = None) -> Any:
         """k(others, documents), shape (len(others), n).
@@ -50,6 +57,39 @@ class KernelRows(MatrixRows, Protocol):
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
     ) -> NDArray[np.float64]:
         """k(others, documents) @ coef in bounded memory: coef (n, k) -> (len(others), k), on the host."""
+
+
+class Predictor(Protocol):
+    """Values of machines at any documents, sum_i coef[k, i] k(support_i, document), where `device` says.
+
+    Whatever can be prepared once for all predictions has been.
+    """
+
+    device: Device
+
+    def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
+        """Values without bias, shape (len(documents), n_machines), on the host, in bounded memory.
+
+        The alphabet of `documents` must extend that of the support vectors.
+        """
+
+
+class RowsPredictor:
+    """The `Predictor` of kernels that have no weight vector: kernel values with the support vectors.
+
+    Parameters
+    ----------
+    rows : KernelRows
+        Of the support vectors.
+    coef : float64 array, shape (n_machines, n_sv)
+    """
+
+    def __init__(self, rows: KernelRows, coef: NDArray[np.float64]) -> None:
+        self.rows, self.coef, self.device = rows, coef, rows.device
+
+    def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
+        """See `Predictor`."""
+        return self.rows.decision(documents, self.coef.T, progress)
 
 
 class HostRows(ABC):
@@ -100,8 +140,25 @@ class Kernel(BaseEstimator, ABC):
         """Raise InputError if a parameter is out of range."""
 
     @abstractmethod
+    def rows(self, documents: Documents, device: Device) -> KernelRows:
+        """Prepare `documents` as the columns of rows of kernel values."""
+
+    def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
+        """Prepare machines for prediction.
+
+        Parameters
+        ----------
+        support : Documents, n_sv of them
+        coef : float64 array, shape (n_machines, n_sv)
+        device : Device
+            Where they decide.
+        """
+        return RowsPredictor(self.rows(support, device), coef)
+
     def against(self, documents: Documents, device: Device) -> KernelRows:
-        """Prepare `documents` as the columns of rows to come."""
+        """Deprecated name of `rows`."""
+        warnings.warn("Kernel.against is called rows now", DeprecationWarning, stacklevel=2)
+        return self.rows(documents, device)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Arrays learnt by `fit`, to be saved with a model."""

@@ -48,10 +48,10 @@ from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.errors import InputError
 from textsvm.kernels.base import HostRows, Kernel, KernelRows
-from textsvm.kernels.edit_cuda import DEFINE_SETS, CudaEditRows
+from textsvm.kernels.edit_cuda import DEFINE_SETS, CudaEdit
 from textsvm.parallel import Progress, run
 
-__all__ = ["DEFINE_SETS", "EditDistance", "EditRows"]
+__all__ = ["DEFINE_SETS", "EditDistance", "HostEdit"]
 
 LANES = 32
 STRIP = 128  # pattern symbols a strip, two words
@@ -84,12 +84,12 @@ class EditDistance(Kernel):
         if not (isinstance(self.gamma, int | float | np.number) and 0 < self.gamma < math.inf):
             raise InputError(f"gamma={self.gamma!r} of the edit-distance kernel must be a number above 0")
 
-    def against(self, documents: Documents, device: Device) -> KernelRows:
+    def rows(self, documents: Documents, device: Device) -> KernelRows:
         """Prepare `documents` as the columns of rows to come."""
         self.check()
         if device.kind == "cuda":
-            return CudaEditRows(self.gamma, self.relative, documents, device)
-        return EditRows(self, documents)
+            return CudaEdit(self, documents, device)
+        return HostEdit(self, documents, device)
 
     def values(
         self,
@@ -118,12 +118,11 @@ class EditDistance(Kernel):
             out[...] = of_distance[distances]
 
 
-class EditRows(HostRows):
+class HostEdit(HostRows):
     """Kernel values and distances against fixed documents, on the CPU (`KernelRows`)."""
 
-    def __init__(self, kernel: EditDistance, documents: Documents) -> None:
-        self.kernel = kernel
-        self.documents = documents
+    def __init__(self, kernel: EditDistance, documents: Documents, device: Device) -> None:
+        self.kernel, self.documents, self.device = kernel, documents, device
         self.n = len(documents)
         self.lengths = documents.lengths
         self.order = np.argsort(self.lengths, kind="stable")

@@ -94,11 +94,11 @@ class _Texts:
             )  # fmt: skip
 
 
-class CudaEditRows:
+class CudaEdit:
     """Kernel values and distances against fixed documents, on a GPU (`KernelRows`)."""
 
-    def __init__(self, gamma: float, relative: bool, documents: Documents, device: Device) -> None:
-        self.gamma, self.relative, self.documents, self.device = gamma, relative, documents, device
+    def __init__(self, kernel: EditDistance, documents: Documents, device: Device) -> None:
+        self.kernel, self.documents, self.device = kernel, documents, device
         self.n = len(documents)
         with gpu.use(device):
             self._codes, self._offsets = _upload(documents)
@@ -159,7 +159,7 @@ class CudaEditRows:
         with gpu.use(self.device):
             texts = _Texts(others, *_upload(others), len(self.documents.alphabet))
             sums = cp.zeros((coef.shape[1], texts.n))
-            job = _Job(self.gamma, self.relative, self.documents, self._codes, self._offsets, texts, 1)
+            job = _Job(self.kernel, self.documents, self._codes, self._offsets, texts, 1)
             for launch in job.run(np.arange(self.n), lambda launch: launch.prepare_sums(coef), progress):
                 sums += launch.sums.sum(axis=0)
             values = np.empty((len(others), coef.shape[1]))
@@ -183,7 +183,7 @@ class CudaEditRows:
             own = others is self.documents
             codes, offsets = (self._codes, self._offsets) if own else _upload(others)
             kind = 0 if dtype == np.int32 else 1
-            job = _Job(self.gamma, self.relative, others, codes, offsets, self._texts, kind, own, symmetric)
+            job = _Job(self.kernel, others, codes, offsets, self._texts, kind, own, symmetric)
             for _ in job.run(order, lambda launch: launch.prepare(out), progress):
                 pass
             return out
@@ -193,16 +193,16 @@ class _Job:
     """Row documents against texts, cut into launches."""
 
     def __init__(
-        self, gamma: float, relative: bool, documents: Documents, codes: Any, offsets: Any,
-        texts: _Texts, kind: int, own: bool = False, symmetric: bool = False,
+        self, kernel: EditDistance, documents: Documents, codes: Any, offsets: Any, texts: _Texts, kind: int,
+        own: bool = False, symmetric: bool = False,
     ) -> None:  # fmt: skip
         cp = gpu.cupy()
         self.codes, self.offsets, self.texts = codes, offsets, texts
         self.own, self.symmetric = own, symmetric
         self.all_lengths = documents.lengths
-        self.kind, self.gamma = 2 if kind and relative else kind, gamma
+        self.kind, self.gamma = 2 if kind and kernel.relative else kind, kernel.gamma
         longest = max(texts.longest, int(self.all_lengths.max(initial=0)))
-        table = np.exp(-gamma * np.arange(longest + 1 if self.kind == 1 else 1))
+        table = np.exp(-self.gamma * np.arange(longest + 1 if self.kind == 1 else 1))
         self.of_distance = cp.asarray(table.astype(np.float32))
         self.processors = cp.cuda.Device().attributes["MultiProcessorCount"]
 

@@ -157,14 +157,14 @@ class GapWeighted(Kernel):
         """Whether a shared pass is exact: weights too unlike would bring its tiny numbers to light."""
         return not _unlike(self.begins()[0])
 
-    def against(self, documents: Documents, device: Device) -> KernelRows:
+    def rows(self, documents: Documents, device: Device) -> KernelRows:
         """Prepare `documents` as the columns of rows to come."""
         self.check()
         if device.kind == "cuda":
             from textsvm.kernels.gap_cuda import CudaGap
 
             return CudaGap(self, documents, device)
-        return HostGap(self, documents)
+        return HostGap(self, documents, device)
 
 
 def _effective_length(decay: float, n: int) -> float:
@@ -272,8 +272,8 @@ class SelfValues:
 class HostGap(HostRows):
     """Rows on the CPU."""
 
-    def __init__(self, kernel: GapWeighted, documents: Documents) -> None:
-        self.kernel, self.documents, self.n = kernel, documents, len(documents)
+    def __init__(self, kernel: GapWeighted, documents: Documents, device: Device) -> None:
+        self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         self._columns = _Columns([kernel], documents)
         (self._self,) = self._columns.selves
 

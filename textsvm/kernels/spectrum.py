@@ -53,7 +53,7 @@ from textsvm.kernels.sparse import (
     raise_to,
     scale_half,
 )
-from textsvm.parallel import Progress, run
+from textsvm.parallel import Progress, part, run
 
 if TYPE_CHECKING:
     from textsvm.device import Device
@@ -120,13 +120,13 @@ class Spectrum(Kernel):
             self.idf_ = Idf(vocabulary, df, len(documents))
         return self
 
-    def against(self, documents: Documents, device: Device) -> KernelRows:
+    def rows(self, documents: Documents, device: Device) -> KernelRows:
         self.check()
         if device.kind == "cuda":
-            from textsvm.kernels.spectrum_cuda import CudaSpectrumRows
+            from textsvm.kernels.spectrum_cuda import CudaSpectrum
 
-            return CudaSpectrumRows(self, documents, device)
-        return SpectrumRows(self, documents)
+            return CudaSpectrum(self, documents, device)
+        return HostSpectrum(self, documents, device)
 
     def state(self) -> dict[str, NDArray[Any]]:
         if not self.idf:
@@ -208,7 +208,7 @@ class Idf:
         return cls(vocabulary, df.astype(np.int64), n)
 
 
-class SpectrumRows:
+class HostSpectrum:
     """The CPU twin: see `KernelRows`.
 
     Parameters
@@ -219,9 +219,9 @@ class SpectrumRows:
         The columns.
     """
 
-    def __init__(self, kernel: Spectrum, documents: Documents) -> None:
+    def __init__(self, kernel: Spectrum, documents: Documents, device: Device) -> None:
         kernel._check_fitted()
-        self.kernel, self.documents = kernel, documents
+        self.kernel, self.documents, self.device = kernel, documents, device
         self.n = len(documents)
 
     @cached_property
@@ -385,17 +385,10 @@ def host_grams(
             half.add(*piece, total)
 
         with threadpool_limits(1, user_api="blas"):
-            run(add, pieces, work, _of_length(progress, q - p1, p2 + 1 - p1))
+            run(add, pieces, work, part(progress, q - p1, 1, p2 + 1 - p1))
         while waiting and waiting[0][1].lengths[1] == q:
             position, wanted = waiting.pop(0)
             yield position, _finish(wanted, documents, total, self_values, in_place=not waiting)
-
-
-def _of_length(progress: Progress | None, number: int, lengths: int) -> Progress | None:
-    """Progress of one of several lengths."""
-    if progress is None:
-        return None
-    return lambda done, total: progress(number + done / total, lengths)
 
 
 def _finish(

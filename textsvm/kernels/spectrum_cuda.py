@@ -33,8 +33,9 @@ from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.kernels.base import featureless_groups
 from textsvm.kernels.pmers import Vocabulary, plan
-from textsvm.kernels.spectrum import Spectrum, SpectrumRows, project_features, scale_of
+from textsvm.kernels.spectrum import HostSpectrum, Spectrum, project_features, scale_of
 from textsvm.parallel import Progress
+from textsvm.parallel import part as within
 
 Array = Any  # a CuPy array
 SOURCE = "spectrum.cu"
@@ -54,7 +55,7 @@ THREADS = 256
 INT8, INT32 = 3, 10  # cudaDataType
 
 
-class CudaSpectrumRows:
+class CudaSpectrum:
     """Kernel values against fixed documents, on a GPU (`KernelRows`)."""
 
     def __init__(self, kernel: Spectrum, documents: Documents, device: Device) -> None:
@@ -147,8 +148,8 @@ class CudaSpectrumRows:
         return self._host.decision(others, coef, progress)
 
     @cached_property
-    def _host(self) -> SpectrumRows:
-        return SpectrumRows(self.kernel, self.documents)
+    def _host(self) -> HostSpectrum:
+        return HostSpectrum(self.kernel, self.documents, gpu.select("cpu"))
 
     @property
     def largest(self) -> float:
@@ -206,8 +207,8 @@ def cuda_grams(
         last = kernel.lengths[1]
         if last >= begin:
             more = Spectrum((begin, last), kernel.weight, kernel.idf, normalised=False).fit(documents)
-            rows = CudaSpectrumRows(more, documents, device)
-            part = rows.gram(_part(progress, begin - p1, last + 1 - begin, p2 + 1 - p1))
+            rows = CudaSpectrum(more, documents, device)
+            part = rows.gram(within(progress, begin - p1, last + 1 - begin, p2 + 1 - p1))
             self_values += rows.self_values
             with gpu.use(device):
                 total = part if total is None else gpu.cupy().add(total, part, out=total)
@@ -217,13 +218,6 @@ def cuda_grams(
             matrix = _scaled(kernel, documents, total, self_values)
         yield position, matrix
         del matrix
-
-
-def _part(progress: Progress | None, done: float, more: float, whole: float) -> Progress | None:
-    """Progress of the next `more` of all the work."""
-    if progress is None:
-        return None
-    return lambda part, parts: progress(done + more * part / parts, whole)
 
 
 def _scaled(kernel: Spectrum, documents: Documents, total: Array, self_values: NDArray[np.float64]) -> Array:

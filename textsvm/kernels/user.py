@@ -47,19 +47,17 @@ class UserKernel(Kernel):
         if not callable(self.function):
             raise InputError(f"kernel function {self.function!r} cannot be called")
 
-    def against(self, documents: Documents, device: Device) -> KernelRows:
+    def rows(self, documents: Documents, device: Device) -> KernelRows:
         """Prepare `documents` as the columns of rows to come."""
         self.check()
-        rows = UserRows(self.function, documents)
-        return CudaUserRows(rows, device) if device.kind == "cuda" else rows
+        return (CudaUser if device.kind == "cuda" else HostUser)(self, documents, device)
 
 
-class UserRows(HostRows):
+class HostUser(HostRows):
     """Values of the function against fixed documents (`KernelRows`)."""
 
-    def __init__(self, function: KernelFunction, documents: Documents) -> None:
-        self.function = function
-        self.n = len(documents)
+    def __init__(self, kernel: UserKernel, documents: Documents, device: Device) -> None:
+        self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         self.texts = _texts(documents)
 
     def diag(self) -> NDArray[np.float32]:
@@ -100,7 +98,7 @@ class UserRows(HostRows):
     def _call(self, rows: list[str], columns: list[str]) -> NDArray[np.float32]:
         """Values as float32, checked."""
         try:
-            returned = self.function(list(rows), list(columns))
+            returned = self.kernel.function(list(rows), list(columns))
         except Exception as error:
             raise InputError(
                 f"the kernel function failed on {len(rows)} and {len(columns)} texts "
@@ -132,11 +130,12 @@ class UserRows(HostRows):
         return values
 
 
-class CudaUserRows:
+class CudaUser:
     """The same rows, moved to a GPU (`KernelRows`): the solver works there."""
 
-    def __init__(self, host: UserRows, device: Device) -> None:
-        self.host, self.device, self.n = host, device, host.n
+    def __init__(self, kernel: UserKernel, documents: Documents, device: Device) -> None:
+        self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
+        self.host = HostUser(kernel, documents, gpu.select("cpu"))
 
     def diag(self) -> Any:
         return self._move(self.host.diag())

@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from textsvm import device as devices
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, StageProgress, Target, stage_progress
+from textsvm.estimators.base import KernelMachine, Target
 from textsvm.gram.base import Gram
-from textsvm.parallel import Progress
+from textsvm.parallel import Progress, StageProgress, of_stage
 from textsvm.selection.folds import Fold, as_groups, make_folds
 from textsvm.selection.leakage import (
     Leak,
@@ -148,7 +148,7 @@ def cross_validate(
     random_state : int, optional
         Seed of the folds.
     progress : callable, optional
-        See `textsvm.estimators.base.StageProgress`; stages are "encode", "gram", "duplicates" and "solve".
+        See `textsvm.parallel.StageProgress`; stages are "encode", "gram", "duplicates" and "solve".
 
     Returns
     -------
@@ -168,14 +168,14 @@ def cross_validate(
     gram, seconds = prepared.gram, dict(prepared.seconds)
     with model.at_work(devices.select(model.device)):
         clock = time.perf_counter()
-        looking = stage_progress(progress, "duplicates")
+        looking = of_stage(progress, "duplicates")
         if group_duplicates is not None:
             groups = with_duplicates(gram, groups, group_duplicates, looking)
             folds = make_folds(cv, target, groups, repeats, random_state)
         leaks = report_leaks(gram, folds, looking) if group_duplicates is None else []
         seconds["duplicates"] = time.perf_counter() - clock
         clock = time.perf_counter()
-        machines = solve_folds([model], gram, target, folds, weight, stage_progress(progress, "solve"))
+        machines = solve_folds([model], gram, target, folds, weight, of_stage(progress, "solve"))
         seconds["solve"] = time.perf_counter() - clock
         clock = time.perf_counter()
         [values] = fold_scores([model], gram, target, folds, machines)
@@ -189,7 +189,7 @@ def cross_validate(
     seconds["score"] = time.perf_counter() - clock
     mean, sd = mean_and_sd(table)
     return CrossValidation(
-        table, mean, sd, pooled, decision, predictions, tested, folds, leaks, prepared.sentence, seconds
+        table, mean, sd, pooled, decision, predictions, tested, folds, leaks, gram.description, seconds
     )
 
 

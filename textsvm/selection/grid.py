@@ -14,10 +14,11 @@ from sklearn.model_selection import ParameterGrid
 from textsvm import device as devices
 from textsvm.documents import Documents
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Prepared, StageProgress, require_features, stage_progress
+from textsvm.estimators.base import KernelMachine, Prepared, require_features
 from textsvm.gram.shared import grams
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import UserKernel
+from textsvm.parallel import StageProgress, of_stage
 
 #: What can be tuned besides the parameters of the kernel; the first three make other documents of the texts.
 TEXT_FORM = ("normalise", "punctuation", "max_length")
@@ -124,11 +125,11 @@ def prepared_grams(
     device = devices.select(model.device)
     clock = time.perf_counter()
     for one in shared:
-        making = stage_progress(progress, "gram")
-        for k, gram, sentence in grams(one.kernels, one.documents, device, model.memory, making):
+        making = of_stage(progress, "gram")
+        for k, gram in grams(one.kernels, one.documents, device, model.memory, making):
             devices.synchronize(device)
             seconds = {"gram": time.perf_counter() - clock}
-            yield one.members[k], Prepared(one.documents, one.kernels[k], gram, sentence, seconds)
+            yield one.members[k], Prepared(one.documents, one.kernels[k], gram, seconds)
             clock = time.perf_counter()
 
 

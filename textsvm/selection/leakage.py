@@ -11,7 +11,6 @@ document to the first of its component, so a corpus of nothing but copies takes 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
+from textsvm.device import array_module, to_host
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.parallel import Progress
@@ -175,8 +175,7 @@ def _pairs(
     """Pairs i < j of near-duplicates and their normalised values, a block of rows at a time, on the host."""
     check_bound(bound)
     diag = gram.diag()
-    # The array module of the rows: whoever holds a CuPy array has imported CuPy.
-    xp = np if isinstance(diag, np.ndarray) else sys.modules["cupy"]
+    xp = array_module(gram.device)
     scale = xp.where(diag > 0, 1 / xp.sqrt(xp.where(diag > 0, diag, 1)), 0).astype(xp.float32)
     # Equal documents may differ from 1 by float32 rounding.
     least = min(float(bound), 1 - 1e-5)
@@ -190,8 +189,6 @@ def _pairs(
         later = column > at + start
         at, column = at[later], column[later]
         found = (at + start, column, values[at, column].astype(xp.float64))
-        if xp is not np:
-            found = tuple(array.get() for array in found)
-        yield found
+        yield to_host(found[0]), to_host(found[1]), to_host(found[2])
         if progress is not None:
             progress(int(block[-1]) + 1, gram.n)

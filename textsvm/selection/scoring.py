@@ -18,12 +18,12 @@ from textsvm.estimators.targets import as_weights
 from textsvm.estimators.texts import as_texts
 from textsvm.evaluation.metrics import as_grades, scores
 from textsvm.gram.base import Gram
-from textsvm.gram.products import decision_values
 from textsvm.kernels.base import Kernel
 from textsvm.parallel import Progress
 from textsvm.selection.folds import Fold
 from textsvm.solvers import problems
 from textsvm.solvers.problems import Machines
+from textsvm.solvers.products import decision_values
 
 #: Bytes of the values of all machines at all documents that exist at a time.
 VALUES_BYTES = 256 << 20

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from textsvm import device as devices
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Prepared, StageProgress, Target, stage_progress
+from textsvm.estimators.base import KernelMachine, Prepared, Target
+from textsvm.parallel import StageProgress, of_stage
 from textsvm.selection.cross_validation import first_folds
 from textsvm.selection.folds import as_groups, make_folds
 from textsvm.selection.grid import Setting, simplicity
@@ -98,7 +99,7 @@ class Search:
         clock = start = time.perf_counter()
         models = [self.settings[k].model for k in members]
         gram, target, folds = prepared.gram, self.target, self.all_folds
-        machines = solve_folds(models, gram, target, folds, self.weight, stage_progress(progress, "solve"))
+        machines = solve_folds(models, gram, target, folds, self.weight, of_stage(progress, "solve"))
         clock = lap(seconds, "solve", clock)
         values = fold_scores(models, gram, target, folds, machines)
         truth = labels_of(target)

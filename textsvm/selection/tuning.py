@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike
 
 from textsvm import device as devices
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Prepared, StageProgress, stage_progress
+from textsvm.estimators.base import KernelMachine, Prepared
+from textsvm.parallel import StageProgress, of_stage
 from textsvm.selection.budget import require_time
 from textsvm.selection.cross_validation import report_leaks, with_duplicates
 from textsvm.selection.folds import Fold
@@ -141,7 +142,7 @@ def tune(
     nested : int, optional
         Outer folds for an unbiased estimate of what tuning achieves, over the same Grams.
     progress : callable, optional
-        See `textsvm.estimators.base.StageProgress`; stages are "encode", "gram", "duplicates" and "solve",
+        See `textsvm.parallel.StageProgress`; stages are "encode", "gram", "duplicates" and "solve",
         the last one in Grams done.
 
     Returns
@@ -174,7 +175,7 @@ def tune(
         for number, (members, prepared) in enumerate(every):
             clock = lap(seconds, "gram", clock)
             if number == 0:
-                looking = stage_progress(progress, "duplicates")
+                looking = of_stage(progress, "duplicates")
                 if group_duplicates is not None:
                     groups = with_duplicates(prepared.gram, groups, group_duplicates, looking)
                     search.split(cv, groups, repeats, random_state, None, nested)

@@ -122,7 +122,7 @@ def solve(
     coef = starting_coef(problem, initial)
     if not np.isfinite(gram.diag()[problem.index]).all():
         raise InputError(NOT_FINITE)
-    if not isinstance(gram.buffer, np.ndarray):
+    if gram.device.kind == "cuda":
         from textsvm.solvers import crammer_singer_cuda
 
         return crammer_singer_cuda.solve(gram, problem, coef, progress)
@@ -135,10 +135,11 @@ class _Run:
     def __init__(
         self, gram: Gram, problem: Problem, coef: NDArray[np.float64], progress: Progress | None
     ) -> None:
-        self.gram, self.problem, self.coef, self.progress = gram, problem, coef, progress
+        self.gram, self.window = gram, gram.window()
+        self.problem, self.coef, self.progress = problem, coef, progress
         m = len(problem)
         self.direct = bool((problem.index == np.arange(m)).all())
-        self.limit = min(SET, m, gram.buffer.shape[0])
+        self.limit = min(SET, m, self.window.capacity)
         self.top, self.low = np.empty(m), np.empty(m)
         self.members = np.zeros(0, np.int64)
         self.newcomers = np.zeros(0, np.int64)
@@ -182,7 +183,7 @@ class _Run:
         rows = problem.index[self.members]
         slots = self.resident(rows)
         tile = np.empty((len(rows), len(rows)), np.float32)
-        read = partial(loop.gather, self.gram.buffer, slots, rows, tile)
+        read = partial(loop.gather, self.window.values, slots, rows, tile)
         _spread(read, len(rows), 2 * len(rows) * self.gram.n)
         # take, not [:, members]: that would put the classes of an example side by side.
         before, G = np.take(self.coef, self.members, 1), np.take(self.G, self.members, 1)
@@ -213,10 +214,10 @@ class _Run:
 
     def resident(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Slots of these rows in the Gram's buffer, once they are there."""
-        slots = self.gram.slots[rows]
+        slots = self.window.slots[rows]
         if (slots < 0).any():
-            self.gram.load(np.unique(rows))
-            slots = self.gram.slots[rows]
+            self.window.refill(np.unique(rows))
+            slots = self.window.slots[rows]
         return slots.astype(np.int64)
 
     def update(self, examples: NDArray[np.int64], change: NDArray[np.float64]) -> None:
@@ -229,7 +230,7 @@ class _Run:
 
         def strip(start: int, stop: int) -> None:
             loop.update(
-                self.gram.buffer, slots, problem.index, self.direct, first, row, value, self.G, start, stop
+                self.window.values, slots, problem.index, self.direct, first, row, value, self.G, start, stop
             )
             fine.append(
                 loop.measure(

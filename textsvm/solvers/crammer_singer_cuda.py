@@ -39,7 +39,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm import device as devices
-from textsvm.device import Device
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.parallel import Progress
@@ -71,8 +70,7 @@ def solve(gram: Gram, problem: Problem, coef: NDArray[np.float64], progress: Pro
         If the device has too little memory, there are more than 512 classes, or the Gram holds a value that
         is not a finite number.
     """
-    card = Device("cuda", gram.buffer.device.id, f"cuda:{gram.buffer.device.id}")
-    with devices.use(card):
+    with devices.use(gram.device):
         return _Run(gram, problem, coef, progress).solve()
 
 
@@ -84,9 +82,10 @@ class _Run:
     ) -> None:
         cp = devices.cupy()
         m, k = len(problem), problem.n_classes
-        self.gram, self.problem, self.progress = gram, problem, progress
-        self.resident = bool((gram.slots >= 0).all())
-        self.limit = min(SET, m, gram.buffer.shape[0])
+        self.gram, self.window = gram, gram.window()
+        self.problem, self.progress = problem, progress
+        self.resident = self.window.complete
+        self.limit = min(SET, m, self.window.capacity)
         self.padded = -(-k // 8) * 8
         devices.require_memory(
             m * (16 * k + 64) + SET * (4 * SET + 24 * self.padded + 64),
@@ -163,9 +162,9 @@ class _Run:
         if not self.resident and not self.load_rows():
             return
         self.launch(
-            "gather", SET, 256, m, k, gram.buffer, n, gram.slots, self.index, self.members, self.G, self.coef,
-            self.upper, self.target, self.middle, self.state, self.tile, self.set_g, self.set_grows,
-            self.set_a,
+            "gather", SET, 256, m, k, self.window.values, n, self.window.slots, self.index,
+            self.members, self.G, self.coef, self.upper, self.target, self.middle, self.state, self.tile,
+            self.set_g, self.set_grows, self.set_a,
         )  # fmt: skip
         self.launch(
             "solve_set", 1, SET // 4, k, tol, np.float64(SHARE), np.float32(RELAXATION), np.int32(STEPS),
@@ -174,8 +173,9 @@ class _Run:
             shared=self.on_chip,
         )  # fmt: skip
         self.launch(
-            "put", SET, 32, m, k, np.int32(self.padded), gram.slots, self.index, self.members, self.places,
-            self.upper, self.target, self.set_a, self.state, self.coef, self.moved, self.moved_slots,
+            "put", SET, 32, m, k, np.int32(self.padded), self.window.slots, self.index,
+            self.members, self.places, self.upper, self.target, self.set_a, self.state, self.coef, self.moved,
+            self.moved_slots,
         )  # fmt: skip
         self.update()
         self.measure()
@@ -184,7 +184,7 @@ class _Run:
         m, k = len(self.problem), self.problem.n_classes
         self.launch(
             "update", -(-m // 32) * self.padded // 8, 512, np.int32(m), np.int32(k), np.int32(self.padded),
-            self.gram.buffer, np.int64(self.gram.n), self.index, self.moved, self.moved_slots, self.state,
+            self.window.values, np.int64(self.gram.n), self.index, self.moved, self.moved_slots, self.state,
             self.G,
         )  # fmt: skip
 
@@ -204,7 +204,7 @@ class _Run:
         if state[_DONE]:
             return False
         members = self.members[: int(state[_COUNT])].get()
-        self.gram.load(np.unique(self.problem.index[members]))
+        self.window.refill(np.unique(self.problem.index[members]))
         return True
 
     def add_rows(self, coef: NDArray[np.float64]) -> None:
@@ -213,9 +213,9 @@ class _Run:
         for start in range(0, len(moved), self.limit):
             some = moved[start : start + self.limit]
             rows = self.problem.index[some]
-            self.gram.load(np.unique(rows))
+            self.window.refill(np.unique(rows))
             self.moved[: len(some), : len(coef)] = devices.cupy().asarray(coef[:, some].T)
-            self.moved_slots[: len(some)] = self.gram.slots[rows]
+            self.moved_slots[: len(some)] = self.window.slots[rows]
             self.state[_MOVED] = len(some)
             self.update()
         self.measure()

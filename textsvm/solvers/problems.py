@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from textsvm.gram.base import Gram
 from textsvm.parallel import Progress
+from textsvm.parallel import part as part_of
 from textsvm.solvers import crammer_singer, dual, smo
 from textsvm.solvers.dual import Dual
 from textsvm.solvers.solution import Solution
@@ -175,7 +176,7 @@ def solve(
             max_iter=max_iter,
             initial=[chain[0].initial for chain in chains],
             duality_gap=duality_gap,
-            progress=_between(progress, 0.0, share),
+            progress=part_of(progress, 0.0, share, 1.0),
         )
         if chains
         else []
@@ -186,9 +187,9 @@ def solve(
         for j, problem in enumerate(paths[i]):
             result[i].append(_collect(problem, parts[i][j], [solutions[j] for solutions in by_machine]))
     for done, i in enumerate(together):
-        low = share + (1 - share) * done / len(together)
-        high = share + (1 - share) * (done + 1) / len(together)
-        result[i] = _solve_together(gram, paths[i], tol, max_iter, duality_gap, _between(progress, low, high))
+        each = (1 - share) / len(together)
+        within = part_of(progress, share + each * done, each, 1.0)
+        result[i] = _solve_together(gram, paths[i], tol, max_iter, duality_gap, within)
     return result
 
 
@@ -284,15 +285,8 @@ def _solve_together(
             max_iter=max_iter,
             duality_gap=duality_gap,
             initial=result[-1].coef if result else None,
-            progress=_between(progress, j / len(path), (j + 1) / len(path)),
+            progress=part_of(progress, j, 1, len(path)),
         )
         bias = np.zeros(problem.n_classes)
         result.append(Machines(problem.index, solution.coef, bias, (solution,)))
     return result
-
-
-def _between(progress: Progress | None, low: float, high: float) -> Progress | None:
-    """Progress of a part of the work, as a share of all of it."""
-    if progress is None:
-        return None
-    return lambda done, total: progress(low + (high - low) * done / total if total else high, 1.0)

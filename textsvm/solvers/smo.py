@@ -136,7 +136,7 @@ def _solve_chains(
     starts = [_start(gram, chain, stopping.tol, alpha) for chain, alpha in zip(chains, initial, strict=True)]
     if not chains:
         return []
-    if isinstance(gram.buffer, np.ndarray):
+    if gram.device.kind == "cpu":
         return smo_cpu.solve_many(gram, chains, starts, stopping, shrinking, progress)
     from textsvm.solvers import smo_cuda
 

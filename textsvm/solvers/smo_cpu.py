@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
-from textsvm.gram.dense import DenseGram
 from textsvm.parallel import Progress, n_threads
 from textsvm.solvers import smo_loop as loop
 from textsvm.solvers.dual import Dual
@@ -52,8 +51,8 @@ def solve_many(
     tally = _Tally(chains, progress)
     results: list[list[Solution]] = [[] for _ in chains]
 
-    threads = min(n_threads(), len(chains)) if isinstance(gram, DenseGram) else 1
-    room = min(TILE_BYTES, gram.buffer.nbytes // max(8, threads))
+    threads = min(n_threads(), len(chains)) if gram.concurrent else 1
+    room = min(TILE_BYTES, 4 * gram.window().capacity * gram.n // max(8, threads))
 
     def work(c: int) -> None:
         progress = tally.part(c)
@@ -109,8 +108,6 @@ def _solve_chain(
     gram: Gram, diag: NDArray[np.float32], chain: Sequence[Dual], coef: Vector, stopping: Stopping,
     shrinking: bool, room: int, progress: Progress,
 ) -> list[Solution]:  # fmt: skip
-    if isinstance(gram, DenseGram):
-        gram = DenseGram(gram.buffer)  # not a copy; but `used` is written by whoever reads rows
     solutions: list[Solution] = []
     responses: Vector | None = None
     kept: Kept | None = None
@@ -153,7 +150,8 @@ class Run:
         self, gram: Gram, dual: Dual, diag: NDArray[np.float32], coef: Vector, responses: Vector | None,
         stopping: Stopping, shrinking: bool, room: int, progress: Progress, kept: Kept | None = None,
     ) -> None:  # fmt: skip
-        self.gram, self.dual, self.stopping, self.progress = gram, dual, stopping, progress
+        self.gram, self.window = gram, gram.window()
+        self.dual, self.stopping, self.progress = dual, stopping, progress
         self.room = room
         self.tol = stopping.tol  # or a larger one before it
         self.shrinking = shrinking and len(dual) > 2
@@ -168,7 +166,7 @@ class Run:
         #: (variables set aside, coefficients of all at that time)
         self.aside: list[tuple[NDArray[np.int64], Vector]] = []
         self.iterations = 0
-        self.state = np.array([-1, -1, int(gram.used.max(initial=0)), 0], np.int64)
+        self.state = np.array([-1, -1, int(self.window.used.max(initial=0)), 0], np.int64)
         self.extrema = np.zeros(3)
         self.tile = np.empty((0, 0), np.float32)
         self.kept = kept
@@ -228,7 +226,7 @@ class Run:
         relaxation = 1.0 if self.iterations < 2 * len(self.dual) else RELAXATION
         while True:
             why, done = loop.iterate(
-                left, self.tol, relaxation, self.gram.buffer, self.gram.slots, self.gram.used,
+                left, self.tol, relaxation, self.window.values, self.window.slots, self.window.used,
                 self.tile, self.tile_slot, self.tile_owner, self.rows, self.active_F, self.active_coef,
                 self.active_low, self.active_high, self.up, self.down, self.active_diag, self.gains,
                 self.state, self.extrema,
@@ -244,18 +242,18 @@ class Run:
         """Load the missing rows of the pair, and those of the worst violators: next, most likely."""
         pair = self.state[[loop.AT_I, loop.AT_J]]
         wanted = self.rows[pair[pair >= 0]]
-        more = min(self.gram.buffer.shape[0] // 2, AHEAD) - len(wanted)
+        more = min(self.window.capacity // 2, AHEAD) - len(wanted)
         if more > 0:
             first, last = self.extrema[loop.FIRST], self.extrema[loop.LAST]
             violation = np.maximum(self.up - self.active_F - last, self.down + self.active_F + first)
-            violation[self.gram.slots[self.rows] >= 0] = 0
+            violation[self.window.slots[self.rows] >= 0] = 0
             worst = np.argpartition(-violation, min(more, len(violation)) - 1)[:more]
             wanted = np.concatenate([wanted, self.rows[worst[violation[worst] > 0]]])
         self.load(wanted)
 
     def load(self, rows: NDArray[np.int64]) -> None:
-        self.gram.load(rows)
-        self.state[loop.CLOCK] = int(self.gram.used.max())
+        self.window.refill(rows)
+        self.state[loop.CLOCK] = int(self.window.used.max())
 
     def activate(self, active: NDArray[np.int64]) -> None:
         """Make compact arrays of the active variables, and find the first i."""
@@ -314,11 +312,11 @@ class Run:
         change = np.bincount(self.index, self.coef - before, self.gram.n)
         changed = np.flatnonzero(change)
         F, columns = self.F[variables], self.index[variables]
-        block = min(AHEAD, self.gram.buffer.shape[0])
+        block = min(AHEAD, self.window.capacity)
         for start in range(0, len(changed), block):
             some = changed[start : start + block]
             self.load(some)
-            loop.add_rows(F, columns, change[some], self.gram.slots[some], self.gram.buffer)
+            loop.add_rows(F, columns, change[some], self.window.slots[some], self.window.values)
         self.F[variables] = F
 
     def stalled(self) -> bool:

@@ -45,7 +45,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm import device as devices
-from textsvm.device import Device
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.parallel import Progress
@@ -101,8 +100,7 @@ def solve_many(
     InputError
         If the device has too little memory, or the Gram holds a value that is not a finite number.
     """
-    card = Device("cuda", gram.buffer.device.id, f"cuda:{gram.buffer.device.id}")
-    with devices.use(card):
+    with devices.use(gram.device):
         return _Queue(gram, chains, starts, stopping, progress).solve()
 
 
@@ -260,8 +258,8 @@ class _Slots:
 
     def __init__(self, gram: Gram, stride: int, wanted: int) -> None:
         cp = devices.cupy()
-        self.gram, self.stride = gram, stride
-        self.resident = bool((gram.slots >= 0).all())
+        self.gram, self.window, self.stride = gram, gram.window(), stride
+        self.resident = self.window.complete
         each = 45 * stride + 4 * SET * (SET + 4) + 8 * (STATES + FIGURES)
         devices.require_memory(each, f"the solver of {stride:,} variables")
         most = min(wanted, most_slots()) if self.resident and wanted > 1 else 1
@@ -301,7 +299,7 @@ class _Slots:
                 row[:size] = part
             index[k, :size] = dual.index
             self.rows[start.slot] = dual.index
-            state[k, [_SIZE, _LIMIT, _BOUND]] = size, min(SET, size, self.gram.buffer.shape[0]), start.bound
+            state[k, [_SIZE, _LIMIT, _BOUND]] = size, min(SET, size, self.window.capacity), start.bound
             figures[k, _TOL] = start.tol
             if not self.finite[dual.index].all():
                 raise InputError(_NOT_FINITE_SENTENCE)
@@ -347,13 +345,14 @@ class _Slots:
         if not self.resident and not self.load_rows():
             return
         self.launch(
-            "gather", (min(SET, max(1, GATHERERS // count)), count), 256, stride, gram.buffer,
-            np.int64(gram.n), gram.slots, self.index, self.members, self.state, self.tile,
+            "gather", (min(SET, max(1, GATHERERS // count)), count), 256, stride, self.window.values,
+            np.int64(gram.n), self.window.slots, self.index, self.members, self.state, self.tile,
         )  # fmt: skip
         self.launch(
             "solve_set", (count,), THREADS, stride, np.float64(SHARE), np.float32(RELAXATION),
-            np.int32(self.burst), np.int32(PAIRS), gram.slots, self.index, self.members, self.diag, self.low,
-            self.high, self.F, self.tile, self.coef, self.moved, self.moved_slots, self.state, self.figures,
+            np.int32(self.burst), np.int32(PAIRS), self.window.slots, self.index, self.members,
+            self.diag, self.low, self.high, self.F, self.tile, self.coef, self.moved,
+            self.moved_slots, self.state, self.figures,
         )  # fmt: skip
         self.update(slice(None))
 
@@ -361,7 +360,7 @@ class _Slots:
         F = self.F[slots]
         self.launch(
             "update", (-(-self.stride // 32) * len(F),), 512, np.int64(self.stride), np.int32(len(F)),
-            self.gram.buffer, np.int64(self.gram.n), self.index[slots], self.moved[slots],
+            self.window.values, np.int64(self.gram.n), self.index[slots], self.moved[slots],
             self.moved_slots[slots], self.state[slots], F,
         )  # fmt: skip
 
@@ -374,20 +373,20 @@ class _Slots:
         if state[_DONE]:
             return False
         members = self.members[0, : int(state[_COUNT])].get()
-        self.gram.load(np.unique(self.rows[0][members]))
+        self.window.refill(np.unique(self.rows[0][members]))
         return True
 
     def add_rows(self, slot: int, coef: Vector) -> None:
         """F += K coef, for a start that is not zero."""
         cp = devices.cupy()
         moved = np.flatnonzero(coef)
-        limit = min(SET, self.gram.buffer.shape[0])
+        limit = min(SET, self.window.capacity)
         for start in range(0, len(moved), limit):
             some = moved[start : start + limit]
             rows = self.rows[slot][some]
-            self.gram.load(np.unique(rows))
+            self.window.refill(np.unique(rows))
             self.moved[slot, : len(some)] = cp.asarray(coef[some])
-            self.moved_slots[slot, : len(some)] = self.gram.slots[cp.asarray(rows)]
+            self.moved_slots[slot, : len(some)] = self.window.slots[cp.asarray(rows)]
             self.state[slot, _MOVED] = len(some)
             self.update(slice(slot, slot + 1))
         if len(moved):

@@ -11,7 +11,6 @@ float64, in blocks whose size does not depend on how many machines there are:
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_matrix
 from threadpoolctl import threadpool_limits
 
+from textsvm.device import array_module
 from textsvm.gram.base import Gram
 from textsvm.parallel import n_threads
 from textsvm.solvers.problems import Machines
@@ -49,13 +49,12 @@ def decision_values(gram: Gram, machines: Sequence[Machines]) -> list[NDArray[np
     bias = np.concatenate([one.bias for one in machines])
     values = np.empty((len(bias), gram.n))
     weights = _weights(machines, len(bias), gram.n)
-    on_host = isinstance(gram.buffer, np.ndarray)
+    on_host = gram.device.kind == "cpu"
     most = len(bias) if on_host else max(1, VALUES_BYTES // (8 * max(1, gram.n)))
     with threadpool_limits(n_threads(), user_api="blas"):
         for first in range(0, len(bias), most):
             part = slice(first, min(first + most, len(bias)))
-            # The array module of the rows: whoever holds a CuPy array has imported CuPy.
-            _product(np if on_host else sys.modules["cupy"], gram, weights[part], values[part])
+            _product(array_module(gram.device), gram, weights[part], values[part])
     values += bias[:, None]
     return np.split(values, np.cumsum([len(one.bias) for one in machines])[:-1])
 
