@@ -1,0 +1,115 @@
+"""Work on all cores: every piece once, progress, interruptions, and a pool that is kept alive."""
+
+import itertools
+import multiprocessing
+import threading
+import time
+
+import pytest
+
+from textsvm import parallel
+
+
+@pytest.fixture(autouse=True)
+def two_threads():
+    with parallel.limit(2):
+        yield
+
+
+def test_every_piece_once_and_progress_over_all_of_them():
+    done, seen = [], []
+    parallel.run(done.append, range(20), range(20), lambda *at: seen.append(at))
+    assert sorted(done) == list(range(20))
+    assert seen[-1] == (190.0, 190.0)
+    assert all(a[0] <= b[0] for a, b in itertools.pairwise(seen))
+
+
+def test_the_pool_is_kept_alive():
+    names = set()
+    for _ in range(10):
+        parallel.run(lambda _: names.add(threading.current_thread().name), range(8))
+    assert len(names) <= 2
+
+
+def test_pieces_may_run_pieces():
+    done = []
+
+    def outer(i):
+        assert parallel.n_threads() == 1
+        parallel.run(lambda j: done.append((i, j)), range(3))
+
+    parallel.run(outer, range(4))
+    assert sorted(done) == [(i, j) for i in range(4) for j in range(3)]
+    assert parallel.n_threads() == 2
+
+
+def test_an_error_of_a_piece_is_raised_after_the_pieces_at_work_have_ended():
+    ended = []
+
+    def work(i):
+        if i == 0:
+            raise ValueError("the first piece")
+        time.sleep(0.05)
+        ended.append(i)
+
+    with pytest.raises(ValueError, match="the first piece"):
+        parallel.run(work, range(100))
+    before = len(ended)
+    time.sleep(0.2)
+    assert len(ended) == before < 100
+
+
+def test_an_interruption_does_not_wait_and_the_next_run_has_threads():
+    release = threading.Event()
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        parallel.run(lambda _: release.wait(30), range(4), watch=interrupt)
+    done = []
+    parallel.run(done.append, range(4))
+    assert sorted(done) == [0, 1, 2, 3]
+    release.set()
+
+
+def test_progress_may_stop_the_work():
+    def stop(done, total):
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        parallel.run(lambda _: None, range(100), progress=stop)
+
+
+def _in_child(queue):
+    done = []
+    parallel.run(done.append, range(4))
+    queue.put(sorted(done))
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork on this system")
+def test_a_forked_child_has_a_pool_of_its_own():
+    parallel.run(lambda _: None, range(4))
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    child = context.Process(target=_in_child, args=(queue,))
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0
+    assert queue.get() == [0, 1, 2, 3]
+
+
+def test_progress_of_a_part_is_progress_of_the_whole():
+    seen = []
+    within = parallel.part(lambda *at: seen.append(at), 3, 2, 10)
+    within(1, 4)
+    within(0, 0)
+    assert seen == [(3.5, 10), (5, 10)]
+    assert parallel.part(None, 0, 1, 2) is None
+
+
+def test_progress_of_a_stage():
+    seen = []
+    parallel.of_stage(lambda *at: seen.append(at), "gram")(1, 2)
+    assert seen == [("gram", 1, 2)]
+    assert parallel.of_stage(None, "gram") is None
