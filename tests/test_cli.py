@@ -27,9 +27,10 @@ def model(tmp_path_factory):
 
 def test_help_is_quick_and_names_the_commands():
     run_fresh("--help")  # whatever had to be written to __pycache__ is there now
-    clock = time.perf_counter()
+    before = os.times()
     result = run_fresh("--help")
-    assert time.perf_counter() - clock < 1.0
+    after = os.times()  # of the processor: a test beside this one takes none of it
+    assert after.children_user + after.children_system < before.children_user + before.children_system + 1.0
     assert result.returncode == 0
     for command in ("demo", "corpus", "train", "evaluate", "predict", "tune", "cv", "gram", "devices"):
         assert command in result.stdout.decode()
