@@ -1,14 +1,17 @@
 """The textbook definition of every kernel, as slow and plain as it reads: the judge of both twins.
 
-Strings in, Python floats out; nothing here is shipped.
+Strings in, Python floats out; nothing here is shipped. Normalisation asks for k(s, s) at every pair: what is
+slow is remembered.
 """
 
 from collections import Counter
+from functools import lru_cache
 from math import exp, log, sqrt
 
 import numpy as np
 
 
+@lru_cache(maxsize=64)
 def pmers(s, p):
     """Every contiguous substring of length p, with its number of occurrences."""
     return Counter(s[i : i + p] for i in range(len(s) - p + 1))
@@ -37,6 +40,7 @@ def spectrum(s, t, p1, p2=None, weight="count", idf=None):
     return total
 
 
+@lru_cache(maxsize=1000)
 def edit_distance(s, t):
     """Levenshtein distance with unit costs."""
     previous = list(range(len(t) + 1))
@@ -54,6 +58,7 @@ def edit(s, t, gamma, relative=False):
     return exp(-gamma * (d / max(len(s), len(t), 1) if relative else d))
 
 
+@lru_cache(maxsize=1000)
 def gap_weighted(s, t, p, decay):
     """[k_1, ..., k_p], not normalised: the recurrence of Lodhi et al. 2002, section 4, in float64.
 

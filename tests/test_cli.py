@@ -27,9 +27,10 @@ def model(tmp_path_factory):
 
 def test_help_is_quick_and_names_the_commands():
     run_fresh("--help")  # whatever had to be written to __pycache__ is there now
-    clock = time.perf_counter()
+    before = os.times()
     result = run_fresh("--help")
-    assert time.perf_counter() - clock < 1.0
+    after = os.times()  # of the processor: a test beside this one takes none of it
+    assert after.children_user + after.children_system < before.children_user + before.children_system + 1.0
     assert result.returncode == 0
     for command in ("demo", "corpus", "train", "evaluate", "predict", "tune", "cv", "gram", "devices"):
         assert command in result.stdout.decode()
@@ -283,7 +284,9 @@ def test_ctrl_c_leaves_nothing_behind(n, repeats, tmp_path):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
-        time.sleep(8)
+        while b"documents of 2 classes" not in process.stderr.readline():
+            assert process.poll() is None, process.communicate()
+        time.sleep(2)  # into the kernel matrix
         assert process.poll() is None, process.communicate()
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
@@ -336,16 +339,15 @@ def in_ascii(*arguments):
 def test_names_that_are_not_ascii_or_no_text_at_all(model, tmp_path, run):
     named = tmp_path / "Ελλάδα.txt"
     named.write_text("free money", encoding="utf-8")
-    result = run("predict", model[0], named)
-    assert result.returncode == 0, result.stderr.decode()
-    assert json.loads(result.stdout)["id"] == str(named)
     damaged = os.fsdecode(os.fsencode(tmp_path / "caf") + b"\xe9.txt")
     assert "is not there" in fails("predict", model[0], damaged, run=run)
     with open(damaged, "wb") as file:
         file.write(b"free money")
-    result = run("predict", model[0], damaged)
+    result = run("predict", model[0], named, damaged)
     assert result.returncode == 0, result.stderr.decode()
-    assert json.loads(result.stdout)["label"] in ("ham", "spam")
+    first, second = map(json.loads, result.stdout.splitlines())
+    assert first["id"] == str(named)
+    assert second["label"] in ("ham", "spam")
 
 
 def test_a_model_whose_information_lies(model, tmp_path):

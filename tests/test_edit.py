@@ -93,9 +93,10 @@ def test_more_documents_than_lanes_in_any_order():
 
 
 def test_a_hundred_thousand_symbols():
-    texts = random_texts([100_000, 99_000, 70_001, 0, 3], "abcdefghijklmnopqrstuvwxyz ")
-    texts.append(texts[0][:50_000] + texts[0][50_010:])
-    np.testing.assert_array_equal(distances(texts, texts[-2:]), rapidfuzz_distances(texts[-2:], texts))
+    texts = random_texts([100_000, 0, 3], "abcdefghijklmnopqrstuvwxyz ")
+    part = [texts[0][50_000:55_000] + texts[0][55_010:60_000]]
+    np.testing.assert_array_equal(distances(texts, part), rapidfuzz_distances(part, texts))
+    np.testing.assert_array_equal(distances(part, texts), rapidfuzz_distances(texts, part))
 
 
 def test_every_symbol_different():

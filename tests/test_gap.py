@@ -114,12 +114,11 @@ def test_any_texts(texts, options):
 
 
 @settings(max_examples=15)
-@given(decay=st.floats(0.01, 1.0), length=st.integers(1, 150), seed=st.integers(0, 99))
+@given(decay=st.floats(0.01, 1.0), length=st.integers(4, 150), seed=st.integers(0, 99))
 def test_any_decay(decay, length, seed):
     texts = random_texts(seed, [length, 150, 70], "abcd")
-    kernel, oracle = case(p=4, decay=decay)
-    values = gram(kernel, texts, select("cpu"))
-    np.testing.assert_allclose(values, [[oracle(s, t) for t in texts] for s in texts], rtol=1e-5, atol=1e-9)
+    values = gram(GapWeighted(4, decay), texts, select("cpu"))
+    np.testing.assert_allclose(values, reference_gram(encode(texts), 4, decay), rtol=1e-5, atol=1e-9)
 
 
 @pytest.mark.parametrize("length", [15, 16, 17, 63, 64, 65, 127, 128, 129, 192])
@@ -130,8 +129,12 @@ def test_lengths_at_the_edges_of_lanes_and_strips(length, device):
     np.testing.assert_allclose(values, reference_gram(documents, 3, 0.8), rtol=1e-5)
 
 
-@pytest.mark.parametrize("decay", [0.01, 0.1, 0.5, 0.9, 0.97, 1.0])
-@pytest.mark.parametrize("p", [1, 2, 5, 8, 10])
+#: Every decay at one order, and the other orders at the ends.
+ORDERS = [(5, decay) for decay in (0.01, 0.1, 0.5, 0.9, 0.97, 1.0)]
+ORDERS += [(p, decay) for p in (1, 2, 10) for decay in (0.01, 1.0)]
+
+
+@pytest.mark.parametrize(("p", "decay"), ORDERS)
 def test_decays_and_orders(p, decay, device):
     texts = random_texts(p, [300, 1, 40, 200, 9, 10, 11, 299, 64, 65], "abcdef")
     texts = [t for t in texts if len(t) >= p]
@@ -146,7 +149,7 @@ def test_one_repeated_character(p, decay, device):
     np.testing.assert_allclose(gram(GapWeighted(p, decay), texts, device), 1, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("p", "decay", "longest"), [(5, 0.5, 20_000), (3, 0.99, 6_000), (2, 1.0, 6_000)])
+@pytest.mark.parametrize(("p", "decay", "longest"), [(5, 0.5, 6_000), (3, 0.99, 6_000), (2, 1.0, 6_000)])
 def test_long_documents(p, decay, longest, device):
     texts = [*random_texts(p, [longest, 2_000, 700, 100]), "a" * 5000, ""]
     texts[1] = texts[0][1_000:3_000] + texts[1]
@@ -231,7 +234,7 @@ def test_values_out_of_range(device):
     with pytest.raises(InputError, match="document 1 is too long"):
         gram(GapWeighted(100, 1.0), ["a", "a" * 2000], device)
     with pytest.raises(InputError, match="range of float32"):
-        gram(GapWeighted(14, 0.01, normalised=False), ["abcdefghijklmnopqrst"], device)
+        gram(GapWeighted(10, 0.001, normalised=False), ["abcdefghijklmnopqrst"], device)
 
 
 def test_parameters_are_scikit_learn_parameters():

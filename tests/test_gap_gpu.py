@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_gap import GapContract, case, random_texts, reference_gram
+from test_gap import ORDERS, GapContract, case, random_texts, reference_gram
 
 from textsvm.device import select
 from textsvm.documents import encode
@@ -38,8 +38,7 @@ def agree(texts, kernel, device, others=None, rtol=1e-5):
     )
 
 
-@pytest.mark.parametrize("decay", [0.01, 0.1, 0.5, 0.9, 0.97, 1.0])
-@pytest.mark.parametrize("p", [1, 2, 5, 8, 10])
+@pytest.mark.parametrize(("p", "decay"), ORDERS)
 def test_decays_and_orders(p, decay, device):
     texts = [t for t in random_texts(p, [300, 1, 40, 200, 9, 10, 11, 299, 64, 65], "abcdef") if len(t) >= p]
     documents = encode(texts)

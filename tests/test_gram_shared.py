@@ -78,7 +78,7 @@ class SharedContract:
             "".join(rng.choice(list("abc "), n)) for n in [*rng.integers(0, 40, 30), 63, 64, 65, 130, 200]
         ]
         documents = encode(texts)
-        kernels = [GapWeighted(p, decay) for p in (1, 2, 5, 8)]
+        kernels = [GapWeighted(p, decay) for p in (1, 2, 3, 5)]
         for number, gram in grams(kernels, documents, device):
             alone = kernels[number].rows(documents, device).gram()
             np.testing.assert_allclose(to_numpy(gram.matrix), to_numpy(alone), rtol=1e-5, atol=1e-6)
@@ -104,11 +104,11 @@ class TestShared(SharedContract):
 @settings(max_examples=25)
 @given(
     texts=st.lists(st.text("ab c", max_size=30), min_size=1, max_size=12),
-    p=st.sets(st.sampled_from([1, 2, 3, 5]), min_size=2, max_size=4),
+    p=st.sets(st.sampled_from([1, 2, 3]), max_size=2),
     weights=st.lists(st.just(0) | st.floats(1e-30, 3), min_size=3, max_size=3).filter(any),
 )
 def test_any_grid_of_the_gap_weighted_kernel(texts, p, weights):
-    kernels = [GapWeighted(q, 0.5) for q in p] + [GapWeighted(3, 0.5, weights)]
+    kernels = [GapWeighted(q, 0.5) for q in (5, *p)] + [GapWeighted(3, 0.5, weights)]
     for number, gram in grams(kernels, encode(texts), select("cpu")):
         kernel = kernels[number]
 

@@ -213,7 +213,7 @@ def test_featureless_documents_equal_themselves_only():
 def test_sums_beyond_two_to_the_24_are_rounded_once():
     # One p-mer 30,000 times, and 40,000 others once: added to 9e8 in float32, each of these would vanish.
     many = "".join(chr(0x4E00 + i % 20_000) + chr(0x3400 + i // 20_000) for i in range(20_000))
-    texts = ["a" * 30_000 + many, many + "a" * 30_000] * 100
+    texts = ["a" * 30_000 + many, many + "a" * 30_000] * 70
     for p in (1, 2):
         rows = Spectrum(p, normalised=False).rows(encode(texts), CPU)
         a, b = oracles.pmers(texts[0], p), oracles.pmers(texts[1], p)
@@ -225,7 +225,7 @@ def test_sums_beyond_two_to_the_24_are_rounded_once():
         assert gram[0, 0] == gram[0, 2] == np.float32(sum(c * c for c in a.values()))
 
 
-@pytest.mark.parametrize("p", [1, 3, 64, (2, 4)])
+@pytest.mark.parametrize("p", [(1, 2), 64])
 def test_alphabets_of_60_000_symbols(p):
     rng = np.random.default_rng(0)
     points = np.delete(np.arange(0x100, 0x100 + 62_100), slice(0xD800 - 0x100, 0xE000 - 0x100))

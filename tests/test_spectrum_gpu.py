@@ -84,7 +84,7 @@ def test_counts_and_sums_beyond_every_small_type(repeats, device):
             assert to_numpy(rows.cross(documents.take([i])))[0, j] == exact
 
 
-@pytest.mark.parametrize("p", [1, 3, 64, (2, 4)])
+@pytest.mark.parametrize("p", [(1, 2), 64])
 def test_wide_alphabets_and_long_substrings(p, device):
     rng = np.random.default_rng(0)
     points = np.delete(np.arange(0x100, 0x100 + 62_100), slice(0xD800 - 0x100, 0xE000 - 0x100))
