@@ -256,7 +256,18 @@ def test_no_space_left_keeps_the_old_model(model, tmp_path):
         "from textsvm.cli import main; main()"
     )
     result = subprocess.run(
-        [sys.executable, "-c", code, "train", str(sample("mail")), "-o", str(old), "--max-length", "50"],
+        [
+            sys.executable,
+            "-c",
+            code,
+            "train",
+            str(sample("mail")),
+            "-o",
+            str(old),
+            "--force",
+            "--max-length",
+            "50",
+        ],
         capture_output=True,
         timeout=120,
     )
@@ -276,7 +287,7 @@ def test_ctrl_c_leaves_nothing_behind(n, repeats, tmp_path):
     old = tmp_path / "m.textsvm"
     old.write_bytes(b"precious")
     process = subprocess.Popen(
-        [sys.executable, "-m", "textsvm", "train", str(lines), "--kernel", "gap", "-o", str(old)],
+        [sys.executable, "-m", "textsvm", "train", str(lines), "--kernel", "gap", "-o", str(old), "--force"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         # A test run in the background of a shell ignores Ctrl-C, and its children would too.

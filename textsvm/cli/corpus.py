@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from textsvm.cli import options
-from textsvm.cli.console import Console, print_json
+from textsvm.cli.console import Console
 
 if TYPE_CHECKING:
     from textsvm.readers import Corpus
@@ -24,7 +24,7 @@ def corpus(
     console = Console(quiet)
     documents = options.read(console, corpus, reading, regress=regress)
     summary = describe(documents)
-    print_json(summary) if json else _show(console, summary)
+    console.print_json(summary) if json else _show(console, summary)
 
 
 def describe(corpus: Corpus) -> dict[str, Any]:

@@ -4,18 +4,42 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import kernels, machines, options
-from textsvm.cli.console import Console, json_line, print_json
+from textsvm.cli import machines, options
+from textsvm.cli.console import Console, json_line
 from textsvm.cli.figures import SHOWN, figures
+from textsvm.cli.output import PREDICTIONS, Force, Output
 
 if TYPE_CHECKING:
     from textsvm.readers import Corpus
     from textsvm.selection.cross_validation import CrossValidation
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Where the predictions go."""
+
+    predictions: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write what each document got from machines that were not trained on it, as JSON Lines; "
+            "- is stdout."
+        ),
+    ] = None
+    force: Force = False
+
+    def output(self, corpus: Path) -> Output | None:
+        """The file, checked, if there is to be one."""
+        if self.predictions is None:
+            return None
+        output = Output("--predictions", self.predictions, PREDICTIONS, self.force)
+        output.check({"the corpus": corpus})
+        return output
 
 
 @options.with_groups
@@ -24,17 +48,9 @@ def cv(
     reading: options.Reading,
     learning: options.Learning,
     folds: options.Folds,
-    kernel: kernels.KernelOptions,
-    text_form: machines.TextOptions,
-    machine: machines.MachineOptions,
-    predictions: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write what each document got from machines that were not trained on it, as JSON Lines."
-        ),
-    ] = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    made_from: machines.ModelOptions,
+    predictions: Predictions,
+    printing: options.Printing,
 ) -> None:
     """Cross-validate: train on all folds but one, judge on that one, in turn; the kernel matrix is made once.
 
@@ -43,11 +59,10 @@ def cv(
     from textsvm.selection.cross_validation import cross_validate
 
     started = time.perf_counter()
-    console = Console(quiet)
     folds.check()
-    if predictions is not None:
-        options.require_folder(predictions)
-    model = machine.estimator(kernel.one(), text_form, regression=learning.regress is not None)
+    output = predictions.output(corpus)
+    console = Console(printing.quiet, output is not None and output.is_stdout)
+    model = made_from.estimator(regression=learning.regress is not None)
     documents = options.read(console, corpus, reading, groups=folds.groups, **vars(learning))
     truth = options.targets(documents)
     read = time.perf_counter() - started
@@ -55,13 +70,14 @@ def cv(
         result = cross_validate(
             model, documents.texts, truth, progress=console.stage, **folds.arguments(documents)
         )
-    if predictions is not None:
-        _write_predictions(predictions, documents, truth, result)
+    if output is not None:
+        with output.place() as path:
+            _write_predictions(path, documents, truth, result)
     console.say_device(options.device_of(model))
     console.say(f"kernel matrix: {result.gram}")
     seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
-    if json:
-        print_json(summarise(result, documents, model) | {"seconds": seconds})
+    if printing.json:
+        console.print_json(summarise(result, documents, model) | {"seconds": seconds})
     else:
         show(console, f"{len(documents):,} documents of {corpus}", result)
         console.table("seconds", [(stage, f"{value:.2f}") for stage, value in seconds.items()])

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.figures import SHOWN
+from textsvm.cli.output import PICTURES, STDOUT, Kind
 from textsvm.errors import InputError
 from textsvm.reporting.figures import figure
 
 if TYPE_CHECKING:
     from textsvm.selection.tuning import Tuning
 
-_SUFFIXES = ("png", "svg", "pdf")
 #: From the worst to the best mean.
 _LOW, _HIGH = (247, 251, 255), (66, 146, 198)
 
@@ -114,14 +114,16 @@ def show(console: Console, result: Tuning) -> None:
     console.stdout.print(table)
 
 
-def require(path: Path) -> None:
-    """Refuse a picture that could not be drawn, before the work."""
-    if path.suffix.lower().lstrip(".") not in _SUFFIXES:
-        raise WrongUsage(f"--heatmap {path}: the name must end in {', '.join('.' + s for s in _SUFFIXES)}")
+def kind_of(path: Path) -> Kind:
+    """What a picture of this name is; one that could not be drawn is refused, before the work."""
+    kind = PICTURES[".png"] if path == STDOUT else PICTURES.get(path.suffix.lower())
+    if kind is None:
+        raise WrongUsage(f"--heatmap {path}: the name must end in {', '.join(PICTURES)}")
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise InputError('--heatmap needs Matplotlib: pip install "textsvm[plot]"') from error
+    return kind
 
 
 def draw(path: Path, result: Tuning) -> None:
