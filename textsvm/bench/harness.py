@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from textsvm.device import select
+from textsvm.errors import InputError
 from textsvm.files import replacing
 from textsvm.parallel import n_threads
 
@@ -124,11 +125,17 @@ def write_report(
 
 
 def data_folder() -> Path:
-    """The folder of the real corpora: TEXTSVM_DATA, else ../shared/data beside the checkout."""
+    """The folder of the real corpora: TEXTSVM_DATA, else ../shared/data beside the checkout.
+
+    Raises
+    ------
+    InputError
+        If it is not there.
+    """
     beside = Path(__file__).resolve().parents[3] / "shared" / "data"
     folder = Path(os.environ.get("TEXTSVM_DATA", beside))
     if not folder.is_dir():
-        raise SystemExit(
+        raise InputError(
             f"no corpora at {folder}; set TEXTSVM_DATA (corpora/README.md says where they come from)"
         )
     return folder
