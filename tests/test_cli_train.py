@@ -260,3 +260,28 @@ def test_holdout_needs_two_documents_of_every_class(tmp_path):
     (tmp_path / "x.csv").write_text("text,label\n" + rows)
     message = fails("train", tmp_path / "x.csv", "--holdout", "0.5", "-o", tmp_path / "m")
     assert "class c has one document only" in message
+
+
+@pytest.mark.parametrize("kernel", ["spectrum", "gap", "edit"])
+def test_copies_in_the_held_out_part_are_told(kernel, tmp_path):
+    rows = [
+        f"the {word} of number {i} is {i * i} and is written so,{word}\n"
+        for i in range(12)
+        for word in ("banana", "monday")
+    ]
+    path = tmp_path / "x.csv"
+    path.write_text("text,label\n" + "".join(rows * 2))
+    options = ["--kernel", kernel, *(["--gamma", "1"] if kernel == "edit" else []), "-o", tmp_path / "m"]
+    done = run("train", path, *options, "--holdout", "0.25", "--json")
+    found = json.loads(done.stdout)["holdout"]["near_duplicates"]
+    corpus = read_corpus(path)
+    text_of = dict(zip(corpus.ids, corpus.texts, strict=True))
+    assert len(found) >= 6
+    assert all(text_of[each["test"]] == text_of[each["train"]] for each in found if each["value"] > 0.9999)
+    warning = f"warning: {len(found)} documents are tested by machines that were trained on a near-duplicate"
+    assert warning in done.stderr.decode()
+    assert b"--group-duplicates" in done.stderr
+    alone = run("train", path, *options, "--holdout", "0.25", "--duplicates", "drop", "--json")
+    if kernel == "edit":  # one edit away is far at this gamma
+        assert json.loads(alone.stdout)["holdout"]["near_duplicates"] == []
+        assert b"near-duplicate" not in alone.stderr

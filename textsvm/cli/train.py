@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -126,7 +127,10 @@ def train(
     if task.calibrate is not None:
         model.cv = _calibration_folds(console, training)
     results = _fit(console, model, training, held, task.one_class or reading.positive)
-    summary = summarise(model, training) | {"holdout": None if results is None else results.as_dict()}
+    summary = summarise(model, training) | {"holdout": None}
+    if results is not None and held is not None:
+        near = _near_duplicates(console, model, training, held)
+        summary["holdout"] = results.as_dict() | {"near_duplicates": near}
     if task.one_class is not None:
         reading = replace(reading, positive=task.one_class)
     options.save_model(output, model, documents, reading, learning, summary)
@@ -205,6 +209,26 @@ def _fit(
     console.say_device(model.device_)
     console.say(f"kernel matrix: {model.gram_}")
     return results
+
+
+def _near_duplicates(console: Console, model: Any, training: Corpus, held: Corpus) -> list[dict[str, Any]]:
+    """Held-out documents that are nearly training ones, by their ids, and a warning of them."""
+    from textsvm.evaluation.judge import machine_of
+    from textsvm.selection.leakage import LeakageWarning, held_out_leak, leakage_sentence
+
+    with console.progress(), console.warnings():
+        leak = held_out_leak(
+            machine_of(model), training.texts, held.texts,
+            progress=lambda done, total: console.stage("duplicates", done, total),
+        )  # fmt: skip
+        if sentence := leakage_sentence(
+            [leak], remedy="`textsvm cv` with group_duplicates keeps them together"
+        ):
+            warnings.warn(sentence, LeakageWarning, stacklevel=2)
+    return [
+        {"test": held.ids[test], "train": training.ids[train], "value": value}
+        for test, train, value in leak.as_dict()["pairs"]
+    ]
 
 
 def _what_is_learnt(corpus: Corpus) -> str:
