@@ -22,7 +22,7 @@ def corpus(
 ) -> None:
     """Show what is in a corpus: counts, parts, labels or numbers, lengths, duplicates, alphabet, damage."""
     console = Console(quiet)
-    documents = options.read(console, corpus, reading, regress=regress)
+    documents = options.read(console, corpus, reading, options.Learning(regress))
     summary = describe(documents)
     console.print_json(summary) if json else _show(console, summary)
 

@@ -12,8 +12,9 @@ import typer
 
 from textsvm.cli import machines, options
 from textsvm.cli.console import Console, json_line
-from textsvm.cli.figures import SHOWN, figures
+from textsvm.cli.metric_columns import SHOWN, cells
 from textsvm.cli.output import PREDICTIONS, Force, Output
+from textsvm.plain_json import to_json
 
 if TYPE_CHECKING:
     from textsvm.readers import Corpus
@@ -63,7 +64,7 @@ def cv(
     output = predictions.output(corpus)
     console = Console(printing.quiet, output is not None and output.is_stdout)
     model = made_from.estimator(regression=learning.regress is not None)
-    documents = options.read(console, corpus, reading, groups=folds.groups, **vars(learning))
+    documents = options.read(console, corpus, reading, learning, groups=folds.groups)
     truth = options.targets(documents)
     read = time.perf_counter() - started
     with console.progress(), console.warnings():
@@ -88,7 +89,7 @@ def summarise(result: CrossValidation, corpus: Corpus, model: Any) -> dict[str, 
     found = result.as_dict()
     return {
         "n": len(corpus),
-        "kernel": {"name": model.kernel.name, **model.kernel.get_params()},
+        "kernel": to_json(model.kernel),
         "C": model.C,
         "device": options.device_of(model).description,
         "folds": [
@@ -116,12 +117,12 @@ def show(console: Console, title: str, result: CrossValidation) -> None:
     """The folds and their mean as a table."""
     names = [name for name in SHOWN if name in result.mean]
     rows = [
-        (str(number), f"{len(train):,}", f"{len(test):,}", *figures(fold, names))
+        (str(number), f"{len(train):,}", f"{len(test):,}", *cells(fold, names))
         for number, ((train, test), fold) in enumerate(zip(result.folds, result.table, strict=True), 1)
     ]
-    rows.append(("mean", "", "", *figures(result.mean, names)))
-    rows.append(("SD", "", "", *figures(result.sd, names)))
-    rows.append(("pooled", "", "", *figures(result.pooled, names)))
+    rows.append(("mean", "", "", *cells(result.mean, names)))
+    rows.append(("SD", "", "", *cells(result.sd, names)))
+    rows.append(("pooled", "", "", *cells(result.pooled, names)))
     console.table(title, rows, ("fold", "trained on", "tested on", *(SHOWN[name] for name in names)))
 
 

@@ -43,7 +43,9 @@ class ReportFile:
             return
         kind = REPORTS[".html"] if self.report == STDOUT else REPORTS.get(self.report.suffix.lower())
         if kind is None:
-            raise WrongUsage(f"--report {self.report}: the name must end in {', '.join(REPORTS)}")
+            raise WrongUsage(
+                f"--report {self.report}: a report is .html, .md or .json, and the name ends in none of them"
+            )
         Output("--report", self.report, kind, self.force).check({"the model": model, "the corpus": corpus})
 
 
@@ -85,7 +87,11 @@ def evaluate(
     if reading.positive is None:
         reading = replace(reading, positive=training.positive, negative=reading.negative or training.negative)
     documents = options.read(
-        console, corpus, reading, regress=judging.regress or training.regress, headers=training.headers
+        console,
+        corpus,
+        reading,
+        options.Learning(judging.regress or training.regress),
+        headers=training.headers,
     )
     options.targets(documents)
     read = time.perf_counter() - started
@@ -140,13 +146,17 @@ def _write_report(
 
 def show(console: Console, title: str, results: Results) -> None:
     """The figures, the classes and the confusion matrix as tables."""
-    from textsvm.reporting.figures import NAMES, figure, interval
+    from textsvm.reporting.format_metrics import NAMES, format_interval, format_metric
 
     for warning in results.warnings:
         console.say(f"warning: {warning}")
     positive = f", positive is {results.labels[1]}" if results.task == "binary" else ""
     rows = [
-        (title, figure(name, results.metrics[name]), interval(name, results.intervals.get(name)))
+        (
+            title,
+            format_metric(name, results.metrics[name]),
+            format_interval(name, results.intervals.get(name)),
+        )
         for name, title in NAMES.items()
         if name in results.metrics
     ]
@@ -155,15 +165,12 @@ def show(console: Console, title: str, results: Results) -> None:
         return
     labels = [str(label) for label in results.labels]
     if results.task == "multiclass":
-        console.table(
-            "classes",
-            [
-                (str(each["label"]), *(figure(name, each[name]) for name in ("precision", "recall", "f1")),
-                 f"{each['support']:,}")
-                for each in results.per_class
-            ],
-            ("", "precision", "recall", "F1", "documents"),
-        )  # fmt: skip
+        shares = ("precision", "recall", "f1")
+        classes = [
+            (str(each["label"]), *(format_metric(n, each[n]) for n in shares), f"{each['support']:,}")
+            for each in results.per_class
+        ]
+        console.table("classes", classes, ("", "precision", "recall", "F1", "documents"))
     if len(labels) <= MOST_COLUMNS:
         console.table(
             "confusion matrix",

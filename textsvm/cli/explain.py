@@ -84,9 +84,9 @@ def _show(console: Console, identifier: str, found: Explanation) -> None:
         style = "" if not step else f"black {FOR[step - 1] if step > 0 else AGAINST[-step - 1]}"
         coloured.append(printable(piece), style=style)
     console.stdout.print(coloured, soft_wrap=True)
-    towards, against = (printable(str(side)) for side in _sides(found))
+    towards, away = (printable(str(side)) for side in _sides(found))
     key = Text.assemble(
-        ("   ", FOR[3]), f" for {towards}  ", ("   ", AGAINST[3]), f" for {against}; {METHODS[found.method]}",
+        ("   ", FOR[3]), f" for {towards}  ", ("   ", AGAINST[3]), f" for {away}; {METHODS[found.method]}",
         style="dim",
     )  # fmt: skip
     console.stdout.print(key, soft_wrap=True)

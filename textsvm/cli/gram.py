@@ -52,13 +52,16 @@ class MatrixFile:
 class Columns:
     """What the columns stand for."""
 
-    against: Annotated[
+    columns: Annotated[
         Path | None,
         typer.Option(
-            help="Kernel values with the documents of this corpus, the training one, instead of each other."
+            "--against",
+            help="Kernel values with the documents of this corpus, the training one, instead of each other.",
         ),
     ] = None
-    against_part: Annotated[str | None, typer.Option(help="Only this part of it: train or test.")] = None
+    part_of_columns: Annotated[
+        str | None, typer.Option("--against-part", help="Only this part of it: train or test.")
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -89,16 +92,16 @@ def gram(
     from textsvm.estimators.svc import SVC
     from textsvm.gram import files
 
-    if others.against is None and others.against_part is not None:
+    if others.columns is None and others.part_of_columns is not None:
         raise WrongUsage("--against-part needs --against")
-    output = file.checked(corpus, others.against)
+    output = file.checked(corpus, others.columns)
     console = Console(printing.quiet, output.is_stdout)
     chosen = values.kernel.one()
     model = machines.checked(lambda: SVC(chosen, device=values.device, **values.text.as_dict()))
-    documents = columns = options.read(console, corpus, reading, regress=regress)
-    if others.against is not None:
-        where = replace(reading, part=others.against_part)
-        columns = options.read(console, others.against, where, regress=regress)
+    documents = columns = options.read(console, corpus, reading, options.Learning(regress))
+    if others.columns is not None:
+        where = replace(reading, part=others.part_of_columns)
+        columns = options.read(console, others.columns, where, options.Learning(regress))
     labels, names = _labels(documents) if output.kind is LIBSVM else (None, [])
     clock = time.perf_counter()
     matrix, used = _matrix(console, model, documents, columns)

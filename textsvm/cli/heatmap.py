@@ -7,22 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textsvm.cli.console import Console, WrongUsage
-from textsvm.cli.figures import SHOWN
+from textsvm.cli.metric_columns import SHOWN
 from textsvm.cli.output import PICTURES, STDOUT, Kind
 from textsvm.errors import InputError
-from textsvm.reporting.figures import figure
+from textsvm.reporting.format_metrics import format_metric
 
 if TYPE_CHECKING:
     from textsvm.selection.tuning import Tuning
 
 #: From the worst to the best mean.
 _LOW, _HIGH = (247, 251, 255), (66, 146, 198)
-
-
-def plain_params(params: dict[str, Any]) -> dict[str, Any]:
-    """A setting as JSON values: a kernel is its name and its parameters."""
-    kernel = params["kernel"]
-    return {**params, "kernel": {"name": kernel.name, **kernel.get_params()}}
 
 
 class Names:
@@ -108,7 +102,7 @@ def show(console: Console, result: Tuning) -> None:
             colour = ",".join(str(round(a + share * (b - a))) for a, b in zip(_LOW, _HIGH, strict=True))
             mark = "*" if (row, column) == best else " "
             style = f"{'bold ' * (mark == '*')}black on rgb({colour})"
-            line.append(Text(f" {figure(result.metric, value)}{mark}", style=style))
+            line.append(Text(f" {format_metric(result.metric, value)}{mark}", style=style))
         table.add_row(*line)
     console.stdout.print(Text(f"mean {SHOWN.get(result.metric, result.metric)}", style="bold"))
     console.stdout.print(table)
@@ -145,7 +139,7 @@ def draw(path: Path, result: Tuning) -> None:
         for j, column in enumerate(columns):
             share = _share(values[i, j], cells, result.metric in LESS_IS_BETTER)
             axes.text(
-                j, i, figure(result.metric, cells.get((row, column))), ha="center", va="center",
+                j, i, format_metric(result.metric, cells.get((row, column))), ha="center", va="center",
                 color="white" if share > 0.6 else "black", fontsize=8,
             )  # fmt: skip
     axes.set_title(f"mean {SHOWN.get(result.metric, result.metric)} over {len(result.folds)} folds")

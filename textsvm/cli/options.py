@@ -258,26 +258,25 @@ def read(
     console: Console,
     path: Path,
     reading: Reading,
+    learning: Learning | None = None,
     *,
-    regress: str | None = None,
-    weights: str | None = None,
     groups: str | None = None,
     headers: bool = False,
-    duplicates: Duplicates = Duplicates.keep,
 ) -> Corpus:
     """Read a corpus, reduce its labels to two if that is wished, and say what was found on the way."""
     from textsvm.readers import read_corpus
 
+    learning = learning or Learning()
     with console.progress():
         corpus = read_corpus(
             path, reading.format, part=reading.part, split=reading.split.value, text=reading.text,
-            label=reading.label, id=reading.id, target=regress, weight=weights, group=groups,
-            headers=reading.headers or headers, progress=console.reading,
+            label=reading.label, id=reading.id, target=learning.regress, weight=learning.weights,
+            group=groups, headers=reading.headers or headers, progress=console.reading,
         )  # fmt: skip
     if reading.positive is not None:
         corpus = corpus.reduce_labels(reading.positive, reading.negative or "rest")
     report_problems(console, corpus)
-    return corpus.without_duplicates() if duplicates is Duplicates.drop else corpus
+    return corpus.without_duplicates() if learning.duplicates is Duplicates.drop else corpus
 
 
 def report_problems(console: Console, corpus: Corpus) -> None:

@@ -113,7 +113,7 @@ def train(
     output.check({"the corpus": corpus})
     model = _estimator(made_from, task, regression=learning.regress is not None)
 
-    documents = options.read(console, corpus, reading, **vars(learning))
+    documents = options.read(console, corpus, reading, learning)
     if task.one_class is not None:
         documents = _of_one_class(documents, task.one_class)
     options.targets(documents)
@@ -221,10 +221,8 @@ def _near_duplicates(console: Console, model: Any, training: Corpus, held: Corpu
             machine_of(model), training.texts, held.texts,
             progress=lambda done, total: console.stage("duplicates", done, total),
         )  # fmt: skip
-        if sentence := leakage_sentence(
-            [leak], remedy="`textsvm cv` with group_duplicates keeps them together"
-        ):
-            warnings.warn(sentence, LeakageWarning, stacklevel=2)
+        if told := leakage_sentence([leak], remedy="`textsvm cv` with group_duplicates keeps them together"):
+            warnings.warn(told, LeakageWarning, stacklevel=2)
     return [
         {"test": held.ids[test], "train": training.ids[train], "value": value}
         for test, train, value in leak.as_dict()["pairs"]

@@ -13,9 +13,9 @@ import typer
 from textsvm.cli import heatmap, machines, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.cv import leaks_by_id
-from textsvm.cli.figures import SHOWN
+from textsvm.cli.metric_columns import SHOWN
 from textsvm.cli.output import MODEL, Force, Output
-from textsvm.reporting.figures import figure
+from textsvm.reporting.format_metrics import format_metric
 
 if TYPE_CHECKING:
     from textsvm.readers import Corpus
@@ -101,7 +101,7 @@ def tune(
     output, picture = search.outputs(corpus)
     console = Console(printing.quiet, output is not None and output.is_stdout)
     grid, model = made_from.grid(learning.regress is not None)
-    documents = options.read(console, corpus, reading, groups=folds.groups, **vars(learning))
+    documents = options.read(console, corpus, reading, learning, groups=folds.groups)
     truth = options.targets(documents)
     console.say(f"note: {_size(grid)} on {folds.folds * folds.repeats} folds of {len(documents):,} documents")
     read = time.perf_counter() - started
@@ -135,19 +135,10 @@ def _size(grid: dict[str, Any]) -> str:
 def summarise(result: Tuning, corpus: Corpus) -> dict[str, Any]:
     """The search as JSON values, documents by their ids."""
     found = result.as_dict()
-    return found | {
+    return {
+        **{name: value for name, value in found.items() if name != "leaks"},
         "n": len(corpus),
         "device": result.best_estimator.device_.description,
-        "best_params": heatmap.plain_params(result.best_params_),
-        "table": [
-            shown | {"params": heatmap.plain_params(row["params"])}
-            for row, shown in zip(result.table, found["table"], strict=True)
-        ],
-        "untried": [heatmap.plain_params(params) for params in result.untried],
-        "nested": None
-        if result.nested is None
-        else found["nested"] | {"params": [heatmap.plain_params(params) for params in result.nested.params]},
-        "leaks": None,
         "near_duplicates": leaks_by_id(found["leaks"], corpus),
     }
 
@@ -162,9 +153,9 @@ def _show(console: Console, result: Tuning, corpus: Corpus, report: dict[str, An
     rows = [
         (
             ("* " if row is best else "  ") + names.of(row["params"]),
-            figure(name, row["mean"]),
-            figure(name, row["sd"]),
-            *(figure(other, row["metrics"][other]) for other in others),
+            format_metric(name, row["mean"]),
+            format_metric(name, row["sd"]),
+            *(format_metric(other, row["metrics"][other]) for other in others),
             f"{row['seconds']:.2f}",
         )
         for row in ranked[:_MOST]
@@ -179,17 +170,21 @@ def _show(console: Console, result: Tuning, corpus: Corpus, report: dict[str, An
     heatmap.show(console, result)
     summary = [
         ("best", names.of(result.best_params_, everything=True)),
-        (f"{title}, mean of folds", f"{figure(name, best['mean'])} (SD {figure(name, best['sd'])})"),
+        (f"{title}, mean of folds", _mean_and_sd(name, best["mean"], best["sd"])),
     ]
     if result.nested is not None:
-        mean, sd = result.nested.mean[name], result.nested.sd[name]
-        summary.append((f"{title}, nested", f"{figure(name, mean)} (SD {figure(name, sd)})"))
+        nested = _mean_and_sd(name, result.nested.mean[name], result.nested.sd[name])
+        summary.append((f"{title}, nested", nested))
     total = report["seconds"]
     summary.append(("seconds", ", ".join(f"{stage} {value:.2f}" for stage, value in total.items())))
     summary.append(("model", report["model"] or "not written; -o FILE writes it"))
     console.table("the best setting", summary)
     for note in heatmap.at_the_edge(result):
         console.say(f"note: {note}")
+
+
+def _mean_and_sd(metric: str, mean: float, sd: float) -> str:
+    return f"{format_metric(metric, mean)} (SD {format_metric(metric, sd)})"
 
 
 def _merit(mean: float | None, metric: str) -> float:

@@ -26,6 +26,7 @@ from textsvm.evaluation import attribution
 from textsvm.evaluation.judge import machine_of
 from textsvm.kernels import GapWeighted, Spectrum
 from textsvm.parallel import Progress
+from textsvm.plain_json import to_json
 
 #: Documents that are explained together: each has a weight for every feature of the support vectors.
 CHUNK = 16
@@ -108,8 +109,7 @@ class Explanation:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values."""
-        values = {**asdict(self), "exact": self.exact, "method": METHODS[self.method]}
-        return {name: _plain(value) for name, value in values.items()}
+        return to_json({**asdict(self), "exact": self.exact, "method": METHODS[self.method]})
 
 
 def explain(
@@ -275,7 +275,3 @@ def _part(progress: Progress | None, done: int, size: int, total: int) -> Progre
     if progress is None:
         return None
     return lambda part, whole: progress(done + size * part / whole, total)
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

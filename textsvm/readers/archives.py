@@ -59,7 +59,7 @@ class Files:
         In the order of the archive; sorted by name in a folder.
     single : bool
         The path is one file, compressed or not, and not a folder or an archive.
-    problems : list of (name, sentence)
+    problems : list of (name, problem)
         What was left out.
     """
 
