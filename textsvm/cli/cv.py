@@ -14,7 +14,6 @@ from textsvm.cli import machines, options
 from textsvm.cli.console import Console, json_line
 from textsvm.cli.metric_columns import SHOWN, cells
 from textsvm.cli.output import PREDICTIONS, Force, Output
-from textsvm.plain_json import to_json
 
 if TYPE_CHECKING:
     from textsvm.readers import Corpus
@@ -86,6 +85,8 @@ def cv(
 
 def summarise(result: CrossValidation, corpus: Corpus, model: Any) -> dict[str, Any]:
     """The figures as JSON values, documents by their ids; what each one got is in --predictions."""
+    from textsvm.plain_json import to_json
+
     found = result.as_dict()
     return {
         "n": len(corpus),
