@@ -177,7 +177,7 @@ def test_html(source, expected):
     ["<", "<!--", "<script>", "<a ", "</script", "&", "<!-- -->", " \n", "<style></script>", "=?a?b?"],
 )
 def test_hostile_html_and_headers_take_linear_time(piece):
-    assert_at_most_linear(lambda n: html_text(piece * (n // len(piece))), 50_000)
+    assert_at_most_linear(lambda n: html_text(piece * (n // len(piece))), 20_000)
     subject = piece.encode()
     assert_at_most_linear(lambda n: text(HEAD + b"Subject: " + subject * (n // len(piece)) + b"\n\n"), 25_000)
 
