@@ -3,28 +3,52 @@
 import json
 
 import pytest
+from command import fails, run, run_fresh
 
 from textsvm.cli.bench import Benchmark
-from textsvm.cli.bench import bench as command
+from textsvm.device import gpu_trouble
 
-
-class Context:
-    """What Typer hands over: the options after the name."""
-
-    def __init__(self, args):
-        self.args = args
+#: What measures a GPU, whatever else it is told.
+GPU_ONLY = ("grid", "edit_gpu", "gap_gpu", "spectrum_gpu")
 
 
 @pytest.mark.parametrize("which", ["kernels", "solver", "paper", "peers", "scale"])
 def test_quick(which, tmp_path):
-    command(
-        Context(["--quick", "-o", str(tmp_path / which)] + ["--device", "cpu"] * (which != "kernels")), which
-    )
+    device = ["--device", "cpu"] * (which != "kernels")
+    done = run("bench", which, "--quick", "-o", tmp_path / which, *device, timeout=600)
+    assert done.returncode == 0, done.stderr.decode()
     report = json.loads((tmp_path / f"{which}.json").read_text())
     assert len(report["rows"]) >= 6
     assert {"commit", "cpu", "versions", "command"} <= report.keys()
     assert "--quick" in report["command"]
     assert (tmp_path / f"{which}.md").read_text().startswith("# ")
+
+
+@pytest.mark.parametrize("which", [each.name for each in Benchmark])
+def test_each_can_be_called(which):
+    done = run("bench", which, "--help")
+    assert done.returncode == 0, done.stderr.decode()
+    assert "--output" in done.stdout.decode()
+    assert run("bench", which, "--no-such-option").returncode == 2
+
+
+@pytest.mark.parametrize("which", GPU_ONLY)
+def test_without_a_gpu_there_is_a_sentence(which, tmp_path):
+    if not gpu_trouble(0):
+        pytest.skip("there is a GPU")
+    message = fails("bench", which, "-o", tmp_path / "r")
+    assert "cuda" in message.lower() or "GPU" in message
+    assert not list(tmp_path.iterdir())
+
+
+def no_data(*arguments, **options):
+    return run_fresh(*arguments, env={"TEXTSVM_DATA": "no/such/folder"}, **options)
+
+
+@pytest.mark.parametrize("which", ["lodhi", "essays", "crammer_singer"])
+def test_without_corpora_there_is_a_sentence(which, tmp_path):
+    message = fails("bench", which, "--device", "cpu", "-o", tmp_path / "r", run=no_data)
+    assert "set TEXTSVM_DATA" in message
 
 
 def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
@@ -38,10 +62,3 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
     assert Rows(tmp_path / "r", "Title", "another command").rows == {}
     monkeypatch.setenv("TEXTSVM_COMMIT", "abd")
     assert Rows(tmp_path / "r", "Title", "command").rows == {}
-
-
-def test_every_benchmark_has_a_module():
-    from importlib import import_module
-
-    for each in Benchmark:
-        assert callable(import_module(f"textsvm.bench.{each.value}").main)

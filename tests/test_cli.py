@@ -36,6 +36,23 @@ def test_help_is_quick_and_names_the_commands():
         assert command in result.stdout.decode()
 
 
+@pytest.mark.parametrize("command", [[], ["train"], ["tune"], ["bench"]], ids=str)
+def test_help_imports_nothing_that_takes_long(command):
+    code = (
+        "import sys\n"
+        "from textsvm.cli import main\n"
+        "try: main()\n"
+        "finally: print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code, *command, "--help"], capture_output=True, text=True, timeout=120
+    )
+    assert "Usage" in result.stdout
+    loaded = set(result.stderr.split())
+    assert {"textsvm", "typer"} <= loaded
+    assert not loaded & {"numpy", "scipy", "sklearn", "numba", "cupy", "pandas", "matplotlib", "safetensors"}
+
+
 def test_version():
     assert run_fresh("--version").stdout.decode().startswith("textsvm ")
 
@@ -257,7 +274,18 @@ def test_no_space_left_keeps_the_old_model(model, tmp_path):
         "from textsvm.cli import main; main()"
     )
     result = subprocess.run(
-        [sys.executable, "-c", code, "train", str(sample("mail")), "-o", str(old), "--max-length", "50"],
+        [
+            sys.executable,
+            "-c",
+            code,
+            "train",
+            str(sample("mail")),
+            "-o",
+            str(old),
+            "--force",
+            "--max-length",
+            "50",
+        ],
         capture_output=True,
         timeout=120,
     )
@@ -277,7 +305,7 @@ def test_ctrl_c_leaves_nothing_behind(n, repeats, tmp_path):
     old = tmp_path / "m.textsvm"
     old.write_bytes(b"precious")
     process = subprocess.Popen(
-        [sys.executable, "-m", "textsvm", "train", str(lines), "--kernel", "gap", "-o", str(old)],
+        [sys.executable, "-m", "textsvm", "train", str(lines), "--kernel", "gap", "-o", str(old), "--force"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         # A test run in the background of a shell ignores Ctrl-C, and its children would too.

@@ -1,12 +1,19 @@
 """train, evaluate and predict: several classes, numbers, one class, weights, probabilities."""
 
+import inspect
 import json
+import re
+from dataclasses import fields
+from typing import get_type_hints
 
 import numpy as np
 import pytest
 from command import fails, report, run
 
 import textsvm
+from textsvm import SVC, SVR, OneClassSVM
+from textsvm.cli.machines import MachineOptions, TextOptions
+from textsvm.cli.train import Task
 from textsvm.readers import read_corpus, sample
 
 ESSAYS = [sample("essays"), "--regress", "score"]
@@ -17,6 +24,39 @@ def lines_of(*arguments, stdin=b""):
     result = run("predict", *arguments, stdin=stdin)
     assert result.returncode == 0, result.stderr.decode()
     return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("group", [TextOptions, MachineOptions, Task])
+def test_the_help_tells_the_defaults_of_the_estimators(group):
+    compared = 0
+    hints = get_type_hints(group, include_extras=True)
+    for option in fields(group):
+        told = re.search(r"\(default: ([^;)]+)", hints[option.name].__metadata__[0].help or "")
+        for estimator in (SVC, SVR, OneClassSVM):
+            parameter = inspect.signature(estimator).parameters.get(option.name)
+            if parameter is None:
+                continue
+            assert option.default in (None, parameter.default)
+            if parameter.default is not None and option.default is None:
+                assert type(parameter.default)(told[1]) == parameter.default, option.name
+                compared += 1
+    assert compared >= 1
+
+
+@pytest.mark.parametrize(
+    ("options", "estimator"),
+    [
+        ([sample("mail"), "--max-length", "50"], SVC(max_length=50)),
+        ([*ESSAYS, "--max-length", "50"], SVR(max_length=50)),
+        ([sample("mail"), "--max-length", "50", "--one-class", "ham"], OneClassSVM(max_length=50)),
+    ],
+    ids=["classes", "numbers", "one class"],
+)
+def test_without_options_a_model_is_that_of_the_estimator(options, estimator, tmp_path):
+    trained = report("train", *options, "-o", tmp_path / "m")
+    assert trained["kernel"] == {"name": "spectrum", **estimator.make_kernel().get_params()}
+    fitted = textsvm.load(tmp_path / "m").get_params(deep=False)
+    assert {**fitted, "kernel": "spectrum"} == estimator.get_params(deep=False)
 
 
 @pytest.mark.parametrize(("strategy", "machines"), [("ovo", 3), ("ovr", 3), ("crammer-singer", 1)])
@@ -220,3 +260,28 @@ def test_holdout_needs_two_documents_of_every_class(tmp_path):
     (tmp_path / "x.csv").write_text("text,label\n" + rows)
     message = fails("train", tmp_path / "x.csv", "--holdout", "0.5", "-o", tmp_path / "m")
     assert "class c has one document only" in message
+
+
+@pytest.mark.parametrize("kernel", ["spectrum", "gap", "edit"])
+def test_copies_in_the_held_out_part_are_told(kernel, tmp_path):
+    rows = [
+        f"the {word} of number {i} is {i * i} and is written so,{word}\n"
+        for i in range(12)
+        for word in ("banana", "monday")
+    ]
+    path = tmp_path / "x.csv"
+    path.write_text("text,label\n" + "".join(rows * 2))
+    options = ["--kernel", kernel, *(["--gamma", "1"] if kernel == "edit" else []), "-o", tmp_path / "m"]
+    done = run("train", path, *options, "--holdout", "0.25", "--json")
+    found = json.loads(done.stdout)["holdout"]["near_duplicates"]
+    corpus = read_corpus(path)
+    text_of = dict(zip(corpus.ids, corpus.texts, strict=True))
+    assert len(found) >= 6
+    assert all(text_of[each["test"]] == text_of[each["train"]] for each in found if each["value"] > 0.9999)
+    warning = f"warning: {len(found)} documents are tested by machines that were trained on a near-duplicate"
+    assert warning in done.stderr.decode()
+    assert b"--group-duplicates" in done.stderr
+    alone = run("train", path, *options, "--holdout", "0.25", "--duplicates", "drop", "--json")
+    if kernel == "edit":  # one edit away is far at this gamma
+        assert json.loads(alone.stdout)["holdout"]["near_duplicates"] == []
+        assert b"near-duplicate" not in alone.stderr

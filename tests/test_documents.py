@@ -16,6 +16,8 @@ ANY_TEXT = st.text(st.characters(), max_size=40)  # lone surrogates included
     [
         ("  Hello\t\r\n World ", {}, "hello world"),
         ("ﬁne Straße №5", {}, "fine strasse no5"),
+        # Case folding takes these apart, and only a second NFKC puts them together again.
+        ("\u01f0 \u0390 \u1fb6", {}, "\u01f0 \u0390 \u1fb6"),
         ("Hello, world! (€5)", {"punctuation": False}, "hello world 5"),
         ("U.S. &lt; 5%...\n", {"form": "paper"}, "u s lt 5 "),
         ("  As IT is\n", {"form": "none"}, "  As IT is\n"),

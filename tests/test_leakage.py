@@ -17,7 +17,13 @@ from textsvm.gram.dense import DenseGram
 from textsvm.kernels import Spectrum
 from textsvm.selection import leakage
 from textsvm.selection.cross_validation import cross_validate
-from textsvm.selection.leakage import LeakageWarning, find_leaks, merge_groups, near_duplicates
+from textsvm.selection.leakage import (
+    LeakageWarning,
+    find_leaks,
+    held_out_leak,
+    merge_groups,
+    near_duplicates,
+)
 
 DOCUMENTS = ["the cat sat on the mat", "a dog ran in the park", "the cat sat on the mat", "", "xyz", "",
              "a dog ran in the parks", "a dog ran in two parks", "something else again"]  # fmt: skip
@@ -172,3 +178,22 @@ def test_copies_kept_together_with_given_groups(grouped):
         assert not {documents[i] for i in train} & {documents[i] for i in test}
         if grouped:
             assert not set(authors[train]) & set(authors[test])
+
+
+@pytest.mark.parametrize("block", [1, 20, 1 << 20])
+@pytest.mark.parametrize("normalised", [True, False])
+@pytest.mark.parametrize("bound", [0.5, 0.98, 1.0])
+def test_held_out_documents_are_compared_with_all_training_ones(monkeypatch, block, normalised, bound):
+    monkeypatch.setattr(leakage, "BLOCK", block)
+    training = ["the cat sat on the mat", "a dog ran in the park", "something else again", "xyz", "zz top"]
+    held = ["a dog ran in the parks", "nothing at all", "", "xyz", "another cat sat on the mat", "ъъъ"]
+    model = SVC(Spectrum(p=2, normalised=normalised)).fit(training, [0, 1, 0, 1, 0])
+    encoded = encode(training + held)
+    whole = Spectrum(p=2).fit(encoded).against(encoded, select("cpu")).gram()[5:, :5]
+    expected = [i for i in range(len(held)) if whole[i].max() >= min(bound, 1 - 1e-5)]
+    leak = held_out_leak(model, training, held, bound)
+    assert leak.test.tolist() == expected
+    assert expected
+    np.testing.assert_array_equal(leak.train, whole[expected].argmax(1))
+    np.testing.assert_allclose(leak.value, whole[expected].max(1), rtol=1e-6)
+    assert leak.share == len(expected) / len(held)

@@ -176,6 +176,16 @@ def test_label_tab_text(write, tmp_path):
     assert both.problems == [("r8-test.txt, line 3", "left out: it is not a label, a TAB and a text")]
 
 
+@pytest.mark.parametrize("line", ["{}\tnumber {}", "__label__{} number {}"], ids=["tab", "fasttext"])
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n"], ids=repr)
+def test_the_last_line_counts_however_it_ends(line, end, write):
+    for n in (1, 2, 3):
+        path = write(f"{n}.txt", "\n".join(line.format("ab"[i % 2], i) for i in range(n)) + end)
+        corpus = read_corpus(path, "lines")
+        assert corpus.labels == ["ab"[i % 2] for i in range(n)]
+        assert corpus.texts == [f"number {i}" for i in range(n)]
+
+
 def test_fasttext_lines(write):
     corpus = read_corpus(write("x", "__label__a some text\n__label__b __label__c more\n"))
     assert corpus.labels == [("a",), ("b", "c")]

@@ -1,30 +1,72 @@
-"""Outputs are written under a temporary name and moved into place: a failure never leaves half a file."""
+"""Outputs are written under a temporary name and moved into place: a failure never leaves half a file.
+
+Only a file is ever replaced: links are followed, and a FIFO, a device, a socket or a folder is refused. The
+temporary is called ``.NAME.PID.RANDOM.tmp`` and lies beside its target; one that a killed run left behind is
+cleared by the next run that writes the same name.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import stat
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from textsvm.errors import InputError
+
+#: Seconds after which a temporary is a leftover, whoever wrote it.
+_DAY = 86_400
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def target_of(path: str | os.PathLike[str]) -> Path:
+    """The file that an output of this name replaces: where its links lead, there or not.
+
+    Raises
+    ------
+    InputError
+        If something is there that is no file, or the name cannot be looked up.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        mode = stat.S_IFREG  # a new file, or a link whose target is not there yet
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "no file")
+        raise InputError(f"cannot write {path}: it is {kind}; name a file")
+    return Path(os.path.realpath(path))
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside `path`; move it onto `path` if the block succeeds.
 
+    Where `path` is a link, it stays one, and the file that it leads to is replaced.
+
     Raises
     ------
     InputError
-        If the folder is not there or not writable, or the disk is full; `path` is then as it was.
+        If something is there that is no file, the folder is not there or not writable, or the disk is full;
+        `path` is then as it was.
     """
-    path = Path(path)
-    if path.is_dir():
-        raise InputError(f"cannot write {path}: it is a folder; name a file")
+    target = target_of(path)
+    _clear_leftovers(target)
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        handle, name = tempfile.mkstemp(
+            prefix=f".{target.name}.{os.getpid()}.", suffix=".tmp", dir=target.parent
+        )
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from error
     os.close(handle)
@@ -32,14 +74,40 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         yield temporary
         _sync(temporary)
-        temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-        temporary.replace(path)
+        temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
+        temporary.replace(target)
     except OSError as error:
         # NumPy only says how many values it wrote.
         why = error.strerror or f"{error}; is the disk full?"
         raise InputError(f"cannot write {path}: {why}; nothing was changed") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _clear_leftovers(target: Path) -> None:
+    """Remove temporaries of `target` whose process is gone, or that are older than a day."""
+    pattern = re.compile(re.escape(f".{target.name}.") + r"(?:(\d{1,9})\.)?[a-z0-9_]{8}\.tmp")
+    with suppress(OSError), os.scandir(target.parent) as entries:
+        for entry in entries:
+            found = pattern.fullmatch(entry.name)
+            if not found or not entry.is_file(follow_symlinks=False):
+                continue
+            old = time.time() - entry.stat(follow_symlinks=False).st_mtime > _DAY
+            if old or (found[1] and not _is_running(int(found[1]))):
+                with suppress(OSError):
+                    os.unlink(entry.path)
+
+
+def _is_running(process: int) -> bool:
+    if os.name == "nt":
+        return True  # a signal is no mere question there
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _sync(path: Path) -> None:

@@ -26,6 +26,7 @@ import textsvm
 from textsvm.documents import MAX_ALPHABET, Documents
 from textsvm.errors import InputError
 from textsvm.files import replacing
+from textsvm.plain_json import to_json
 
 if TYPE_CHECKING:
     from textsvm.estimators.base import KernelMachine
@@ -83,7 +84,7 @@ def save(
     }
     content = to_bytes(
         {name: np.ascontiguousarray(array) for name, array in arrays.items()},
-        metadata={"textsvm": json.dumps(header, default=_plain)},
+        metadata={"textsvm": json.dumps(header, default=to_json)},
     )
     with replacing(path) as temporary:
         temporary.write_bytes(content)
@@ -314,13 +315,6 @@ def _count(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
         raise InputError(f"it has {value!r} where a count is expected")
     return value
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's numbers, which parameters may be, as Python's."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} is no JSON value")
 
 
 def _one_line(error: BaseException) -> str:

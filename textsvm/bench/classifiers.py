@@ -69,7 +69,7 @@ def chosen(task: Task, model: SVC, found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def against(task: Task) -> dict[str, Any]:
+def judge_opponent(task: Task) -> dict[str, Any]:
     """The opponent's row."""
     return {"corpus": task.name, "classifier": OPPONENT, "cross-validation %": "", **judge(opponent(), task)}
 

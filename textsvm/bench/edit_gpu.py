@@ -7,6 +7,7 @@ codes, offsets, alphabet) in place of the corpora of `bench.corpora`, for a mach
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,12 +85,13 @@ def measure(name: str, documents: Documents) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Write reports/gpu/edit.json and edit.md."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="textsvm bench edit_gpu", description=__doc__)
     parser.add_argument("-o", "--output", type=Path, default=Path("reports/gpu/edit"))
     parser.add_argument("--encoded", nargs="*", default=[], metavar="NAME=FILE.npz")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    gpu.select("cuda")  # a sentence, before any work, where there is no such device
     rows = [measure("English-like, L=100", english_like(10_752, 100))]
     rows += [measure("English-like, L=1024", english_like(4096, 1024))]
     rows += [measure(name, documents) for name, documents in corpora(options.encoded).items()]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -151,20 +152,21 @@ def run(corpus: Path, device: str, max_length: int, repeats: int) -> list[dict[s
     return [{name: row.get(name, "") for name in header} for row in report]
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Write reports/gpu/grid.md (or the file asked for)."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="textsvm bench grid", description=__doc__)
     parser.add_argument("--corpus", type=Path, help="the Reuters archive (default: TEXTSVM_DATA's)")
-    parser.add_argument("-o", "--out", type=Path, default=Path("reports/gpu/grid"))
+    parser.add_argument("-o", "--output", type=Path, default=Path("reports/gpu/grid"))
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--max-length", type=int, default=100, help="symbols of a text")
     parser.add_argument("--repeats", type=int, default=3)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    select(options.device)  # a sentence, before any work, where there is no such device
     corpus = options.corpus or data_folder() / REUTERS
     rows = run(corpus, options.device, options.max_length, options.repeats)
     command = f"python -m textsvm.bench.grid --device {options.device} --max-length {options.max_length}"
     title = f"A grid over C times {FOLDS} folds on {N:,} texts"
-    write_report(options.out, title, command, tuple(rows[0]), rows)
+    write_report(options.output, title, command, tuple(rows[0]), rows)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from textsvm.device import select
+from textsvm.errors import InputError
 from textsvm.files import replacing
 from textsvm.parallel import n_threads
 
@@ -112,7 +113,7 @@ def write_report(
 ) -> None:
     """A Markdown table with the command and the environment, and the same as JSON beside it."""
     about = environment()
-    lines = [f"# {title}", "", f"    {command}", "", _sentence(about), ""]
+    lines = [f"# {title}", "", f"    {command}", "", _description(about), ""]
     lines += ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
     lines += ["| " + " | ".join(_cell(row[name]) for name in header) + " |" for row in rows]
     for target, text in (
@@ -124,17 +125,23 @@ def write_report(
 
 
 def data_folder() -> Path:
-    """The folder of the real corpora: TEXTSVM_DATA, else ../shared/data beside the checkout."""
+    """The folder of the real corpora: TEXTSVM_DATA, else ../shared/data beside the checkout.
+
+    Raises
+    ------
+    InputError
+        If it is not there.
+    """
     beside = Path(__file__).resolve().parents[3] / "shared" / "data"
     folder = Path(os.environ.get("TEXTSVM_DATA", beside))
     if not folder.is_dir():
-        raise SystemExit(
+        raise InputError(
             f"no corpora at {folder}; set TEXTSVM_DATA (corpora/README.md says where they come from)"
         )
     return folder
 
 
-def _sentence(about: dict[str, Any]) -> str:
+def _description(about: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
     return (
         f"{about['cpu']}, {about['threads']} threads; {about['device']}; {about['system']}, "

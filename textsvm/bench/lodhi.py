@@ -25,8 +25,8 @@ from sklearn.metrics import f1_score
 
 from textsvm import device as devices
 from textsvm.bench.corpora import REUTERS
-from textsvm.bench.figures import lines
 from textsvm.bench.harness import data_folder, write_report
+from textsvm.bench.plots import lines
 from textsvm.documents import encode, normalise
 from textsvm.gram.shared import grams
 from textsvm.kernels import GapWeighted, Spectrum

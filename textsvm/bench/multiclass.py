@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from textsvm.bench.classifiers import against, best_of, chosen, search, warm_up
+from textsvm.bench.classifiers import best_of, chosen, judge_opponent, search, warm_up
 from textsvm.bench.corpora import R8, parted_task
 from textsvm.bench.harness import Rows, data_folder
 from textsvm.estimators.svc import SVC
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         best = best_of(found, multiclass=strategy)
         picked = "tune" if best["params"] == found.best_params_ else ""
         rows.row(strategy, lambda best=best, picked=picked: chosen(task, model, best) | {"chosen by": picked})
-    rows.row("opponent", against, task)
+    rows.row("opponent", judge_opponent, task)
     about: dict[str, Any] = {"corpus": "R8", "classifier": f"the search: {len(found.table)} settings"}
     rows.row("search", dict, about | {"search, s": seconds})
     rows.write()

@@ -18,9 +18,9 @@ from sklearn.svm import SVC as LibSVC
 from textsvm import device as devices
 from textsvm.bench.classifiers import OPPONENT, judge, kernel_name, opponent
 from textsvm.bench.corpora import Task, full_tasks, paper_tasks
-from textsvm.bench.figures import bars
 from textsvm.bench.gram import Matrix, count_vectorizer, rapidfuzz, strkernels
 from textsvm.bench.harness import Rows, data_folder, paired
+from textsvm.bench.plots import bars
 from textsvm.device import Device, select
 from textsvm.documents import encode
 from textsvm.estimators.svc import SVC

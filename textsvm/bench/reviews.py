@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from textsvm.bench.classifiers import against, chosen, search, warm_up
+from textsvm.bench.classifiers import chosen, judge_opponent, search, warm_up
 from textsvm.bench.corpora import IMDB, Task, parted_task
 from textsvm.bench.harness import Rows, data_folder
 from textsvm.estimators.svc import SVC
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return chosen(task, model, best) | {"search, s": seconds, "settings": len(found.table)}
 
     rows.row("ours", ours)
-    rows.row("opponent", against, task)
+    rows.row("opponent", judge_opponent, task)
     rows.write()
 
 

@@ -21,8 +21,8 @@ from sklearn.base import clone
 
 from textsvm import device as devices
 from textsvm.bench.corpora import IMDB, REUTERS, read
-from textsvm.bench.figures import Series, lines
 from textsvm.bench.harness import Rows, data_folder
+from textsvm.bench.plots import Series, lines
 from textsvm.documents import normalise
 from textsvm.estimators.svc import SVC
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum

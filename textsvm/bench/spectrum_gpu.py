@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,12 +97,13 @@ def corpora(encoded: list[str]) -> dict[str, Documents]:
     return found
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Write reports/gpu/spectrum.md."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="textsvm bench spectrum_gpu", description=__doc__)
     parser.add_argument("-o", "--output", type=Path, default=Path("reports/gpu/spectrum"))
     parser.add_argument("--encoded", nargs="*", default=[], metavar="NAME=FILE.npz")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    gpu.select("cuda")  # a sentence, before any work, where there is no such device
     rows = [
         measure(f"{name}; {label}", kernel, documents)
         for name, documents in corpora(options.encoded).items()

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.bench.classifiers import OPPONENT, against, chosen, search, warm_up
+from textsvm.bench.classifiers import OPPONENT, chosen, judge_opponent, search, warm_up
 from textsvm.bench.corpora import Task, mail_tasks, newswire_tasks
 from textsvm.bench.harness import Rows, data_folder
 from textsvm.documents import normalise
@@ -53,7 +53,7 @@ def compare(task: Task, rows: Rows, device: str, cv: int, repeats: int) -> None:
         return row | {"search, s": seconds, "settings": len(found.table), "symbols read": cut}
 
     cut = rows.row(f"{task.name} ours", ours)["symbols read"]
-    rows.row(f"{task.name} opponent", against, task)
+    rows.row(f"{task.name} opponent", judge_opponent, task)
     if cut:
         rows.row(f"{task.name} same beginnings", beginnings, task, cut)
 
@@ -61,7 +61,7 @@ def compare(task: Task, rows: Rows, device: str, cv: int, repeats: int) -> None:
 def beginnings(task: Task, cut: int) -> dict[str, Any]:
     """The opponent on the first `cut` symbols of every text."""
     train, test = ([text[:cut] for text in texts] for texts in (task.train, task.test))
-    row = against(dataclasses.replace(task, train=train, test=test))
+    row = judge_opponent(dataclasses.replace(task, train=train, test=test))
     return row | {"classifier": f"{OPPONENT}, first {cut} symbols", "symbols read": cut}
 
 

@@ -25,6 +25,10 @@ class Benchmark(Enum):
     tuned = "tuned"
     vectors = "vectors"
     weights = "weights"
+    crammer_singer = "crammer_singer"
+    edit_gpu = "edit_gpu"
+    gap_gpu = "gap_gpu"
+    spectrum_gpu = "spectrum_gpu"
 
 
 def bench(

@@ -38,9 +38,12 @@ class WrongUsage(InputError):
 
 
 class Console:
-    """Messages and progress bars on stderr; nothing of either with `quiet`, no bars in a pipe."""
+    """Messages and progress bars on stderr; nothing of either with `quiet`, no bars in a pipe.
 
-    def __init__(self, quiet: bool = False) -> None:
+    Where an output itself goes to stdout (`stdout_taken`), what is reported goes to stderr too.
+    """
+
+    def __init__(self, quiet: bool = False, stdout_taken: bool = False) -> None:
         from rich.console import Console as RichConsole
 
         class Stderr(RichConsole):
@@ -49,7 +52,8 @@ class Console:
                 self.quiet = True
 
         self.stderr = Stderr(stderr=True, highlight=False, soft_wrap=True)
-        self.stdout = RichConsole(highlight=False)
+        self.stdout = RichConsole(stderr=stdout_taken, quiet=quiet and stdout_taken, highlight=False)
+        self._stdout_taken = stdout_taken
         self.quiet = quiet
         self._bars: Any = None
         self._tasks: dict[str, Any] = {}
@@ -138,15 +142,15 @@ class Console:
         self.stdout.print(Text(printable(title), style="bold"), soft_wrap=True)
         self.stdout.print(table)
 
-
-def print_json(value: dict[str, Any]) -> None:
-    """One JSON object on a line of stdout, readable as it is where stdout can take it."""
-    text = json.dumps(value, ensure_ascii=False)
-    try:
-        text.encode(sys.stdout.encoding or "utf-8")
-    except UnicodeEncodeError:  # a narrow terminal, or the name of a file that is no text
-        text = json.dumps(value)
-    sys.stdout.write(text + "\n")
+    def print_json(self, value: dict[str, Any]) -> None:
+        """One JSON object on a line of stdout, readable as it is where stdout can take it."""
+        stream = sys.stderr if self._stdout_taken else sys.stdout
+        text = json.dumps(value, ensure_ascii=False)
+        try:
+            text.encode(stream.encoding or "utf-8")
+        except UnicodeEncodeError:  # a narrow terminal, or the name of a file that is no text
+            text = json.dumps(value)
+        stream.write(text + "\n")
 
 
 def json_line(value: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from textsvm.cli import options
-from textsvm.cli.console import Console, print_json
+from textsvm.cli.console import Console
 
 if TYPE_CHECKING:
     from textsvm.readers import Corpus
@@ -22,9 +22,9 @@ def corpus(
 ) -> None:
     """Show what is in a corpus: counts, parts, labels or numbers, lengths, duplicates, alphabet, damage."""
     console = Console(quiet)
-    documents = options.read(console, corpus, reading, regress=regress)
+    documents = options.read(console, corpus, reading, options.Learning(regress))
     summary = describe(documents)
-    print_json(summary) if json else _show(console, summary)
+    console.print_json(summary) if json else _show(console, summary)
 
 
 def describe(corpus: Corpus) -> dict[str, Any]:

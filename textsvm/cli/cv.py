@@ -4,18 +4,42 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import kernels, machines, options
-from textsvm.cli.console import Console, json_line, print_json
-from textsvm.cli.figures import SHOWN, figures
+from textsvm.cli import machines, options
+from textsvm.cli.console import Console, json_line
+from textsvm.cli.metric_columns import SHOWN, cells
+from textsvm.cli.output import PREDICTIONS, Force, Output
 
 if TYPE_CHECKING:
     from textsvm.readers import Corpus
     from textsvm.selection.cross_validation import CrossValidation
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Where the predictions go."""
+
+    predictions: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write what each document got from machines that were not trained on it, as JSON Lines; "
+            "- is stdout."
+        ),
+    ] = None
+    force: Force = False
+
+    def output(self, corpus: Path) -> Output | None:
+        """The file, checked, if there is to be one."""
+        if self.predictions is None:
+            return None
+        output = Output("--predictions", self.predictions, PREDICTIONS, self.force)
+        output.check({"the corpus": corpus})
+        return output
 
 
 @options.with_groups
@@ -24,17 +48,9 @@ def cv(
     reading: options.Reading,
     learning: options.Learning,
     folds: options.Folds,
-    kernel: kernels.KernelOptions,
-    text_form: machines.TextOptions,
-    machine: machines.MachineOptions,
-    predictions: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write what each document got from machines that were not trained on it, as JSON Lines."
-        ),
-    ] = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    made_from: machines.ModelOptions,
+    predictions: Predictions,
+    printing: options.Printing,
 ) -> None:
     """Cross-validate: train on all folds but one, judge on that one, in turn; the kernel matrix is made once.
 
@@ -43,25 +59,25 @@ def cv(
     from textsvm.selection.cross_validation import cross_validate
 
     started = time.perf_counter()
-    console = Console(quiet)
     folds.check()
-    if predictions is not None:
-        options.require_folder(predictions)
-    model = machine.estimator(kernel.one(), text_form, regression=learning.regress is not None)
-    documents = options.read(console, corpus, reading, groups=folds.groups, **vars(learning))
+    output = predictions.output(corpus)
+    console = Console(printing.quiet, output is not None and output.is_stdout)
+    model = made_from.estimator(regression=learning.regress is not None)
+    documents = options.read(console, corpus, reading, learning, groups=folds.groups)
     truth = options.targets(documents)
     read = time.perf_counter() - started
     with console.progress(), console.warnings():
         result = cross_validate(
             model, documents.texts, truth, progress=console.stage, **folds.arguments(documents)
         )
-    if predictions is not None:
-        _write_predictions(predictions, documents, truth, result)
+    if output is not None:
+        with output.place() as path:
+            _write_predictions(path, documents, truth, result)
     console.say_device(options.device_of(model))
     console.say(f"kernel matrix: {result.gram}")
     seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
-    if json:
-        print_json(summarise(result, documents, model) | {"seconds": seconds})
+    if printing.json:
+        console.print_json(summarise(result, documents, model) | {"seconds": seconds})
     else:
         show(console, f"{len(documents):,} documents of {corpus}", result)
         console.table("seconds", [(stage, f"{value:.2f}") for stage, value in seconds.items()])
@@ -69,10 +85,12 @@ def cv(
 
 def summarise(result: CrossValidation, corpus: Corpus, model: Any) -> dict[str, Any]:
     """The figures as JSON values, documents by their ids; what each one got is in --predictions."""
+    from textsvm.plain_json import to_json
+
     found = result.as_dict()
     return {
         "n": len(corpus),
-        "kernel": {"name": model.kernel.name, **model.kernel.get_params()},
+        "kernel": to_json(model.kernel),
         "C": model.C,
         "device": options.device_of(model).description,
         "folds": [
@@ -100,12 +118,12 @@ def show(console: Console, title: str, result: CrossValidation) -> None:
     """The folds and their mean as a table."""
     names = [name for name in SHOWN if name in result.mean]
     rows = [
-        (str(number), f"{len(train):,}", f"{len(test):,}", *figures(fold, names))
+        (str(number), f"{len(train):,}", f"{len(test):,}", *cells(fold, names))
         for number, ((train, test), fold) in enumerate(zip(result.folds, result.table, strict=True), 1)
     ]
-    rows.append(("mean", "", "", *figures(result.mean, names)))
-    rows.append(("SD", "", "", *figures(result.sd, names)))
-    rows.append(("pooled", "", "", *figures(result.pooled, names)))
+    rows.append(("mean", "", "", *cells(result.mean, names)))
+    rows.append(("SD", "", "", *cells(result.sd, names)))
+    rows.append(("pooled", "", "", *cells(result.pooled, names)))
     console.table(title, rows, ("fold", "trained on", "tested on", *(SHOWN[name] for name in names)))
 
 

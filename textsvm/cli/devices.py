@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from textsvm.cli import options
-from textsvm.cli.console import Console, print_json
+from textsvm.cli.console import Console
 
 
 def devices(json: options.Json = False, quiet: options.Quiet = False) -> None:
@@ -22,7 +22,7 @@ def devices(json: options.Json = False, quiet: options.Quiet = False) -> None:
         for finding in find()
     ]
     if json:
-        print_json({"devices": found})
+        console.print_json({"devices": found})
         return
     for each in found:
         state = "usable" if each["usable"] else f"not usable: {each['trouble']}"

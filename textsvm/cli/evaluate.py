@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from textsvm.cli import machines, options
-from textsvm.cli.console import Console, WrongUsage, print_json
-from textsvm.errors import InputError
+from textsvm.cli.console import Console, WrongUsage
+from textsvm.cli.output import REPORTS, STDOUT, Force, Output
 
 if TYPE_CHECKING:
     from textsvm.estimators.base import StageProgress
@@ -22,48 +22,76 @@ if TYPE_CHECKING:
 MOST_COLUMNS = 12
 
 
-@options.with_groups
-def evaluate(
-    model: options.ModelPath,
-    corpus: options.CorpusPath,
-    reading: options.Reading,
-    regress: options.Regress = None,
+@dataclass(frozen=True)
+class ReportFile:
+    """Where the report goes, and what is in it."""
+
     report: Annotated[
         Path | None,
         typer.Option(
             help="Write a report with charts, intervals and explained mistakes: .html, .md or .json."
         ),
-    ] = None,
+    ] = None
+    mistakes: Annotated[
+        int, typer.Option(min=0, help="Report: so many of the worst mistakes with their texts; 0 for none.")
+    ] = 10
+    force: Force = False
+
+    def check(self, model: Path, corpus: Path) -> None:
+        """Wrong usage, before any work."""
+        if self.report is None:
+            return
+        kind = REPORTS[".html"] if self.report == STDOUT else REPORTS.get(self.report.suffix.lower())
+        if kind is None:
+            raise WrongUsage(
+                f"--report {self.report}: a report is .html, .md or .json, and the name ends in none of them"
+            )
+        Output("--report", self.report, kind, self.force).check({"the model": model, "the corpus": corpus})
+
+
+@dataclass(frozen=True)
+class Judging:
+    """What the figures are of, and where they are computed."""
+
+    regress: options.Regress = None
     grades: Annotated[
         str | None,
         typer.Option(
             metavar="LOW,HIGH",
             help="Grades of the quadratic weighted kappa, such as 2,12 (default: those that occur).",
         ),
-    ] = None,
-    mistakes: Annotated[
-        int, typer.Option(min=0, help="Report: so many of the worst mistakes with their texts; 0 for none.")
-    ] = 10,
-    device: options.Device = "auto",
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    ] = None
+    device: options.Device = "auto"
+
+
+@options.with_groups
+def evaluate(
+    model: options.ModelPath,
+    corpus: options.CorpusPath,
+    reading: options.Reading,
+    judging: Judging,
+    file: ReportFile,
+    printing: options.Printing,
 ) -> None:
     """Judge a model on a labelled corpus.
 
     Labels are reduced to two, or numbers read from a column, as in training, unless options say otherwise.
     """
     started = time.perf_counter()
-    console = Console(quiet)
-    span = None if grades is None else _range(grades)
-    if report is not None:
-        _check(report)
+    console = Console(printing.quiet)
+    span = None if judging.grades is None else _range(judging.grades)
+    file.check(model, corpus)
 
-    fitted = options.load_model(model, device)
+    fitted = options.load_model(model, judging.device)
     training = options.Training.of(fitted)
     if reading.positive is None:
         reading = replace(reading, positive=training.positive, negative=reading.negative or training.negative)
     documents = options.read(
-        console, corpus, reading, regress=regress or training.regress, headers=training.headers
+        console,
+        corpus,
+        reading,
+        options.Learning(judging.regress or training.regress),
+        headers=training.headers,
     )
     options.targets(documents)
     read = time.perf_counter() - started
@@ -71,11 +99,11 @@ def evaluate(
         training = replace(training, positive=reading.positive, negative=reading.negative)
     with console.progress():
         results = judge(fitted, documents, training.positive, console.stage, {"read": read}, span)
-        if report is not None:
+        if file.report is not None:
             title = f"{model.name} on {corpus.name}"
-            results = _write_report(console, report, fitted, results, documents, title, mistakes)
+            results = _write_report(console, file, fitted, results, documents, title)
     console.say_device(fitted.device_)
-    print_json(results.as_dict()) if json else show(console, f"{model} on {corpus}", results)
+    console.print_json(results.as_dict()) if printing.json else show(console, f"{model} on {corpus}", results)
 
 
 def judge(
@@ -99,19 +127,8 @@ def _range(grades: str) -> tuple[int, int]:
     return bounds[0], bounds[1]
 
 
-def _check(report: Path) -> None:
-    """Wrong usage, before any work."""
-    from textsvm.reporting.files import check_form
-
-    options.require_folder(report)
-    try:
-        check_form(report)
-    except InputError as error:
-        raise WrongUsage(f"--report: {error}") from error
-
-
 def _write_report(
-    console: Console, path: Path, model: Any, results: Results, corpus: Corpus, title: str, mistakes: int
+    console: Console, file: ReportFile, model: Any, results: Results, corpus: Corpus, title: str
 ) -> Results:
     """Write the report; the results with the intervals that it shows."""
     from textsvm.reporting.files import write
@@ -120,21 +137,26 @@ def _write_report(
     def progress(done: float, total: float) -> None:
         console.stage("explain", done, total)
 
-    made = make_report(model, results, corpus.texts, corpus.ids, title, mistakes, progress)
-    write(made, path)
-    console.say(f"report: {path}")
+    assert file.report is not None
+    made = make_report(model, results, corpus.texts, corpus.ids, title, file.mistakes, progress)
+    write(made, file.report)
+    console.say(f"report: {file.report}")
     return made.results
 
 
 def show(console: Console, title: str, results: Results) -> None:
     """The figures, the classes and the confusion matrix as tables."""
-    from textsvm.reporting.figures import NAMES, figure, interval
+    from textsvm.reporting.format_metrics import NAMES, format_interval, format_metric
 
     for warning in results.warnings:
         console.say(f"warning: {warning}")
     positive = f", positive is {results.labels[1]}" if results.task == "binary" else ""
     rows = [
-        (title, figure(name, results.metrics[name]), interval(name, results.intervals.get(name)))
+        (
+            title,
+            format_metric(name, results.metrics[name]),
+            format_interval(name, results.intervals.get(name)),
+        )
         for name, title in NAMES.items()
         if name in results.metrics
     ]
@@ -143,15 +165,12 @@ def show(console: Console, title: str, results: Results) -> None:
         return
     labels = [str(label) for label in results.labels]
     if results.task == "multiclass":
-        console.table(
-            "classes",
-            [
-                (str(each["label"]), *(figure(name, each[name]) for name in ("precision", "recall", "f1")),
-                 f"{each['support']:,}")
-                for each in results.per_class
-            ],
-            ("", "precision", "recall", "F1", "documents"),
-        )  # fmt: skip
+        shares = ("precision", "recall", "f1")
+        classes = [
+            (str(each["label"]), *(format_metric(n, each[n]) for n in shares), f"{each['support']:,}")
+            for each in results.per_class
+        ]
+        console.table("classes", classes, ("", "precision", "recall", "F1", "documents"))
     if len(labels) <= MOST_COLUMNS:
         console.table(
             "confusion matrix",

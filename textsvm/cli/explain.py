@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from textsvm.cli import options
-from textsvm.cli.console import Console, print_json
+from textsvm.cli.console import Console
 
 if TYPE_CHECKING:
     from textsvm.evaluation.explanation import Explanation
@@ -20,21 +20,14 @@ FOR, AGAINST = ("on #fbe5d6", "on #f6c7a5", "on #f0a26b", "on #e67e36"), (
 SHOWN = 200
 
 
+@options.with_groups
 def explain(
     model: options.ModelPath,
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Documents: texts, mails, tables, archives, folders; - is stdin.", show_default="-"
-        ),
-    ] = None,
+    table: options.Table,
+    printing: options.Printing,
+    files: options.DocumentPaths = None,
     substrings: Annotated[int, typer.Option(min=0, help="How many substrings are named.")] = 12,
     similar: Annotated[int, typer.Option(min=0, help="How many training documents are named.")] = 5,
-    format: options.Format = None,
-    text: options.Text = None,
-    id: options.Id = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Show why a model says what it says: the text coloured, and the training documents most like it.
 
@@ -43,7 +36,7 @@ def explain(
     With spectrum and gap-weighted kernels the colours are exact: they sum to the decision value. With --json
     there is one object a line, with the contribution of every symbol.
     """
-    console = Console(quiet)
+    console = Console(printing.quiet)
 
     from textsvm.evaluation.explanation import explain as ask
     from textsvm.readers import read_documents
@@ -53,9 +46,7 @@ def explain(
     with console.progress():
         documents = read_documents(
             files or ["-"],
-            format=format,
-            text=text,
-            id=id,
+            **vars(table),
             headers=training.headers,
             progress=console.reading,
         )
@@ -66,7 +57,10 @@ def explain(
     for identifier, problem in documents.problems:
         console.say(f"note: {identifier}: {problem}")
     for identifier, each in zip(documents.ids, found, strict=True):
-        print_json({"id": identifier, **each.as_dict()}) if json else _show(console, identifier, each)
+        if printing.json:
+            console.print_json({"id": identifier, **each.as_dict()})
+        else:
+            _show(console, identifier, each)
 
 
 def _show(console: Console, identifier: str, found: Explanation) -> None:
@@ -90,9 +84,9 @@ def _show(console: Console, identifier: str, found: Explanation) -> None:
         style = "" if not step else f"black {FOR[step - 1] if step > 0 else AGAINST[-step - 1]}"
         coloured.append(printable(piece), style=style)
     console.stdout.print(coloured, soft_wrap=True)
-    towards, against = (printable(str(side)) for side in _sides(found))
+    towards, away = (printable(str(side)) for side in _sides(found))
     key = Text.assemble(
-        ("   ", FOR[3]), f" for {towards}  ", ("   ", AGAINST[3]), f" for {against}; {METHODS[found.method]}",
+        ("   ", FOR[3]), f" for {towards}  ", ("   ", AGAINST[3]), f" for {away}; {METHODS[found.method]}",
         style="dim",
     )  # fmt: skip
     console.stdout.print(key, soft_wrap=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from textsvm.cli import kernels, machines, options
-from textsvm.cli.console import Console, WrongUsage, print_json
+from textsvm.cli.console import Console, WrongUsage
+from textsvm.cli.output import LIBSVM, NPY, STDOUT, Force, Output
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,27 +20,68 @@ if TYPE_CHECKING:
     from textsvm.readers import Corpus
 
 
+@dataclass(frozen=True)
+class MatrixFile:
+    """Where the kernel matrix goes."""
+
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Where it goes: a .npy file (- is stdout), or .libsvm or .txt for LIBSVM."
+        ),
+    ] = None
+    force: Force = False
+
+    def checked(self, corpus: Path, columns: Path | None) -> Output:
+        """The output; wrong usage, before any work."""
+        from textsvm.gram import files
+
+        if self.output is None:
+            raise WrongUsage("-o FILE is missing: where does the kernel matrix go?")
+        suffix = files.NPY if self.output == STDOUT else self.output.suffix.lower()
+        if suffix != files.NPY and suffix not in files.LIBSVM:
+            raise WrongUsage(
+                f"-o {self.output}: the name must end in {files.NPY} or {', '.join(files.LIBSVM)}"
+            )
+        output = Output("-o", self.output, NPY if suffix == files.NPY else LIBSVM, self.force)
+        output.check({"the corpus": corpus, "the corpus of --against": columns})
+        return output
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the columns stand for."""
+
+    columns: Annotated[
+        Path | None,
+        typer.Option(
+            "--against",
+            help="Kernel values with the documents of this corpus, the training one, instead of each other.",
+        ),
+    ] = None
+    part_of_columns: Annotated[
+        str | None, typer.Option("--against-part", help="Only this part of it: train or test.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class Values:
+    """Which values stand in the matrix, and where they are computed."""
+
+    kernel: kernels.KernelOptions
+    text: machines.TextOptions
+    device: options.Device = "auto"
+
+
 @options.with_groups
 def gram(
     corpus: options.CorpusPath,
     reading: options.Reading,
-    kernel: kernels.KernelOptions,
-    text_form: machines.TextOptions,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Where it goes: a .npy file, or .libsvm or .txt for LIBSVM."),
-    ] = None,
-    against: Annotated[
-        Path | None,
-        typer.Option(
-            help="Kernel values with the documents of this corpus, the training one, instead of each other."
-        ),
-    ] = None,
-    against_part: Annotated[str | None, typer.Option(help="Only this part of it: train or test.")] = None,
+    values: Values,
+    file: MatrixFile,
+    others: Columns,
+    printing: options.Printing,
     regress: options.Regress = None,
-    device: options.Device = "auto",
-    json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Write the normalised kernel matrix of a corpus, for NumPy or LIBSVM; rows are in the corpus's order.
 
@@ -46,40 +89,34 @@ def gram(
 
     textsvm gram r8/ --part test --against r8/ --against-part train -o test.libsvm
     """
-    from dataclasses import replace
-
     from textsvm.estimators.svc import SVC
     from textsvm.gram import files
 
-    console = Console(quiet)
-    if against is None and against_part is not None:
+    if others.columns is None and others.part_of_columns is not None:
         raise WrongUsage("--against-part needs --against")
-    if output is None:
-        raise WrongUsage("-o FILE is missing: where does the kernel matrix go?")
-    options.require_folder(output)
-    is_libsvm = output.suffix.lower() in files.LIBSVM
-    if output.suffix.lower() != files.NPY and not is_libsvm:
-        raise WrongUsage(f"-o {output}: the name must end in {files.NPY} or {', '.join(files.LIBSVM)}")
-    chosen = kernel.one()
-    model = machines.checked(lambda: SVC(chosen, device=device, **text_form.as_dict()))
-    documents = options.read(console, corpus, reading, regress=regress)
-    columns = documents
-    if against is not None:
-        columns = options.read(console, against, replace(reading, part=against_part), regress=regress)
-    labels, names = _labels(documents) if is_libsvm else (None, [])
+    output = file.checked(corpus, others.columns)
+    console = Console(printing.quiet, output.is_stdout)
+    chosen = values.kernel.one()
+    model = machines.checked(lambda: SVC(chosen, device=values.device, **values.text.as_dict()))
+    documents = columns = options.read(console, corpus, reading, options.Learning(regress))
+    if others.columns is not None:
+        where = replace(reading, part=others.part_of_columns)
+        columns = options.read(console, others.columns, where, options.Learning(regress))
+    labels, names = _labels(documents) if output.kind is LIBSVM else (None, [])
     clock = time.perf_counter()
     matrix, used = _matrix(console, model, documents, columns)
     seconds = {"gram": time.perf_counter() - clock}
     clock = time.perf_counter()
-    files.write_gram(output, matrix, labels)
+    with output.place() as path:
+        files.write_gram(path, matrix, labels)
     seconds["write"] = time.perf_counter() - clock
     console.say_device(used)
     report = {
-        "output": str(output), "rows": len(documents), "columns": len(columns), "labels": names,
+        "output": str(output.path), "rows": len(documents), "columns": len(columns), "labels": names,
         "kernel": {"name": chosen.name, **chosen.get_params()}, "device": used.description,
         "seconds": seconds,
     }  # fmt: skip
-    print_json(report) if json else _show(console, report)
+    console.print_json(report) if printing.json else _show(console, report)
 
 
 def _labels(corpus: Corpus) -> tuple[list[float] | None, list[str]]:

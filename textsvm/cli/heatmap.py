@@ -7,22 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textsvm.cli.console import Console, WrongUsage
-from textsvm.cli.figures import SHOWN
+from textsvm.cli.metric_columns import SHOWN
+from textsvm.cli.output import PICTURES, STDOUT, Kind
 from textsvm.errors import InputError
-from textsvm.reporting.figures import figure
+from textsvm.reporting.format_metrics import format_metric
 
 if TYPE_CHECKING:
     from textsvm.selection.tuning import Tuning
 
-_SUFFIXES = ("png", "svg", "pdf")
 #: From the worst to the best mean.
 _LOW, _HIGH = (247, 251, 255), (66, 146, 198)
-
-
-def plain_params(params: dict[str, Any]) -> dict[str, Any]:
-    """A setting as JSON values: a kernel is its name and its parameters."""
-    kernel = params["kernel"]
-    return {**params, "kernel": {"name": kernel.name, **kernel.get_params()}}
 
 
 class Names:
@@ -108,20 +102,22 @@ def show(console: Console, result: Tuning) -> None:
             colour = ",".join(str(round(a + share * (b - a))) for a, b in zip(_LOW, _HIGH, strict=True))
             mark = "*" if (row, column) == best else " "
             style = f"{'bold ' * (mark == '*')}black on rgb({colour})"
-            line.append(Text(f" {figure(result.metric, value)}{mark}", style=style))
+            line.append(Text(f" {format_metric(result.metric, value)}{mark}", style=style))
         table.add_row(*line)
     console.stdout.print(Text(f"mean {SHOWN.get(result.metric, result.metric)}", style="bold"))
     console.stdout.print(table)
 
 
-def require(path: Path) -> None:
-    """Refuse a picture that could not be drawn, before the work."""
-    if path.suffix.lower().lstrip(".") not in _SUFFIXES:
-        raise WrongUsage(f"--heatmap {path}: the name must end in {', '.join('.' + s for s in _SUFFIXES)}")
+def kind_of(path: Path) -> Kind:
+    """What a picture of this name is; one that could not be drawn is refused, before the work."""
+    kind = PICTURES[".png"] if path == STDOUT else PICTURES.get(path.suffix.lower())
+    if kind is None:
+        raise WrongUsage(f"--heatmap {path}: the name must end in {', '.join(PICTURES)}")
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise InputError('--heatmap needs Matplotlib: pip install "textsvm[plot]"') from error
+    return kind
 
 
 def draw(path: Path, result: Tuning) -> None:
@@ -143,7 +139,7 @@ def draw(path: Path, result: Tuning) -> None:
         for j, column in enumerate(columns):
             share = _share(values[i, j], cells, result.metric in LESS_IS_BETTER)
             axes.text(
-                j, i, figure(result.metric, cells.get((row, column))), ha="center", va="center",
+                j, i, format_metric(result.metric, cells.get((row, column))), ha="center", va="center",
                 color="white" if share > 0.6 else "black", fontsize=8,
             )  # fmt: skip
     axes.set_title(f"mean {SHOWN.get(result.metric, result.metric)} over {len(result.folds)} folds")

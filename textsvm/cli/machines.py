@@ -1,11 +1,14 @@
-"""Options of texts and machines -> estimators; lists with commas are grids for `tune`."""
+"""Options of texts and machines -> estimators; lists with commas are grids for `tune`.
+
+What is not given is left to the estimators, so that their signatures are the only place of the defaults; the
+help texts repeat them, and a test compares the two.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,15 +16,16 @@ import typer
 
 from textsvm.cli import options
 from textsvm.cli.console import WrongUsage
-from textsvm.cli.kernels import several
+from textsvm.cli.kernels import KernelOptions, several
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.estimators.base import KernelMachine
-    from textsvm.kernels import Kernel
 
 _TEXT = "Text"
 _MACHINE = "Machine"
+#: Values of C that `tune` tries if none are given.
+_GRID_OF_C = "1,10,100"
 
 
 class Normalise(Enum):
@@ -43,11 +47,12 @@ class TextOptions:
     """What of a text counts."""
 
     normalise: Annotated[
-        Normalise,
+        Normalise | None,
         typer.Option(
-            help="unicode: NFKC, case folded; paper: a-z0-9, all else one space.", rich_help_panel=_TEXT
+            help="unicode: NFKC, case folded; paper: a-z0-9, all else one space (default: unicode).",
+            rich_help_panel=_TEXT,
         ),
-    ] = Normalise.unicode
+    ] = None
     drop_punctuation: Annotated[
         bool, typer.Option("--drop-punctuation", help="Punctuation counts as space.", rich_help_panel=_TEXT)
     ] = False
@@ -57,12 +62,9 @@ class TextOptions:
     ] = None
 
     def as_dict(self) -> dict[str, Any]:
-        """As parameters of an estimator."""
-        return {
-            "normalise": self.normalise.value,
-            "punctuation": not self.drop_punctuation,
-            "max_length": self.max_length,
-        }
+        """Those that are given, as parameters of an estimator."""
+        found = _given(normalise=self.normalise, max_length=self.max_length)
+        return found | ({"punctuation": False} if self.drop_punctuation else {})
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class MachineOptions:
         typer.Option(
             "-C",
             metavar="NUMBER",
-            help="Penalty of violations (default: 10; tune 1,10,100).",
+            help="Penalty of violations (default: 1; tune 1,10,100).",
             rich_help_panel=_MACHINE,
         ),
     ] = None
@@ -90,7 +92,7 @@ class MachineOptions:
         str | None,
         typer.Option(
             metavar="ovo|ovr|crammer-singer",
-            help="More than two classes: a machine a pair (default), a machine a class, or all at once.",
+            help="More than two classes: a machine a pair, a machine a class, or all at once (default: ovo).",
             rich_help_panel=_MACHINE,
         ),
     ] = None
@@ -99,8 +101,9 @@ class MachineOptions:
         typer.Option(help="balanced: rare classes count as much as common ones.", rich_help_panel=_MACHINE),
     ] = None
     tol: Annotated[
-        float, typer.Option(help="Stopping tolerance of the solver.", rich_help_panel=_MACHINE)
-    ] = 1e-3
+        float | None,
+        typer.Option(help="Stopping tolerance of the solver (default: 0.001).", rich_help_panel=_MACHINE),
+    ] = None
     duality_gap: Annotated[
         float | None,
         typer.Option(
@@ -108,8 +111,11 @@ class MachineOptions:
         ),
     ] = None
     max_iter: Annotated[
-        int, typer.Option(help="Bound on solver iterations; -1: none.", rich_help_panel=_MACHINE)
-    ] = -1
+        int | None,
+        typer.Option(
+            help="Bound on solver iterations; -1: the solver's own (default: -1).", rich_help_panel=_MACHINE
+        ),
+    ] = None
     memory: Annotated[
         str | None,
         typer.Option(
@@ -119,81 +125,83 @@ class MachineOptions:
     ] = None
     device: options.Device = "auto"
 
-    def penalties(self, default: str) -> list[float]:
-        """The values of C."""
-        return several("-C", self.C or default, float)
+    def varied(self) -> dict[str, list[Any]]:
+        """The values of C, epsilon and multiclass, as far as they are given."""
+        named = (("C", "-C", float), ("epsilon", "--epsilon", float), ("multiclass", "--multiclass", str))
+        texts = {name: getattr(self, name) for name, _, _ in named}
+        return {
+            name: several(option, texts[name], convert)
+            for name, option, convert in named
+            if texts[name] is not None
+        }
 
-    def strategies(self) -> list[str]:
-        """The ways to tell several classes apart."""
-        return several("--multiclass", self.multiclass or "ovo", str)
+    def fixed(self) -> dict[str, Any]:
+        """The others that are given, as parameters of an estimator."""
+        names = ("class_weight", "tol", "duality_gap", "max_iter", "memory", "device")
+        return _given(**{name: getattr(self, name) for name in names})
 
-    def epsilons(self) -> list[float]:
-        """The values of epsilon."""
-        return several("--epsilon", self.epsilon or "0.1", float)
+    def refuse(self, *names: str, of: str) -> None:
+        """Options that mean nothing to an estimator."""
+        for name in names:
+            if getattr(self, name) is not None:
+                raise WrongUsage(f"--{name.replace('_', '-')} is not an option of {of}")
 
-    def estimators(
-        self, kernels: list[Kernel], text: TextOptions, regression: bool, default_C: str
-    ) -> list[KernelMachine]:
-        """A machine for every point of the grid, checked; its device is there."""
-        if regression:
-            self.refuse(
-                ("--multiclass", self.multiclass), ("--class-weight", self.class_weight), of="--regress"
-            )
-        else:
-            self.refuse(("--epsilon", self.epsilon), of="a classifier; it goes with --regress")
-        return [
-            checked(partial(self._made, kernel, text, regression, C, epsilon, strategy))
-            for kernel, C, epsilon, strategy in product(
-                kernels, self.penalties(default_C), self.epsilons(), self.strategies()
-            )
-        ]
 
-    def estimator(self, kernel: Kernel, text: TextOptions, regression: bool) -> KernelMachine:
-        """The one that the options describe."""
-        made = self.estimators([kernel], text, regression, "10")
+@dataclass(frozen=True)
+class ModelOptions:
+    """All that an estimator is made from."""
+
+    kernel: KernelOptions
+    text: TextOptions
+    machine: MachineOptions
+
+    def estimator(self, regression: bool) -> KernelMachine:
+        """The one that the options describe, checked."""
+        made = self._estimators({"kernel": [self.kernel.one()], **self.machine.varied()}, regression)
         if len(made) > 1:
             raise WrongUsage(
                 "-C, --epsilon and --multiclass take one value here; `textsvm tune` tries several"
             )
         return made[0]
 
-    def one_class(self, kernel: Kernel, text: TextOptions, nu: float) -> KernelMachine:
+    def one_class(self, nu: float | None) -> KernelMachine:
         """A one-class machine, checked."""
         from textsvm.estimators.one_class import OneClassSVM
 
-        self.refuse(
-            ("--multiclass", self.multiclass), ("--class-weight", self.class_weight),
-            ("--epsilon", self.epsilon), of="--one-class",
-        )  # fmt: skip
-        return checked(lambda: OneClassSVM(kernel, nu, **self._solver(), **text.as_dict()))
+        self.machine.refuse("multiclass", "class_weight", "epsilon", of="--one-class")
+        parameters = {"kernel": self.kernel.one(), **_given(nu=nu), **self.machine.fixed()}
+        return checked(lambda: OneClassSVM(**parameters, **self.text.as_dict()))
 
-    @staticmethod
-    def refuse(*given: tuple[str, object], of: str) -> None:
-        """Options that mean nothing beside another."""
-        for option, value in given:
-            if value is not None:
-                raise WrongUsage(f"{option} is not an option of {of}")
+    def grid(self, regression: bool) -> tuple[dict[str, list[Any]], KernelMachine]:
+        """The grid of `tune`, every point of it checked, and a machine to be set to its points."""
+        grid: dict[str, list[Any]] = {
+            "kernel": self.kernel.grid(default_p="3,4,5"),
+            "C": several("-C", _GRID_OF_C, float),
+        }
+        grid |= self.machine.varied()
+        return grid, self._estimators(grid, regression)[0]
 
-    def _made(
-        self, kernel: Kernel, text: TextOptions, regression: bool, C: float, epsilon: float, strategy: str
-    ) -> KernelMachine:
+    def _estimators(self, grid: dict[str, list[Any]], regression: bool) -> list[KernelMachine]:
         from textsvm.estimators.svc import SVC
         from textsvm.estimators.svr import SVR
 
-        common: dict[str, Any] = self._solver() | text.as_dict()
         if regression:
-            return SVR(kernel, C, epsilon=epsilon, **common)
-        return SVC(
-            kernel,
-            C,
-            multiclass=strategy,
-            class_weight=None if self.class_weight is None else self.class_weight.value,
-            **common,
-        )
+            self.machine.refuse("multiclass", "class_weight", of="--regress")
+        else:
+            self.machine.refuse("epsilon", of="a classifier; it goes with --regress")
+        fixed = self.machine.fixed() | self.text.as_dict()
+        points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+        make = SVR if regression else SVC
+        return [checked(lambda point=point: make(**point, **fixed)) for point in points]  # type: ignore[misc]
 
-    def _solver(self) -> dict[str, Any]:
-        names = ("tol", "duality_gap", "max_iter", "memory", "device")
-        return {name: getattr(self, name) for name in names}
+
+def _given(**options: Any) -> dict[str, Any]:
+    """Options that are given, choices by their values."""
+    return {
+        name: value.value if isinstance(value, Enum) else value
+        for name, value in options.items()
+        if value is not None
+    }
 
 
 def checked(make: Callable[[], KernelMachine]) -> KernelMachine:

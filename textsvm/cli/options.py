@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import wraps
@@ -18,6 +17,7 @@ from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.cli.console import Console
+    from textsvm.cli.output import Output
     from textsvm.readers import Corpus
 
 
@@ -39,6 +39,10 @@ CorpusPath = Annotated[
     Path, typer.Argument(help="A corpus: a file, an archive or a folder.", show_default=False)
 ]
 ModelPath = Annotated[Path, typer.Argument(help="A model file.", show_default=False)]
+DocumentPaths = Annotated[
+    list[str] | None,
+    typer.Argument(help="Documents: texts, mails, tables, archives, folders; - is stdin.", show_default="-"),
+]
 Format = Annotated[
     str | None,
     typer.Option(
@@ -66,7 +70,6 @@ Regress = Annotated[
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no messages.")]
-Seed = Annotated[int, typer.Option(help="Seed of whatever is drawn at random.")]
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
@@ -74,28 +77,52 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     groups: dict[str, Any] = {}
     flat: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
-        group = parameter.annotation
-        if not is_dataclass(group):
+        if is_dataclass(parameter.annotation):
+            groups[name] = parameter.annotation
+            flat += _options_of(parameter.annotation)
+        else:
             flat.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-            continue
-        groups[name] = group
-        types = get_type_hints(group, include_extras=True)
-        flat += [
-            inspect.Parameter(
-                each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=types[each.name]
-            )
-            for each in fields(group)
-        ]
 
     @wraps(command)
     def call(**given: Any) -> None:
-        for name, group in groups.items():
-            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
-        command(**given)
+        grouped = {name: _gather(group, given) for name, group in groups.items()}
+        command(**given, **grouped)
 
     call.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
     return call
+
+
+def _options_of(group: Any) -> Iterator[inspect.Parameter]:
+    """The options of a group, and of the groups in it."""
+    types = get_type_hints(group, include_extras=True)
+    for each in fields(group):
+        kind = types[each.name]
+        if is_dataclass(kind):
+            yield from _options_of(kind)
+        else:
+            yield inspect.Parameter(
+                each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=kind
+            )
+
+
+def _gather(group: Any, given: dict[str, Any]) -> Any:
+    """A group made of its options, which are taken out of `given`."""
+    types = get_type_hints(group, include_extras=True)
+    return group(
+        **{
+            name: _gather(types[name], given) if is_dataclass(types[name]) else given.pop(name)
+            for name in (each.name for each in fields(group))
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Printing:
+    """What a command says of its work."""
+
+    json: Json = False
+    quiet: Quiet = False
 
 
 @dataclass(frozen=True)
@@ -135,6 +162,15 @@ class Reading:
         """What a model remembers of it."""
         names = ("text", "label", "id", "headers")
         return {name: getattr(self, name) for name in names} | {"split": self.split.value}
+
+
+@dataclass(frozen=True)
+class Table:
+    """How documents without labels are read."""
+
+    format: Format = None
+    text: Text = None
+    id: Id = None
 
 
 @dataclass(frozen=True)
@@ -222,26 +258,25 @@ def read(
     console: Console,
     path: Path,
     reading: Reading,
+    learning: Learning | None = None,
     *,
-    regress: str | None = None,
-    weights: str | None = None,
     groups: str | None = None,
     headers: bool = False,
-    duplicates: Duplicates = Duplicates.keep,
 ) -> Corpus:
     """Read a corpus, reduce its labels to two if that is wished, and say what was found on the way."""
     from textsvm.readers import read_corpus
 
+    learning = learning or Learning()
     with console.progress():
         corpus = read_corpus(
             path, reading.format, part=reading.part, split=reading.split.value, text=reading.text,
-            label=reading.label, id=reading.id, target=regress, weight=weights, group=groups,
-            headers=reading.headers or headers, progress=console.reading,
+            label=reading.label, id=reading.id, target=learning.regress, weight=learning.weights,
+            group=groups, headers=reading.headers or headers, progress=console.reading,
         )  # fmt: skip
     if reading.positive is not None:
         corpus = corpus.reduce_labels(reading.positive, reading.negative or "rest")
     report_problems(console, corpus)
-    return corpus.without_duplicates() if duplicates is Duplicates.drop else corpus
+    return corpus.without_duplicates() if learning.duplicates is Duplicates.drop else corpus
 
 
 def report_problems(console: Console, corpus: Corpus) -> None:
@@ -277,17 +312,6 @@ def targets(corpus: Corpus) -> list[str] | list[float]:
     return labels
 
 
-def require_folder(output: Path) -> None:
-    """An output must have a place before the work starts."""
-    folder = output.absolute().parent
-    if not folder.is_dir():
-        raise WrongUsage(f"the folder of the output, {folder}, is not there; create it first")
-    if output.is_dir():
-        raise WrongUsage(f"the output {output} is a folder; name a file")
-    if not os.access(folder, os.W_OK):
-        raise InputError(f"cannot write into the folder of the output, {folder}")
-
-
 def note_long_documents(console: Console, corpus: Corpus) -> None:
     """Say so where a kernel with a product of lengths meets a very long document."""
     longest = max(range(len(corpus)), key=lambda i: len(corpus.texts[i]))
@@ -316,7 +340,7 @@ def load_model(path: Path, device: str) -> Any:
 
 
 def save_model(
-    path: Path, model: Any, corpus: Corpus, reading: Reading, learning: Learning, about: dict[str, Any]
+    output: Output, model: Any, corpus: Corpus, reading: Reading, learning: Learning, about: dict[str, Any]
 ) -> None:
     """Write a model with what it was learnt from and how, for later commands and for people."""
     from textsvm.model_file import save
@@ -326,4 +350,5 @@ def save_model(
         "corpus": corpus.source, "format": corpus.format, "part": reading.part, "reading": reading.as_dict(),
         "regress": learning.regress, **(labels if reading.positive else {}), **about,
     }  # fmt: skip
-    save(model, path, info)
+    with output.place() as path:
+        save(model, path, info)

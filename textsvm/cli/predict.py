@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from textsvm.cli import kernels, options
-from textsvm.cli.console import Console, WrongUsage, print_json
+from textsvm.cli.console import Console, WrongUsage
 from textsvm.errors import InputError
 
 
@@ -21,14 +21,11 @@ class _Outputs(NamedTuple):
     probability: Any
 
 
+@options.with_groups
 def predict(
     model: options.ModelPath,
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Documents: texts, mails, tables, archives, folders; - is stdin.", show_default="-"
-        ),
-    ] = None,
+    table: options.Table,
+    files: options.DocumentPaths = None,
     proba: Annotated[
         bool, typer.Option("--proba", help="Give the probability of each class; needs a calibrated model.")
     ] = False,
@@ -40,9 +37,6 @@ def predict(
             "or one number: where that of the likeliest class is less. Needs a calibrated model.",
         ),
     ] = None,
-    format: options.Format = None,
-    text: options.Text = None,
-    id: options.Id = None,
     device: options.Device = "auto",
     quiet: options.Quiet = False,
 ) -> None:
@@ -72,9 +66,7 @@ def predict(
     with console.progress():
         documents = read_documents(
             files or ["-"],
-            format=format,
-            text=text,
-            id=id,
+            **vars(table),
             headers=training.headers,
             progress=console.reading,
         )
@@ -82,7 +74,7 @@ def predict(
     for identifier, problem in documents.problems:
         console.say(f"note: {identifier}: {problem}")
     for identifier, row in zip(documents.ids, _rows(found, training, proba), strict=True):
-        print_json({"id": identifier, **row})
+        console.print_json({"id": identifier, **row})
     console.say_device(fitted.device_)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from textsvm.cli import kernels, machines, options
-from textsvm.cli.console import Console, WrongUsage, print_json
+from textsvm.cli.console import Console, WrongUsage
+from textsvm.cli.output import MODEL, Force, Output
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,17 +29,10 @@ class Calibration(Enum):
     isotonic = "isotonic"
 
 
-@options.with_groups
-def train(
-    corpus: options.CorpusPath,
-    reading: options.Reading,
-    learning: options.Learning,
-    kernel: kernels.KernelOptions,
-    text_form: machines.TextOptions,
-    machine: machines.MachineOptions,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes.")] = Path(
-        "model.textsvm"
-    ),
+@dataclass(frozen=True)
+class Task:
+    """What kind of model is trained, and what it is judged on."""
+
     one_class: Annotated[
         str | None,
         typer.Option(
@@ -45,27 +40,65 @@ def train(
             metavar="LABEL",
             rich_help_panel="Labels",
         ),
-    ] = None,
+    ] = None
     nu: Annotated[
         float | None,
         typer.Option(
-            help="--one-class: bound on the share of its documents that stay outside (default: 0.1).",
+            help="--one-class: bound on the share of its documents that stay outside (default: 0.5).",
             rich_help_panel="Machine",
         ),
-    ] = None,
+    ] = None
     calibrate: Annotated[
         Calibration | None,
         typer.Option(
             help="Learn probabilities too; `predict --proba` gives them.", rich_help_panel="Machine"
         ),
-    ] = None,
+    ] = None
     holdout: Annotated[
         float | None,
         typer.Option(help="Share of the documents kept from training, to evaluate on, such as 0.2."),
-    ] = None,
-    seed: options.Seed = 0,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    ] = None
+    seed: Annotated[int, typer.Option(help="Seed of whatever is drawn at random.")] = 0
+
+    def check(self, reading: options.Reading, learning: options.Learning) -> None:
+        """Wrong usage, before any work."""
+        if self.holdout is not None and not 0 < self.holdout < 1:
+            raise WrongUsage(f"--holdout {self.holdout:g} is not a share between 0 and 1")
+        if reading.negative is not None and reading.positive is None:
+            raise WrongUsage("--negative needs --positive")
+        if self.nu is not None and self.one_class is None:
+            raise WrongUsage("--nu needs --one-class")
+        tasks = {
+            "--positive": reading.positive,
+            "--regress": learning.regress,
+            "--one-class": self.one_class,
+        }
+        given = [option for option, value in tasks.items() if value is not None]
+        if len(given) > 1:
+            raise WrongUsage(f"{given[0]} and {given[1]} do not go together")
+        if self.calibrate is not None and (learning.regress or self.one_class) is not None:
+            raise WrongUsage(f"--calibrate is for classifiers and does not go with {given[0]}")
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """Where the model goes."""
+
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes; - is stdout.")] = Path(
+        "model.textsvm"
+    )
+    force: Force = False
+
+
+@options.with_groups
+def train(
+    corpus: options.CorpusPath,
+    reading: options.Reading,
+    learning: options.Learning,
+    made_from: machines.ModelOptions,
+    task: Task,
+    file: ModelFile,
+    printing: options.Printing,
 ) -> None:
     """Train a classifier on a labelled corpus, or a regression on numbers, and save it.
 
@@ -74,73 +107,48 @@ def train(
     textsvm train essays.tsv --regress score --kernel spectrum --p 1-15 --weight intersection
     """
     started = time.perf_counter()
-    console = Console(quiet)
-    if holdout is not None and not 0 < holdout < 1:
-        raise WrongUsage(f"--holdout {holdout:g} is not a share between 0 and 1")
-    _refuse_what_does_not_go_together(reading, learning, one_class, nu, calibrate)
-    options.require_folder(output)
-    model = _estimator(kernel, text_form, machine, learning, one_class, nu, calibrate, seed)
+    output = Output("-o", file.output, MODEL, file.force)
+    console = Console(printing.quiet, output.is_stdout)
+    task.check(reading, learning)
+    output.check({"the corpus": corpus})
+    model = _estimator(made_from, task, regression=learning.regress is not None)
 
-    documents = options.read(console, corpus, reading, **vars(learning))
-    if one_class is not None:
-        documents = _of_one_class(documents, one_class)
+    documents = options.read(console, corpus, reading, learning)
+    if task.one_class is not None:
+        documents = _of_one_class(documents, task.one_class)
     options.targets(documents)
     seconds = {"read": time.perf_counter() - started}
-    if text_form.max_length is None and kernel.kernel != "spectrum":
+    if made_from.text.max_length is None and made_from.kernel.kernel != "spectrum":
         options.note_long_documents(console, documents)
-    training, held = _hold_out(documents, holdout, seed)
-    if one_class is not None:
-        training = training.subset(i for i, label in enumerate(training.labels or []) if label == one_class)
-    if calibrate is not None:
+    training, held = _hold_out(documents, task.holdout, task.seed)
+    if task.one_class is not None:
+        of_class = (i for i, label in enumerate(training.labels or []) if label == task.one_class)
+        training = training.subset(of_class)
+    if task.calibrate is not None:
         model.cv = _calibration_folds(console, training)
-    results = _fit(console, model, training, held, one_class or reading.positive)
-    summary = summarise(model, training) | {"holdout": None if results is None else results.as_dict()}
-    if one_class is not None:
-        reading = replace(reading, positive=one_class)
+    results = _fit(console, model, training, held, task.one_class or reading.positive)
+    summary = summarise(model, training) | {"holdout": None}
+    if results is not None and held is not None:
+        near = _near_duplicates(console, model, training, held)
+        summary["holdout"] = results.as_dict() | {"near_duplicates": near}
+    if task.one_class is not None:
+        reading = replace(reading, positive=task.one_class)
     options.save_model(output, model, documents, reading, learning, summary)
     seconds |= {**model.seconds_, "total": time.perf_counter() - started}
-    report = {"model": str(output), **summary, "seconds": seconds}
-    print_json(report) if json else _show(console, report, results)
+    report = {"model": str(file.output), **summary, "seconds": seconds}
+    console.print_json(report) if printing.json else _show(console, report, results)
 
 
-def _refuse_what_does_not_go_together(
-    reading: options.Reading,
-    learning: options.Learning,
-    one_class: str | None,
-    nu: float | None,
-    calibrate: Calibration | None,
-) -> None:
-    if reading.negative is not None and reading.positive is None:
-        raise WrongUsage("--negative needs --positive")
-    if nu is not None and one_class is None:
-        raise WrongUsage("--nu needs --one-class")
-    tasks = {"--positive": reading.positive, "--regress": learning.regress, "--one-class": one_class}
-    given = [option for option, value in tasks.items() if value is not None]
-    if len(given) > 1:
-        raise WrongUsage(f"{given[0]} and {given[1]} do not go together")
-    if calibrate is not None and (learning.regress or one_class) is not None:
-        raise WrongUsage(f"--calibrate is for classifiers and does not go with {given[0]}")
-
-
-def _estimator(
-    kernel: kernels.KernelOptions,
-    text_form: machines.TextOptions,
-    machine: machines.MachineOptions,
-    learning: options.Learning,
-    one_class: str | None,
-    nu: float | None,
-    calibrate: Calibration | None,
-    seed: int,
-) -> Any:
+def _estimator(made_from: machines.ModelOptions, task: Task, regression: bool) -> Any:
     """The estimator that the options describe, checked."""
-    if one_class is not None:
-        return machine.one_class(kernel.one(), text_form, 0.1 if nu is None else nu)
-    model = machine.estimator(kernel.one(), text_form, regression=learning.regress is not None)
-    if calibrate is None:
+    if task.one_class is not None:
+        return made_from.one_class(task.nu)
+    model = made_from.estimator(regression)
+    if task.calibrate is None:
         return model
     from textsvm.estimators.calibrated import CalibratedSVC
 
-    return CalibratedSVC(model, method=calibrate.value, random_state=seed)
+    return CalibratedSVC(model, method=task.calibrate.value, random_state=task.seed)
 
 
 def _of_one_class(corpus: Corpus, label: str) -> Corpus:
@@ -201,6 +209,24 @@ def _fit(
     console.say_device(model.device_)
     console.say(f"kernel matrix: {model.gram_}")
     return results
+
+
+def _near_duplicates(console: Console, model: Any, training: Corpus, held: Corpus) -> list[dict[str, Any]]:
+    """Held-out documents that are nearly training ones, by their ids, and a warning of them."""
+    from textsvm.evaluation.judge import machine_of
+    from textsvm.selection.leakage import LeakageWarning, held_out_leak, leakage_sentence
+
+    with console.progress(), console.warnings():
+        leak = held_out_leak(
+            machine_of(model), training.texts, held.texts,
+            progress=lambda done, total: console.stage("duplicates", done, total),
+        )  # fmt: skip
+        if told := leakage_sentence([leak], remedy="`textsvm cv` with group_duplicates keeps them together"):
+            warnings.warn(told, LeakageWarning, stacklevel=2)
+    return [
+        {"test": held.ids[test], "train": training.ids[train], "value": value}
+        for test, train, value in leak.as_dict()["pairs"]
+    ]
 
 
 def _what_is_learnt(corpus: Corpus) -> str:

@@ -3,41 +3,37 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import heatmap, kernels, machines, options
-from textsvm.cli.console import Console, WrongUsage, print_json
+from textsvm.cli import heatmap, machines, options
+from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.cv import leaks_by_id
-from textsvm.cli.figures import SHOWN
-from textsvm.reporting.figures import figure
+from textsvm.cli.metric_columns import SHOWN
+from textsvm.cli.output import MODEL, Force, Output
+from textsvm.reporting.format_metrics import format_metric
 
 if TYPE_CHECKING:
     from textsvm.readers import Corpus
     from textsvm.selection.tuning import Tuning
 
 _SEARCH = "Search"
-#: Values of C that are tried if none are given.
-_PENALTIES = "1,10,100"
 #: Settings that the table shows.
 _MOST = 20
 
 
-@options.with_groups
-def tune(
-    corpus: options.CorpusPath,
-    reading: options.Reading,
-    learning: options.Learning,
-    folds: options.Folds,
-    kernel: kernels.KernelOptions,
-    text_form: machines.TextOptions,
-    machine: machines.MachineOptions,
+@dataclass(frozen=True)
+class Search:
+    """What is best, what it may cost, and where it goes."""
+
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the best model, fitted to all documents.")
-    ] = None,
+        Path | None,
+        typer.Option("--output", "-o", help="Write the best model, fitted to all documents; - is stdout."),
+    ] = None
     metric: Annotated[
         str | None,
         typer.Option(
@@ -46,18 +42,18 @@ def tune(
             show_default=False,
             rich_help_panel=_SEARCH,
         ),
-    ] = None,
+    ] = None
     nested: Annotated[
         int | None,
         typer.Option(
             help="Outer folds: what tuning achieves on documents that no choice was made from.",
             rich_help_panel=_SEARCH,
         ),
-    ] = None,
+    ] = None
     minutes: Annotated[
         float | None,
         typer.Option(help="Refuse a grid that takes longer.", rich_help_panel=_SEARCH),
-    ] = None,
+    ] = None
     picture: Annotated[
         Path | None,
         typer.Option(
@@ -65,9 +61,34 @@ def tune(
             help="Draw the grid as a .png, .svg or .pdf; needs Matplotlib.",
             rich_help_panel=_SEARCH,
         ),
-    ] = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+    ] = None
+    force: Force = False
+
+    def outputs(self, corpus: Path) -> tuple[Output | None, Output | None]:
+        """Model and picture, checked; wrong usage, before any work."""
+        if self.nested is not None and self.nested < 2:
+            raise WrongUsage(f"--nested {self.nested} are too few outer folds; there must be at least 2")
+        if self.minutes is not None and not self.minutes > 0:
+            raise WrongUsage(f"--minutes {self.minutes:g} must be above 0")
+        model = picture = None
+        if self.output is not None:
+            model = Output("-o", self.output, MODEL, self.force)
+            model.check({"the corpus": corpus})
+        if self.picture is not None:
+            picture = Output("--heatmap", self.picture, heatmap.kind_of(self.picture), self.force)
+            picture.check({"the corpus": corpus, "the model": self.output})
+        return model, picture
+
+
+@options.with_groups
+def tune(
+    corpus: options.CorpusPath,
+    reading: options.Reading,
+    learning: options.Learning,
+    folds: options.Folds,
+    made_from: machines.ModelOptions,
+    search: Search,
+    printing: options.Printing,
 ) -> None:
     """Find the best kernel parameters and C: every kernel matrix is made once, for all folds and values of C.
 
@@ -76,50 +97,33 @@ def tune(
     textsvm tune CORPUS --kernel gap,spectrum --weight count,log --multiclass ovo,ovr --minutes 10
     """
     started = time.perf_counter()
-    console = Console(quiet)
     folds.check()
-    _check(nested, minutes, picture, output)
-    tried = kernel.grid(default_p="3,4,5")
-    regression = learning.regress is not None
-    grid: dict[str, Any] = {"kernel": tried, "C": machine.penalties(_PENALTIES)}
-    if regression:
-        grid["epsilon"] = machine.epsilons()
-    elif machine.multiclass is not None:
-        grid["multiclass"] = machine.strategies()
-    model = machine.estimators(tried, text_form, regression, _PENALTIES)[0]
-    documents = options.read(console, corpus, reading, groups=folds.groups, **vars(learning))
+    output, picture = search.outputs(corpus)
+    console = Console(printing.quiet, output is not None and output.is_stdout)
+    grid, model = made_from.grid(learning.regress is not None)
+    documents = options.read(console, corpus, reading, learning, groups=folds.groups)
     truth = options.targets(documents)
     console.say(f"note: {_size(grid)} on {folds.folds * folds.repeats} folds of {len(documents):,} documents")
     read = time.perf_counter() - started
 
-    from textsvm.selection.tuning import tune as search
+    from textsvm.selection.tuning import tune as find
 
     with console.progress(), console.warnings():
-        result = search(
-            model, documents.texts, truth, grid, metric=metric, minutes=minutes, nested=nested,
-            progress=console.stage, **folds.arguments(documents),
+        result = find(
+            model, documents.texts, truth, grid, metric=search.metric, minutes=search.minutes,
+            nested=search.nested, progress=console.stage, **folds.arguments(documents),
         )  # fmt: skip
     console.say_device(result.best_estimator.device_)
     if picture is not None:
-        heatmap.draw(picture, result)
+        heatmap.draw(picture.path, result)
     seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
-    report = summarise(result, documents) | {"model": output and str(output), "seconds": seconds}
+    report = summarise(result, documents) | {
+        "model": search.output and str(search.output),
+        "seconds": seconds,
+    }
     if output is not None:
         options.save_model(output, result.best_estimator, documents, reading, learning, {"tuning": report})
-    print_json(report) if json else _show(console, result, documents, report)
-
-
-def _check(nested: int | None, minutes: float | None, picture: Path | None, output: Path | None) -> None:
-    """Wrong usage, before any work."""
-    if nested is not None and nested < 2:
-        raise WrongUsage(f"--nested {nested} are too few outer folds; there must be at least 2")
-    if minutes is not None and not minutes > 0:
-        raise WrongUsage(f"--minutes {minutes:g} must be above 0")
-    if output is not None:
-        options.require_folder(output)
-    if picture is not None:
-        options.require_folder(picture)
-        heatmap.require(picture)
+    console.print_json(report) if printing.json else _show(console, result, documents, report)
 
 
 def _size(grid: dict[str, Any]) -> str:
@@ -131,19 +135,10 @@ def _size(grid: dict[str, Any]) -> str:
 def summarise(result: Tuning, corpus: Corpus) -> dict[str, Any]:
     """The search as JSON values, documents by their ids."""
     found = result.as_dict()
-    return found | {
+    return {
+        **{name: value for name, value in found.items() if name != "leaks"},
         "n": len(corpus),
         "device": result.best_estimator.device_.description,
-        "best_params": heatmap.plain_params(result.best_params_),
-        "table": [
-            shown | {"params": heatmap.plain_params(row["params"])}
-            for row, shown in zip(result.table, found["table"], strict=True)
-        ],
-        "untried": [heatmap.plain_params(params) for params in result.untried],
-        "nested": None
-        if result.nested is None
-        else found["nested"] | {"params": [heatmap.plain_params(params) for params in result.nested.params]},
-        "leaks": None,
         "near_duplicates": leaks_by_id(found["leaks"], corpus),
     }
 
@@ -158,9 +153,9 @@ def _show(console: Console, result: Tuning, corpus: Corpus, report: dict[str, An
     rows = [
         (
             ("* " if row is best else "  ") + names.of(row["params"]),
-            figure(name, row["mean"]),
-            figure(name, row["sd"]),
-            *(figure(other, row["metrics"][other]) for other in others),
+            format_metric(name, row["mean"]),
+            format_metric(name, row["sd"]),
+            *(format_metric(other, row["metrics"][other]) for other in others),
             f"{row['seconds']:.2f}",
         )
         for row in ranked[:_MOST]
@@ -175,17 +170,21 @@ def _show(console: Console, result: Tuning, corpus: Corpus, report: dict[str, An
     heatmap.show(console, result)
     summary = [
         ("best", names.of(result.best_params_, everything=True)),
-        (f"{title}, mean of folds", f"{figure(name, best['mean'])} (SD {figure(name, best['sd'])})"),
+        (f"{title}, mean of folds", _mean_and_sd(name, best["mean"], best["sd"])),
     ]
     if result.nested is not None:
-        mean, sd = result.nested.mean[name], result.nested.sd[name]
-        summary.append((f"{title}, nested", f"{figure(name, mean)} (SD {figure(name, sd)})"))
+        nested = _mean_and_sd(name, result.nested.mean[name], result.nested.sd[name])
+        summary.append((f"{title}, nested", nested))
     total = report["seconds"]
     summary.append(("seconds", ", ".join(f"{stage} {value:.2f}" for stage, value in total.items())))
     summary.append(("model", report["model"] or "not written; -o FILE writes it"))
     console.table("the best setting", summary)
     for note in heatmap.at_the_edge(result):
         console.say(f"note: {note}")
+
+
+def _mean_and_sd(metric: str, mean: float, sd: float) -> str:
+    return f"{format_metric(metric, mean)} (SD {format_metric(metric, sd)})"
 
 
 def _merit(mean: float | None, metric: str) -> float:

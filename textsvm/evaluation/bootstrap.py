@@ -12,21 +12,43 @@ metric follows from weighted sums over documents, for all resamples at once:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.evaluation.metrics import as_grade, as_grades
-from textsvm.evaluation.results import Results
 
 Array = NDArray[np.float64]
 #: Counts that exist at a time.
 BLOCK = 1 << 22
 
 
+class Judged(Protocol):
+    """What is resampled of `textsvm.evaluation.results.Results`, described there."""
+
+    @property
+    def task(self) -> str: ...
+    @property
+    def n(self) -> int: ...
+    @property
+    def labels(self) -> list[Any]: ...
+    @property
+    def metrics(self) -> dict[str, float]: ...
+    @property
+    def truth(self) -> NDArray[Any]: ...
+    @property
+    def predicted(self) -> NDArray[Any]: ...
+    @property
+    def decision(self) -> Array: ...
+    @property
+    def probability(self) -> Array | None: ...
+    @property
+    def span(self) -> tuple[int, int] | None: ...
+
+
 def intervals(
-    results: Results, resamples: int = 1000, level: float = 0.95, seed: int = 0
+    results: Judged, resamples: int = 1000, level: float = 0.95, seed: int = 0
 ) -> dict[str, tuple[float, float]]:
     """Bounds of every metric of the results.
 
@@ -64,7 +86,7 @@ def draws(n: int, resamples: int, seed: int) -> Iterator[Array]:
         yield np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
 
 
-def _metrics(results: Results, weight: Array) -> dict[str, Array]:
+def _metrics(results: Judged, weight: Array) -> dict[str, Array]:
     """Every metric of the results in each resample, shape (resamples,)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         if results.task == "regression":
@@ -72,7 +94,7 @@ def _metrics(results: Results, weight: Array) -> dict[str, Array]:
         return _classes(results, weight)
 
 
-def _regression(results: Results, weight: Array) -> dict[str, Array]:
+def _regression(results: Judged, weight: Array) -> dict[str, Array]:
     t, p = results.truth, results.predicted
     mean = _means(weight, [np.abs(t - p), (t - p) ** 2])
     # Centred, so that variances do not cancel.
@@ -91,7 +113,7 @@ def _regression(results: Results, weight: Array) -> dict[str, Array]:
     return found
 
 
-def _classes(results: Results, weight: Array) -> dict[str, Array]:
+def _classes(results: Judged, weight: Array) -> dict[str, Array]:
     place = {label: a for a, label in enumerate(results.labels)}
     true, said = (np.array([place[x] for x in y.tolist()]) for y in (results.truth, results.predicted))
     k = len(place)

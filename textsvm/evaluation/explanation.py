@@ -27,6 +27,7 @@ from textsvm.evaluation.judge import machine_of
 from textsvm.kernels import GapWeighted, Spectrum
 from textsvm.parallel import Progress
 from textsvm.parallel import part as part_of
+from textsvm.plain_json import to_json
 
 #: Documents that are explained together: each has a weight for every feature of the support vectors.
 CHUNK = 16
@@ -109,8 +110,7 @@ class Explanation:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values."""
-        values = {**asdict(self), "exact": self.exact, "method": METHODS[self.method]}
-        return {name: _plain(value) for name, value in values.items()}
+        return to_json({**asdict(self), "exact": self.exact, "method": METHODS[self.method]})
 
 
 def explain(
@@ -269,7 +269,3 @@ def _machines_of(strategy: str, a: int, n_classes: int) -> NDArray[np.float64]:
         return np.array([float(second == a) - float(first == a) for first, second in pairs])
     chosen = np.eye(n_classes)[a]
     return chosen if strategy == "ovr" else (chosen - (1 - chosen) / (n_classes - 1))
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

@@ -56,12 +56,12 @@ def judge(
     classes, predicted, decision, probability = predict(model, texts, truth, positive, progress)
     if classes is not None and probability is not None:
         predicted = classes[probability.argmax(axis=1)]
-    kept = {**(seconds or {}), "predict": time.perf_counter() - clock}
+    spent = time.perf_counter() - clock
     results = evaluate(
-        truth, predicted, decision, classes,
-        positive=positive, probability=probability, grades=grades, seconds=kept,
-    )  # fmt: skip
-    results.warnings.extend(doubts(model, texts))
+        truth, predicted, decision, classes, positive=positive, probability=probability, grades=grades
+    )
+    results.seconds.update(seconds or {}, predict=spent)
+    results.warnings.extend(data_warnings(model, texts))
     return results
 
 
@@ -99,8 +99,8 @@ def machine_of(model: Any) -> Any:
     return getattr(model, "estimator_", model)
 
 
-def doubts(model: Any, texts: Sequence[str]) -> list[str]:
-    """Sentences about documents that do not fit a model, or fit too well: it was trained on them."""
+def data_warnings(model: Any, texts: Sequence[str]) -> list[str]:
+    """Warnings of documents that do not fit a model, or fit too well: it was trained on them."""
     if getattr(model, "support_documents_", None) is None:
         return []
     support = model.support_documents_

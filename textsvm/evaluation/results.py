@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn import metrics
 
 from textsvm.errors import InputError
+from textsvm.evaluation.bootstrap import intervals
 from textsvm.evaluation.metrics import as_grades, check_grades, grades_of, scores
+from textsvm.plain_json import to_json
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Results:
 
     @property
     def roc_auc(self) -> float | None:
-        return _json(self.metrics["roc_auc"])
+        return to_json(self.metrics["roc_auc"])
 
     @property
     def span(self) -> tuple[int, int] | None:
@@ -101,23 +102,23 @@ class Results:
 
     def with_intervals(self, resamples: int = 1000, level: float = 0.95, seed: int = 0) -> Results:
         """The same with percentile bootstrap intervals of all metrics, see `textsvm.evaluation.bootstrap`."""
-        from textsvm.evaluation.bootstrap import intervals
-
         return replace(self, intervals=intervals(self, resamples, level, seed))
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values; those of single documents are left out."""
-        return {
-            "task": self.task,
-            "n": self.n,
-            "labels": self.labels,
-            **{name: _json(value) for name, value in self.metrics.items()},
-            "per_class": self.per_class,
-            "confusion": self.confusion,
-            "intervals": {name: [_json(low), _json(high)] for name, (low, high) in self.intervals.items()},
-            "warnings": self.warnings,
-            "seconds": self.seconds,
-        }
+        return to_json(
+            {
+                "task": self.task,
+                "n": self.n,
+                "labels": self.labels,
+                **self.metrics,
+                "per_class": self.per_class,
+                "confusion": self.confusion,
+                "intervals": self.intervals,
+                "warnings": self.warnings,
+                "seconds": self.seconds,
+            }
+        )
 
 
 def evaluate(
@@ -129,7 +130,6 @@ def evaluate(
     positive: Any = None,
     probability: NDArray[np.float64] | None = None,
     grades: tuple[int, int] | None = None,
-    seconds: dict[str, float] | None = None,
 ) -> Results:
     """Judge predictions.
 
@@ -146,8 +146,6 @@ def evaluate(
     probability : float64 array, shape (n, n_classes), optional
     grades : (int, int), optional
         See `scores`.
-    seconds : dict, optional
-        Kept in the results.
 
     Raises
     ------
@@ -157,13 +155,13 @@ def evaluate(
     check_grades(grades)
     if len(truth) == 0:
         raise InputError("there are no labelled documents to evaluate on")
-    predicted, kept = np.asarray(predicted), dict(seconds or {})
+    predicted = np.asarray(predicted)
     if classes is None:
         numbers = np.asarray(truth, np.float64)
         found = scores(numbers, predicted, None, None, grades)
         everyone = np.arange(len(numbers))
         return Results("regression", len(numbers), [], found, [], [], everyone, numbers, predicted, predicted,
-                       grades=grades, seconds=kept)  # fmt: skip
+                       grades=grades)  # fmt: skip
     known, values, warnings = _known(truth, classes)
     predicted, decision = predicted[known], decision[known]
     probability = None if probability is None else probability[known]
@@ -193,7 +191,6 @@ def evaluate(
         probability=probability,
         grades=grades,
         warnings=warnings,
-        seconds=kept,
     )
 
 
@@ -244,7 +241,3 @@ def _per_class(confusion: NDArray[np.int64], labels: NDArray[Any]) -> list[dict[
 
 def _log_loss(true: NDArray[np.int64], probability: NDArray[np.float64]) -> float:
     return float(metrics.log_loss(true, probability, labels=np.arange(probability.shape[1])))
-
-
-def _json(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -59,7 +59,7 @@ class Files:
         In the order of the archive; sorted by name in a folder.
     single : bool
         The path is one file, compressed or not, and not a folder or an archive.
-    problems : list of (name, sentence)
+    problems : list of (name, problem)
         What was left out.
     """
 
@@ -90,7 +90,7 @@ def read_files(path: str | Path, *, max_bytes: int = MAX_BYTES, progress: Progre
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
-            paths = list(_walk(path))
+            paths = list(walk(path))
             budget = _Budget(found.source, max_bytes, sum(p.stat().st_size for p, _ in paths), progress)
             for each, name in paths:
                 with each.open("rb") as stream:
@@ -198,7 +198,7 @@ class _Bounded(io.RawIOBase):
         return data
 
 
-def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
+def walk(folder: Path) -> Iterator[tuple[Path, str]]:
     """The regular files under a folder with their relative names, sorted; hidden ones left out."""
     seen = set()
     paths = []

@@ -54,7 +54,7 @@ def decode(data: bytes) -> tuple[str, str | None]:
     text : str
         Bytes that are not UTF-8 are read as Windows-1252; everything else stays as it is.
     problem : str or None
-        A sentence if that was needed.
+        What was wrong, if anything was.
     """
     for mark, charset in _BOMS:
         if data.startswith(mark):

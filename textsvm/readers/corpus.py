@@ -49,7 +49,7 @@ class Corpus:
     format : str
         The format it was read as.
     problems : list of (str, str)
-        Id, or file and line, of what was damaged or left out, and a sentence about it.
+        Id, or file and line, of what was damaged or left out, and the problem.
     """
 
     ids: list[str]
@@ -171,7 +171,7 @@ def gather(
     there are any, take the place of the labels.
     """
     found = [document._replace(id=_printable(document.id)) for document in documents]
-    problems = [(_printable(identifier), sentence) for identifier, sentence in problems]
+    problems = [(_printable(identifier), problem) for identifier, problem in problems]
     if any(document.target is not None for document in found):
         labelled = False
         problems += [(d.id, "left out: it has no number to be predicted") for d in found if d.target is None]

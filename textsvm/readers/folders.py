@@ -40,7 +40,7 @@ def read(
     ----------
     files : sequence of File
     problems : list of (str, str)
-        Gets what is damaged or left out: name, sentence.
+        Gets what is damaged or left out: name, problem.
     progress : callable, optional
         Called with (files read, files in all).
     """

@@ -36,7 +36,7 @@ def read(
     files : sequence of File
         A file named after a part (`r8-train-all-terms.txt`) is that part.
     problems : list of (str, str)
-        Gets what is damaged or left out: file and line, sentence.
+        Gets what is damaged or left out: file and line, problem.
     progress : callable, optional
         Called with (bytes read, bytes in all).
     """

@@ -113,7 +113,7 @@ def read(
     ----------
     files : sequence of File
     problems : list of (str, str)
-        Gets the damaged messages: id, sentence.
+        Gets the damaged messages: id, problem.
     headers : bool
         All header lines count as text, not the subject alone.
     progress : callable, optional
@@ -132,14 +132,14 @@ def read(
         label, part = _label(file, several), part_of(str(path.parent))
         for identifier, data in _messages(file):
             text, damage = message_text(data, headers=headers)
-            problems += [(identifier, sentence) for sentence in damage]
+            problems += [(identifier, problem) for problem in damage]
             yield Document(identifier, text, label, part)
         if progress is not None:
             progress(done, total)
 
 
 def message_text(data: bytes, *, headers: bool = False) -> tuple[str, list[str]]:
-    """Subject and text parts of one raw message; and a sentence for each kind of damage.
+    """Subject and text parts of one raw message; and what is wrong, for each kind of damage.
 
     Parameters
     ----------

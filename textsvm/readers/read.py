@@ -143,7 +143,7 @@ def _parse(
         )
     documents = list(_documents(found, format, options, progress))
     if not documents:
-        reasons = "".join(f": {name} {sentence}" for name, sentence in found.problems[:1])
+        reasons = "".join(f": {name} {problem}" for name, problem in found.problems[:1])
         raise InputError(f"{found.source} holds no document that can be read as {format}{reasons}")
     if options.columns.target and all(document.target is None for document in documents):
         raise InputError(f"no document of {found.source} has a number in column {options.columns.target!r}")

@@ -53,7 +53,7 @@ def read(
     ----------
     files : sequence of File
     problems : list of (str, str)
-        Gets what is damaged: id or file, sentence.
+        Gets what is damaged: id or file, problem.
     split : {"modapte", "lewis"}
     progress : callable, optional
         Called with (bytes parsed, bytes in all).

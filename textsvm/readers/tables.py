@@ -106,7 +106,7 @@ def read(
     files : sequence of File
         A file named after a part (`train.csv`) is that part, unless a column says otherwise.
     problems : list of (str, str)
-        Gets what is damaged or left out: file and row, sentence.
+        Gets what is damaged or left out: file and row, problem.
     format : {"csv", "tsv", "jsonl", "parquet"}, optional
         By each file's name or content if not given.
     columns : Columns

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 
 import numpy as np
@@ -38,6 +39,35 @@ def plain(value: float) -> str:
     return f"{value:,.4g}".replace("-", "−")
 
 
+@dataclass(frozen=True)
+class Axis:
+    """One axis.
+
+    Attributes
+    ----------
+    bounds : (float, float)
+        Of the data.
+    label : str
+    format : callable
+        Number -> tick label.
+    ticks : sequence of float, optional
+    log : bool
+        Logarithmic, as the horizontal axis may be; bounds > 0.
+    """
+
+    bounds: tuple[float, float]
+    label: str
+    format: Callable[[float], str] = plain
+    ticks: Sequence[float] | None = None
+    log: bool = False
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The bounds, or where they are the same 1 more."""
+        low, high = self.bounds
+        return low, high if high > low else low + 1
+
+
 class Chart:
     """One pair of axes.
 
@@ -45,44 +75,25 @@ class Chart:
     ----------
     title : str
         What it shows, for those who cannot see it.
-    x, y : (float, float)
-        Bounds of the data.
-    x_label, y_label : str
-    x_format, y_format : callable
-        Number -> tick label.
-    x_ticks : sequence of float, optional
-    log_x : bool
-        A logarithmic axis; `x` > 0.
+    x, y : Axis
+    width, height : int
+        Pixels.
     """
 
-    def __init__(
-        self,
-        title: str,
-        x: tuple[float, float],
-        y: tuple[float, float],
-        x_label: str,
-        y_label: str,
-        *,
-        x_format: Callable[[float], str] = plain,
-        y_format: Callable[[float], str] = plain,
-        x_ticks: Sequence[float] | None = None,
-        log_x: bool = False,
-        width: int = 440,
-        height: int = 300,
-    ) -> None:
-        self.title, self.width, self.height, self.log_x = title, width, height, log_x
-        self.x, self.y = (x[0], x[1] if x[1] > x[0] else x[0] + 1), (y[0], y[1] if y[1] > y[0] else y[0] + 1)
+    def __init__(self, title: str, x: Axis, y: Axis, *, width: int = 440, height: int = 300) -> None:
+        self.title, self.width, self.height, self.log_x = title, width, height, x.log
+        self.x, self.y = x.span, y.span
         self.parts: list[str] = []
         floor, right = height - BOTTOM, width - RIGHT
-        for value in ticks(*self.y):
+        for value in ticks(*self.y) if y.ticks is None else y.ticks:
             at = self.py(value)
             self.parts.append(f'<path class="grid" d="M{LEFT} {at:.1f}H{right}"/>')
-            self._text(LEFT - 7, at + 4, y_format(value), "tick end")
-        for value in ticks(*self.x) if x_ticks is None else x_ticks:
-            self._text(self.px(value), floor + 17, x_format(value), "tick mid")
+            self._text(LEFT - 7, at + 4, y.format(value), "tick end")
+        for value in ticks(*self.x) if x.ticks is None else x.ticks:
+            self._text(self.px(value), floor + 17, x.format(value), "tick mid")
         self.parts.append(f'<path class="axis" d="M{LEFT} {floor}H{right}"/>')
-        self._text((LEFT + right) / 2, height - 8, x_label, "label mid")
-        self._text(0, 13, y_label, "label")
+        self._text((LEFT + right) / 2, height - 8, x.label, "label mid")
+        self._text(0, 13, y.label, "label")
 
     def px(self, value: float) -> float:
         """Pixel column of a value."""

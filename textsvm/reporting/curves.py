@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from sklearn import metrics
 
 from textsvm.evaluation.results import Results
-from textsvm.reporting.charts import Chart, log_ticks, percent, plain
+from textsvm.reporting.charts import Axis, Chart, log_ticks, percent, plain
 from textsvm.reporting.escape import safe
-from textsvm.reporting.figures import figure
+from textsvm.reporting.format_metrics import format_metric
 
 Array = NDArray[np.float64]
 #: Curves of one chart.
@@ -23,8 +23,7 @@ WIDE = 760
 
 def roc(results: Results) -> str:
     """Receiver operating characteristic; of more than two classes each against the rest."""
-    chart = Chart("ROC curves", (0, 1), (0, 1), "false positive rate", "true positive rate",
-                  x_format=percent, y_format=percent)  # fmt: skip
+    chart = Chart("ROC curves", _share("false positive rate"), _share("true positive rate"))
     chart.diagonal()
     shown = []
     for label, truth, score, style in _one_against_rest(results):
@@ -43,8 +42,7 @@ def roc(results: Results) -> str:
 
 def precision_recall(results: Results) -> str:
     """Precision against recall; of more than two classes each against the rest."""
-    chart = Chart("Precision-recall curves", (0, 1), (0, 1), "recall", "precision",
-                  x_format=percent, y_format=percent)  # fmt: skip
+    chart = Chart("Precision-recall curves", _share("recall"), _share("precision"))
     shown = []
     for label, truth, score, style in _one_against_rest(results):
         precision, recall, _ = metrics.precision_recall_curve(truth, score)
@@ -71,8 +69,7 @@ def calibration(results: Results) -> str:
     else:
         said, came = results.probability.max(1), results.truth == results.predicted
         name = "the predicted class"
-    chart = Chart("Calibration", (0, 1), (0, 1), f"probability of {name}", "share that it was",
-                  x_format=percent, y_format=percent)  # fmt: skip
+    chart = Chart("Calibration", _share(f"probability of {name}"), _share("share that it was"))
     chart.diagonal()
     groups = [group for group in np.array_split(np.argsort(said, kind="stable"), 10) if len(group)]
     x = np.array([said[group].mean() for group in groups])
@@ -100,8 +97,11 @@ def margins(results: Results) -> str:
     edges = np.linspace(low, high, BINS + 1)
     counts = [np.histogram(np.clip(lead[part], low, high), edges)[0] for part in (right, ~right)]
     top = 1.08 * max(1, *(int(each.max()) for each in counts))
-    chart = Chart("Lead of the predicted class", (low, high), (0, top),
-                  "value of the predicted class less that of the next", "documents")  # fmt: skip
+    chart = Chart(
+        "Lead of the predicted class",
+        Axis((low, high), "value of the predicted class less that of the next"),
+        Axis((0, top), "documents"),
+    )
     chart.bars(edges, counts[0], "c3")
     chart.bars(edges, counts[1], "c2")
     return card("How clear the decisions are", chart, [("right", "c3"), ("wrong", "c2")], "")
@@ -139,11 +139,14 @@ def by_length(results: Results, lengths: NDArray[np.int64], wide: bool = False) 
     else:
         low, high = _wilson(y, n)
     bounds = (max(1.0, 0.8 * x[0]), 1.25 * x[-1])
+    error_axis = ("mean absolute error", plain) if regression else ("share wrong", percent)
     chart = Chart(
-        "Errors by length of the document", bounds, (0, float(high.max()) * 1.08), "symbols of a document",
-        "mean absolute error" if regression else "share wrong", y_format=plain if regression else percent,
-        x_ticks=log_ticks(*bounds), log_x=True, width=WIDE if wide else 440, height=280 if wide else 300,
-    )  # fmt: skip
+        "Errors by length of the document",
+        Axis(bounds, "symbols of a document", ticks=log_ticks(*bounds), log=True),
+        Axis((0, float(high.max()) * 1.08), *error_axis),
+        width=WIDE if wide else 440,
+        height=280 if wide else 300,
+    )
     chart.level(float(wrong.mean()))
     chart.whiskers(x, low, high, "c1")
     chart.line(x, y, "c1")
@@ -158,7 +161,9 @@ def scatter(results: Results) -> str:
     low, high = float(min(truth.min(), predicted.min())), float(max(truth.max(), predicted.max()))
     pad = 0.03 * (high - low) or 1.0
     bounds = (low - pad, high + pad)
-    chart = Chart("Predicted against true numbers", bounds, bounds, "truth", "predicted", height=400)
+    chart = Chart(
+        "Predicted against true numbers", Axis(bounds, "truth"), Axis(bounds, "predicted"), height=400
+    )
     chart.diagonal()
     drawn = np.arange(len(truth))
     if len(truth) > 3000:
@@ -174,14 +179,18 @@ def error_histogram(results: Results) -> str:
     bound = float(np.percentile(np.abs(error), 99.5)) or 1.0
     edges = np.linspace(-bound, bound, BINS + 1)
     counts = np.histogram(np.clip(error, -bound, bound), edges)[0]
-    chart = Chart("Histogram of errors", (-bound, bound), (0, 1.08 * max(1, int(counts.max()))),
-                  "predicted less true", "documents", height=400)  # fmt: skip
+    chart = Chart(
+        "Histogram of errors",
+        Axis((-bound, bound), "predicted less true"),
+        Axis((0, 1.08 * max(1, int(counts.max()))), "documents"),
+        height=400,
+    )
     chart.bars(edges, counts, "c1")
     return card(
         "Errors",
         chart,
         [],
-        f"Mean {error.mean():+.3g}, {figure('mae', np.abs(error).mean())} off on average.",
+        f"Mean {error.mean():+.3g}, {format_metric('mae', np.abs(error).mean())} off on average.",
     )
 
 
@@ -197,6 +206,10 @@ def _one_against_rest(results: Results) -> list[tuple[str, NDArray[np.bool_], Ar
     ]
     curves = [curve for curve in curves if 0 < curve[1].sum() < results.n]
     return [(*curve, f"c{i + 1}") for i, curve in enumerate(curves)]
+
+
+def _share(label: str) -> Axis:
+    return Axis((0, 1), label, percent)
 
 
 def _left_out(results: Results) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from textsvm.evaluation.results import Results
 from textsvm.reporting import curves, mistakes, threshold
 from textsvm.reporting.escape import safe
-from textsvm.reporting.figures import NAMES, figure, interval
+from textsvm.reporting.format_metrics import NAMES, format_interval, format_metric
 from textsvm.reporting.report import Report
 
 #: Classes of a confusion matrix that is shown as one.
@@ -83,14 +83,16 @@ def _lead(results: Results) -> str:
 def _warnings(results: Results) -> str:
     if not results.warnings:
         return ""
-    sentences = "".join(f"<p>{safe(warning)}.</p>" for warning in results.warnings)
-    return f'<section class="warning" role="alert"><h2>Take these figures with care</h2>{sentences}</section>'
+    paragraphs = "".join(f"<p>{safe(warning)}.</p>" for warning in results.warnings)
+    return (
+        f'<section class="warning" role="alert"><h2>Take these figures with care</h2>{paragraphs}</section>'
+    )
 
 
 def _headline(results: Results) -> str:
     tiles = "".join(
-        f"<div><dt>{title}</dt><dd>{figure(name, results.metrics[name])}<small>"
-        f"{interval(name, results.intervals.get(name))}</small></dd></div>"
+        f"<div><dt>{title}</dt><dd>{format_metric(name, results.metrics[name])}<small>"
+        f"{format_interval(name, results.intervals.get(name))}</small></dd></div>"
         for name, title in NAMES.items()
         if name in results.metrics
     )
@@ -101,7 +103,7 @@ def _headline(results: Results) -> str:
         else ""
     )
     terms = {"mcc": " MCC: Matthews correlation.", "qwk": " QWK: quadratic weighted kappa."}
-    terms_used = "".join(sentence for name, sentence in terms.items() if name in results.metrics)
+    terms_used = "".join(meaning for name, meaning in terms.items() if name in results.metrics)
     return (
         f'<section><h2>Headline</h2><dl class="tiles">{tiles}</dl><p class="note">Below each figure its 95 % '
         f"interval (percentile bootstrap over documents).{of}{terms_used}{grades}</p></section>"
@@ -172,10 +174,10 @@ def _classes(results: Results) -> str:
         return ""
     rows = []
     for each in results.per_class:
-        bounds = interval("f1", results.intervals.get(f"f1[{each['label']}]"))
-        shares = "".join(f"<td>{figure(name, each[name])}</td>" for name in ("precision", "recall"))
+        bounds = format_interval("f1", results.intervals.get(f"f1[{each['label']}]"))
+        shares = "".join(f"<td>{format_metric(name, each[name])}</td>" for name in ("precision", "recall"))
         rows.append(
-            f"<tr><th>{safe(each['label'])}</th>{shares}<td>{figure('f1', each['f1'])}</td>"
+            f"<tr><th>{safe(each['label'])}</th>{shares}<td>{format_metric('f1', each['f1'])}</td>"
             f"<td><small>{bounds}</small></td><td>{each['support']:,}</td><td>{each['predicted']:,}</td></tr>"
         )
     head = "".join(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from textsvm.reporting.escape import printable
-from textsvm.reporting.figures import NAMES, figure, interval
+from textsvm.reporting.format_metrics import NAMES, format_interval, format_metric
 from textsvm.reporting.mistakes import visible
 from textsvm.reporting.report import Mistake, Report
 
@@ -25,8 +25,8 @@ def render(report: Report) -> str:
             (
                 [
                     NAMES[name],
-                    figure(name, results.metrics[name]),
-                    interval(name, results.intervals.get(name)),
+                    format_metric(name, results.metrics[name]),
+                    format_interval(name, results.intervals.get(name)),
                 ]
                 for name in NAMES
                 if name in results.metrics
@@ -42,7 +42,7 @@ def render(report: Report) -> str:
                 (
                     [
                         plain(each["label"]),
-                        *(figure(name, each[name]) for name in columns),
+                        *(format_metric(name, each[name]) for name in columns),
                         *(f"{each[name]:,}" for name in ("support", "predicted")),
                     ]
                     for each in results.per_class

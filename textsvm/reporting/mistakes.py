@@ -35,12 +35,12 @@ def section(report: Report) -> str:
     if len(explained) < len(report.mistakes):
         method += " Where a text has no colours, they would have taken too long."
     binary = results.task == "binary"
-    towards, against = (
+    towards, away = (
         (safe(results.labels[1]), safe(results.labels[0])) if binary else ("the prediction", "other classes")
     )
     if regression:
-        towards, against = "a higher number", "a lower one"
-    key = f'<li class="c2">speaks for {towards}</li><li class="c1">speaks for {against}</li>'
+        towards, away = "a higher number", "a lower one"
+    key = f'<li class="c2">speaks for {towards}</li><li class="c1">speaks for {away}</li>'
     intro = (
         f'<section><h2>{title}</h2><ul class="key">{key}</ul><p class="note">Texts are shown as the model '
         f"reads them: normalised, and the first {SHOWN:,} symbols.{method}</p></section>"

@@ -17,6 +17,7 @@ from textsvm.evaluation.judge import machine_of
 from textsvm.evaluation.results import Results
 from textsvm.kernels import EditDistance, GapWeighted, Kernel, Spectrum
 from textsvm.parallel import Progress
+from textsvm.plain_json import to_json
 
 #: Mistakes that are shown.
 MISTAKES = 10
@@ -74,22 +75,17 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values."""
-        return {
-            "title": self.title,
-            **self.results.as_dict(),
-            "facts": dict(self.facts),
-            "mistakes": [
-                {
-                    "id": each.id,
-                    "truth": _plain(each.truth),
-                    "predicted": _plain(each.predicted),
-                    "value": each.value,
-                    "text": each.text,
-                    "explanation": None if each.explanation is None else each.explanation.as_dict(),
-                }
-                for each in self.mistakes
-            ],
-        }
+        return to_json(
+            {
+                "title": self.title,
+                **self.results.as_dict(),
+                "facts": dict(self.facts),
+                "mistakes": [
+                    {**vars(each), "explanation": each.explanation and each.explanation.as_dict()}
+                    for each in self.mistakes
+                ],
+            }
+        )
 
 
 def make_report(
@@ -201,7 +197,3 @@ def _facts(model: Any, results: Results) -> list[tuple[str, str]]:
         facts.append(("device", model.device_.description))
     facts += [(f"seconds to {stage}", f"{seconds:.2f}") for stage, seconds in results.seconds.items()]
     return [*facts, ("written by", f"textsvm {textsvm.__version__}")]
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.generic) else value

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.evaluation.results import Results
-from textsvm.reporting.charts import BOTTOM, LEFT, RIGHT, TOP, Chart
+from textsvm.reporting.charts import BOTTOM, LEFT, RIGHT, TOP, Axis, Chart
 from textsvm.reporting.curves import BINS, WIDE, key_of
 from textsvm.reporting.escape import safe
 
@@ -26,7 +26,7 @@ def section(results: Results) -> str:
     shares = [np.histogram(np.clip(score[part], low, high), edges)[0] for part in (~positive, positive)]
     top = max(1, *(int(counts.max()) for counts in shares))
     chart = Chart(
-        f"Histogram of the {name} by true class", (low, high), (0, 1.08 * top), name, "documents",
+        f"Histogram of the {name} by true class", Axis((low, high), name), Axis((0, 1.08 * top), "documents"),
         width=WIDE, height=280,
     )  # fmt: skip
     for counts, style in zip(shares, ("c1", "c2"), strict=True):

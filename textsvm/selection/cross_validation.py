@@ -20,6 +20,7 @@ from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine, Target
 from textsvm.gram.base import Gram
 from textsvm.parallel import Progress, StageProgress, of_stage
+from textsvm.plain_json import to_json
 from textsvm.selection.folds import Fold, as_groups, make_folds
 from textsvm.selection.leakage import (
     Leak,
@@ -37,7 +38,6 @@ from textsvm.selection.scoring import (
     mean_and_sd,
     mean_values,
     metric_names,
-    plain,
     read,
     solve_folds,
     warn_unfinished,
@@ -91,7 +91,7 @@ class CrossValidation:
             {"n_train": len(train), "test": test, "metrics": row}
             for (train, test), row in zip(self.folds, self.table, strict=True)
         ]
-        return plain(
+        return to_json(
             {
                 "folds": rows,
                 "mean": self.mean,

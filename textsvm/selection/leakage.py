@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from textsvm.device import array_module, to_host
+from textsvm.device import array_module, device_of, select, to_host
 from textsvm.errors import InputError
+from textsvm.estimators.base import KernelMachine
 from textsvm.gram.base import Gram
 from textsvm.parallel import Progress
 from textsvm.selection.folds import Fold
@@ -137,7 +138,62 @@ def find_leaks(
     return leaks
 
 
-def leakage_sentence(leaks: Sequence[Leak], bound: float = BOUND) -> str:
+def held_out_leak(
+    model: KernelMachine,
+    training: Sequence[str],
+    held: Sequence[str],
+    bound: float = BOUND,
+    progress: Progress | None = None,
+) -> Leak:
+    """Held-out documents with a near-duplicate among those that a model was trained on.
+
+    Kernel values of the two are computed a block at a time; training documents that are no support vectors
+    are looked at too.
+
+    Parameters
+    ----------
+    model : SVC, SVR or OneClassSVM
+        Fitted to `training`; with a precomputed kernel matrix there are no texts to compare.
+    training, held : sequences of str
+    bound : float
+        See `near_duplicates`.
+    progress : callable, optional
+
+    Returns
+    -------
+    Leak
+        `test` are indices of `held`, `train` of `training`.
+
+    Raises
+    ------
+    InputError
+        If the bound is out of range.
+    """
+    check_bound(bound)
+    assert model.kernel_ is not None
+    device = select(model.device)
+    with model.at_work(device):
+        documents = model.encode(list(training), None)
+        others = model.encode(list(held), documents.alphabet)
+        rows = model.kernel_.rows(documents, device)
+        scale, scale_of_held = (_scale(each.diag()) for each in (rows, model.kernel_.rows(others, device)))
+        nearest, best = np.zeros(len(others), np.int64), np.zeros(len(others))
+        size = max(1, BLOCK // max(1, rows.n))
+        for start in range(0, len(others), size):
+            block = slice(start, min(start + size, len(others)))
+            values = rows.cross(others.take(np.arange(block.start, block.stop)))
+            values *= scale_of_held[block, None]
+            values *= scale
+            nearest[block], best[block] = to_host(values.argmax(axis=1)), to_host(values.max(axis=1))
+            if progress is not None:
+                progress(block.stop, len(others))
+    found = np.flatnonzero(best >= _least(bound))
+    return Leak(found, nearest[found], best[found], len(found) / max(1, len(others)))
+
+
+def leakage_sentence(
+    leaks: Sequence[Leak], bound: float = BOUND, remedy: str = "group_duplicates keeps them together"
+) -> str:
     """How many test documents have a near-duplicate in training, for people; "" if none has."""
     documents = np.unique(np.concatenate([leak.test for leak in leaks]))
     if not len(documents):
@@ -146,7 +202,7 @@ def leakage_sentence(leaks: Sequence[Leak], bound: float = BOUND) -> str:
     return (
         f"{len(documents):,} document{'s are' if len(documents) > 1 else ' is'} tested by machines that were "
         f"trained on a near-duplicate (normalised kernel value of {bound:g} or more; up to {worst:.1%} of a "
-        "test part), which flatters the result; group_duplicates keeps them together"
+        f"test part), which flatters the result; {remedy}"
     )
 
 
@@ -174,21 +230,27 @@ def _pairs(
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]]:
     """Pairs i < j of near-duplicates and their normalised values, a block of rows at a time, on the host."""
     check_bound(bound)
-    diag = gram.diag()
-    xp = array_module(gram.device)
-    scale = xp.where(diag > 0, 1 / xp.sqrt(xp.where(diag > 0, diag, 1)), 0).astype(xp.float32)
-    # Equal documents may differ from 1 by float32 rounding.
-    least = min(float(bound), 1 - 1e-5)
+    scale, least = _scale(gram.diag()), _least(bound)
     size = max(1, BLOCK // max(1, gram.n))
     for start in range(0, gram.n, size):
         block = np.arange(start, min(start + size, gram.n))
         values = gram.rows(block)
         values *= scale[start : start + size, None]
         values *= scale
-        at, column = xp.nonzero(values >= least)
+        at, column = (values >= least).nonzero()
         later = column > at + start
         at, column = at[later], column[later]
-        found = (at + start, column, values[at, column].astype(xp.float64))
-        yield to_host(found[0]), to_host(found[1]), to_host(found[2])
+        yield to_host(at + start), to_host(column), to_host(values[at, column]).astype(np.float64)
         if progress is not None:
             progress(int(block[-1]) + 1, gram.n)
+
+
+def _scale(diag: Any) -> Any:
+    """1 / sqrt(K(s, s)), 0 where that is 0, float32, where `diag` lives."""
+    xp = array_module(device_of(diag))
+    return xp.where(diag > 0, 1 / xp.sqrt(xp.where(diag > 0, diag, 1)), 0).astype(xp.float32)
+
+
+def _least(bound: float) -> float:
+    """Equal documents may differ from 1 by float32 rounding."""
+    return min(float(bound), 1 - 1e-5)

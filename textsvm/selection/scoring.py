@@ -18,7 +18,6 @@ from textsvm.estimators.targets import as_weights
 from textsvm.estimators.texts import as_texts
 from textsvm.evaluation.metrics import as_grades, scores
 from textsvm.gram.base import Gram
-from textsvm.kernels.base import Kernel
 from textsvm.parallel import Progress
 from textsvm.selection.folds import Fold
 from textsvm.solvers import problems
@@ -173,23 +172,6 @@ def warn_unfinished(model: KernelMachine, machines: Sequence[Machines], target: 
     if found := [trouble for trouble in troubles if trouble]:
         message = f"{len(found)} of {len(troubles)} fits did not converge; the first: {found[0]}"
         warnings.warn(message, ConvergenceWarning, stacklevel=3)
-
-
-def plain(value: Any) -> Any:
-    """JSON values of nested results: arrays as lists, NumPy numbers as Python's, NaN as None."""
-    if isinstance(value, dict):
-        return {str(key): plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    if isinstance(value, Kernel):
-        return {"name": value.name, **plain(value.get_params())}
-    if value is None or isinstance(value, str | int | float):
-        return value
-    return repr(value)
 
 
 def _batches(sizes: Sequence[int], most: int) -> Iterable[slice]:

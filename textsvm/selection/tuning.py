@@ -21,12 +21,13 @@ from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine, Prepared
 from textsvm.parallel import StageProgress, of_stage
+from textsvm.plain_json import to_json
 from textsvm.selection.budget import require_time
 from textsvm.selection.cross_validation import report_leaks, with_duplicates
 from textsvm.selection.folds import Fold
 from textsvm.selection.grid import encode_all, prepared_grams, settings_of
 from textsvm.selection.leakage import Leak
-from textsvm.selection.scoring import mean_and_sd, plain, read, warn_unfinished
+from textsvm.selection.scoring import mean_and_sd, read, warn_unfinished
 from textsvm.selection.search import Search, lap
 
 
@@ -89,7 +90,7 @@ class Tuning:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values; NaN is None, a kernel is its name and parameters."""
-        return plain(
+        return to_json(
             {
                 "metric": self.metric,
                 "best_params": self.best_params_,

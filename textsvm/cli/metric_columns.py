@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from textsvm.reporting.figures import figure
+from textsvm.reporting.format_metrics import format_metric
 
 #: As far as there are such; JSON has all.
 SHOWN = {
@@ -14,6 +14,6 @@ SHOWN = {
 }  # fmt: skip
 
 
-def figures(metrics: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+def cells(metrics: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     """Metrics for people; what is not defined is a dash."""
-    return [figure(name, metrics.get(name)) for name in names]
+    return [format_metric(name, metrics.get(name)) for name in names]

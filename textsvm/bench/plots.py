@@ -1,4 +1,4 @@
-"""Figures of the benchmarks, where Matplotlib is installed (the extra `plot`)."""
+"""Plots of the benchmarks, where Matplotlib is installed (the extra `plot`)."""
 
 from __future__ import annotations
 

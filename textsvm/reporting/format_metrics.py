@@ -1,4 +1,4 @@
-"""Metrics -> names and figures as people write them."""
+"""Metrics -> their names and values as people write them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = {
 SHARES = {"accuracy", "precision", "recall", "f1", "macro_f1"}
 
 
-def figure(name: str, value: float | None) -> str:
+def format_metric(name: str, value: float | None) -> str:
     """A metric's value: shares in per cent with two decimals, others with four or in four digits."""
     if value is None or not math.isfinite(value):
         return "-"
@@ -34,9 +34,9 @@ def figure(name: str, value: float | None) -> str:
     return f"{value:.4g}" if name in ("mae", "rmse") else f"{value:.4f}"
 
 
-def interval(name: str, bounds: tuple[float, float] | None) -> str:
+def format_interval(name: str, bounds: tuple[float, float] | None) -> str:
     """The bounds of a metric; "" if there are none."""
     if bounds is None or not all(map(math.isfinite, bounds)):
         return ""
-    low, high = (figure(name, bound) for bound in bounds)
+    low, high = (format_metric(name, bound) for bound in bounds)
     return f"{low.removesuffix(' %')} to {high}"
