@@ -189,7 +189,7 @@ def test_held_out_documents_are_compared_with_all_training_ones(monkeypatch, blo
     held = ["a dog ran in the parks", "nothing at all", "", "xyz", "another cat sat on the mat", "ъъъ"]
     model = SVC(Spectrum(p=2, normalised=normalised)).fit(training, [0, 1, 0, 1, 0])
     encoded = encode(training + held)
-    whole = Spectrum(p=2).fit(encoded).against(encoded, select("cpu")).gram()[5:, :5]
+    whole = Spectrum(p=2).fit(encoded).rows(encoded, select("cpu")).gram()[5:, :5]
     expected = [i for i in range(len(held)) if whole[i].max() >= min(bound, 1 - 1e-5)]
     leak = held_out_leak(model, training, held, bound)
     assert leak.test.tolist() == expected
