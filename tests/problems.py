@@ -79,6 +79,7 @@ def judge(solution, matrix, dual, tol):
     objective = 0.5 * coef @ (values @ coef) + q @ coef
     assert abs(solution.objective - objective) <= rounding * scale
     np.testing.assert_array_equal(solution.support, np.flatnonzero(alpha))
+    np.testing.assert_array_equal(solution.coef, coef)
 
 
 def libsvm(matrix, y, C, tol=1e-3, sample_weight=None):

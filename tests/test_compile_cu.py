@@ -14,12 +14,22 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import textsvm
 from textsvm import device
 from textsvm.parallel import n_threads
+from textsvm.solvers import crammer_singer_cuda, smo_cuda
+from textsvm.solvers.workingset import Done
 
+#: Sources whose structs have twins in NumPy.
+STRUCTS = {
+    smo_cuda.SOURCE: smo_cuda.STRUCTS,
+    crammer_singer_cuda.ROUNDS_SOURCE: crammer_singer_cuda.STRUCTS,
+    crammer_singer_cuda.SET_SOURCE: crammer_singer_cuda.STRUCTS,
+}
+C_TYPES = {"int": np.int32, "int64": np.int64, "float": np.float32, "double": np.float64}
 JUDGE, OTHERS = 90, [75, 80, 86, 89, 100, 120]
 MAX_SPILL = {JUDGE: 64}  # bytes of local memory a thread that registers may overflow into
 
@@ -108,3 +118,51 @@ def test_compiles(architecture):
 def test_a_spill_would_be_seen():
     log = "ptxas info : 8 bytes stack frame, 40 bytes spill stores, 44 bytes spill loads"
     assert spilled(log) == [84]
+
+
+def fields_of(text, name):
+    """(field, NumPy type) of a struct in the text of a .cu, in order; pointers are uint64."""
+    body = re.search(rf"struct {name} {{(.*?)\n}};", text, re.DOTALL)[1]
+    fields = []
+    for declaration in re.sub(r"//[^\n]*", "", body).split(";"):
+        if declaration.strip():
+            kind, names = re.fullmatch(r"\s*(?:const )?(\w+\*?) ([\w, ]+)", declaration).groups()
+            numpy_type = np.uint64 if kind.endswith("*") else C_TYPES[kind]
+            fields += [(field, np.dtype(numpy_type)) for field in names.split(", ")]
+    return fields
+
+
+@pytest.mark.parametrize("source", STRUCTS)
+def test_structs_are_those_of_numpy(source):
+    for name, twin in STRUCTS[source].items():
+        assert fields_of(device.source_text(source), name) == [(f, twin[f]) for f in twin.names]
+        assert twin.isalignedstruct
+
+
+@pytest.mark.parametrize("source", STRUCTS)
+def test_the_compiler_lays_structs_out_as_numpy_does(source, monkeypatch):
+    text = device.source_text(source)
+    for name, twin in STRUCTS[source].items():
+        text += f'static_assert(sizeof({name}) == {twin.itemsize}, "size");\n'
+        for field, (_, offset) in twin.fields.items():
+            text += f'static_assert(__builtin_offsetof({name}, {field}) == {offset}, "{field}");\n'
+    monkeypatch.setattr(device, "source_text", lambda _: text)
+    defines = next(defines for other, defines in define_sets() if other == source)
+    code, log = compile_cu(nvrtc(), source, defines, 75)
+    assert code == 0, log
+
+
+def test_why_a_problem_is_done_has_the_numbers_of_the_header():
+    names = re.search(r"enum {(.*?)}", device.source_text(smo_cuda.SOURCE))[1].strip().split(", ")
+    assert names == [done.name for done in Done]
+    assert [*Done] == [*range(len(names))]
+
+
+def test_headers_are_part_of_the_text():
+    folder = device.kernels_folder()
+    headers = {header.name: header.read_text() for header in folder.glob("*.cuh")}
+    texts = [device.source_text(source.name) for source in folder.glob("*.cu")]
+    assert all(text.startswith(headers["common.cuh"]) for text in texts)
+    for header in headers.values():
+        assert any(header in text for text in texts)
+    assert headers["workingset.cuh"] in device.source_text("smo.cu")

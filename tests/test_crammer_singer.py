@@ -14,17 +14,19 @@ from sklearn.datasets import load_svmlight_file
 from sklearn.svm import LinearSVC
 
 from textsvm import parallel
+from textsvm.device import device_of
 from textsvm.errors import InputError
 from textsvm.gram.cached import CachedGram, needed_bytes
 from textsvm.gram.dense import DenseGram
-from textsvm.solvers import crammer_singer
+from textsvm.solvers import crammer_singer, crammer_singer_cpu
+from textsvm.solvers import dual as duals
 
 
 class ArrayRows:
     """Kernel rows read from a matrix, as a kernel would compute them."""
 
     def __init__(self, matrix):
-        self.matrix, self.n = matrix, len(matrix)
+        self.matrix, self.n, self.device = matrix, len(matrix), device_of(matrix)
 
     def diag(self):
         return self.matrix.diagonal().copy()
@@ -88,6 +90,9 @@ def judge(solution, matrix, y, k, C, weight=None, tol=1e-3, duality_gap=-1.0):
     assert solution.converged == (solution.violation <= tol or solution.duality_gap <= duality_gap)
     assert (solution.status == "converged") == solution.converged
     np.testing.assert_array_equal(solution.support, np.flatnonzero(a.any(0)))
+    np.testing.assert_allclose(solution.responses, G, rtol=0, atol=rounding)
+    assert solution.alpha is solution.coef
+    assert solution.bias == 0
 
 
 class CrammerSingerContract:
@@ -101,7 +106,9 @@ class CrammerSingerContract:
 
     def solve(self, matrix, y, C, **options):
         k = options.pop("n_classes", None) or int(y.max()) + 1
-        return crammer_singer.solve(self.gram(matrix), y, k, C, **options)
+        weight, index = options.pop("sample_weight", None), options.pop("index", None)
+        dual = duals.crammer_singer(y, k, C, weight, index)
+        return crammer_singer.solve(self.gram(matrix), dual, **options)
 
     @pytest.mark.parametrize(
         ("name", "gamma", "C"),
@@ -295,7 +302,7 @@ class CrammerSingerContract:
         matrix, y = classes(n, 4)
         gram = CachedGram(self.rows(matrix), needed_bytes(n, rows))
         assert gram.capacity == rows
-        solution = crammer_singer.solve(gram, y, 4, 5.0, tol=1e-4)
+        solution = crammer_singer.solve(gram, duals.crammer_singer(y, 4, 5.0), tol=1e-4)
         assert solution.converged
         judge(solution, matrix, y, 4, 5.0, tol=1e-4)
 
@@ -372,7 +379,7 @@ class TestCrammerSinger(CrammerSingerContract):
             assert solution.duality_gap >= -1e-12
 
     def test_the_number_of_threads_changes_no_bit(self, monkeypatch):
-        monkeypatch.setattr(crammer_singer, "_THREADED", 0)
+        monkeypatch.setattr(crammer_singer_cpu, "_THREADED", 0)
         matrix, y = classes(1300, 4)
         result = []
         for threads in (1, 3):

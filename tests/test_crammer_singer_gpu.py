@@ -7,7 +7,10 @@ from test_crammer_singer import CrammerSingerContract, classes, gram_of, judge, 
 from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.gram.dense import DenseGram
-from textsvm.solvers import crammer_singer, crammer_singer_cuda
+from textsvm.solvers import crammer_singer, crammer_singer_cuda, cuda_queue
+from textsvm.solvers import dual as duals
+from textsvm.solvers.chains import solve_chains
+from textsvm.solvers.solution import Stopping
 
 pytestmark = pytest.mark.gpu
 
@@ -40,7 +43,7 @@ class TestCrammerSingerOnAGpu(CrammerSingerContract):
     def test_equals_the_cpu_twin(self, n, k, C):
         matrix, y = classes(n, k)
         gpu = self.solve(matrix, y, C, tol=1e-6)
-        cpu = crammer_singer.solve(DenseGram(matrix), y, k, C, tol=1e-6)
+        cpu = crammer_singer.solve(DenseGram(matrix), duals.crammer_singer(y, k, C), tol=1e-6)
         judge(gpu, matrix, y, k, C, tol=1e-6)
         assert gpu.converged
         assert gpu.objective == pytest.approx(cpu.objective, rel=1e-6)
@@ -58,7 +61,7 @@ class TestCrammerSingerOnAGpu(CrammerSingerContract):
         matrix, k = gram_of(points, 1.0), int(y.max()) + 1
         gpu = self.solve(matrix, y, 4.0, tol=1e-5)
         judge(gpu, matrix, y, k, 4.0, tol=1e-5)
-        cpu = crammer_singer.solve(DenseGram(matrix), y, k, 4.0, tol=1e-5)
+        cpu = crammer_singer.solve(DenseGram(matrix), duals.crammer_singer(y, k, 4.0), tol=1e-5)
         assert gpu.objective == pytest.approx(cpu.objective, rel=1e-6)
         ours, theirs = gpu.coef @ matrix, cpu.coef @ matrix
         clear = np.ptp(np.sort(theirs, axis=0)[-2:], axis=0) > 1e-3  # two classes may tie
@@ -73,3 +76,34 @@ class TestCrammerSingerOnAGpu(CrammerSingerContract):
         solution = self.solve(matrix, y, 1.0)
         assert solution.converged
         judge(solution, matrix, y, 512, 1.0)
+
+    @pytest.mark.parametrize("slots", [1, 3, 132])
+    def test_chains_side_by_side_have_the_bits_of_one_alone(self, slots, monkeypatch):
+        monkeypatch.setattr(cuda_queue, "most_slots", lambda: slots)
+        matrix, y = classes(1500, 6)
+        gram = self.gram(matrix)
+        folds = [np.flatnonzero(np.arange(1500) % 5 != k) for k in range(5)]
+        folds[1] = folds[1][:700]
+        path = [[duals.crammer_singer(y[fold], 6, C, index=fold) for C in (0.1, 1.0, 10.0)] for fold in folds]
+        seen = []
+        many = solve_chains(gram, path, Stopping(), progress=lambda *now: seen.append(now[0] / now[1]))
+        assert seen == sorted(seen)
+        assert seen[-1] == pytest.approx(1.0)
+        for chain, solutions, fold in zip(path, many, folds, strict=True):
+            [alone] = solve_chains(gram, [chain], Stopping())
+            for solution, other, C in zip(solutions, alone, (0.1, 1.0, 10.0), strict=True):
+                assert solution.converged
+                judge(solution, np.ascontiguousarray(matrix[np.ix_(fold, fold)]), y[fold], 6, C)
+                np.testing.assert_array_equal(solution.coef, other.coef)
+
+    def test_both_kinds_in_one_call(self):
+        matrix, y = classes(600, 4)
+        gram = self.gram(matrix)
+        mixed = [
+            [duals.crammer_singer(y, 4, 1.0)],
+            [duals.svc(np.where(y == 1, 1.0, -1.0), 1.0)],
+            [duals.crammer_singer(y % 3, 3, 1.0)],
+        ]
+        for solutions, chain in zip(solve_chains(gram, mixed, Stopping()), mixed, strict=True):
+            [[alone]] = solve_chains(gram, [chain], Stopping())
+            np.testing.assert_array_equal(solutions[0].coef, alone.coef)

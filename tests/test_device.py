@@ -5,6 +5,7 @@ import subprocess
 import sys
 import types
 
+import numpy as np
 import pytest
 
 from textsvm import device
@@ -178,3 +179,18 @@ class TestGpu:
             device.use(device.select("cuda:0")),
         ):
             device.cupy().cuda.runtime.getDeviceProperties(9999)
+
+
+def test_a_structure_holds_addresses_of_arrays():
+    class OnCard:
+        class data:
+            ptr = 1 << 40
+
+    kind = np.dtype([("F", np.uint64), ("n", np.int32), ("share", np.float64)], align=True)
+    value = device.structure(kind, share=np.float64(0.5), F=OnCard(), n=3)
+    assert value.shape == ()
+    assert value.item() == (1 << 40, 3, 0.5)
+    with pytest.raises(KeyError):
+        device.structure(kind, F=OnCard(), n=3)
+    with pytest.raises(ValueError, match="more"):
+        device.structure(kind, F=OnCard(), n=3, share=0.5, more=1)

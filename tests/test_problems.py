@@ -1,5 +1,6 @@
 """Learning problems on rows of a Gram against LIBSVM: multiclass, regression, one class, folds, weights."""
 
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -9,8 +10,10 @@ from hypothesis import strategies as st
 from problems import gaussian
 from sklearn.svm import SVC, SVR, OneClassSVM
 
+from textsvm import parallel
 from textsvm.errors import InputError
 from textsvm.gram.dense import DenseGram
+from textsvm.solvers import crammer_singer_cpu
 from textsvm.solvers.problems import Classification, OneClass, Regression, class_scores, solve
 
 N = 160
@@ -149,10 +152,11 @@ def test_paths_of_different_kinds_side_by_side(world):
         [Regression(index, numbers, 1.0, weight, 0.1)],
         [OneClass(index, 0.3, weight)],
         [classification(target, "ovr")],
+        [classification(target, "crammer-singer", C=C) for C in (0.5, 5.0)],
     ]
     seen = []
     many = solve(DenseGram(matrix), paths, tol=1e-6, progress=lambda *now: seen.append(now))
-    assert [[len(m.bias) for m in machines] for machines in many] == [[6, 6], [1], [1], [4]]
+    assert [[len(m.bias) for m in machines] for machines in many] == [[6, 6], [1], [1], [4], [4, 4]]
     for path, machines in zip(paths, many, strict=True):
         for problem, one in zip(path, machines, strict=True):
             alone = solve(DenseGram(matrix), [[problem]], tol=1e-6)[0][0]
@@ -162,6 +166,52 @@ def test_paths_of_different_kinds_side_by_side(world):
     shares = [done / total for done, total in seen]
     assert shares == sorted(shares)
     assert shares[-1] == pytest.approx(1.0)
+
+
+@pytest.fixture
+def together(world):
+    """Paths of Crammer and Singer's machine on four folds, and one-vs-one paths on two of them."""
+    _, target, _, weight = world
+    folds = [np.flatnonzero(np.arange(N) % 4 != k) for k in range(4)]
+    kinds = ["crammer-singer"] * 4 + ["ovo"] * 2
+    return [
+        [classification(target, kind, C, fold, weight) for C in (0.3, 3.0)]
+        for kind, fold in zip(kinds, [*folds, *folds[:2]], strict=True)
+    ]
+
+
+def test_folds_of_crammer_singer_have_the_bits_of_one_alone(world, together):
+    matrix = world[0]
+    found = []
+    for threads in (1, 2, 3, 8):
+        with parallel.limit(threads):
+            found.append(solve(DenseGram(matrix), together))
+    alone = [solve(DenseGram(matrix), [path])[0] for path in together]
+    for many in found:
+        for path, others in zip(many, alone, strict=True):
+            for one, other in zip(path, others, strict=True):
+                np.testing.assert_array_equal(one.coef, other.coef)
+                np.testing.assert_array_equal(one.bias, other.bias)
+                assert one.solutions[0].iterations == other.solutions[0].iterations
+                assert one.solutions[0].objective == other.solutions[0].objective
+
+
+@pytest.mark.parametrize(("threads", "side_by_side"), [(2, True), (8, False)])
+def test_folds_of_crammer_singer_run_side_by_side(world, together, threads, side_by_side, monkeypatch):
+    # With fewer problems than cores, each has all of them.
+    run, cores = crammer_singer_cpu.Run.solve, []
+    both = threading.Barrier(2, timeout=20)
+
+    def recorded(self):
+        cores.append(parallel.n_threads())
+        if side_by_side and len(cores) <= 2:
+            both.wait()  # breaks unless two folds are under way
+        return run(self)
+
+    monkeypatch.setattr(crammer_singer_cpu.Run, "solve", recorded)
+    with parallel.limit(threads):
+        solve(DenseGram(world[0]), [path[:1] for path in together[:4]])
+    assert cores == ([1] * 4 if side_by_side else [threads] * 4)
 
 
 def test_votes_and_their_ties():

@@ -12,7 +12,9 @@ from textsvm.errors import InputError
 from textsvm.gram.cached import CachedGram
 from textsvm.gram.dense import DenseGram
 from textsvm.solvers import smo
+from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import Dual, svc
+from textsvm.solvers.solution import Stopping
 
 
 class ArrayRows:
@@ -52,7 +54,8 @@ def test_equals_libsvm_on_positive_definite_grams(n, C):
 @pytest.mark.parametrize("seed", range(3))
 def test_indefinite_grams_end_at_a_stationary_point(seed, shrinking):
     matrix, y = indefinite(300, seed)
-    solution = smo.solve(DenseGram(matrix), svc(y, 10), shrinking=shrinking)
+    stopping = Stopping(shrinking=shrinking)
+    solution = solve_chains(DenseGram(matrix), [[svc(y, 10)]], stopping)[0][0]
     assert solution.converged
     judge(solution, matrix, svc(y, 10), 1e-3)
 
@@ -85,7 +88,8 @@ def test_any_problem_ends_with_an_honest_status(n, seed, C, tol, definite, shrin
     matrix, y = gaussian(n, seed) if definite else indefinite(n, seed)
     weight = np.random.default_rng(seed).choice([0.0, 0.5, 1.0, 1.0, 2.0], n)
     dual = svc(y, C, weight)
-    judge(smo.solve(DenseGram(matrix), dual, tol=tol, shrinking=shrinking), matrix, dual, tol)
+    [[solution]] = solve_chains(DenseGram(matrix), [[dual]], Stopping(tol, shrinking=shrinking))
+    judge(solution, matrix, dual, tol)
 
 
 def test_sample_weights_as_libsvm():

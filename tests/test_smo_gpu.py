@@ -8,7 +8,7 @@ from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.gram.cached import CachedGram, needed_bytes
 from textsvm.gram.dense import DenseGram
-from textsvm.solvers import smo, smo_cuda
+from textsvm.solvers import cuda_queue, smo, smo_cuda
 from textsvm.solvers.dual import Dual, svc
 
 pytestmark = pytest.mark.gpu
@@ -193,7 +193,7 @@ def test_chains_equal_problems_solved_on_the_cpu(name, n):
 
 @pytest.mark.parametrize("slots", [1, 3, 5])
 def test_slots_are_filled_again(slots, monkeypatch):
-    monkeypatch.setattr(smo_cuda, "most_slots", lambda: slots)
+    monkeypatch.setattr(cuda_queue, "most_slots", lambda: slots)
     monkeypatch.setattr(smo_cuda, "BURST", 100)
     for name in ("folds, C up", "lengths", "one class"):
         matrix, problems, initial = chains(1500)[name]

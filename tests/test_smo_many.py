@@ -179,18 +179,32 @@ def test_an_interruption_stops_all_threads(threads):
         seen.append(done / total)
         raise KeyboardInterrupt
 
-    before = threading.active_count()
+    before = set(threading.enumerate())
     with pytest.raises(KeyboardInterrupt):
         smo.solve_many(DenseGram(matrix), problems, progress=stop)
     assert seen[0] < 0.9
-    assert threading.active_count() == before
+    for thread in set(threading.enumerate()) - before:
+        thread.join(5)  # the stretch it is in is its last
+        assert not thread.is_alive()
 
 
-def test_a_failure_in_one_chain_reaches_the_caller(threads):
+@pytest.mark.parametrize("place", [(3, 3), (3, 4)])
+def test_a_failure_in_one_chain_reaches_the_caller(threads, place):
     matrix, problems, _ = chains(60)["folds, C up"]
-    matrix[3, 3] = np.nan
+    matrix[place] = matrix[place[::-1]] = np.nan
     with pytest.raises(InputError, match="finite"):
         smo.solve_many(DenseGram(matrix), problems)
+
+
+def test_a_failure_in_progress_stops_all_threads(threads):
+    matrix, y = gaussian(1200)
+    problems = [[svc(y, C) for C in np.logspace(1, 5, 40)]] * 4
+
+    def fail(done, total):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        smo.solve_many(DenseGram(matrix), problems, progress=fail)
 
 
 def test_max_iter_holds_for_each_problem(threads):

@@ -7,6 +7,7 @@ CuPy keeps the binary on disk (~/.cupy/kernel_cache), so the next process does n
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.parallel import n_threads
@@ -191,7 +193,8 @@ def load(source: str, defines: Defines = ()) -> Any:
     Parameters
     ----------
     source : str
-        Name of a file in kernels_cu; common.cuh is put in front of it.
+        Name of a file in kernels_cu; common.cuh is put in front of it, and what its first line asks for:
+        ``// needs: another.cuh``.
     defines : tuple of (name, value)
         What the kernel is specialised by.
 
@@ -215,7 +218,10 @@ def _load(index: int, source: str, defines: Defines) -> Any:
 def source_text(source: str) -> str:
     """The text that is compiled for kernels_cu/`source`."""
     folder = kernels_folder()
-    return "".join((folder / name).read_text(encoding="utf-8") for name in ("common.cuh", source))
+    text = (folder / source).read_text(encoding="utf-8")
+    needed = re.match(r"// needs: (.+)\n", text)
+    headers = ["common.cuh", *(needed[1].split() if needed else [])]
+    return "".join((folder / name).read_text(encoding="utf-8") for name in headers) + text
 
 
 def kernels_folder() -> Path:
@@ -228,6 +234,26 @@ def kernels_folder() -> Path:
 def compile_options(defines: Defines = ()) -> tuple[str, ...]:
     """Options given to NVRTC."""
     return ("-std=c++17", *(f"-D{name}={value}" for name, value in defines))
+
+
+def structure(kind: np.dtype[Any], **fields: Any) -> NDArray[Any]:
+    """An array of one structure, which a kernel takes by value; arrays become their addresses.
+
+    Parameters
+    ----------
+    kind : dtype
+        Named fields in the order of the C struct, with ``align=True``; pointers are uint64. Who passes it on
+        keeps the arrays alive.
+    fields
+        The value of each of them.
+    """
+    value = np.zeros((), kind)
+    for name in kind.names or ():
+        field = fields.pop(name)
+        value[name] = field.data.ptr if hasattr(field, "data") and kind[name] == np.uint64 else field
+    if fields:
+        raise ValueError(f"{', '.join(fields)} are no fields of the structure")
+    return value
 
 
 def array_module(device: Device) -> Any:

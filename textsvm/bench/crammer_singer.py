@@ -27,6 +27,8 @@ from textsvm.gram.dense import DenseGram
 from textsvm.kernels import Spectrum
 from textsvm.readers import read_corpus
 from textsvm.solvers import crammer_singer, crammer_singer_loop
+from textsvm.solvers import dual as duals
+from textsvm.solvers.solution import Solution
 
 Values = NDArray[np.float32]
 #: Corpus, gamma of its Gaussian kernel if it is vectors, and C.
@@ -119,7 +121,7 @@ def cyclic(K: Values, y: NDArray[np.int64], C: float) -> float:
     return 0.5 * float(np.sum(coef * (G + own))) - float(np.sum(coef * own))
 
 
-def judged(K: Values, y: NDArray[np.int64], C: float, solution: crammer_singer.Solution) -> float:
+def judged(K: Values, y: NDArray[np.int64], C: float, solution: Solution) -> float:
     """-D from scratch, once violation and duality gap are what the solution says."""
     coef, own = solution.coef, np.arange(len(solution.coef))[:, None] == y
     f = np.concatenate([coef @ K[:, c : c + 1000].astype(np.float64) for c in range(0, len(y), 1000)], 1)
@@ -140,8 +142,9 @@ def compare(name: str, gamma: float, C: float, device: Device, repeats: int) -> 
     K, y, cross, theirs = vectors(name, gamma) if gamma else texts(name, device)
     gram = DenseGram(cupy().asarray(K) if device.kind == "cuda" else K)
 
-    def ours() -> crammer_singer.Solution:
-        solution = crammer_singer.solve(gram, y, int(y.max()) + 1, C, tol=TOL)
+    def ours() -> Solution:
+        dual = duals.crammer_singer(y, int(y.max()) + 1, C)
+        solution = crammer_singer.solve(gram, dual, tol=TOL)
         synchronize(device)
         return solution
 

@@ -1,7 +1,7 @@
-"""The multiclass dual on a GPU: working sets solved by one block, all gradients updated by the whole chip.
+"""The multiclass dual on a GPU: working sets solved by one block each, gradients updated by the whole chip.
 
 The problem, the step of one example and the rounds are those of `textsvm.solvers.crammer_singer`. A round is
-six kernels of kernels_cu/crammer_singer.cu, and no step of it waits for the host:
+six kernels of kernels_cu/crammer_singer.cu and crammer_singer_set.cu, and no step of it waits for the host:
 
     choose     the violation of all, -D, P - D and the stopping rules; then the working set
     gather     the set's tile of kernel values, which stays in the L2 cache, its coefficients and gradients
@@ -16,23 +16,26 @@ k x 1,024 of them: they choose steps, and the nearer to the optimum, the smaller
 Coefficients are float64, and `update` works out the gradients of the set too, from their changes alone: no
 error outlives a round. A step takes about 1 us, however many classes change: what costs is its latency.
 
-Arrays, on the device; m examples, k classes, SET = 1,024, k' = k rounded up to a multiple of 8:
-    G, coef              float64 (k, m)
-    upper, middle        float64 (m,)       bounds; middle of the gradients of those that can grow and the top
-    objective, gap       float64 (m,)       parts of -D and P - D
-    index, target        int32 (m,)
-    keys                 uint32 (m,)        violations, float32, as integers
-    entered, marks       int32, uint8 (m,)  of `choose`
-    members, places      int32 (SET,)       the set; which of `moved` is an example's
-    tile                 float32 (SET, SET)
-    set_g, set_grows     float32 (k + 1, SET + 4), uint32 (k / 32, SET + 4)   bit r: class r can grow
-    set_a                float64 (SET, k)
-    moved, moved_slots   float64 (SET, k'), int32 (SET,)  changes, and where those rows are in the buffer
-    state, figures       int64, float64 (8,)   see crammer_singer.cu
+Problems of as many classes run side by side (`textsvm.solvers.cuda_queue`), each chain in one slot.
+
+Arrays, on the device; P slots, m examples, k classes, SET = 1,024, k' = k rounded up to a multiple of 8:
+    G, coef              float64 (2, P, k, m)
+    upper, middle        float64 (P, m)     bounds; middle of the gradients of those that can grow and the top
+    objective, gap       float64 (P, m)     parts of -D and P - D
+    index, target        int32 (P, m)
+    keys                 uint32 (P, m)      violations, float32, as integers
+    entered, marks       int32, uint8 (P, m)   of `choose`
+    members, places      int32 (P, SET)     the set; which of `moved` is an example's
+    tile                 float32 (P, SET, SET)
+    set_g, set_grows     float32 (P, k + 1, SET + 4), uint32 (P, k / 32, SET + 4)   bit r: class r can grow
+    set_a                float64 (P, SET, k)
+    moved, moved_slots   float64 (P, SET, k'), int32 (P, SET)  changes, and where those rows are in the buffer
+    state                STATE, as int64 (P, 16): CuPy has no arrays of structures
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -42,27 +45,64 @@ from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.parallel import Progress
-from textsvm.solvers.crammer_singer import NOT_FINITE, RELAXATION, SHARE
-from textsvm.solvers.crammer_singer_problem import Problem, Solution
-from textsvm.solvers.solution import log_progress
+from textsvm.solvers import cuda_queue
+from textsvm.solvers.dual import MulticlassDual
+from textsvm.solvers.solution import Solution, Stopping, assess_multiclass
+from textsvm.solvers.warm_start import start_multiclass
+from textsvm.solvers.workingset import RELAXATION, SHARE
 
-SOURCE = "crammer_singer.cu"
+Vector = NDArray[np.float64]
+
 SET = 1024
-#: Classes a lane, gradients in shared memory or not: what crammer_singer.cu is compiled with.
+#: The rounds, and what one block does with a working set.
+ROUNDS_SOURCE, SET_SOURCE = "crammer_singer.cu", "crammer_singer_set.cu"
+#: Classes a lane, gradients in shared memory or not: what crammer_singer_set.cu is compiled with.
 VARIANTS = [(1, 1), (1, 0), (4, 1), (4, 0), (16, 0)]
 DEFINE_SETS: list[tuple[str, devices.Defines]] = [
-    (SOURCE, (("SET", SET), ("PER_LANE", lanes), ("ON_CHIP", chip))) for lanes, chip in VARIANTS
+    *((SET_SOURCE, (("SET", SET), ("PER_LANE", lanes), ("ON_CHIP", chip))) for lanes, chip in VARIANTS),
+    (ROUNDS_SOURCE, (("SET", SET),)),
 ]
-#: Rounds launched before the host looks, and steps of a round at most (some 40 ms).
-ROUNDS, STEPS = 4, 40_000
+#: Steps of a round at most (some 40 ms).
+STEPS = 40_000
 #: Shared memory of `solve_set` besides the gradients.
 _STATIC = 24 << 10
-_DONE, _ITERATIONS, _COUNT, _MOVED = 0, 2, 3, 4
-_AT_BOUND, _STALLED, _NOT_FINITE = 2, 3, 4
+#: A slot's state: State of crammer_singer.cuh, every field 8 bytes.
+STATE = np.dtype(
+    [(name, np.int64) for name in ("done", "round", "iterations", "count", "moved", "stalls")]
+    + [(name, np.int64) for name in ("size", "limit", "bound")]
+    + [(name, np.float64) for name in ("violation", "objective", "gap", "least_violation", "least")]
+    + [(name, np.float64) for name in ("tol", "gap_bound")],
+    align=True,
+)
+_POINTERS = (
+    "rows", "resident", "index", "target", "upper", "G", "coef", "keys", "middle", "objective", "gap",
+    "entered", "marks", "members", "places", "tile", "set_g", "set_grows", "set_a", "moved", "moved_slots",
+    "state",
+)  # fmt: skip
+#: What every kernel takes: Arrays of crammer_singer.cuh.
+ARRAYS = np.dtype(
+    [(name, np.uint64) for name in _POINTERS]
+    + [("n", np.int64), ("stride", np.int64), ("share", np.float64), ("relaxation", np.float32)]
+    + [("k", np.int32), ("k_padded", np.int32), ("most", np.int32)],
+    align=True,
+)
+#: Structs of crammer_singer.cuh, for the test that they are the same.
+STRUCTS = {"State": STATE, "Arrays": ARRAYS}
 
 
-def solve(gram: Gram, problem: Problem, coef: NDArray[np.float64], progress: Progress | None) -> Solution:
-    """Solve a problem over a Gram in device memory, starting from `coef`.
+def solve_many(
+    gram: Gram,
+    chains: Sequence[Sequence[MulticlassDual]],
+    starts: Sequence[Vector],
+    stopping: Stopping,
+    progress: Progress | None,
+) -> list[list[Solution]]:
+    """Solve chains of problems of as many classes over a Gram in device memory; see `textsvm.solvers.chains`.
+
+    Parameters
+    ----------
+    starts : sequence of float64 arrays, shape (n_classes, m)
+        Coefficients that each chain starts from.
 
     Raises
     ------
@@ -71,151 +111,135 @@ def solve(gram: Gram, problem: Problem, coef: NDArray[np.float64], progress: Pro
         is not a finite number.
     """
     with devices.use(gram.device):
-        return _Run(gram, problem, coef, progress).solve()
+        shape = chains[0][0].n_classes, max(len(chain[0]) for chain in chains)
+        return cuda_queue.Queue(_Slots(gram, shape, len(chains), stopping), chains, starts, progress).solve()
 
 
-class _Run:
-    """One solve: its arrays on the device, and the launches."""
+class _Slots(cuda_queue.Slots):
+    """Slots of `MulticlassDual`."""
 
-    def __init__(
-        self, gram: Gram, problem: Problem, coef: NDArray[np.float64], progress: Progress | None
-    ) -> None:
-        cp = devices.cupy()
-        m, k = len(problem), problem.n_classes
-        self.gram, self.window = gram, gram.window()
-        self.problem, self.progress = problem, progress
-        self.resident = self.window.complete
-        self.limit = min(SET, m, self.window.capacity)
+    STATE, SET, CUTS, PLANES = STATE, SET, False, 2
+
+    def __init__(self, gram: Gram, shape: tuple[int, ...], wanted: int, stopping: Stopping) -> None:
+        self.k = k = shape[0]
         self.padded = -(-k // 8) * 8
-        devices.require_memory(
-            m * (16 * k + 64) + SET * (4 * SET + 24 * self.padded + 64),
-            f"the solver of {m:,} examples of {k} classes",
-        )
         self.on_chip = 4 * (k + 1 + -(-k // 32)) * (SET + 4)
-        self.kernels = self.load(k)
-        self.index = cp.asarray(problem.index, np.int32)
-        self.target = cp.asarray(problem.target, np.int32)
-        self.upper = cp.asarray(problem.upper)
-        self.G, self.coef = cp.asarray(problem.start()), cp.asarray(coef)
-        self.middle, self.objective, self.gap = cp.zeros((3, m))
-        self.keys, self.marks = cp.zeros(m, np.uint32), cp.zeros(m, np.uint8)
-        self.entered = cp.full(m, -1, np.int32)
-        self.members, self.places = cp.zeros((2, SET), np.int32)
-        self.tile = cp.empty((SET, SET), np.float32)
-        self.set_g = cp.zeros((k + 1, SET + 4), np.float32)
-        self.set_grows = cp.zeros((-(-k // 32), SET + 4), np.uint32)
-        self.set_a = cp.zeros((SET, k))
-        self.moved, self.moved_slots = cp.zeros((SET, self.padded)), cp.zeros(SET, np.int32)
-        self.state, self.figures = cp.zeros(8, np.int64), cp.zeros(8)
-        self.add_rows(coef)
+        self.kernels = self.load()
+        super().__init__(gram, shape, wanted, stopping)
+        cp, count, stride = devices.cupy(), self.count, self.stride
+        self.G, self.coef = self.values
+        self.upper, self.middle, self.objective, self.gap = cp.zeros((4, count, stride))
+        self.index, self.target, self.entered = cp.zeros((3, count, stride), np.int32)
+        self.keys, self.marks = cp.zeros((count, stride), np.uint32), cp.zeros((count, stride), np.uint8)
+        self.places, self.moved_slots = cp.zeros((2, count, SET), np.int32)
+        self.tile = cp.empty((count, SET, SET), np.float32)
+        self.set_g = cp.zeros((count, k + 1, SET + 4), np.float32)
+        self.set_grows = cp.zeros((count, -(-k // 32), SET + 4), np.uint32)
+        self.set_a = cp.zeros((count, SET, k))
+        self.moved = cp.zeros((count, SET, self.padded))
+        self.arrays = devices.structure(
+            ARRAYS, rows=self.window.values, resident=self.window.slots, index=self.index,
+            target=self.target, upper=self.upper, G=self.G, coef=self.coef, keys=self.keys,
+            middle=self.middle, objective=self.objective, gap=self.gap, entered=self.entered,
+            marks=self.marks, members=self.members, places=self.places, tile=self.tile, set_g=self.set_g,
+            set_grows=self.set_grows, set_a=self.set_a, moved=self.moved, moved_slots=self.moved_slots,
+            state=self.state, n=gram.n, stride=stride, share=SHARE, relaxation=RELAXATION, k=k,
+            k_padded=self.padded, most=STEPS,
+        )  # fmt: skip
 
-    def load(self, k: int) -> dict[str, Any]:
+    def load(self) -> dict[str, Any]:
         """The kernels for k classes."""
         cp = devices.cupy()
         room = cp.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"] - _STATIC
-        fits = [lanes for lanes, _ in VARIANTS if 32 * lanes >= k]
+        fits = [lanes for lanes, _ in VARIANTS if 32 * lanes >= self.k]
         if not fits:
             raise InputError(
-                f"there are {k} classes, and Crammer-Singer takes at most {32 * VARIANTS[-1][0]} on a GPU; "
-                "run it with --device cpu, or take one-vs-rest"
+                f"there are {self.k} classes, and Crammer-Singer takes at most {32 * VARIANTS[-1][0]} on a "
+                "GPU; run it with --device cpu, or take one-vs-rest"
             )
         if self.on_chip > room or (fits[0], 1) not in VARIANTS:
             self.on_chip = 0
-        module = devices.load(*DEFINE_SETS[VARIANTS.index((fits[0], int(self.on_chip > 0)))])
-        names = ("choose", "gather", "solve_set", "put", "update", "measure")
-        kernels = {name: module.get_function(name) for name in names}
+        rounds = devices.load(*DEFINE_SETS[-1])
+        one_set = devices.load(*DEFINE_SETS[VARIANTS.index((fits[0], int(self.on_chip > 0)))])
+        names = ("choose", "gather", "put", "update", "measure")
+        kernels = {name: rounds.get_function(name) for name in names}
+        kernels["solve_set"] = one_set.get_function("solve_set")
         if self.on_chip:
             kernels["solve_set"].max_dynamic_shared_size_bytes = self.on_chip
         return kernels
 
-    def solve(self) -> Solution:
-        problem = self.problem
-        first = best = None
-        while True:
-            for _ in range(ROUNDS if self.resident else 1):
-                self.round()
-            state, violation = self.state.get(), float(self.figures[0])
-            best = violation if best is None else min(best, violation)
-            first = best if first is None else first
-            if state[_DONE] == _NOT_FINITE:
-                raise InputError(NOT_FINITE)
-            if self.progress is not None:
-                self.progress(*log_progress(first, best, problem.tol))
-            if state[_DONE]:
-                break
-        status = {
-            _AT_BOUND: f"stopped at {problem.bound:,} iterations",
-            _STALLED: "stalled: no step is left in float64",
-        }.get(int(state[_DONE]), "converged")
-        return problem.assess(self.coef.get(), self.G.get(), int(state[_ITERATIONS]), status)
+    def bytes_each(self, shape: tuple[int, ...]) -> int:
+        return shape[1] * (16 * self.k + 64) + SET * (4 * SET + 24 * self.padded + 64)
+
+    def looks(self, stopping: Stopping) -> list[float]:
+        return [stopping.tol]  # `choose` looks at the duality gap in every round
+
+    def violations(self, state: NDArray[Any]) -> Vector:
+        return state["violation"]
+
+    def warm_start(
+        self, dual: MulticlassDual, former: MulticlassDual, solution: Solution
+    ) -> tuple[Vector, Vector | None]:
+        return start_multiclass(dual, solution.coef), None
+
+    def assess(
+        self, dual: MulticlassDual, coef: Vector, responses: Vector, iterations: int, status: str, tol: float
+    ) -> Solution:
+        return assess_multiclass(dual, coef, responses, iterations, status, self.stopping)
+
+    def put(self, starts: list[cuda_queue.Start]) -> None:
+        """Start problems."""
+        if not starts:
+            return
+        cp = devices.cupy()
+        state = np.zeros(len(starts), STATE)
+        gap_bound = -1.0 if self.stopping.duality_gap is None else self.stopping.duality_gap
+        for j, start in enumerate(starts):
+            dual, slot, m = start.dual, start.slot, len(start.dual)
+            self.rows[slot] = dual.index
+            self.G[slot, :, :m] = cp.asarray(dual.gradient_at_zero())
+            self.coef[slot, :, :m] = cp.asarray(start.coef)
+            self.upper[slot, :m] = cp.asarray(dual.upper)
+            self.index[slot, :m] = cp.asarray(dual.index, np.int32)
+            self.target[slot, :m] = cp.asarray(dual.target, np.int32)
+            self.entered[slot] = -1
+            state["size"][j], state["limit"][j] = m, min(SET, m, self.window.capacity)
+            state["bound"][j], state["tol"][j], state["gap_bound"][j] = start.bound, start.tol, gap_bound
+        self.write_states([start.slot for start in starts], state)
+        for start in starts:
+            self.add_rows(start.slot, start.coef)
+        self.measure()  # again where a slot is under way: the same
 
     def round(self) -> None:
-        """One round; launches only, unless rows have to be computed."""
-        problem, gram = self.problem, self.gram
-        m, k, n = np.int32(len(problem)), np.int32(problem.n_classes), np.int64(gram.n)
-        tol = np.float64(problem.tol)
-        self.launch(
-            "choose", 1, 1024, m, np.int32(self.limit), tol, np.float64(problem.duality_gap),
-            np.int64(problem.bound), self.keys, self.objective, self.gap, self.entered, self.marks,
-            self.members, self.state, self.figures,
-        )  # fmt: skip
+        """One round of all slots; launches only, unless rows have to be computed."""
+        self.launch("choose", (self.count,), 1024)
         if not self.resident and not self.load_rows():
             return
-        self.launch(
-            "gather", SET, 256, m, k, self.window.values, n, self.window.slots, self.index,
-            self.members, self.G, self.coef, self.upper, self.target, self.middle, self.state, self.tile,
-            self.set_g, self.set_grows, self.set_a,
-        )  # fmt: skip
-        self.launch(
-            "solve_set", 1, SET // 4, k, tol, np.float64(SHARE), np.float32(RELAXATION), np.int32(STEPS),
-            np.int64(problem.bound), np.int32(self.limit == m), self.members, self.upper, self.target,
-            self.tile, self.set_g, self.set_grows, self.set_a, self.places, self.state, self.figures,
-            shared=self.on_chip,
-        )  # fmt: skip
-        self.launch(
-            "put", SET, 32, m, k, np.int32(self.padded), self.window.slots, self.index,
-            self.members, self.places, self.upper, self.target, self.set_a, self.state, self.coef, self.moved,
-            self.moved_slots,
-        )  # fmt: skip
-        self.update()
+        self.launch("gather", (SET, self.count), 256)
+        self.launch("solve_set", (self.count,), SET // 4, shared=self.on_chip)
+        self.launch("put", (SET, self.count), 32)
+        self.update(0, self.count)
         self.measure()
 
-    def update(self) -> None:
-        m, k = len(self.problem), self.problem.n_classes
-        self.launch(
-            "update", -(-m // 32) * self.padded // 8, 512, np.int32(m), np.int32(k), np.int32(self.padded),
-            self.window.values, np.int64(self.gram.n), self.index, self.moved, self.moved_slots, self.state,
-            self.G,
-        )  # fmt: skip
+    def update(self, first: int, problems: int) -> None:
+        """Gradients of these slots, from what their states say has moved."""
+        blocks = -(-self.stride // 32) * (self.padded // 8) * problems
+        self.launch("update", (blocks,), 512, np.int32(first), np.int32(problems))
 
     def measure(self) -> None:
-        m = len(self.problem)
-        self.launch(
-            "measure", -(-m // 64), 64, np.int32(m), np.int32(self.problem.n_classes), self.G, self.coef,
-            self.upper, self.target, self.keys, self.middle, self.objective, self.gap, self.state,
-        )  # fmt: skip
+        """Violations and parts of the objective."""
+        self.launch("measure", (-(-self.stride // 64), self.count), 64)
 
-    def launch(self, name: str, blocks: int, threads: int, *arguments: Any, shared: int = 0) -> None:
-        self.kernels[name]((blocks,), (threads,), arguments, shared_mem=shared)
-
-    def load_rows(self) -> bool:
-        """Make the working set's rows resident; False when the work is done."""
-        state = self.state.get()
-        if state[_DONE]:
-            return False
-        members = self.members[: int(state[_COUNT])].get()
-        self.window.refill(np.unique(self.problem.index[members]))
-        return True
-
-    def add_rows(self, coef: NDArray[np.float64]) -> None:
-        """G += K coef, for a start that is not zero, and the first look at the violations."""
+    def add_rows(self, slot: int, coef: Vector) -> None:
+        """G += K coef, for a start that is not zero."""
+        cp = devices.cupy()
         moved = np.flatnonzero(coef.any(0))
-        for start in range(0, len(moved), self.limit):
-            some = moved[start : start + self.limit]
-            rows = self.problem.index[some]
+        limit = min(SET, self.window.capacity)
+        for start in range(0, len(moved), limit):
+            some = moved[start : start + limit]
+            rows = self.rows[slot][some]
             self.window.refill(np.unique(rows))
-            self.moved[: len(some), : len(coef)] = devices.cupy().asarray(coef[:, some].T)
-            self.moved_slots[: len(some)] = self.window.slots[rows]
-            self.state[_MOVED] = len(some)
-            self.update()
-        self.measure()
+            self.moved[slot, : len(some), : len(coef)] = cp.asarray(coef[:, some].T)
+            self.moved_slots[slot, : len(some)] = self.window.slots[cp.asarray(rows)]
+            self.field("moved")[slot] = len(some)
+            self.update(slot, 1)

@@ -16,7 +16,7 @@ TAU = 1e-12
 #: Examples of a sweep: those whose violation is above this fraction of the largest in the set.
 _SWEEP = 0.3
 #: Columns at a time, and rows at a time: with their kernel values they stay in a core's cache.
-_STRIP, _CHUNK = 512, 256
+_STRIP, CHUNK = 512, 256
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -45,7 +45,7 @@ def _strip(direct: Any, buffer: Any, slots: Any, tile: Any, p: Any, left: Any, w
     """A strip of row p, where it stands or from the tile."""
     if direct:
         return buffer[slots[p], left : left + width]
-    return tile[p % _CHUNK, :width]
+    return tile[p % CHUNK, :width]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -71,18 +71,18 @@ def update(
     G : float64 array, shape (k, m)
     """
     k, w = len(G), len(slots)
-    tile = np.empty((min(w, _CHUNK), _STRIP), np.float32)
+    tile = np.empty((min(w, CHUNK), _STRIP), np.float32)
     for left in range(start, stop, _STRIP):
         width = min(_STRIP, stop - left)
-        for chunk in range(0, w, _CHUNK):
+        for chunk in range(0, w, CHUNK):
             if not direct:
-                for p in range(chunk, min(chunk + _CHUNK, w)):
+                for p in range(chunk, min(chunk + CHUNK, w)):
                     source, copy = buffer[slots[p]], tile[p - chunk]
                     for c in range(width):
                         copy[c] = source[index[left + c]]
             for r in range(k):
                 g = G[r, left : left + width]
-                at = chunk // _CHUNK * k + r
+                at = chunk // CHUNK * k + r
                 q, end = first[at], first[at + 1]
                 while q + 4 <= end:
                     t0 = _strip(direct, buffer, slots, tile, row[q], left, width)

@@ -1,4 +1,4 @@
-"""A learning problem -> the one dual form that the solver knows.
+"""A learning problem -> a dual that a solver knows: one with one constraint, or one of k classes together.
 
     minimise   1/2 a'Qa + p'a,   Q_ij = sign_i sign_j K(index_i, index_j)
     subject to sign'a = total,   0 <= a_i <= upper_i
@@ -9,12 +9,14 @@ for m variables over the n rows of a Gram:
     epsilon-SVR    m = 2n, p = epsilon -/+ y, upper = C weight,  total = 0;  sign +1 for the first n
     one-class SVM  m = n,  p = 0,             upper = weight,    total = nu sum(weight)
 
-Other data, same solver. `index` also restricts a problem to a fold or to a pair of classes.
+Other data, same solver. `index` also restricts a problem to a fold or to a pair of classes. The dual of
+Crammer and Singer's machine is derived in `textsvm.solvers.crammer_singer`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,6 +50,44 @@ class Dual:
 
     def __len__(self) -> int:
         return len(self.sign)
+
+
+@dataclass(frozen=True)
+class MulticlassDual:
+    """The dual of Crammer and Singer's machine, all classes together.
+
+    Attributes
+    ----------
+    target : int64 array, shape (m,)
+        Class of each example.
+    upper : float64 array, shape (m,)
+        Bound of the variable of an example's own class; those of the others are 0 or less.
+    index : int64 array, shape (m,)
+        Row of the Gram that each example stands for.
+    n_classes : int
+    """
+
+    target: NDArray[np.int64]
+    upper: NDArray[np.float64]
+    index: NDArray[np.int64]
+    n_classes: int
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    @cached_property
+    def own(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where the examples' own classes are in an array of shape (n_classes, m)."""
+        return self.target, np.arange(len(self))
+
+    def gradient_at_zero(self) -> NDArray[np.float64]:
+        """The gradient where all variables are 0, shape (n_classes, m)."""
+        gradient = np.zeros((self.n_classes, len(self)))
+        gradient[self.own] = -1.0
+        return gradient
+
+
+AnyDual = Dual | MulticlassDual
 
 
 def svc(
@@ -156,6 +196,47 @@ def one_class(
     return Dual(np.ones(n), np.zeros(n), upper, _rows(index, n), float(start.sum())), start
 
 
+def crammer_singer(
+    target: ArrayLike,
+    n_classes: int,
+    C: float,
+    sample_weight: ArrayLike | None = None,
+    index: NDArray[np.int64] | None = None,
+) -> MulticlassDual:
+    """The dual of the multiclass machine without a bias (Crammer and Singer 2001).
+
+    Parameters
+    ----------
+    target : int array, shape (m,)
+        Class of each example, 0 to n_classes-1.
+    n_classes : int
+        2 or more.
+    C : float
+        Penalty of margin violations, > 0.
+    sample_weight, index : optional
+        See `svc`.
+
+    Raises
+    ------
+    InputError
+        If `target` holds other values, or C or a weight is out of range.
+    """
+    classes = np.asarray(target)
+    if n_classes < 2 or classes.ndim != 1 or not len(classes) or classes.dtype.kind not in "iu":
+        raise InputError(f"the solver takes a vector of classes, whole numbers from 0 to {n_classes - 1}")
+    if classes.min() < 0 or classes.max() >= n_classes:
+        raise InputError(
+            f"the classes {classes.min()} to {classes.max()} are not all in 0 to {n_classes - 1}"
+        )
+    m = len(classes)
+    return MulticlassDual(
+        np.ascontiguousarray(classes, np.int64),
+        _positive("C", C) * _weights(sample_weight, m),
+        np.ascontiguousarray(_rows(index, m), np.int64),
+        n_classes,
+    )
+
+
 def _positive(name: str, value: float) -> float:
     if not 0 < value < np.inf:
         raise InputError(f"{name}={value!r} must be a finite number above 0")
@@ -174,4 +255,7 @@ def _weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64]:
 
 
 def _rows(index: NDArray[np.int64] | None, n: int) -> NDArray[np.int64]:
-    return np.arange(n) if index is None else np.asarray(index, np.int64)
+    rows = np.arange(n) if index is None else np.asarray(index, np.int64)
+    if rows.shape != (n,):
+        raise InputError(f"there are {n} examples and rows of the Gram of shape {rows.shape}")
+    return rows

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from textsvm.gram.base import Gram
 from textsvm.parallel import Progress
-from textsvm.parallel import part as part_of
-from textsvm.solvers import crammer_singer, dual, smo
-from textsvm.solvers.dual import Dual
-from textsvm.solvers.solution import Solution
+from textsvm.solvers import dual
+from textsvm.solvers.chains import solve_chains
+from textsvm.solvers.dual import AnyDual, MulticlassDual
+from textsvm.solvers.solution import Solution, Stopping
 
 STRATEGIES = ("ovo", "ovr", "crammer-singer")
 
@@ -105,14 +105,14 @@ class Part:
 
     Attributes
     ----------
-    dual : Dual
+    dual : Dual or MulticlassDual
     at : int64 array, shape (m,)
         Which example of the problem each variable belongs to.
     initial : float64 array, shape (m,), optional
         Feasible variables, where zeros are not.
     """
 
-    dual: Dual
+    dual: AnyDual
     at: NDArray[np.int64]
     initial: NDArray[np.float64] | None = None
 
@@ -135,7 +135,7 @@ class Machines:
     index: NDArray[np.int64]
     coef: NDArray[np.float64]
     bias: NDArray[np.float64]
-    solutions: tuple[Solution | crammer_singer.Solution, ...]
+    solutions: tuple[Solution, ...]
 
 
 def solve(
@@ -162,34 +162,16 @@ def solve(
     -------
     list of lists of Machines, in the shape of `paths`
     """
-    result: list[list[Machines]] = [[] for _ in paths]
-    chained = [i for i, path in enumerate(paths) if not _is_crammer_singer(path[0])]
-    together = [i for i, path in enumerate(paths) if _is_crammer_singer(path[0])]
-    parts = {i: [_parts(problem) for problem in paths[i]] for i in chained}
-    chains = [chain for i in chained for chain in zip(*parts[i], strict=True)]
-    share = len(chains) / max(1, len(chains) + len(together))
-    solved = iter(
-        smo.solve_many(
-            gram,
-            [[part.dual for part in chain] for chain in chains],
-            tol=tol,
-            max_iter=max_iter,
-            initial=[chain[0].initial for chain in chains],
-            duality_gap=duality_gap,
-            progress=part_of(progress, 0.0, share, 1.0),
-        )
-        if chains
-        else []
-    )
-    for i in chained:
-        # One list of solutions a machine, each in the order of the path; turned round.
-        by_machine = [next(solved) for _ in parts[i][0]]
-        for j, problem in enumerate(paths[i]):
-            result[i].append(_collect(problem, parts[i][j], [solutions[j] for solutions in by_machine]))
-    for done, i in enumerate(together):
-        each = (1 - share) / len(together)
-        within = part_of(progress, share + each * done, each, 1.0)
-        result[i] = _solve_together(gram, paths[i], tol, max_iter, duality_gap, within)
+    parts = [[_parts(problem) for problem in path] for path in paths]
+    chains = [chain for path in parts for chain in zip(*path, strict=True)]
+    duals = [[part.dual for part in chain] for chain in chains]
+    initial = [chain[0].initial for chain in chains]
+    solved = iter(solve_chains(gram, duals, Stopping(tol, max_iter, duality_gap), initial, progress))
+    result: list[list[Machines]] = []
+    for path, made in zip(paths, parts, strict=True):
+        # One list of solutions a dual, each in the order of the path; turned round.
+        by_problem = zip(*[next(solved) for _ in made[0]], strict=True)
+        result.append([_collect(*each) for each in zip(path, made, by_problem, strict=True)])
     return result
 
 
@@ -223,12 +205,8 @@ def class_scores(values: NDArray[np.float64], n_classes: int, strategy: str) -> 
     return votes + sums / (3 * (np.abs(sums) + 1))
 
 
-def _is_crammer_singer(problem: Problem) -> bool:
-    return isinstance(problem, Classification) and problem.strategy == "crammer-singer"
-
-
 def _parts(problem: Problem) -> list[Part]:
-    """The duals of a problem, one a machine."""
+    """The duals of a problem: one a machine, or one of all classes together."""
     index, weight = problem.index, problem.weight
     everyone = np.arange(len(index))
     if isinstance(problem, Regression):
@@ -238,6 +216,9 @@ def _parts(problem: Problem) -> list[Part]:
         made, initial = dual.one_class(len(index), problem.nu, weight, index)
         return [Part(made, everyone, initial)]
     target, parts = problem.target, []
+    if problem.strategy == "crammer-singer":
+        together = dual.crammer_singer(target, problem.n_classes, problem.C, weight, index)
+        return [Part(together, everyone)]
     if problem.strategy == "ovo" or problem.n_classes == 2:
         for a, b in combinations(range(problem.n_classes), 2):
             at = np.flatnonzero((target == a) | (target == b))
@@ -251,42 +232,14 @@ def _parts(problem: Problem) -> list[Part]:
 
 
 def _collect(problem: Problem, parts: Sequence[Part], solutions: Sequence[Solution]) -> Machines:
+    if isinstance(parts[0].dual, MulticlassDual):
+        [solution] = solutions
+        return Machines(problem.index, solution.coef, np.zeros(len(solution.coef)), (solution,))
     coef = np.zeros((len(parts), len(problem.index)))
     for k, (part, solution) in enumerate(zip(parts, solutions, strict=True)):
-        values = part.dual.sign * solution.alpha
         if isinstance(problem, Regression):  # two variables an example; their sum counts
-            coef[k] = np.bincount(part.at, values, len(problem.index))
+            coef[k] = np.bincount(part.at, solution.coef, len(problem.index))
         else:
-            coef[k, part.at] = values
+            coef[k, part.at] = solution.coef
     bias = np.array([solution.bias for solution in solutions])
     return Machines(problem.index, coef, bias, tuple(solutions))
-
-
-def _solve_together(
-    gram: Gram,
-    path: Sequence[Problem],
-    tol: float,
-    max_iter: int,
-    duality_gap: float | None,
-    progress: Progress | None,
-) -> list[Machines]:
-    """Crammer and Singer's machines along a path."""
-    result: list[Machines] = []
-    for j, problem in enumerate(path):
-        assert isinstance(problem, Classification)
-        solution = crammer_singer.solve(
-            gram,
-            problem.target,
-            problem.n_classes,
-            problem.C,
-            sample_weight=problem.weight,
-            index=problem.index,
-            tol=tol,
-            max_iter=max_iter,
-            duality_gap=duality_gap,
-            initial=result[-1].coef if result else None,
-            progress=part_of(progress, j, 1, len(path)),
-        )
-        bias = np.zeros(problem.n_classes)
-        result.append(Machines(problem.index, solution.coef, bias, (solution,)))
-    return result

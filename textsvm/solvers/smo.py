@@ -35,10 +35,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.parallel import Progress
-from textsvm.solvers import smo_cpu
+from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import Dual
 from textsvm.solvers.solution import Solution, Stopping
 
@@ -48,7 +47,6 @@ def solve(
     dual: Dual,
     tol: float = 1e-3,
     max_iter: int = -1,
-    shrinking: bool = True,
     initial: NDArray[np.float64] | None = None,
     progress: Progress | None = None,
     duality_gap: float | None = None,
@@ -63,8 +61,6 @@ def solve(
         Largest violation m(a) - M(a) to accept, > 0.
     max_iter : int
         Bound on the pairs optimised; -1 is max(10 million, 100 m).
-    shrinking : bool
-        Set variables aside that look settled (CPU).
     initial : float64 array, shape (m,), optional
         Variables to start from, feasible; zeros by default.
     progress : callable, optional
@@ -86,7 +82,7 @@ def solve(
         a finite number.
     """
     stopping = Stopping(tol, max_iter, duality_gap)
-    return _solve_chains(gram, [[dual]], [initial], stopping, shrinking, progress)[0][0]
+    return solve_chains(gram, [[dual]], stopping, [initial], progress)[0][0]
 
 
 def solve_many(
@@ -98,17 +94,14 @@ def solve_many(
     progress: Progress | None = None,
     duality_gap: float | None = None,
 ) -> list[list[Solution]]:
-    """Solve chains of dual problems over one Gram, side by side: on all cores, or in blocks of one GPU.
+    """Solve chains of dual problems over one Gram, side by side; see `textsvm.solvers.chains`.
 
     Parameters
     ----------
     gram : Gram, n rows
     chains : sequence of sequences of Dual
-        The problems of a chain have the same variables (sign, index) and differ in `upper` or `linear`; one
-        starts from the solution of the one before (`textsvm.solvers.warm_start`), unless a GPU has room for
-        all at once.
     tol, max_iter, duality_gap
-        See `solve`; `max_iter` bounds each problem.
+        See `solve`; they count for each problem.
     initial : sequence of float64 arrays or None, one a chain, optional
         Where the first problem of each chain starts.
     progress : callable, optional
@@ -125,43 +118,4 @@ def solve_many(
     ValueError
         If the problems of a chain have different variables.
     """
-    starts = [None] * len(chains) if initial is None else initial
-    return _solve_chains(gram, chains, starts, Stopping(tol, max_iter, duality_gap), True, progress)
-
-
-def _solve_chains(
-    gram: Gram, chains: Sequence[Sequence[Dual]], initial: Sequence[NDArray[np.float64] | None],
-    stopping: Stopping, shrinking: bool, progress: Progress | None,
-) -> list[list[Solution]]:  # fmt: skip
-    starts = [_start(gram, chain, stopping.tol, alpha) for chain, alpha in zip(chains, initial, strict=True)]
-    if not chains:
-        return []
-    if gram.device.kind == "cpu":
-        return smo_cpu.solve_many(gram, chains, starts, stopping, shrinking, progress)
-    from textsvm.solvers import smo_cuda
-
-    return smo_cuda.solve_many(gram, chains, starts, stopping, progress)
-
-
-def _start(
-    gram: Gram, chain: Sequence[Dual], tol: float, initial: NDArray[np.float64] | None
-) -> NDArray[np.float64]:
-    """Check what was given; the coefficients to start from."""
-    if not tol > 0:
-        raise InputError(f"tol={tol!r} must be a number above 0")
-    dual = chain[0]
-    for other in chain[1:]:
-        if not (np.array_equal(dual.sign, other.sign) and np.array_equal(dual.index, other.index)):
-            raise ValueError("the problems of a chain have different variables")
-    if len(dual) == 0 or dual.index.min() < 0 or dual.index.max() >= gram.n:
-        raise InputError(f"the {len(dual)} variables of the problem do not fit a Gram of {gram.n} rows")
-    if initial is None:
-        if dual.total != 0:
-            raise InputError("a problem whose coefficients do not sum to 0 needs initial variables")
-        return np.zeros(len(dual))
-    alpha = np.asarray(initial, np.float64)
-    if alpha.shape != dual.sign.shape or not ((alpha >= 0) & (alpha <= dual.upper)).all():
-        raise InputError("the initial variables are not one a variable between 0 and its upper bound")
-    if abs(dual.sign @ alpha - dual.total) > 1e-9 * max(1.0, float(alpha.sum())):
-        raise InputError(f"the initial variables do not satisfy sign'a = {dual.total:g}")
-    return dual.sign * alpha
+    return solve_chains(gram, chains, Stopping(tol, max_iter, duality_gap), initial, progress)

@@ -1,37 +1,39 @@
-"""The dual on the CPU: one run over the active variables, and many chains of problems on all cores.
+"""The dual on the CPU: one chain of problems, in one thread, each from the solution of the one before.
 
 The algorithm is that of `textsvm.solvers.smo`; its inner loop is `textsvm.solvers.smo_loop`.
 
-A chain runs in one thread, each problem from the solution of the one before. Chains share the buffer of a
-dense Gram and nothing else. Where rows are computed on demand and make room for others, one chain runs after
-another. A problem on some of the rows (a fold, two classes) reads their columns from a tile as a shortened
-active set does, and takes as long as one on a Gram of its own.
+Chains that run side by side (`textsvm.solvers.chains`) share the buffer of a dense Gram and nothing else. A
+problem on some of the rows (a fold, two classes) reads their columns from a tile as a shortened active set
+does, and takes as long as one on a Gram of its own.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
-from textsvm.parallel import Progress, n_threads
+from textsvm.parallel import Progress, part
 from textsvm.solvers import smo_loop as loop
 from textsvm.solvers.dual import Dual
-from textsvm.solvers.solution import Solution, Stopping, assess, bounds, log_progress
+from textsvm.solvers.solution import (
+    NO_STEP_LEFT,
+    NOT_FINITE,
+    Solution,
+    Stopping,
+    assess,
+    bounds,
+    log_progress,
+)
 from textsvm.solvers.warm_start import warm_start
+from textsvm.solvers.workingset import RELAXATION
 
 Vector = NDArray[np.float64]
-#: Rows of all variables in a tile, where they are in it, whose they are, and which place is next.
-Kept = tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64], int]
 
-#: Steps of long runs, in units of the pair's own best one; 0 to 2 decrease the objective.
-RELAXATION = 1.6
 #: Bytes that a tile may take; all threads' together no more than the Gram's buffer, and one no more than 1/8.
 TILE_BYTES = 64 << 20
 #: Rows computed at a time where they come on demand: kernels are much faster on many.
@@ -42,85 +44,66 @@ _STRETCH = 1000
 _WORTHWHILE = 0.9
 
 
-def solve_many(
-    gram: Gram, chains: Sequence[Sequence[Dual]], starts: Sequence[Vector], stopping: Stopping,
-    shrinking: bool, progress: Progress | None,
-) -> list[list[Solution]]:  # fmt: skip
-    """Solve chains of problems; see `textsvm.solvers.smo.solve_many`. `starts`: coefficients, one a chain."""
-    diag = np.ascontiguousarray(gram.diag(), np.float32)
-    tally = _Tally(chains, progress)
-    results: list[list[Solution]] = [[] for _ in chains]
+@dataclass(frozen=True)
+class Common:
+    """What the runs of all chains over a Gram have in common.
 
-    threads = min(n_threads(), len(chains)) if gram.concurrent else 1
-    room = min(TILE_BYTES, 4 * gram.window().capacity * gram.n // max(8, threads))
+    Attributes
+    ----------
+    gram : Gram, n rows
+    diag : float32 array, shape (n,)
+        Of the Gram.
+    stopping : Stopping
+    tile_bytes : int
+        Bytes that a tile may take.
+    """
 
-    def work(c: int) -> None:
-        progress = tally.part(c)
-        results[c] = _solve_chain(gram, diag, chains[c], starts[c], stopping, shrinking, room, progress)
-        progress(1.0, 1.0)
-
-    if threads == 1:
-        for c in range(len(chains)):
-            work(c)
-        return results
-    tally.threaded = True
-    with ThreadPoolExecutor(threads) as pool:
-        pending = {pool.submit(work, int(c)) for c in np.argsort(-tally.costs, kind="stable")}
-        try:
-            while pending:
-                done, pending = wait(pending, timeout=0.1, return_when=FIRST_COMPLETED)
-                for future in done:
-                    future.result()
-                tally.report()
-        except BaseException:
-            tally.stopped.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return results
+    gram: Gram
+    diag: NDArray[np.float32]
+    stopping: Stopping
+    tile_bytes: int
 
 
-class _Tally:
-    """How far all chains are together, and the word to stop."""
+@dataclass
+class Tile:
+    """Rows of variables, only the columns of the active ones, side by side.
 
-    def __init__(self, chains: Sequence[Sequence[Dual]], progress: Progress | None) -> None:
-        self.costs = np.array([len(chain) * float(len(chain[0])) ** 2 for chain in chains])
-        self.done = np.zeros(len(chains))
-        self.progress, self.threaded, self.stopped = progress, False, threading.Event()
+    Attributes
+    ----------
+    values : float32 array, shape (t, k)
+    slot : int64 array, shape (k,)
+        Where the row of each variable is in `values`, -1 if it is not.
+    owner : int64 array, shape (t,)
+        Whose row is in each slot, -1 for nobody's.
+    next : int
+        The slot that is filled next.
+    """
 
-    def part(self, c: int) -> Progress:
-        """The progress callback of chain c."""
+    values: NDArray[np.float32]
+    slot: NDArray[np.int64]
+    owner: NDArray[np.int64]
+    next: int = 0
 
-        def progress(done: float, total: float) -> None:
-            if self.stopped.is_set():
-                raise InterruptedError("another chain has failed, or the caller has been interrupted")
-            self.done[c] = max(self.done[c], self.costs[c] * min(1.0, done / total))
-            if not self.threaded:
-                self.report()
-
-        return progress
-
-    def report(self) -> None:
-        if self.progress is not None:
-            self.progress(float(self.done.sum()), float(self.costs.sum()))
+    @classmethod
+    def empty(cls, height: int, width: int) -> Tile:
+        """A tile of `height` slots for `width` variables."""
+        values = np.empty((height, width), np.float32)
+        return cls(values, np.full(width, -1, np.int64), np.full(height, -1, np.int64))
 
 
-def _solve_chain(
-    gram: Gram, diag: NDArray[np.float32], chain: Sequence[Dual], coef: Vector, stopping: Stopping,
-    shrinking: bool, room: int, progress: Progress,
-) -> list[Solution]:  # fmt: skip
+def solve_chain(common: Common, chain: Sequence[Dual], coef: Vector, progress: Progress) -> list[Solution]:
+    """Solve a chain of problems over a Gram in host memory, starting from `coef`."""
     solutions: list[Solution] = []
     responses: Vector | None = None
-    kept: Kept | None = None
+    tile: Tile | None = None
     for j, dual in enumerate(chain):
         if j:
             coef, responses = warm_start(dual, chain[j - 1], solutions[-1])
-
-        def link(done: float, total: float, before: int = j) -> None:
-            progress(before + done / total, len(chain))
-
-        run = Run(gram, dual, diag, coef, responses, stopping, shrinking, room, link, kept)
+        of_problem = part(progress, j, 1, len(chain))
+        assert of_problem is not None
+        run = Run(common, dual, coef, responses, of_problem, tile)
         solutions.append(run.solve())
-        kept = run.kept
+        tile = run.whole_tile
     return solutions
 
 
@@ -129,47 +112,39 @@ class Run:
 
     Parameters
     ----------
-    gram : Gram, n rows
+    common : Common
     dual : Dual, m variables
-    diag : float32 array, shape (n,)
-        Of the Gram.
     coef : float64 array, shape (m,)
         sign * alpha to start from, feasible.
     responses : float64 array, shape (m,), or None
         Those of `coef`, if they are known.
-    stopping : Stopping
-    shrinking : bool
-    room : int
-        Bytes of a tile.
     progress : callable
-    kept : Kept, optional
-        Of a run over the same variables.
+    whole_tile : Tile, optional
+        A former run's over the same variables, with rows of all of them.
     """
 
     def __init__(
-        self, gram: Gram, dual: Dual, diag: NDArray[np.float32], coef: Vector, responses: Vector | None,
-        stopping: Stopping, shrinking: bool, room: int, progress: Progress, kept: Kept | None = None,
+        self, common: Common, dual: Dual, coef: Vector, responses: Vector | None, progress: Progress,
+        whole_tile: Tile | None = None,
     ) -> None:  # fmt: skip
-        self.gram, self.window = gram, gram.window()
-        self.dual, self.stopping, self.progress = dual, stopping, progress
-        self.room = room
-        self.tol = stopping.tol  # or a larger one before it
-        self.shrinking = shrinking and len(dual) > 2
+        self.gram, self.stopping, self.tile_bytes = common.gram, common.stopping, common.tile_bytes
+        self.window = self.gram.window()
+        self.dual, self.progress = dual, progress
+        self.tol = self.stopping.tol  # or a larger one before it
+        self.shrinking = self.stopping.shrinking and len(dual) > 2
         self.index = np.ascontiguousarray(dual.index, np.int64)
-        self.direct = len(dual) == gram.n and bool((self.index == np.arange(gram.n)).all())
+        self.direct = len(dual) == self.gram.n and bool((self.index == np.arange(self.gram.n)).all())
         self.coef = coef.copy()
         self.low, self.high = bounds(dual)
-        self.diag = diag[self.index]
-        if not np.isfinite(self.diag).all():
-            raise InputError("the kernel matrix holds a value that is not a finite number")
+        self.diag = common.diag[self.index]
         self.F = dual.sign * dual.linear + 0.0 if responses is None else responses.copy()
         #: (variables set aside, coefficients of all at that time)
         self.aside: list[tuple[NDArray[np.int64], Vector]] = []
         self.iterations = 0
         self.state = np.array([-1, -1, int(self.window.used.max(initial=0)), 0], np.int64)
         self.extrema = np.zeros(3)
-        self.tile = np.empty((0, 0), np.float32)
-        self.kept = kept
+        self.tile = Tile.empty(0, 0)
+        self.whole_tile = whole_tile
         if responses is None:
             self.add_rows(np.arange(len(dual)), np.zeros(len(dual)))
         self.activate(np.arange(len(dual)))
@@ -182,7 +157,7 @@ class Run:
             self.tol = tol
             status = self.optimise(self.stopping.bound(len(self.dual)))
             solution = assess(self.dual, self.coef, self.F, self.iterations, status, tol)
-            if self.stopping.satisfied(solution):
+            if self.stopping.satisfied(solution.duality_gap):
                 solution = replace(solution, converged=True, status="converged")
                 break
             if not solution.converged:
@@ -197,13 +172,13 @@ class Run:
         while not status:
             why = self.stretch(min(_STRETCH, bound - self.iterations))
             if not np.isfinite(self.active_F).all():
-                raise InputError("the kernel matrix holds a value that is not a finite number")
+                raise InputError(NOT_FINITE)
             self.report()
             if why in (loop.OPTIMAL, loop.STALLED):
                 if self.aside:
                     self.reopen()
                 else:
-                    status = "converged" if why == loop.OPTIMAL else "stalled: no step is left in float64"
+                    status = "converged" if why == loop.OPTIMAL else NO_STEP_LEFT
             elif self.iterations >= bound:
                 status = f"stopped at {bound:,} iterations"
             elif self.stalled():
@@ -227,7 +202,7 @@ class Run:
         while True:
             why, done = loop.iterate(
                 left, self.tol, relaxation, self.window.values, self.window.slots, self.window.used,
-                self.tile, self.tile_slot, self.tile_owner, self.rows, self.active_F, self.active_coef,
+                self.tile.values, self.tile.slot, self.tile.owner, self.rows, self.active_F, self.active_coef,
                 self.active_low, self.active_high, self.up, self.down, self.active_diag, self.gains,
                 self.state, self.extrema,
             )  # fmt: skip
@@ -270,18 +245,15 @@ class Run:
         loop.find_first(self.active_F, self.up, self.down, self.gains, self.state, self.extrema)
 
     def set_tile(self, k: int) -> None:
-        """A tile for k active variables; that of all variables is kept, if all their rows fit."""
-        if self.kept is not None and self.tile is self.kept[0]:
-            self.kept = (*self.kept[:3], int(self.state[loop.NEXT]))
-        if self.kept is not None and k == len(self.dual):
-            self.tile, self.tile_slot, self.tile_owner, self.state[loop.NEXT] = self.kept
-            return
-        height = max(2, min(k, self.room // (4 * k))) if k else 0
-        self.tile = np.empty((height, k), np.float32)
-        self.tile_slot, self.tile_owner = np.full(k, -1, np.int64), np.full(height, -1, np.int64)
-        self.state[loop.NEXT] = 0
-        if height == len(self.dual):
-            self.kept = (self.tile, self.tile_slot, self.tile_owner, 0)
+        """A tile for k active variables; that of all variables stays, if all their rows fit."""
+        self.tile.next = int(self.state[loop.NEXT])
+        if self.whole_tile is not None and k == len(self.dual):
+            self.tile = self.whole_tile
+        else:
+            self.tile = Tile.empty(max(2, min(k, self.tile_bytes // (4 * k))) if k else 0, k)
+            if len(self.tile.values) == len(self.dual):
+                self.whole_tile = self.tile
+        self.state[loop.NEXT] = self.tile.next
 
     def write_back(self) -> None:
         self.F[self.active] = self.active_F

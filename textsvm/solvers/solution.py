@@ -8,7 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.solvers.dual import Dual
+from textsvm.errors import InputError
+from textsvm.solvers.dual import Dual, MulticlassDual
+
+NOT_FINITE = "the kernel matrix holds a value that is not a finite number"
+NO_STEP_LEFT = "stalled: no step is left in float64"
 
 
 @dataclass(frozen=True)
@@ -17,32 +21,38 @@ class Solution:
 
     Attributes
     ----------
-    alpha : float64 array, shape (m,)
-        The variables; exactly 0 or exactly the upper bound where a bound holds.
+    alpha : float64 array, shape (m,) or, of a `MulticlassDual`, (n_classes, m)
+        The variables; exactly at a bound where one holds.
+    coef : float64 array, the same shape
+        Value at x: sum_i coef[i] K(index_i, x) + bias. It is sign * alpha, and alpha itself of a
+        `MulticlassDual`, one row a class; there the columns sum to 0.
     bias : float
-        decision(x) = sum_i sign_i alpha_i K(index_i, x) + bias.
+        0 of a `MulticlassDual`, which has none.
     objective : float
-        1/2 a'Qa + p'a, which the solver minimises (LIBSVM's "obj"; negative for a classifier).
+        What the solver minimises: 1/2 a'Qa + p'a (LIBSVM's "obj"; negative for a classifier).
     duality_gap : float
         Relative: 2 (P - D) / (P + D), P the primal and D = -objective the dual value, as in GTSVM.
         A bound on the distance from the optimum if the Gram is positive semi-definite; otherwise still 0
         at a stationary point and nowhere else.
     violation : float
-        m(a) - M(a), the largest violation of the optimality conditions by a pair of variables (Fan, Chen
-        and Lin 2005); 0 or less at a stationary point.
+        The largest violation of the optimality conditions, in units of decision values: m(a) - M(a) by a
+        pair of variables (Fan, Chen and Lin 2005), or that of an example of a `MulticlassDual`; 0 or less
+        at a stationary point.
     iterations : int
-        Pairs of variables optimised.
+        Pairs of variables, or examples of a `MulticlassDual`, optimised.
     converged : bool
         The violation is within the tolerance, or the duality gap within the bound that was given.
     status : str
         "converged", or why the solver stopped before.
     support : int64 array
-        Indices of the variables above 0.
-    responses : float64 array, shape (m,)
-        sum_j sign_j alpha_j K(index_i, index_j) + sign_i p_i; -bias is their value at free variables.
+        Variables above 0; examples of a `MulticlassDual` that have a coefficient other than 0.
+    responses : float64 array, the shape of alpha
+        The gradient with respect to `coef`: sum_j coef[j] K(index_i, index_j) + sign_i p_i, which is -bias at
+        free variables; of a `MulticlassDual`, the values of the classes, less 1 at the own one.
     """
 
     alpha: NDArray[np.float64]
+    coef: NDArray[np.float64]
     bias: float
     objective: float
     duality_gap: float
@@ -61,16 +71,29 @@ class Stopping:
     Attributes
     ----------
     tol : float
-        Largest violation to accept.
+        Largest violation to accept, > 0.
     max_iter : int
-        Bound on the pairs optimised; -1 is max(10 million, 100 m).
+        Bound on the pairs, or examples, optimised; -1 is max(10 million, 100 m).
     duality_gap : float, optional
-        Relative duality gap to accept, looked at whenever the violation has fallen to a tenth.
+        Relative duality gap to accept (the rule of GTSVM; Cotter, Srebro and Keshet 2011). Solvers of pairs
+        look at it whenever the violation has fallen to a tenth.
+    shrinking : bool
+        Whether a solver of pairs sets variables aside that look settled (CPU).
+
+    Raises
+    ------
+    InputError
+        If `tol` is not above 0.
     """
 
-    tol: float
+    tol: float = 1e-3
     max_iter: int = -1
     duality_gap: float | None = None
+    shrinking: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.tol > 0:
+            raise InputError(f"tol={self.tol!r} must be a number above 0")
 
     def bound(self, m: int) -> int:
         """The bound on iterations for m variables."""
@@ -82,9 +105,9 @@ class Stopping:
             return [self.tol]
         return [*(10.0**-k for k in range(16) if 10.0**-k > self.tol), self.tol]
 
-    def satisfied(self, solution: Solution) -> bool:
-        """The duality gap is small enough."""
-        return self.duality_gap is not None and solution.duality_gap <= self.duality_gap
+    def satisfied(self, duality_gap: float) -> bool:
+        """Whether a duality gap is small enough."""
+        return self.duality_gap is not None and duality_gap <= self.duality_gap
 
 
 def assess(
@@ -120,6 +143,7 @@ def assess(
     alpha = dual.sign * coef + 0.0
     return Solution(
         alpha=alpha,
+        coef=dual.sign * alpha,
         bias=bias,
         objective=objective,
         duality_gap=2 * gap / abs(both) if both else 0.0,
@@ -130,6 +154,48 @@ def assess(
         support=np.flatnonzero(alpha > 0),
         responses=responses,
     )
+
+
+def assess_multiclass(
+    dual: MulticlassDual,
+    coef: NDArray[np.float64],
+    gradient: NDArray[np.float64],
+    iterations: int,
+    status: str,
+    stopping: Stopping,
+) -> Solution:
+    """The same for coefficients of all classes, shape (n_classes, m), and their gradient."""
+    limit = np.zeros_like(coef)
+    limit[dual.own] = dual.upper
+    low = np.where(coef < limit, gradient, np.inf).min(0)
+    violation = float(np.max(gradient.max(0) - low, initial=0.0))
+    objective, gap = objective_and_gap(dual, coef, gradient)
+    converged = violation <= stopping.tol or stopping.satisfied(gap)
+    return Solution(
+        alpha=coef,
+        coef=coef,
+        bias=0.0,
+        objective=objective,
+        duality_gap=gap,
+        violation=violation,
+        iterations=iterations,
+        converged=converged,
+        status="converged" if converged else status,
+        support=np.flatnonzero(coef.any(0)),
+        responses=gradient,
+    )
+
+
+def objective_and_gap(
+    dual: MulticlassDual, coef: NDArray[np.float64], gradient: NDArray[np.float64]
+) -> tuple[float, float]:
+    """-D and the relative duality gap."""
+    own = float(coef[dual.own].sum())
+    slope = float(np.einsum("rc,rc->", coef, gradient))
+    objective = 0.5 * (slope - own)
+    gap = slope + float(dual.upper @ (gradient.max(0) - gradient[dual.own]))
+    both = gap - 2 * objective
+    return objective, 2 * gap / abs(both) if both else 0.0
 
 
 def bounds(dual: Dual) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

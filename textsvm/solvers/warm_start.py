@@ -1,4 +1,6 @@
-"""Where a problem starts when one with other bounds or another linear term is solved.
+"""Where a problem starts: at zeros, at variables that are given, or where a similar one ended.
+
+The last, when a problem with other bounds or another linear term has been solved.
 
 With coefficients b = sign * a, bounds low <= b <= high and q = sign * p (see `textsvm.solvers.smo`), the
 objective along the multiples r b of the former solution is
@@ -12,6 +14,8 @@ start is never worse than the former variables as they are, nor than zeros.
 Bounds that cut the former variables (C falls, weights change), or another total: the variables are cut too,
 and what the total then lacks or has too much comes from all that can give it, in proportion. Their responses
 have to be worked out anew.
+
+Coefficients of a `MulticlassDual` start as they are, and those above the bounds are scaled down to them.
 """
 
 from __future__ import annotations
@@ -19,10 +23,46 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.solvers.dual import Dual
+from textsvm.errors import InputError
+from textsvm.solvers.dual import Dual, MulticlassDual
 from textsvm.solvers.solution import Solution, bounds
 
 Vector = NDArray[np.float64]
+
+
+def start(dual: Dual, initial: Vector | None) -> Vector:
+    """Coefficients sign * alpha at `initial`, variables that are checked, or at zeros."""
+    if initial is None:
+        if dual.total != 0:
+            raise InputError("a problem whose coefficients do not sum to 0 needs initial variables")
+        return np.zeros(len(dual))
+    alpha = np.asarray(initial, np.float64)
+    if alpha.shape != dual.sign.shape or not ((alpha >= 0) & (alpha <= dual.upper)).all():
+        raise InputError("the initial variables are not one a variable between 0 and its upper bound")
+    if abs(dual.sign @ alpha - dual.total) > 1e-9 * max(1.0, float(alpha.sum())):
+        raise InputError(f"the initial variables do not satisfy sign'a = {dual.total:g}")
+    return dual.sign * alpha
+
+
+def start_multiclass(dual: MulticlassDual, initial: Vector | None) -> Vector:
+    """Coefficients of all classes at `initial`, such as a solution for another C, or at zeros; a copy."""
+    shape = (dual.n_classes, len(dual))
+    if initial is None:
+        return np.zeros(shape)
+    coef = np.array(initial, np.float64, order="C")
+    if coef.shape != shape or not np.isfinite(coef).all():
+        raise InputError(f"the initial coefficients are not {shape[0]} x {shape[1]} finite numbers")
+    others = coef.copy()
+    others[dual.own] = 0
+    if (others > 0).any() or (np.abs(coef.sum(0)) > 1e-9 * (1 + np.abs(coef).sum(0))).any():
+        raise InputError(
+            "the initial coefficients of an example must sum to 0, and only its own class's be above 0"
+        )
+    positive = coef[dual.own]
+    excess = positive > dual.upper
+    coef[:, excess] *= dual.upper[excess] / positive[excess]
+    coef[dual.target[excess], excess] = dual.upper[excess]
+    return coef
 
 
 def warm_start(dual: Dual, former: Dual, solution: Solution) -> tuple[Vector, Vector | None]:

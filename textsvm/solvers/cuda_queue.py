@@ -1,0 +1,317 @@
+"""Many problems side by side on a GPU, in slots: which problem is in which slot, and what comes next.
+
+A round's kernels serve many independent problems at once, each in a slot of the arrays with its own block of
+the kernels that choose and solve its working set. The host looks at all of them every few rounds, takes out
+what is solved and fills the slot again, while the other slots go on. Where rows are computed on demand there
+is one slot.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm import device as devices
+from textsvm.errors import InputError
+from textsvm.gram.base import Gram
+from textsvm.parallel import Progress
+from textsvm.solvers.solution import NO_STEP_LEFT, NOT_FINITE, Solution, Stopping, log_progress
+from textsvm.solvers.workingset import Done
+
+Vector = NDArray[np.float64]
+
+#: Rounds launched before the host looks.
+ROUNDS = 4
+#: Slots for each multiprocessor.
+SLOTS = 1
+#: cudaDevAttrMultiProcessorCount
+_MULTIPROCESSORS = 16
+
+
+def most_slots() -> int:
+    """Problems that keep the current card busy."""
+    runtime = devices.cupy().cuda.runtime
+    return SLOTS * int(runtime.deviceGetAttribute(_MULTIPROCESSORS, runtime.getDevice()))
+
+
+@dataclass(frozen=True)
+class Start:
+    """A problem on its way into a slot.
+
+    Attributes
+    ----------
+    slot : int
+    dual : Dual or MulticlassDual
+    coef : float64 array, shape (m,) or (n_classes, m)
+        To start from.
+    responses : float64 array, the same shape, or None
+        Those of `coef`, if they are known.
+    bound : int
+        Most iterations.
+    tol : float
+        The first violation to reach.
+    """
+
+    slot: int
+    dual: Any
+    coef: Vector
+    responses: Vector | None
+    bound: int
+    tol: float
+
+
+class Slots(ABC):
+    """The device's side: arrays for several problems of one kind, and the launches that serve them all.
+
+    Parameters
+    ----------
+    gram : Gram
+    shape : tuple of int
+        Of the coefficients of the largest problem; its last number is how many variables or examples it has.
+    wanted : int
+        Slots that could be used.
+    stopping : Stopping
+    """
+
+    #: A slot's state, as the .cu has it: fields of 8 bytes, done, round, iterations, count, moved among them.
+    STATE: ClassVar[np.dtype[Any]]
+    #: Examples or variables of a working set.
+    SET: ClassVar[int]
+    #: Whether a problem within a chain may start at zeros, in a free slot, in place of a warm start.
+    CUTS: ClassVar[bool]
+    #: Arrays of the shape of the coefficients: the responses, the coefficients, and others.
+    PLANES: ClassVar[int]
+
+    def __init__(self, gram: Gram, shape: tuple[int, ...], wanted: int, stopping: Stopping) -> None:
+        cp = devices.cupy()
+        self.gram, self.window, self.stride = gram, gram.window(), shape[-1]
+        self.stopping, self.tolerances = stopping, self.looks(stopping)
+        self.resident = self.window.complete
+        each = self.bytes_each(shape)
+        devices.require_memory(each, f"the solver of {' x '.join(f'{size:,}' for size in shape)} variables")
+        most = min(wanted, most_slots()) if self.resident and wanted > 1 else 1
+        self.count = max(1, min(most, devices.free_memory() // 2 // each)) if most > 1 else 1
+        self.values = cp.zeros((self.PLANES, self.count, *shape))
+        self.members = cp.zeros((self.count, self.SET), np.int32)
+        self.state = cp.zeros((self.count, self.STATE.itemsize // 8), np.int64)
+        self.field("done")[:] = Done.CONVERGED
+        #: Rows of the Gram of each slot's variables, on the host.
+        self.rows: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * self.count
+        self.arrays: NDArray[Any]
+        self.kernels: dict[str, Any]
+
+    @abstractmethod
+    def bytes_each(self, shape: tuple[int, ...]) -> int:
+        """Bytes of device memory that a slot takes."""
+
+    @abstractmethod
+    def put(self, starts: list[Start]) -> None:
+        """Start problems."""
+
+    @abstractmethod
+    def round(self) -> None:
+        """One round of all slots; launches only, unless rows have to be computed."""
+
+    @abstractmethod
+    def violations(self, state: NDArray[Any]) -> Vector:
+        """The violation in each of these states."""
+
+    @abstractmethod
+    def looks(self, stopping: Stopping) -> list[float]:
+        """Violations at which the host looks at the duality gap, the last one `tol`."""
+
+    @abstractmethod
+    def warm_start(self, dual: Any, former: Any, solution: Solution) -> tuple[Vector, Vector | None]:
+        """Coefficients to start a problem from, and their responses if they are known."""
+
+    @abstractmethod
+    def assess(
+        self, dual: Any, coef: Vector, responses: Vector, iterations: int, status: str, tol: float
+    ) -> Solution:
+        """Work out everything else from coefficients and responses."""
+
+    def run(self) -> None:
+        """The rounds before the next look."""
+        for _ in range(ROUNDS if self.resident else 1):
+            self.round()
+
+    def field(self, name: str) -> Any:
+        """A field of the state of all slots, in device memory."""
+        kind, offset = self.STATE.fields[name][:2]  # type: ignore[index]
+        return self.state.view(kind)[:, offset // 8]
+
+    def write_states(self, slots: list[int], states: NDArray[Any]) -> None:
+        """Set the states of these slots."""
+        where = devices.cupy().asarray(slots)
+        self.state[where] = devices.cupy().asarray(states.view(np.int64).reshape(len(slots), -1))
+
+    def go_on(self, slot: int, tol: float) -> None:
+        """Take a problem up again, to a smaller tolerance."""
+        self.field("tol")[slot] = tol
+        self.field("done")[slot] = Done.RUNNING
+
+    def look(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Vector]:
+        """Why each slot is done (0: it is not), its iterations and its violation (NaN before a round)."""
+        state = self.state.get().view(self.STATE)[:, 0]
+        violations = np.where(state["round"] > 0, self.violations(state), np.nan)
+        return state["done"], state["iterations"], violations
+
+    def take(self, slots: list[int]) -> tuple[list[Vector], list[Vector]]:
+        """Coefficients and responses of these slots."""
+        if not slots:
+            return [], []
+        both = self.values[:2, devices.cupy().asarray(slots)].get()
+        sizes = [len(self.rows[slot]) for slot in slots]
+        F, coef = ([v[..., :m].copy() for m, v in zip(sizes, plane, strict=True)] for plane in both)
+        return coef, F
+
+    def launch(self, name: str, blocks: tuple[int, ...], threads: int, *others: Any, shared: int = 0) -> None:
+        """Launch a kernel on the arrays."""
+        self.kernels[name](blocks, (threads,), (self.arrays, *others), shared_mem=shared)
+
+    def load_rows(self) -> bool:
+        """Make the working set's rows resident (of the only slot); False when the work is done."""
+        state = self.state.get().view(self.STATE)[0, 0]
+        if state["done"]:
+            return False
+        members = self.members[0, : int(state["count"])].get()
+        self.window.refill(np.unique(self.rows[0][members]))
+        return True
+
+
+@dataclass
+class Job:
+    """What a slot works on: problems first..last-1 of a chain, at present number `at`."""
+
+    chain: int
+    at: int
+    last: int
+    #: Which of the tolerances that the stopping rule looks at.
+    step: int = 0
+    #: Violation at the start and the smallest one since.
+    worst: float = 0.0
+    best: float = np.inf
+
+
+class Queue:
+    """The host's side.
+
+    Parameters
+    ----------
+    slots : Slots
+    chains : sequence of sequences of duals
+    starts : sequence of float64 arrays
+        Coefficients that each chain starts from.
+    progress : callable, optional
+    """
+
+    def __init__(
+        self,
+        slots: Slots,
+        chains: Sequence[Sequence[Any]],
+        starts: Sequence[Vector],
+        progress: Progress | None,
+    ) -> None:
+        self.slots, self.chains, self.starts, self.progress = slots, chains, starts, progress
+        self.stopping, self.tolerances = slots.stopping, slots.tolerances
+        self.results: list[list[Solution | None]] = [[None] * len(chain) for chain in chains]
+        self.problems, self.solved, self.reached = sum(len(chain) for chain in chains), 0, 0.0
+        self.waiting = self.stretches()
+        self.jobs: list[Job | None] = [None] * slots.count
+        self.starting: list[Start] = []
+
+    def stretches(self) -> Iterator[Job]:
+        """The chains, cut into stretches for all slots where they may be, the largest problems first."""
+        length = -(-self.problems // self.slots.count)
+        for c in sorted(range(len(self.chains)), key=lambda c: -len(self.chains[c][0])):
+            chain = self.chains[c]
+            # Zeros, where a stretch within a chain starts, have to be feasible.
+            cuts = self.slots.CUTS and all(dual.total == 0 for dual in chain)
+            step = length if cuts else len(chain)
+            for first in range(0, len(chain), step):
+                yield Job(c, first, min(first + step, len(chain)))
+
+    def solve(self) -> list[list[Solution]]:
+        """Solve all."""
+        for slot in range(self.slots.count):
+            self.fill(slot)
+        ahead = False
+        while any(self.jobs):
+            self.slots.put(self.starting)
+            self.starting = []
+            if not ahead:
+                self.slots.run()
+            done, iterations, violations = self.slots.look()
+            if (done == Done.NOT_FINITE).any():
+                raise InputError(NOT_FINITE)
+            finished = [slot for slot, job in enumerate(self.jobs) if job and done[slot]]
+            taken = self.slots.take(finished)
+            # The other slots work while the host looks at what is finished.
+            ahead = len(finished) < sum(job is not None for job in self.jobs)
+            if ahead:
+                self.slots.run()
+            for slot, coef, responses in zip(finished, *taken, strict=True):
+                self.finish(slot, coef, responses, int(iterations[slot]), int(done[slot]))
+                violations[slot] = np.nan  # of the problem before
+            self.report(violations)
+        return self.results  # type: ignore[return-value]
+
+    def fill(self, slot: int) -> None:
+        """Put the next stretch into a slot."""
+        job = self.jobs[slot] = next(self.waiting, None)
+        if job is None:
+            return
+        dual = self.chains[job.chain][job.at]
+        coef = self.starts[job.chain] if job.at == 0 else np.zeros(len(dual))
+        self.start(slot, dual, coef, None)
+
+    def start(self, slot: int, dual: Any, coef: Vector, responses: Vector | None) -> None:
+        """Let a problem start before the next round."""
+        bound, tol = self.stopping.bound(len(dual)), self.tolerances[0]
+        self.starting.append(Start(slot, dual, coef, responses, bound, tol))
+
+    def finish(self, slot: int, coef: Vector, responses: Vector, iterations: int, why: int) -> None:
+        """Go on with a problem that has reached a tolerance, or with the next one of its stretch."""
+        job = self.jobs[slot]
+        assert job is not None
+        chain = self.chains[job.chain]
+        dual, tol = chain[job.at], self.tolerances[job.step]
+        stopped = f"stopped at {self.stopping.bound(len(dual)):,} iterations"
+        status = NO_STEP_LEFT if why == Done.STALLED else stopped
+        solution = self.slots.assess(dual, coef, responses, iterations, status, tol)
+        if self.stopping.satisfied(solution.duality_gap):
+            solution = replace(solution, converged=True, status="converged")
+        elif solution.converged and job.step + 1 < len(self.tolerances):
+            job.step += 1
+            self.slots.go_on(slot, self.tolerances[job.step])
+            return
+        self.results[job.chain][job.at] = solution
+        self.solved += 1
+        job.at += 1
+        job.step, job.best = 0, np.inf
+        if job.at == job.last:
+            self.fill(slot)
+            return
+        self.start(slot, chain[job.at], *self.slots.warm_start(chain[job.at], dual, solution))
+
+    def report(self, violations: Vector) -> None:
+        """Tell how far all are together."""
+        if self.progress is None:
+            return
+        reached = float(self.solved)
+        for job, violation in zip(self.jobs, violations.tolist(), strict=True):
+            if job is None:
+                continue
+            if not np.isnan(violation):
+                job.worst = violation if job.best == np.inf else job.worst
+                job.best = min(job.best, violation)
+            if job.best < np.inf:
+                done, total = log_progress(job.worst, job.best, self.stopping.tol)
+                reached += done / total
+        self.reached = min(max(self.reached, reached), float(self.problems))
+        self.progress(self.reached, float(self.problems))
