@@ -9,7 +9,7 @@ from problems import gaussian
 from sklearn.svm import SVC as LIBSVM
 
 from textsvm.errors import InputError
-from textsvm.gram.dense import check_block, check_gram
+from textsvm.sources.matrix import check_block, check_gram
 from textsvm.gram.files import read_gram, write_gram
 
 README = b"""15 0:1 1:4 2:6 3:1

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from textsvm import device as devices
 from textsvm.documents import Documents
 from textsvm.errors import InputError
-from textsvm.estimators.texts import as_texts
+from textsvm.sources.texts import as_texts
 from textsvm.evaluation import attribution
 from textsvm.evaluation.judge import machine_of
 from textsvm.kernels import GapWeighted, Spectrum

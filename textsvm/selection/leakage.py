@@ -137,7 +137,7 @@ def find_leaks(
     return leaks
 
 
-def leakage_sentence(leaks: Sequence[Leak], bound: float = BOUND) -> str:
+def leakage_message(leaks: Sequence[Leak], bound: float = BOUND) -> str:
     """How many test documents have a near-duplicate in training, for people; "" if none has."""
     documents = np.unique(np.concatenate([leak.test for leak in leaks]))
     if not len(documents):
