@@ -12,10 +12,10 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from test_selection import N, classes_of, texts
 
 from textsvm.errors import InputError
-from textsvm.estimators.calibrated import CalibratedSVC
 from textsvm.estimators.svc import SVC
 from textsvm.estimators.svr import SVR
 from textsvm.kernels import Spectrum
+from textsvm.selection.calibration import CalibratedSVC
 
 SPLITS = StratifiedKFold(4, shuffle=True, random_state=3)
 METHODS = ["sigmoid", "isotonic"]
@@ -71,8 +71,8 @@ def test_the_arrays_give_what_the_machinery_gives_for_the_same_values(method, k)
 def test_the_gram_is_computed_once_and_the_classifier_is_that_of_a_fit_to_all(monkeypatch):
     documents, y = texts(60, seed=1)
     calls = []
-    against = Spectrum.against
-    monkeypatch.setattr(Spectrum, "against", lambda *a: calls.append(len(a[1])) or against(*a))
+    rows = Spectrum.rows
+    monkeypatch.setattr(Spectrum, "rows", lambda *a: calls.append(len(a[1])) or rows(*a))
     estimator = SVC(Spectrum(p=2), C=2, tol=1e-7, device="cpu")
     stages = []
     model = CalibratedSVC(estimator, cv=3).fit(documents, y, progress=lambda stage, *_: stages.append(stage))
@@ -210,7 +210,7 @@ BAD = [
 
 @pytest.mark.parametrize(("options", "sentence"), BAD)
 def test_what_cannot_be_is_refused_before_any_work(monkeypatch, options, sentence):
-    monkeypatch.setattr(SVC, "prepare", lambda *_: pytest.fail("there was work"))
+    monkeypatch.setattr(SVC, "encode", lambda *_: pytest.fail("there was work"))
     documents, y = texts(40)
     with pytest.raises(InputError, match=sentence):
         CalibratedSVC(**options).fit(documents, y)

@@ -272,7 +272,7 @@ def test_repeats_that_cannot_be():
 
 def test_what_cannot_be_cross_validated_is_refused_before_any_work(monkeypatch):
     documents, y = texts(20)
-    monkeypatch.setattr(SVC, "prepare", lambda *_: pytest.fail("there was work"))
+    monkeypatch.setattr(SVC, "encode", lambda *_: pytest.fail("there was work"))
     model = SVC(device="cpu")
     refused = [
         (model, documents, y[:-1], {}, "20 documents and 19 labels"),
@@ -282,7 +282,7 @@ def test_what_cannot_be_cross_validated_is_refused_before_any_work(monkeypatch):
         (model, documents, ["once", *["other"] * 19], {}, "class once has 1 document and there are 5 folds"),
         (model, documents, y, {"group_duplicates": 1.5}, "bound of near-duplicates is 1.5"),
         (model, documents, y, {"group_duplicates": 0.9, "cv": [([0], [1])]}, "given folds"),
-        (given(), np.ones(20), y, {}, r"this one has the shape \(20,\)"),
+        (given(), np.ones(20), y, {}, "Expected 2D array, got 1D array"),
         (SVC(C=-1), documents, y, {}, "C=-1"),
         (model, [], [], {}, "there are no documents"),
         (OneClassSVM(), documents, y, {}, "OneClassSVM is neither SVC nor SVR"),

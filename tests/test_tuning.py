@@ -97,8 +97,8 @@ def test_parameters_of_the_kernel_and_forms_of_the_text():
 def test_every_gram_is_computed_once_and_every_text_encoded_once(monkeypatch):
     documents, y = texts(40, seed=1)
     columns, encoded = [], []
-    against, encode = EditDistance.against, SVC.encode
-    monkeypatch.setattr(EditDistance, "against", lambda *a: columns.append(len(a[1])) or against(*a))
+    rows, encode = EditDistance.rows, SVC.encode
+    monkeypatch.setattr(EditDistance, "rows", lambda *a: columns.append(len(a[1])) or rows(*a))
     monkeypatch.setattr(SVC, "encode", lambda *a: encoded.append(len(a[1])) or encode(*a))
     grid = {"kernel": [EditDistance(0.1), EditDistance(0.1, relative=True)], "C": [0.1, 1, 10]}
     tune(SVC(device="cpu"), documents, y, grid, cv=3, nested=3)
@@ -263,7 +263,7 @@ BAD_GRIDS = [
 
 @pytest.mark.parametrize(("options", "grid", "sentence"), BAD_GRIDS)
 def test_what_cannot_be_searched_is_refused_before_any_gram(monkeypatch, options, grid, sentence):
-    monkeypatch.setattr(Spectrum, "against", lambda *_: pytest.fail("there was work"))
+    monkeypatch.setattr(Spectrum, "rows", lambda *_: pytest.fail("there was work"))
     documents, y = texts(40)
     with pytest.raises(InputError, match=sentence) as caught:
         tune(SVC(device="cpu"), documents, y, grid, **options)

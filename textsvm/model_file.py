@@ -29,8 +29,8 @@ from textsvm.files import replacing
 
 if TYPE_CHECKING:
     from textsvm.estimators.base import KernelMachine
-    from textsvm.estimators.calibrated import CalibratedSVC
     from textsvm.kernels.base import Kernel
+    from textsvm.selection.calibration import CalibratedSVC
 
 FORMAT_VERSION = 2
 _SHARED = ("normalise", "punctuation", "max_length", "tol", "duality_gap", "max_iter")
@@ -68,7 +68,7 @@ def save(
     from safetensors.numpy import save as to_bytes
     from sklearn.utils.validation import check_is_fitted
 
-    from textsvm.estimators.calibrated import CalibratedSVC
+    from textsvm.selection.calibration import CalibratedSVC
 
     check_is_fitted(model)
     header, arrays = _machine_form(model.estimator_ if isinstance(model, CalibratedSVC) else model)
@@ -172,7 +172,7 @@ def _build(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Any:
         return machine
     from sklearn.base import clone
 
-    from textsvm.estimators.calibrated import CalibratedSVC
+    from textsvm.selection.calibration import CalibratedSVC
 
     if type(machine).__name__ != "SVC":
         raise InputError("it calibrates something that is no classifier")

@@ -138,7 +138,7 @@ def _estimator(
     model = machine.estimator(kernel.one(), text_form, regression=learning.regress is not None)
     if calibrate is None:
         return model
-    from textsvm.estimators.calibrated import CalibratedSVC
+    from textsvm.selection.calibration import CalibratedSVC
 
     return CalibratedSVC(model, method=calibrate.value, random_state=seed)
 

@@ -89,7 +89,9 @@ class FoldGrams:
         """Where rows came from, for people, with the number of Grams if there is more than one."""
         if not self.kernel.learns:
             return description
-        return f"{description}, for each of {len(self.sharing(folds))} training parts that the kernel learns from"
+        return (
+            f"{description}, one for each of the {len(self.sharing(folds))} parts that the kernel learns from"
+        )
 
     def of_folds(
         self, folds: Sequence[Fold], progress: StageProgress | None

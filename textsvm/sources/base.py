@@ -107,6 +107,7 @@ class Source(ABC):
 
     def require_tunable(self, names: Iterable[str]) -> None:
         """Raise InputError if a grid over parameters of these names makes no sense here."""
+        return
 
     @abstractmethod
     def keep(self, kernel: Kernel, examples: Any, support: NDArray[np.int64]) -> Kept:

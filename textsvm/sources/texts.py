@@ -195,7 +195,7 @@ def _require_length(kernel: Kernel, support: Documents) -> None:
     longest = int(support.lengths.max(initial=0))
     if len(support) and longest < kernel.min_length:
         raise InputError(
-            f"its kernel compares {kernel.min_length:,} symbols and its longest support vector has {longest}; "
+            f"its kernel needs p = {kernel.min_length:,} symbols and its longest support vector has {longest}; "
             "lower p and train it again"
         )
 
