@@ -180,6 +180,54 @@ def test_copies_are_kept_together():
         assert not {documents[i] for i in train} & {documents[i] for i in test}
 
 
+def test_idf_weights_are_learnt_from_each_training_part():
+    documents, y = texts(40, seed=1)
+    kernels = [Spectrum(p, "log", idf=True) for p in ((1, 2), (2, 3))]
+    model = SVC(tol=1e-8, device="cpu")
+    grid = {"kernel": [Spectrum(p=2), *kernels], "C": [0.02, 3]}
+    result = tune(model, documents, y, grid, cv=3, nested=2, metric="roc_auc")
+    expected = [cross_validate(SVC(**row["params"], tol=1e-8, device="cpu"), documents, y, cv=3)
+                for row in result.table]  # fmt: skip
+    for row, one in zip(result.table, expected, strict=True):
+        assert row["folds"] == pytest.approx([fold["roc_auc"] for fold in one.table])
+    assert len(result.nested.table) == 2
+    fitted = SVC(**result.best_params_, tol=1e-8, device="cpu").fit(documents, y)
+    new, _ = texts(20, seed=2)
+    np.testing.assert_allclose(
+        result.best_estimator.decision_function(new), fitted.decision_function(new), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("idf", [False, True])
+def test_the_best_of_kernels_that_learn_is_fitted_to_all_documents(monkeypatch, idf):
+    documents, y = texts(40, seed=1)
+    columns = []
+    rows = Spectrum.rows
+    monkeypatch.setattr(Spectrum, "rows", lambda *a: columns.append(len(a[1])) or rows(*a))
+    result = tune(SVC(Spectrum(2, idf=idf), device="cpu"), documents, y, {"C": [1, 10]}, cv=3)
+    # With idf: for near-duplicates, of three parts, and of all documents for the best.
+    assert columns == ([40] * 5 if idf else [40])
+    if idf:
+        assert result.best_estimator.kernel_.idf_.n == 40
+
+
+def test_a_grid_of_a_kernel_that_learns_is_estimated_with_a_gram_for_each_part(monkeypatch):
+    documents, y = texts(60, seed=1)
+    seen = []
+    monkeypatch.setattr(budget, "_time_for", lambda sizes, timed, part: seen.append(timed[-1]) or 0.0)
+    clock = iter(range(10_000))
+    monkeypatch.setattr("time.perf_counter", lambda: float(next(clock)))
+    for idf in (False, True):
+        tune(SVC(Spectrum(2, idf=idf), device="cpu"), documents, y, {"C": [1]}, cv=3, minutes=1e6)
+    assert seen[-1][1] == pytest.approx(4 * seen[0][1], rel=0.5)
+
+
+def test_a_grid_cannot_mix_texts_and_matrices():
+    documents, y = texts(40)
+    with pytest.raises(InputError, match="texts and kernel matrices"):
+        tune(SVC(device="cpu"), documents, y, {"kernel": ["precomputed", "spectrum"]})
+
+
 def test_as_dict_is_json():
     documents, y = texts(40, seed=1)
     result = tune(SVC(device="cpu"), documents, y, {"kernel": KERNELS[:2], "C": [1, 2]}, cv=3, nested=2)

@@ -99,8 +99,6 @@ class KernelMachine(BaseEstimator, ABC):
     _POSITIVE: ClassVar[tuple[str, ...]] = ("tol", "duality_gap")
     # `progress` is nothing that a meta-estimator could route.
     __metadata_request__fit: ClassVar[dict[str, str]] = {"progress": UNUSED}
-    #: Machines prepared for prediction, once there are, and the `device` that was asked for.
-    _prepared: tuple[str, Predictor] | None = None
 
     @property
     def source(self) -> Source:
@@ -242,6 +240,10 @@ class KernelMachine(BaseEstimator, ABC):
     def predictions(self, scores: NDArray[np.float64], classes: NDArray[Any] | None) -> NDArray[Any]:
         """Scores -> what `predict` gives, shape (n,)."""
 
+    def n_machines(self, n_classes: int) -> int:
+        """How many machines there are."""
+        return 1
+
     def machine_names(self, classes: NDArray[Any] | None, n_machines: int) -> list[str]:
         """What each machine does, for people."""
         return [""] * n_machines
@@ -298,7 +300,8 @@ class KernelMachine(BaseEstimator, ABC):
         if classes is not None:
             self.classes_ = classes
         self.info_ = info
-        self._prepared = None
+        #: The machines prepared for prediction, once they are, by the `device` that was asked for.
+        self._predictors: dict[str, Predictor] = {}
         return self
 
     @property
@@ -356,13 +359,14 @@ class KernelMachine(BaseEstimator, ABC):
             If there is no such device.
         """
         with _making:
-            if self._prepared is None or self._prepared[0] != self.device:
+            if self.device not in self._predictors:
+                self._predictors.clear()
                 device = devices.select(self.device)
                 with self.at_work(device):
                     made = self.source.predictor(self.kept, self.dual_coef_, device)
-                self._prepared = self.device, made
+                self._predictors[self.device] = made
                 self.device_ = made.device
-            return self._prepared[1]
+            return self._predictors[self.device]
 
     def _values(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:
         """Values of all machines, shape (n, n_machines); texts are compared with support vectors only."""
@@ -387,7 +391,8 @@ class KernelMachine(BaseEstimator, ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         # A predictor holds device memory or large indexes; it is made again when first needed.
-        return {name: value for name, value in super().__getstate__().items() if name != "_prepared"}
+        state = super().__getstate__()
+        return {**state, "_predictors": {}} if "_predictors" in state else state
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

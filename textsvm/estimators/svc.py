@@ -210,6 +210,12 @@ class SVC(ClassifierMixin, KernelMachine):
         assert classes is not None
         return classes[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
+    def n_machines(self, n_classes: int) -> int:
+        """See `KernelMachine`."""
+        if self.multiclass == "ovo" or (n_classes == 2 and self.multiclass == "ovr"):
+            return n_classes * (n_classes - 1) // 2
+        return n_classes
+
     def machine_names(self, classes: NDArray[Any] | None, n_machines: int) -> list[str]:
         """See `KernelMachine`."""
         assert classes is not None

@@ -195,8 +195,8 @@ def _require_length(kernel: Kernel, support: Documents) -> None:
     longest = int(support.lengths.max(initial=0))
     if len(support) and longest < kernel.min_length:
         raise InputError(
-            f"its kernel needs p = {kernel.min_length:,} symbols and its longest support vector has {longest}; "
-            "lower p and train it again"
+            f"its kernel needs p = {kernel.min_length:,} symbols and its longest support vector has "
+            f"{longest}; lower p and train it again"
         )
 
 
