@@ -97,7 +97,7 @@ def fold_scores(
         for values in decision_values(gram, flat[batch]):
             model, fold = divmod(len(made), len(folds))
             made.append(models[model].scores(values[:, folds[fold][1]].T, n_classes))
-    return [made[k : k + len(folds)] for k in range(0, len(made), len(folds))]
+    return [made[k * len(folds) : (k + 1) * len(folds)] for k in range(len(models))]
 
 
 def mean_values(
