@@ -65,9 +65,11 @@ class Splitting:
         return replace(self, groups=groups, group_duplicates=None)
 
 
-def report_leaks(gram: Gram, folds: Sequence[Fold], progress: Progress | None) -> list[Leak]:
+def report_leaks(
+    gram: Gram, folds: Sequence[Fold], progress: Progress | None, stacklevel: int = 3
+) -> list[Leak]:
     """Look for near-duplicates across folds, and warn of them."""
     leaks = find_leaks(gram, folds, progress=progress)
     if message := leakage_message(leaks):
-        warnings.warn(message, LeakageWarning, stacklevel=3)
+        warnings.warn(message, LeakageWarning, stacklevel=stacklevel)
     return leaks

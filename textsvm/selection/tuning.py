@@ -21,7 +21,8 @@ from numpy.typing import ArrayLike
 from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine
-from textsvm.parallel import StageProgress, of_stage
+from textsvm.gram.base import Gram
+from textsvm.parallel import Progress, StageProgress, of_stage
 from textsvm.selection.budget import require_time
 from textsvm.selection.fold_grams import Task, lap, of_all
 from textsvm.selection.folds import Fold
@@ -137,7 +138,7 @@ def tune(
         Name of a metric; accuracy for a classifier, r2 for a regressor.
     cv, repeats, groups, sample_weight, group_duplicates, random_state
         See `textsvm.selection.cross_validation.cross_validate`. Near-duplicates are those of the kernel
-        whose Gram is made first.
+        whose Gram is made first. A kernel that learns from documents takes a Gram for each training part.
     minutes : float, optional
         Time budget. A grid that is estimated to take longer is refused before the work starts; if the
         estimate was wrong, kernels whose turn has not come when time is over are left out, with a warning.
@@ -178,13 +179,9 @@ def tune(
             if number == 0:
                 gram = grams.whole(progress).gram
                 clock = lap(seconds, "gram", clock)
-                looking = of_stage(progress, "duplicates")
-                if group_duplicates is not None:
-                    search.split(splitting.with_duplicates(gram, looking), nested)
-                else:
-                    leaks = report_leaks(gram, search.folds, looking)
+                leaks = _mind_duplicates(search, splitting, nested, gram, of_stage(progress, "duplicates"))
                 clock = lap(seconds, "duplicates", clock)
-            clock = lap(seconds, "gram", clock)
+            lap(seconds, "gram", clock)
             search.run(members, grams, seconds, of_all(progress, number, n_kernels))
             clock = time.perf_counter()
             if minutes is not None and clock - started > 60 * minutes and number + 1 < n_kernels:
@@ -195,6 +192,16 @@ def tune(
                 )
                 break
     return _outcome(search, leaks, seconds)
+
+
+def _mind_duplicates(
+    search: Search, splitting: Splitting, nested: int | None, gram: Gram, progress: Progress | None
+) -> list[Leak]:
+    """Keep near-duplicates together if that is wished for, else warn of those that folds part."""
+    if splitting.group_duplicates is None:
+        return report_leaks(gram, search.folds, progress, stacklevel=4)
+    search.split(splitting.with_duplicates(gram, progress), nested)
+    return []
 
 
 def _outcome(search: Search, leaks: list[Leak], seconds: dict[str, float]) -> Tuning:

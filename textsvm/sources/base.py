@@ -101,9 +101,9 @@ class Source(ABC):
             If it cannot be made, or finds no feature in any of them.
         """
 
+    @abstractmethod
     def memory(self, wished: int | str | None, n: int, device: Device) -> int | str | None:
         """Bytes that rows of n examples may take, given what a user wishes."""
-        return wished
 
     def require_tunable(self, names: Iterable[str]) -> None:
         """Raise InputError if a grid over parameters of these names makes no sense here."""

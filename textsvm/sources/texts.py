@@ -110,6 +110,10 @@ class TextSource(Source):
             )
         return kernel
 
+    def memory(self, wished: int | str | None, n: int, device: Device) -> int | str | None:
+        """See `Source`."""
+        return wished
+
     def keep(self, kernel: Kernel, examples: Documents, support: NDArray[np.int64]) -> Kept:
         """See `Source`."""
         return Kept(support, kernel, examples.take(support))
