@@ -10,7 +10,7 @@ from problems import gaussian
 from sklearn.svm import SVC, SVR, OneClassSVM
 
 from textsvm.errors import InputError
-from textsvm.gram.dense import DenseGram
+from textsvm.gram.base import DenseGram
 from textsvm.solvers.problems import Classification, OneClass, Regression, class_scores, solve
 
 N = 160

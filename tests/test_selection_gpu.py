@@ -13,8 +13,8 @@ from textsvm.device import cupy, select, use
 from textsvm.documents import encode
 from textsvm.estimators.svc import SVC
 from textsvm.estimators.svr import SVR
+from textsvm.gram.base import DenseGram
 from textsvm.gram.cached import CachedGram, needed_bytes
-from textsvm.gram.dense import DenseGram
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.selection import leakage
 from textsvm.selection.calibration import CalibratedSVC
