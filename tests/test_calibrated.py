@@ -12,10 +12,11 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from test_selection import N, classes_of, texts
 
 from textsvm.errors import InputError
-from textsvm.estimators.calibrated import CalibratedSVC
 from textsvm.estimators.svc import SVC
 from textsvm.estimators.svr import SVR
 from textsvm.kernels import Spectrum
+from textsvm.selection import calibration
+from textsvm.selection.calibration import CalibratedSVC
 
 SPLITS = StratifiedKFold(4, shuffle=True, random_state=3)
 METHODS = ["sigmoid", "isotonic"]
@@ -71,8 +72,8 @@ def test_the_arrays_give_what_the_machinery_gives_for_the_same_values(method, k)
 def test_the_gram_is_computed_once_and_the_classifier_is_that_of_a_fit_to_all(monkeypatch):
     documents, y = texts(60, seed=1)
     calls = []
-    against = Spectrum.against
-    monkeypatch.setattr(Spectrum, "against", lambda *a: calls.append(len(a[1])) or against(*a))
+    rows = Spectrum.rows
+    monkeypatch.setattr(Spectrum, "rows", lambda *a: calls.append(len(a[1])) or rows(*a))
     estimator = SVC(Spectrum(p=2), C=2, tol=1e-7, device="cpu")
     stages = []
     model = CalibratedSVC(estimator, cv=3).fit(documents, y, progress=lambda stage, *_: stages.append(stage))
@@ -86,6 +87,24 @@ def test_the_gram_is_computed_once_and_the_classifier_is_that_of_a_fit_to_all(mo
     for name in ("support_", "support_documents_", "n_iter_", "gram_", "device_", "kernel_", "n_support_"):
         assert getattr(model, name) is getattr(model.estimator_, name)
     assert model.seconds_.keys() == {"encode", "gram", "solve", "calibrate"}
+
+
+def test_idf_weights_of_calibration_are_learnt_from_each_training_part(monkeypatch):
+    documents, y = texts(60, seed=1)
+    kernel = Spectrum((1, 3), weight="log", idf=True)
+    estimator = SVC(kernel, C=2, tol=1e-8, device="cpu")
+    seen = []
+    fit_maps = calibration._fit_maps
+    monkeypatch.setattr(calibration, "_fit_maps", lambda *a: seen.append(a[1]) or fit_maps(*a))
+    model = CalibratedSVC(estimator, cv=SPLITS).fit(documents, y)
+    for train, test in SPLITS.split(documents, y):
+        alone = clone(estimator).fit([documents[i] for i in train], y[train])
+        expected = alone.decision_function([documents[i] for i in test])
+        np.testing.assert_allclose(seen[0][test], expected, atol=1e-5)
+    fitted = clone(estimator).fit(documents, y)
+    new, _ = texts(30, seed=2)
+    np.testing.assert_allclose(model.decision_function(new), fitted.decision_function(new), atol=1e-5)
+    assert model.kernel_.idf_.n == 60
 
 
 def test_training_values_would_have_been_too_good():
@@ -210,7 +229,7 @@ BAD = [
 
 @pytest.mark.parametrize(("options", "sentence"), BAD)
 def test_what_cannot_be_is_refused_before_any_work(monkeypatch, options, sentence):
-    monkeypatch.setattr(SVC, "prepare", lambda *_: pytest.fail("there was work"))
+    monkeypatch.setattr(SVC, "encode", lambda *_: pytest.fail("there was work"))
     documents, y = texts(40)
     with pytest.raises(InputError, match=sentence):
         CalibratedSVC(**options).fit(documents, y)

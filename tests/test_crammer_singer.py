@@ -16,8 +16,8 @@ from sklearn.svm import LinearSVC
 from textsvm import parallel
 from textsvm.device import device_of
 from textsvm.errors import InputError
+from textsvm.gram.base import DenseGram
 from textsvm.gram.cached import CachedGram, needed_bytes
-from textsvm.gram.dense import DenseGram
 from textsvm.solvers import crammer_singer, crammer_singer_cpu
 from textsvm.solvers import dual as duals
 

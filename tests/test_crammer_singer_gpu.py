@@ -6,7 +6,7 @@ from test_crammer_singer import CrammerSingerContract, classes, gram_of, judge, 
 
 from textsvm import device as devices
 from textsvm.errors import InputError
-from textsvm.gram.dense import DenseGram
+from textsvm.gram.base import DenseGram
 from textsvm.solvers import crammer_singer, crammer_singer_cuda, cuda_queue
 from textsvm.solvers import dual as duals
 from textsvm.solvers.chains import solve_chains

@@ -10,6 +10,7 @@ import pytest
 
 from textsvm import device
 from textsvm.errors import InputError
+from textsvm.gram.plan import allowed_bytes
 
 
 @pytest.fixture(autouse=True)
@@ -194,3 +195,52 @@ def test_a_structure_holds_addresses_of_arrays():
         device.structure(kind, F=OnCard(), n=3)
     with pytest.raises(ValueError, match="more"):
         device.structure(kind, F=OnCard(), n=3, share=0.5, more=1)
+
+
+def group(folder, **files):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(f"{text}\n")
+
+
+def limits(tmp_path, membership):
+    (tmp_path / "cgroup").write_text(membership)
+    return list(device._cgroup_memory(tmp_path / "cgroup", tmp_path / "fs"))
+
+
+def test_memory_limits_of_control_groups_version_2(tmp_path):
+    root = tmp_path / "fs"
+    group(root / "a" / "b", memory__max=1000, memory__current=700, memory__stat="anon 600\ninactive_file 50")
+    group(root / "a", memory__max="max", memory__current=900, memory__stat="inactive_file 0")
+    assert limits(tmp_path, "0::/a/b\n") == [350]
+    group(root / "a", memory__max=800)
+    assert limits(tmp_path, "0::/a/b\n") == [350, 0]
+    group(root, memory__max=5000, memory__current=1000, memory__stat="")
+    assert limits(tmp_path, "0::/a/b\n") == [350, 0, 4000]
+    assert limits(tmp_path, "0::/named/otherwise/outside\n") == [
+        4000
+    ]  # a container sees its group as the root
+
+
+def test_memory_limits_of_control_groups_version_1(tmp_path):
+    files = {"memory__limit_in_bytes": 1000, "memory__usage_in_bytes": 900}
+    group(tmp_path / "fs" / "memory" / "job", **files, memory__stat="cache 5\ntotal_inactive_file 30")
+    membership = "11:cpu,cpuacct:/job\n9:memory:/job\n1:name=systemd:/\n"
+    assert limits(tmp_path, membership) == [130]
+    assert limits(tmp_path, "9:cpu:/job\n") == []
+
+
+def test_control_groups_that_cannot_be_read_limit_nothing(tmp_path):
+    assert list(device._cgroup_memory(tmp_path / "none", tmp_path)) == []
+    assert limits(tmp_path, "0::/a\nnonsense\n0::/../../etc\n") == []
+    group(tmp_path / "fs", memory__max="plenty", memory__current=1, memory__stat="")
+    assert limits(tmp_path, "0::/\n") == []
+
+
+def test_free_memory_of_the_host_heeds_the_limit_of_its_control_group(monkeypatch):
+    monkeypatch.setattr(device, "_available_memory", lambda: 10_000)
+    monkeypatch.setattr(device, "_cgroup_memory", lambda membership, root: iter([7_000, 3_000]))
+    assert device.free_memory(device.select("cpu")) == 3_000
+    assert allowed_bytes(None, device.select("cpu")) == 1_500
+    monkeypatch.setattr(device, "_cgroup_memory", lambda membership, root: iter([]))
+    assert device.free_memory(device.select("cpu")) == 10_000

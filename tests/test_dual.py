@@ -6,7 +6,7 @@ from problems import gaussian, judge
 from sklearn.svm import SVR, OneClassSVM
 
 from textsvm.errors import InputError
-from textsvm.gram.dense import DenseGram
+from textsvm.gram.base import DenseGram
 from textsvm.solvers import smo
 from textsvm.solvers.dual import one_class, svc, svr
 

@@ -9,8 +9,8 @@ from test_smo import ArrayRows
 
 from textsvm.device import select
 from textsvm.errors import InputError
+from textsvm.gram.base import DenseGram
 from textsvm.gram.cached import CachedGram, needed_bytes
-from textsvm.gram.dense import DenseGram
 from textsvm.gram.plan import make_gram, parse_bytes, plan, show_bytes
 
 N = 60

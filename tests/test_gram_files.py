@@ -9,8 +9,8 @@ from problems import gaussian
 from sklearn.svm import SVC as LIBSVM
 
 from textsvm.errors import InputError
-from textsvm.gram.dense import check_block, check_gram
 from textsvm.gram.files import read_gram, write_gram
+from textsvm.sources.matrix import check_block, check_gram
 
 README = b"""15 0:1 1:4 2:6 3:1
 45 0:2 1:6 2:18 3:0

@@ -12,8 +12,8 @@ from textsvm.device import select
 from textsvm.documents import encode
 from textsvm.errors import InputError
 from textsvm.estimators.svc import SVC
+from textsvm.gram.base import DenseGram
 from textsvm.gram.cached import CachedGram, needed_bytes
-from textsvm.gram.dense import DenseGram
 from textsvm.kernels import Spectrum
 from textsvm.selection import leakage
 from textsvm.selection.cross_validation import cross_validate

@@ -1,8 +1,10 @@
 """Save and load: nothing is lost, nothing hostile gets in, nothing is left half written."""
 
+import datetime
 import errno
 import json
 import struct
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -329,6 +331,171 @@ def test_hostile_headers(path, keys, value):
     _rewrite(path, change)
     with pytest.raises(InputError, match=r"m\.textsvm"):
         textsvm.load(path)
+
+
+def test_codes_beyond_the_alphabet(path):
+    arrays = read_tensors(path.read_bytes())
+    for code in (len(arrays["alphabet"]), 255):
+        codes = arrays["codes"].copy()
+        codes[-1] = code
+        _rewrite(path, codes=codes)
+        with pytest.raises(InputError, match="symbols outside its alphabet"):
+            textsvm.load(path)
+
+
+def test_an_alphabet_with_a_symbol_twice(path):
+    alphabet = read_tensors(path.read_bytes())["alphabet"].copy()
+    alphabet[0] = alphabet[1]
+    _rewrite(path, alphabet=alphabet)
+    with pytest.raises(InputError, match="no code points, or one twice"):
+        textsvm.load(path)
+
+
+@pytest.fixture
+def given_path(tmp_path):
+    K = SVC(Spectrum(p=2)).prepare(TEXTS).gram.rows(np.arange(6))
+    textsvm.save(SVC("precomputed", C=5).fit(K, LABELS), tmp_path / "m.textsvm")
+    return tmp_path / "m.textsvm"
+
+
+def test_support_indices_beyond_the_columns_of_a_given_matrix(given_path):
+    last = int(read_tensors(given_path.read_bytes())["support"][-1])
+    _rewrite(given_path, lambda header: header.update(n_features_in=last + 1))
+    assert textsvm.load(given_path).n_features_in_ == last + 1
+    _rewrite(given_path, lambda header: header.update(n_features_in=last))
+    with pytest.raises(InputError, match="support indices are out of bounds"):
+        textsvm.load(given_path)
+
+
+@pytest.mark.parametrize("n_features", [None, "6", True, -6, 6.0, 1 << 80])
+def test_numbers_of_columns_that_cannot_be(given_path, n_features):
+    _rewrite(given_path, lambda header: header.update(n_features_in=n_features))
+    with pytest.raises(InputError, match=r"m\.textsvm"):
+        textsvm.load(given_path)
+
+
+@pytest.mark.parametrize("change", [lambda s: s[::-1], lambda s: s * 0, lambda s: s - 1 - s[0]])
+def test_support_indices_that_do_not_ascend_from_zero(path, change):
+    _rewrite(path, support=np.ascontiguousarray(change(read_tensors(path.read_bytes())["support"])))
+    with pytest.raises(InputError, match="its support indices"):
+        textsvm.load(path)
+
+
+def test_numbers_of_support_vectors_that_are_not_there(path):
+    _rewrite(path, lambda header: header.update(n_support=[1 << 40, 1 << 40]))
+    with pytest.raises(InputError, match="numbers of support vectors do not fit"):
+        textsvm.load(path)
+
+
+def test_a_p_that_no_support_vector_has_is_refused(tmp_path):
+    model = SVC(GapWeighted(p=2)).fit(TEXTS, LABELS)
+    textsvm.save(model, tmp_path / "m.textsvm")
+    _rewrite(tmp_path / "m.textsvm", lambda header: header["kernel"].update(p=200_000))
+    with pytest.raises(InputError, match="needs p = 200,000 symbols and its longest support vector has 15"):
+        textsvm.load(tmp_path / "m.textsvm")
+
+
+def test_classes_of_many_machines_are_counted_not_listed(path):
+    _rewrite(path, lambda header: header.update(classes=list(range(60_000))))
+    with pytest.raises(InputError, match="1 biases and needs 1799970000"):
+        textsvm.load(path)
+
+
+def test_coefficients_that_do_not_fit_in_memory(many, tmp_path, monkeypatch):
+    textsvm.save(many[0], tmp_path / "m.textsvm")
+    monkeypatch.setattr("textsvm.device.free_memory", lambda device: many[0].dual_coef_.nbytes - 1)
+    with pytest.raises(InputError, match=r"coefficients take .* bytes of memory"):
+        textsvm.load(tmp_path / "m.textsvm")
+
+
+@pytest.mark.parametrize("again", [0, 1])
+def test_packed_coefficients_out_of_order(many, tmp_path, again):
+    path = tmp_path / "m.textsvm"
+    textsvm.save(many[0], path)
+    columns = read_tensors(path.read_bytes())["dual_coef.columns"].copy()
+    columns[:2] = columns[again], columns[0]  # one twice, or two the other way round
+    _rewrite(path, **{"dual_coef.columns": columns})
+    with pytest.raises(InputError, match="coefficients are out of order"):
+        textsvm.load(path)
+
+
+def test_weights_of_a_kernel_may_be_an_array(tmp_path):
+    model = SVC(GapWeighted(p=3, weights=np.array([0.0, 1.0, 2.0])), C=5).fit(TEXTS, LABELS)
+    textsvm.save(model, tmp_path / "m.textsvm")
+    again = textsvm.load(tmp_path / "m.textsvm")
+    np.testing.assert_array_equal(again.decision_function(NEW), model.decision_function(NEW))
+
+
+def test_arrays_in_what_is_saved_with_a_model_become_lists(model, tmp_path):
+    info = {"scores": np.arange(3), "deep": [{"x": np.float32(0.5), "y": np.eye(2)}]}
+    textsvm.save(model, tmp_path / "m.textsvm", info)
+    expected = {"scores": [0, 1, 2], "deep": [{"x": 0.5, "y": [[1, 0], [0, 1]]}]}
+    assert textsvm.load(tmp_path / "m.textsvm").info_ == expected
+
+
+def test_what_json_cannot_hold_is_refused_before_anything_is_written(model, tmp_path):
+    circle = []
+    circle.append(circle)
+    for info in ({"a": {1, 2}}, {"a": object()}, {"a": circle}):
+        with pytest.raises(InputError, match="cannot be saved as JSON"):
+            textsvm.save(model, tmp_path / "m.textsvm", info)
+    assert not any(tmp_path.iterdir())
+
+
+DAY = datetime.date(2024, 2, 29)
+KINDS_OF_LABELS = {
+    "bytes": [b"fruit", b"\xff\x00cloth"],
+    "array of bytes": np.array([b"fruit", b"cl\xe4th"]),
+    "dates": [DAY, datetime.date(1, 1, 1)],
+    "times": [datetime.datetime(2024, 2, 29, 1, 2, 3, 4), datetime.datetime(1999, 1, 1)],
+    "days": np.array(["2024-02-29", "1600-01-01"], "datetime64[D]"),
+    "nanoseconds": np.array(["2024-02-29T01:02:03.123456789", "1999-01-01"], "datetime64[ns]"),
+    "five minutes": np.array([3, -4], "datetime64[5m]"),
+    "small integers": np.array([3, -4], np.int8),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_LABELS)
+def test_labels_of_bytes_and_dates(kind, tmp_path):
+    labels = np.array([KINDS_OF_LABELS[kind][i] for i in (0, 1, 0, 1, 1, 1)])
+    weights = dict(zip(np.unique(labels).tolist(), (2.0, 0.5), strict=True))
+    model = SVC(Spectrum(p=2), class_weight=weights).fit(TEXTS, labels)
+    textsvm.save(model, tmp_path / "m.textsvm")
+    again = textsvm.load(tmp_path / "m.textsvm")
+    assert again.classes_.tolist() == model.classes_.tolist()
+    assert again.classes_.dtype.kind == model.classes_.dtype.kind
+    assert again.predict(NEW).tolist() == model.predict(NEW).tolist()
+    assert again.class_weight == weights
+
+
+def test_labels_that_no_file_holds_are_refused_before_anything_is_written(tmp_path):
+    labels = [Fraction(1, 3), Fraction(1, 2)] * 3
+    model = SVC(Spectrum(p=2)).fit(TEXTS, np.array(labels, object))
+    with pytest.raises(InputError, match=r"a label is Fraction\(1, 3\), of type Fraction, and a file holds"):
+        textsvm.save(model, tmp_path / "m.textsvm")
+    assert not any(tmp_path.iterdir())
+
+
+BAD_LABELS = [
+    [{"bytes": "日"}, {"bytes": "a"}],
+    [{"bytes": 1}, {"bytes": 1}],
+    [{"date": 5}, {"date": "2024-01-01"}],
+    [{"date": "2024-99-01"}, {"date": "2024-01-01"}],
+    [{"datetime64": [1, "evil"]}, {"datetime64": [2, "D"]}],
+    [{"datetime64": 3}, {"datetime64": [2, "D"]}],
+    [{"code": "x"}, {"code": "y"}],
+    [{}, {"bytes": "a"}],
+    [{"bytes": "a"}, "a"],
+    [{"date": "2024-01-01"}, {"datetime": "2024-01-01T00:00:00"}],
+]
+
+
+@pytest.mark.parametrize("classes", BAD_LABELS, ids=str)
+def test_labels_that_cannot_be(path, classes):
+    _rewrite(path, lambda header: header.update(classes=classes))
+    with pytest.raises(InputError, match=r"m\.textsvm") as caught:
+        textsvm.load(path)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_full_disk_leaves_the_old_model(path, model, monkeypatch):

@@ -12,7 +12,7 @@ from sklearn.svm import SVC, SVR, OneClassSVM
 
 from textsvm import parallel
 from textsvm.errors import InputError
-from textsvm.gram.dense import DenseGram
+from textsvm.gram.base import DenseGram
 from textsvm.solvers import crammer_singer_cpu
 from textsvm.solvers.problems import Classification, OneClass, Regression, class_scores, solve
 

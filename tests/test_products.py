@@ -6,8 +6,8 @@ from problems import gaussian
 
 from textsvm.device import select
 from textsvm.documents import encode
+from textsvm.gram.base import DenseGram
 from textsvm.gram.cached import CachedGram, needed_bytes
-from textsvm.gram.dense import DenseGram
 from textsvm.kernels import Spectrum
 from textsvm.solvers import products
 from textsvm.solvers.problems import Machines

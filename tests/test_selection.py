@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from problems import gaussian
 from sklearn import metrics, svm
+from sklearn.base import clone
 from sklearn.model_selection import (
     GroupKFold,
     KFold,
@@ -272,7 +273,7 @@ def test_repeats_that_cannot_be():
 
 def test_what_cannot_be_cross_validated_is_refused_before_any_work(monkeypatch):
     documents, y = texts(20)
-    monkeypatch.setattr(SVC, "prepare", lambda *_: pytest.fail("there was work"))
+    monkeypatch.setattr(SVC, "encode", lambda *_: pytest.fail("there was work"))
     model = SVC(device="cpu")
     refused = [
         (model, documents, y[:-1], {}, "20 documents and 19 labels"),
@@ -282,7 +283,7 @@ def test_what_cannot_be_cross_validated_is_refused_before_any_work(monkeypatch):
         (model, documents, ["once", *["other"] * 19], {}, "class once has 1 document and there are 5 folds"),
         (model, documents, y, {"group_duplicates": 1.5}, "bound of near-duplicates is 1.5"),
         (model, documents, y, {"group_duplicates": 0.9, "cv": [([0], [1])]}, "given folds"),
-        (given(), np.ones(20), y, {}, r"this one has the shape \(20,\)"),
+        (given(), np.ones(20), y, {}, "Expected 2D array, got 1D array"),
         (SVC(C=-1), documents, y, {}, "C=-1"),
         (model, [], [], {}, "there are no documents"),
         (OneClassSVM(), documents, y, {}, "OneClassSVM is neither SVC nor SVR"),
@@ -291,3 +292,62 @@ def test_what_cannot_be_cross_validated_is_refused_before_any_work(monkeypatch):
     for one, X, labels, options, sentence in refused:
         with pytest.raises(InputError, match=sentence):
             cross_validate(one, X, labels, **options)
+
+
+IDF = Spectrum((1, 3), weight="log", idf=True)
+
+
+def fitted_by_hand(model, documents, y, train, test):
+    """Decision values of the test part by a model that has seen the training part alone."""
+    alone = clone(model).fit([documents[i] for i in train], y[train])
+    return alone.decision_function([documents[i] for i in test])
+
+
+@pytest.mark.parametrize("memory", [None, 40 * 40 * 4, 40 * 4 * 12])
+def test_idf_weights_are_learnt_from_the_training_part_of_each_fold(memory):
+    documents, y = texts(40)
+    model = SVC(IDF, C=2, tol=1e-8, device="cpu", memory=memory)
+    splits = [*SPLITS.split(documents, y), (np.arange(10, 40), np.arange(5))]
+    result = cross_validate(model, documents, y, cv=splits[:4])
+    twice = cross_validate(model, documents, y, cv=splits)
+    assert "one for each of the 4 parts" in result.gram
+    assert result.seconds.keys() == {"encode", "gram", "duplicates", "solve", "score"}
+    for train, test in splits[:4]:
+        expected = fitted_by_hand(model, documents, y, train, test)
+        np.testing.assert_allclose(result.decision[test], expected, atol=1e-5)
+    assert (twice.tested == 1 + (np.arange(40) < 5)).all()
+    again = fitted_by_hand(model, documents, y, *splits[4])
+    np.testing.assert_allclose(twice.decision[:5], (result.decision[:5] + again) / 2, atol=1e-5)
+
+
+def test_held_out_texts_do_not_change_what_is_learnt():
+    documents, y = texts(40)
+    train, test = np.arange(30), np.array([30])
+    model = SVC(IDF, tol=1e-8, device="cpu")
+    changed = [*documents[:31], *["banana kitten " * 9] * 9]
+    values = [cross_validate(model, X, y, cv=[(train, test)]).decision[30] for X in (documents, changed)]
+    assert values[0] == pytest.approx(values[1], abs=1e-6)
+
+
+def test_folds_of_one_training_part_share_a_gram(monkeypatch):
+    documents, y = texts(40)
+    calls = []
+    rows = Spectrum.rows
+    monkeypatch.setattr(Spectrum, "rows", lambda *a: calls.append(len(a[1])) or rows(*a))
+    parts = [np.arange(20), np.arange(20, 40)]
+    folds = [(parts[0], parts[1][:9]), (parts[1], parts[0]), (parts[0][::-1], parts[1][9:])]
+    cross_validate(SVC(IDF, device="cpu"), documents, y, cv=folds)
+    assert calls == [40] * 3  # of all documents, for near-duplicates; of each part
+    del calls[:]
+    cross_validate(SVC(Spectrum(p=2), device="cpu"), documents, y, cv=folds)
+    assert calls == [40]
+
+
+def test_the_model_stays_as_it_is():
+    matrix, y = classes_of(N, 2)
+    documents, labels = texts(40)
+    for model, X, target_ in ((given(), matrix, y), (SVC(IDF, device="cpu"), documents, labels)):
+        before = dict(vars(model))
+        cross_validate(model, X, target_, cv=2)
+        assert vars(model) == before
+        assert not hasattr(model.kernel, "idf_")

@@ -11,13 +11,13 @@ from test_selection import classes_of, numbers, texts
 
 from textsvm.device import cupy, select, use
 from textsvm.documents import encode
-from textsvm.estimators.calibrated import CalibratedSVC
 from textsvm.estimators.svc import SVC
 from textsvm.estimators.svr import SVR
+from textsvm.gram.base import DenseGram
 from textsvm.gram.cached import CachedGram, needed_bytes
-from textsvm.gram.dense import DenseGram
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.selection import leakage
+from textsvm.selection.calibration import CalibratedSVC
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.leakage import find_leaks, near_duplicates
 from textsvm.selection.tuning import tune

@@ -9,8 +9,8 @@ from sklearn.svm import SVR
 
 from textsvm.device import device_of, select
 from textsvm.errors import InputError
+from textsvm.gram.base import DenseGram
 from textsvm.gram.cached import CachedGram
-from textsvm.gram.dense import DenseGram
 from textsvm.solvers import smo
 from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import Dual, svc

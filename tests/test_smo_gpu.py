@@ -6,8 +6,8 @@ from problems import chains, degenerate, gaussian, indefinite, judge, libsvm, sv
 
 from textsvm import device as devices
 from textsvm.errors import InputError
+from textsvm.gram.base import DenseGram
 from textsvm.gram.cached import CachedGram, needed_bytes
-from textsvm.gram.dense import DenseGram
 from textsvm.solvers import cuda_queue, smo, smo_cuda
 from textsvm.solvers.dual import Dual, svc
 

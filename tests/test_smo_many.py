@@ -11,8 +11,8 @@ from test_smo import ArrayRows
 
 from textsvm import parallel
 from textsvm.errors import InputError
+from textsvm.gram.base import DenseGram
 from textsvm.gram.cached import CachedGram, needed_bytes
-from textsvm.gram.dense import DenseGram
 from textsvm.solvers import dual as duals
 from textsvm.solvers import smo, smo_cpu
 from textsvm.solvers.dual import one_class, svc, svr

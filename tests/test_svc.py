@@ -2,6 +2,7 @@
 
 import pickle
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -429,3 +430,59 @@ def test_importing_is_light():
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
         == "set()\n"
     )
+
+
+def test_the_machines_are_prepared_for_prediction_once(task, monkeypatch):
+    texts, y = task
+    model = SVC(GapWeighted(p=2), device="cpu").fit(texts, y)
+    calls = []
+    rows = GapWeighted.rows
+    monkeypatch.setattr(GapWeighted, "rows", lambda *a: calls.append(1) or rows(*a))
+    expected = model.decision_function(texts[:9])
+    predictor = model.predictor()
+    np.testing.assert_array_equal(model.decision_function(texts[:9]), expected)
+    assert model.predictor() is predictor
+    assert calls == [1]
+    assert predictor.device == model.device_
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.decision_function(texts[:9]), expected)
+    assert calls == [1, 1]
+    model.fit(texts[:30], y[:30])
+    assert model.predictor() is not predictor
+    assert len(model.predictor().values(encode(texts[:9], model.support_documents_.alphabet))) == 9
+
+
+def test_another_device_prepares_the_machines_anew(task):
+    texts, y = task
+    model = SVC(GapWeighted(p=2), device="auto").fit(texts, y)
+    predictor = model.predictor()
+    assert model.set_params(device="cpu").predictor() is not predictor
+    assert model.device_.kind == "cpu"
+    model.set_params(device="cuda:77")
+    for _ in range(2):  # not the one that was prepared before
+        with pytest.raises(InputError):
+            model.predict(texts)
+
+
+@pytest.mark.parametrize("kernel", [*KERNELS, "precomputed"], ids=str)
+def test_threads_may_share_a_model(task, kernel, monkeypatch):
+    texts, y = task
+    X = gram_of(texts) if kernel == "precomputed" else texts
+    model = SVC(kernel, C=3.0, device="cpu").fit(X, y)
+    expected = pickle.loads(pickle.dumps(model)).decision_function(X)
+    made = []
+    source = type(model.source)
+    prepare = source.predictor
+    monkeypatch.setattr(source, "predictor", lambda *a: made.append(1) or prepare(*a))
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: model.decision_function(X), range(16)))
+    for values in found:
+        np.testing.assert_array_equal(values, expected)
+    assert made == [1]
+
+
+def test_deprecated_names_still_answer():
+    with pytest.warns(DeprecationWarning, match="ask for the source"):
+        assert SVC("precomputed").precomputed
+    with pytest.warns(DeprecationWarning, match="source"):
+        assert not SVC().precomputed

@@ -97,8 +97,8 @@ def test_parameters_of_the_kernel_and_forms_of_the_text():
 def test_every_gram_is_computed_once_and_every_text_encoded_once(monkeypatch):
     documents, y = texts(40, seed=1)
     columns, encoded = [], []
-    against, encode = EditDistance.against, SVC.encode
-    monkeypatch.setattr(EditDistance, "against", lambda *a: columns.append(len(a[1])) or against(*a))
+    rows, encode = EditDistance.rows, SVC.encode
+    monkeypatch.setattr(EditDistance, "rows", lambda *a: columns.append(len(a[1])) or rows(*a))
     monkeypatch.setattr(SVC, "encode", lambda *a: encoded.append(len(a[1])) or encode(*a))
     grid = {"kernel": [EditDistance(0.1), EditDistance(0.1, relative=True)], "C": [0.1, 1, 10]}
     tune(SVC(device="cpu"), documents, y, grid, cv=3, nested=3)
@@ -178,6 +178,54 @@ def test_copies_are_kept_together():
     result = tune(SVC(device="cpu"), documents, y, grid, cv=3, group_duplicates=0.98, nested=3)
     for train, test in result.folds:
         assert not {documents[i] for i in train} & {documents[i] for i in test}
+
+
+def test_idf_weights_are_learnt_from_each_training_part():
+    documents, y = texts(40, seed=1)
+    kernels = [Spectrum(p, "log", idf=True) for p in ((1, 2), (2, 3))]
+    model = SVC(tol=1e-8, device="cpu")
+    grid = {"kernel": [Spectrum(p=2), *kernels], "C": [0.02, 3]}
+    result = tune(model, documents, y, grid, cv=3, nested=2, metric="roc_auc")
+    expected = [cross_validate(SVC(**row["params"], tol=1e-8, device="cpu"), documents, y, cv=3)
+                for row in result.table]  # fmt: skip
+    for row, one in zip(result.table, expected, strict=True):
+        assert row["folds"] == pytest.approx([fold["roc_auc"] for fold in one.table])
+    assert len(result.nested.table) == 2
+    fitted = SVC(**result.best_params_, tol=1e-8, device="cpu").fit(documents, y)
+    new, _ = texts(20, seed=2)
+    np.testing.assert_allclose(
+        result.best_estimator.decision_function(new), fitted.decision_function(new), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("idf", [False, True])
+def test_the_best_of_kernels_that_learn_is_fitted_to_all_documents(monkeypatch, idf):
+    documents, y = texts(40, seed=1)
+    columns = []
+    rows = Spectrum.rows
+    monkeypatch.setattr(Spectrum, "rows", lambda *a: columns.append(len(a[1])) or rows(*a))
+    result = tune(SVC(Spectrum(2, idf=idf), device="cpu"), documents, y, {"C": [1, 10]}, cv=3)
+    # With idf: for near-duplicates, of three parts, and of all documents for the best.
+    assert columns == ([40] * 5 if idf else [40])
+    if idf:
+        assert result.best_estimator.kernel_.idf_.n == 40
+
+
+def test_a_grid_of_a_kernel_that_learns_is_estimated_with_a_gram_for_each_part(monkeypatch):
+    documents, y = texts(60, seed=1)
+    seen = []
+    monkeypatch.setattr(budget, "_time_for", lambda sizes, timed, part: seen.append(timed[-1]) or 0.0)
+    clock = iter(range(10_000))
+    monkeypatch.setattr("time.perf_counter", lambda: float(next(clock)))
+    for idf in (False, True):
+        tune(SVC(Spectrum(2, idf=idf), device="cpu"), documents, y, {"C": [1]}, cv=3, minutes=1e6)
+    assert seen[-1][1] == pytest.approx(4 * seen[0][1], rel=0.5)
+
+
+def test_a_grid_cannot_mix_texts_and_matrices():
+    documents, y = texts(40)
+    with pytest.raises(InputError, match="texts and kernel matrices"):
+        tune(SVC(device="cpu"), documents, y, {"kernel": ["precomputed", "spectrum"]})
 
 
 def test_as_dict_is_json():
@@ -263,7 +311,7 @@ BAD_GRIDS = [
 
 @pytest.mark.parametrize(("options", "grid", "sentence"), BAD_GRIDS)
 def test_what_cannot_be_searched_is_refused_before_any_gram(monkeypatch, options, grid, sentence):
-    monkeypatch.setattr(Spectrum, "against", lambda *_: pytest.fail("there was work"))
+    monkeypatch.setattr(Spectrum, "rows", lambda *_: pytest.fail("there was work"))
     documents, y = texts(40)
     with pytest.raises(InputError, match=sentence) as caught:
         tune(SVC(device="cpu"), documents, y, grid, **options)

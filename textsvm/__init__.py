@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from textsvm.errors import InputError
-    from textsvm.estimators.calibrated import CalibratedSVC
     from textsvm.estimators.one_class import OneClassSVM
     from textsvm.estimators.svc import SVC
     from textsvm.estimators.svr import SVR
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from textsvm.kernels import EditDistance, GapWeighted, Spectrum, UserKernel
     from textsvm.model_file import load, save
     from textsvm.readers import Corpus, read_corpus
+    from textsvm.selection.calibration import CalibratedSVC
     from textsvm.selection.cross_validation import cross_validate
     from textsvm.selection.tuning import tune
 
@@ -25,7 +25,7 @@ _HOME = {
     "SVC": "textsvm.estimators.svc",
     "SVR": "textsvm.estimators.svr",
     "OneClassSVM": "textsvm.estimators.one_class",
-    "CalibratedSVC": "textsvm.estimators.calibrated",
+    "CalibratedSVC": "textsvm.selection.calibration",
     "cross_validate": "textsvm.selection.cross_validation",
     "tune": "textsvm.selection.tuning",
     "Spectrum": "textsvm.kernels",

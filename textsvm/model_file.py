@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,15 +24,15 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 import textsvm
-from textsvm.documents import MAX_ALPHABET, Documents
+from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.files import replacing
 from textsvm.plain_json import to_json
 
 if TYPE_CHECKING:
     from textsvm.estimators.base import KernelMachine
-    from textsvm.estimators.calibrated import CalibratedSVC
     from textsvm.kernels.base import Kernel
+    from textsvm.selection.calibration import CalibratedSVC
 
 FORMAT_VERSION = 2
 _SHARED = ("normalise", "punctuation", "max_length", "tol", "duality_gap", "max_iter")
@@ -42,7 +43,7 @@ _PARAMETERS = {
     "OneClassSVM": ("nu", *_SHARED),
 }
 _CALIBRATION = ("method", "reject")
-_STATE, _MAPS = "kernel.", "calibration."
+_MAPS = "calibration."
 
 
 def save(
@@ -62,14 +63,15 @@ def save(
     Raises
     ------
     InputError
-        If the file cannot be written, or the kernel is a function of the user's.
+        If the file cannot be written, the kernel is a function of the user's, or a label or `info` is of a
+        kind that a file cannot hold.
     sklearn.exceptions.NotFittedError
         If `model` is not fitted.
     """
     from safetensors.numpy import save as to_bytes
     from sklearn.utils.validation import check_is_fitted
 
-    from textsvm.estimators.calibrated import CalibratedSVC
+    from textsvm.selection.calibration import CalibratedSVC
 
     check_is_fitted(model)
     header, arrays = _machine_form(model.estimator_ if isinstance(model, CalibratedSVC) else model)
@@ -84,7 +86,7 @@ def save(
     }
     content = to_bytes(
         {name: np.ascontiguousarray(array) for name, array in arrays.items()},
-        metadata={"textsvm": json.dumps(header, default=to_json)},
+        metadata={"textsvm": _as_json(header)},
     )
     with replacing(path) as temporary:
         temporary.write_bytes(content)
@@ -109,29 +111,19 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 def _machine_form(model: KernelMachine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Header and arrays of SVC, SVR or OneClassSVM."""
-    from textsvm.kernels import KERNELS
-
-    arrays = {"intercept": model.intercept_, "support": model.support_, **_pack(model.dual_coef_)}
-    kernel, documents = model.kernel_, model.support_documents_
-    if kernel is not None and documents is not None:
-        if kernel.name not in KERNELS:
-            raise InputError(
-                "a model with a kernel function cannot be saved, for a file holds no code; train it again "
-                "where it is needed, or save the model of a precomputed kernel matrix"
-            )
-        arrays.update(codes=documents.codes, offsets=documents.offsets, alphabet=documents.alphabet)
-        arrays.update({_STATE + name: array for name, array in kernel.state().items()})
+    kernel, state = model.source.state(model.kept)
+    arrays = {"intercept": model.intercept_, "support": model.support_, **_pack(model.dual_coef_), **state}
     name = type(model).__name__
     parameters = {parameter: getattr(model, parameter) for parameter in _PARAMETERS[name]}
     if isinstance(parameters.get("class_weight"), Mapping):
-        parameters["class_weight"] = [[label, w] for label, w in parameters["class_weight"].items()]
+        parameters["class_weight"] = [[_label_form(a), w] for a, w in parameters["class_weight"].items()]
     header = {
         "estimator": name,
-        "kernel": "precomputed" if kernel is None else {"name": kernel.name, **kernel.get_params()},
+        "kernel": kernel,
         "parameters": parameters,
-        "classes": model.classes_.tolist() if name == "SVC" else None,
+        "classes": [_label_form(label) for label in model.classes_] if name == "SVC" else None,
         "n_support": model.n_support_.tolist(),
-        "n_features_in": model.n_features_in_ if kernel is None else None,
+        "n_features_in": model.kept.n_features,
     }
     return header, arrays
 
@@ -173,7 +165,7 @@ def _build(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Any:
         return machine
     from sklearn.base import clone
 
-    from textsvm.estimators.calibrated import CalibratedSVC
+    from textsvm.selection.calibration import CalibratedSVC
 
     if type(machine).__name__ != "SVC":
         raise InputError("it calibrates something that is no classifier")
@@ -192,39 +184,39 @@ def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> K
         known = tuple(parameter for parameter in known if parameter not in ("multiclass", "class_weight"))
     parameters = {parameter: given[parameter] for parameter in known}
     if isinstance(parameters.get("class_weight"), list):
-        parameters["class_weight"] = dict(parameters["class_weight"])
-    kernel = None if header["kernel"] == "precomputed" else _kernel(header["kernel"])
-    model: KernelMachine = getattr(textsvm, name)(
-        kernel="precomputed" if kernel is None else kernel, **parameters
-    )
+        parameters["class_weight"] = {_label(form): weight for form, weight in parameters["class_weight"]}
+    kernel = _kernel(header["kernel"]) if isinstance(header["kernel"], dict) else header["kernel"]
+    model: KernelMachine = getattr(textsvm, name)(kernel=kernel, **parameters)
     model.check()
 
     classes = _classes(header["classes"]) if name == "SVC" else None
+    machines = model.n_machines(0 if classes is None else len(classes))
     intercept, support = _finite(arrays, "intercept"), arrays["support"]
-    machines = 1 if classes is None else len(model.machine_names(classes, 0))
     if intercept.shape != (machines,):
         raise InputError(f"it has {intercept.size} biases and needs {machines}")
-    if support.ndim != 1 or support.dtype != np.int64 or (len(support) and support.min() < 0):
+    if support.ndim != 1 or support.dtype != np.int64 or (len(support) and support[0] < 0):
         raise InputError("its support indices are not one row of 64-bit integers of at least 0")
+    if (np.diff(support) <= 0).any():
+        raise InputError("its support indices do not ascend")
+    n_features = header.get("n_features_in")
+    kept = model.source.restore(None if n_features is None else _count(n_features), support, arrays)
     dual_coef = _unpack(arrays, (machines, len(support)))
-    documents = None
-    if kernel is not None:
-        documents = _documents(arrays)
-        if len(documents) != len(support):
-            raise InputError("its support indices do not fit its support vectors")
-        kernel.restore(_under(_STATE, arrays))
-    else:
-        model.n_features_in_ = _count(header["n_features_in"])
-        if len(support) and support.max() >= model.n_features_in_:
-            raise InputError("its support indices are out of bounds")
-    model.restore(kernel, documents, support, dual_coef, intercept, classes, header["info"])
-    if header["format_version"] == 1:
-        model.n_support_ = np.array([(dual_coef < 0).sum(), (dual_coef > 0).sum()])
-    else:
-        model.n_support_ = np.array([_count(count) for count in header["n_support"]], np.int64)
-        if len(model.n_support_) != (1 if classes is None else len(classes)):
-            raise InputError("its numbers of support vectors do not fit its classes")
+    if kept.n_features is not None:
+        model.n_features_in_ = kept.n_features
+    model.restore(kept.kernel, kept.documents, support, dual_coef, intercept, classes, header["info"])
+    model.n_support_ = _n_support(header, classes, dual_coef)
     return model
+
+
+def _n_support(
+    header: dict[str, Any], classes: NDArray[Any] | None, dual_coef: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    if header["format_version"] == 1:
+        return np.array([(dual_coef < 0).sum(), (dual_coef > 0).sum()])
+    n_support = np.array([_count(count) for count in header["n_support"]], np.int64)
+    if len(n_support) != (1 if classes is None else len(classes)) or n_support.sum() != dual_coef.shape[1]:
+        raise InputError("its numbers of support vectors do not fit its classes and support vectors")
+    return n_support
 
 
 def _kernel(header: dict[str, Any]) -> Kernel:
@@ -239,30 +231,53 @@ def _kernel(header: dict[str, Any]) -> Kernel:
     return kernel
 
 
-def _classes(classes: Any) -> NDArray[Any]:
-    if not isinstance(classes, list) or len(classes) < 2 or len(set(classes)) != len(classes):
-        raise InputError("it does not name two or more different classes")
-    for kinds in (str, bool, int | float):
+def _classes(forms: Any) -> NDArray[Any]:
+    if not isinstance(forms, list) or len(forms) < 2:
+        raise InputError("it does not name two or more classes")
+    classes = [_label(form) for form in forms]
+    if len(set(classes)) != len(classes):
+        raise InputError("it names a class twice")
+    for kinds in (str, bool, int | float, bytes, np.datetime64):
         if all(isinstance(c, kinds) for c in classes):
             return np.array(classes)
-    raise InputError("its classes are neither text nor numbers")
+    if all(type(c) is type(classes[0]) and isinstance(c, date) for c in classes):
+        return np.array(classes, object)
+    raise InputError("its classes are not all text, numbers, bytes or dates")
 
 
-def _documents(arrays: dict[str, NDArray[Any]]) -> Documents:
-    codes, offsets, alphabet = arrays["codes"], arrays["offsets"], arrays["alphabet"]
-    if codes.ndim != 1 or codes.dtype not in (np.uint8, np.uint16):
-        raise InputError("its symbol codes are not one row of small unsigned integers")
-    if offsets.ndim != 1 or offsets.dtype != np.int64 or len(offsets) < 1:
-        raise InputError("its document offsets are not one row of 64-bit integers")
-    if offsets[0] != 0 or offsets[-1] != len(codes) or (np.diff(offsets) < 0).any():
-        raise InputError("its document offsets are out of bounds")
-    if alphabet.ndim != 1 or alphabet.dtype != np.uint32 or len(alphabet) > MAX_ALPHABET:
-        raise InputError("its alphabet is not one row of code points")
-    if len(alphabet) and (alphabet.max() > 0x10FFFF or len(np.unique(alphabet)) != len(alphabet)):
-        raise InputError("its alphabet has symbols that are no code points, or one twice")
-    if len(codes) and codes.max() >= len(alphabet):
-        raise InputError("it has symbols outside its alphabet")
-    return Documents(codes, offsets, alphabet)
+def _label_form(label: Any) -> Any:
+    """A label as JSON: text, numbers and bools as they are, others with their type."""
+    if isinstance(label, bytes):
+        return {"bytes": label.decode("latin-1")}
+    if isinstance(label, np.datetime64):
+        unit, step = np.datetime_data(label)
+        return {"datetime64": [int(label.astype(np.int64)), f"{step}{unit}"]}
+    label = label.item() if isinstance(label, np.generic) else label
+    if isinstance(label, datetime):
+        return {"datetime": label.isoformat()}
+    if isinstance(label, date):
+        return {"date": label.isoformat()}
+    if isinstance(label, str | int | float):
+        return label
+    raise InputError(
+        f"a label is {label!r}, of type {type(label).__name__}, and a file holds text, numbers, bytes and "
+        "dates; train with labels of these"
+    )
+
+
+def _label(form: Any) -> Any:
+    """The label that `_label_form` gave this form."""
+    if not isinstance(form, dict):
+        return form
+    [(kind, value)] = form.items()
+    if kind == "bytes":
+        return str(value).encode("latin-1")
+    if kind == "datetime64":
+        count, unit = value
+        return np.datetime64(count, unit)
+    if kind in ("datetime", "date"):
+        return {"datetime": datetime, "date": date}[kind].fromisoformat(value)
+    raise InputError(f"it has a label of the unknown kind {kind!r}")
 
 
 def _pack(coef: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
@@ -296,8 +311,13 @@ def _unpack(arrays: dict[str, NDArray[Any]], shape: tuple[int, int]) -> NDArray[
         raise InputError("its coefficients are out of bounds")
     if len(columns) and (columns.min() < 0 or columns.max() >= shape[1]):
         raise InputError("its coefficients do not fit its support vectors")
-    coef = csr_matrix((data, columns, starts), shape=shape).toarray()
-    return _finite({"coefficients": coef}, "coefficients")
+    packed = csr_matrix((data, columns, starts), shape=shape)
+    if not packed.has_canonical_format:
+        raise InputError("its coefficients are out of order")
+    need, free = 8 * shape[0] * shape[1], devices.free_memory(devices.select("cpu"))
+    if need > free:
+        raise InputError(f"its coefficients take {need:,} bytes of memory and {free:,} are free")
+    return packed.toarray()
 
 
 def _under(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -315,6 +335,13 @@ def _count(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
         raise InputError(f"it has {value!r} where a count is expected")
     return value
+
+
+def _as_json(header: dict[str, Any]) -> str:
+    try:
+        return json.dumps(header, default=to_json)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"`info` or a parameter cannot be saved as JSON: {_one_line(error)}") from error
 
 
 def _one_line(error: BaseException) -> str:

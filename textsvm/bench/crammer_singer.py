@@ -23,7 +23,7 @@ from sklearn.datasets import load_svmlight_file
 from textsvm.bench.harness import Rows, data_folder, paired
 from textsvm.device import Device, cupy, select, synchronize
 from textsvm.documents import encode
-from textsvm.gram.dense import DenseGram
+from textsvm.gram.base import DenseGram
 from textsvm.kernels import Spectrum
 from textsvm.readers import read_corpus
 from textsvm.solvers import crammer_singer, crammer_singer_loop

@@ -23,8 +23,7 @@ from textsvm.bench.corpora import REUTERS
 from textsvm.bench.harness import data_folder, write_report
 from textsvm.device import select, to_host
 from textsvm.documents import encode, normalise
-from textsvm.gram.base import Gram
-from textsvm.gram.dense import DenseGram
+from textsvm.gram.base import DenseGram, Gram
 from textsvm.kernels import GapWeighted
 from textsvm.readers import read_corpus
 from textsvm.solvers import problems, smo

@@ -24,7 +24,7 @@ from textsvm.bench.plots import bars
 from textsvm.device import Device, select
 from textsvm.documents import encode
 from textsvm.estimators.svc import SVC
-from textsvm.gram.dense import DenseGram
+from textsvm.gram.base import DenseGram
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
 from textsvm.solvers import dual, problems, smo

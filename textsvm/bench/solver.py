@@ -22,7 +22,7 @@ from textsvm.bench.corpora import Task, paper_tasks
 from textsvm.bench.harness import data_folder, paired, write_report
 from textsvm.device import Device, select
 from textsvm.documents import encode
-from textsvm.gram.dense import DenseGram
+from textsvm.gram.base import DenseGram
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
 from textsvm.solvers import smo

@@ -146,7 +146,7 @@ def _estimator(made_from: machines.ModelOptions, task: Task, regression: bool) -
     model = made_from.estimator(regression)
     if task.calibrate is None:
         return model
-    from textsvm.estimators.calibrated import CalibratedSVC
+    from textsvm.selection.calibration import CalibratedSVC
 
     return CalibratedSVC(model, method=task.calibrate.value, random_state=task.seed)
 
@@ -214,14 +214,14 @@ def _fit(
 def _near_duplicates(console: Console, model: Any, training: Corpus, held: Corpus) -> list[dict[str, Any]]:
     """Held-out documents that are nearly training ones, by their ids, and a warning of them."""
     from textsvm.evaluation.judge import machine_of
-    from textsvm.selection.leakage import LeakageWarning, held_out_leak, leakage_sentence
+    from textsvm.selection.leakage import LeakageWarning, held_out_leak, leakage_message
 
     with console.progress(), console.warnings():
         leak = held_out_leak(
             machine_of(model), training.texts, held.texts,
             progress=lambda done, total: console.stage("duplicates", done, total),
         )  # fmt: skip
-        if told := leakage_sentence([leak], remedy="`textsvm cv` with group_duplicates keeps them together"):
+        if told := leakage_message([leak], remedy="`textsvm cv` with group_duplicates keeps them together"):
             warnings.warn(told, LeakageWarning, stacklevel=2)
     return [
         {"test": held.ids[test], "train": training.ids[train], "value": value}

@@ -1,4 +1,4 @@
-"""What the estimators share: texts or a given kernel matrix -> rows -> machines -> fitted attributes.
+"""What the estimators share: a source of rows -> a Gram -> machines -> fitted attributes.
 
 `fit` is prepare -> problem -> solve -> keep. The steps are separate methods, so that model selection runs
 `prepare` once and the others for every fold and every parameter over the same rows.
@@ -6,17 +6,20 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from textsvm import device as devices
@@ -24,38 +27,42 @@ from textsvm import parallel
 from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.errors import InputError
-from textsvm.estimators.parameters import Parameters
-from textsvm.estimators.precomputed import GivenRows, read_new, read_training, weigh
-from textsvm.estimators.targets import as_weights
-from textsvm.estimators.texts import as_texts
+from textsvm.estimators.targets import as_weights, is_integer, is_number
 from textsvm.gram.base import Gram
-from textsvm.gram.plan import make_gram
-from textsvm.kernels.base import Kernel, KernelRows, MatrixRows
+from textsvm.gram.plan import make_gram, parse_bytes
+from textsvm.kernels.base import Kernel, Predictor
+from textsvm.kernels.user import KernelFunction
 from textsvm.parallel import StageProgress, of_stage
 from textsvm.solvers import problems
 from textsvm.solvers.problems import Machines, Problem
+from textsvm.sources.base import Kept, Source
+from textsvm.sources.matrix import MatrixSource
+from textsvm.sources.texts import TextForm, TextSource
+
+#: Held while a predictor is made, so that threads that share a model make one.
+_making = threading.RLock()
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is known of the training texts before anything is learnt from their labels.
+    """What is known of the training examples before anything is learnt from their labels.
 
     Attributes
     ----------
-    documents : Documents, optional
-        None where the kernel matrix was given.
-    kernel : Kernel, optional
-        Fitted to the documents; None where the kernel matrix was given.
+    examples : Examples
+        The encoded documents, or the kernel matrix that was given.
+    kernel : Kernel
+        Fitted.
     gram : Gram
-        Rows of the kernel matrix.
+        Rows of the kernel matrix of all examples.
     seconds : dict
         Wall time of "encode" and "gram", as far as they were needed.
     """
 
-    documents: Documents | None
-    kernel: Kernel | None
+    examples: Any
+    kernel: Kernel
     gram: Gram
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -74,8 +81,75 @@ class Target:
     classes: NDArray[Any] | None
 
 
-class KernelMachine(Parameters, ABC):
-    """The steps of SVC, SVR and OneClassSVM; see there."""
+class KernelMachine(BaseEstimator, ABC):
+    """The parameters and the steps of SVC, SVR and OneClassSVM; described at `textsvm.SVC`."""
+
+    kernel: Kernel | KernelFunction | str
+    normalise: str
+    punctuation: bool
+    max_length: int | None
+    tol: float
+    duality_gap: float | None
+    max_iter: int
+    memory: int | str | None
+    device: str
+    n_jobs: int | None
+
+    #: Parameters that must be finite numbers above 0 (`duality_gap` may be None).
+    _POSITIVE: ClassVar[tuple[str, ...]] = ("tol", "duality_gap")
+    # `progress` is nothing that a meta-estimator could route.
+    __metadata_request__fit: ClassVar[dict[str, str]] = {"progress": UNUSED}
+
+    @property
+    def source(self) -> Source:
+        """Where the rows of the kernel matrix come from."""
+        if isinstance(self.kernel, str) and self.kernel == "precomputed":
+            return MatrixSource()
+        return TextSource(self.kernel, TextForm(self.normalise, self.punctuation, self.max_length))
+
+    def check(self) -> None:
+        """Raise InputError if a parameter is out of range; `fit` calls it first."""
+        self.source.check()
+        for name in self._POSITIVE:
+            value = getattr(self, name)
+            if not (name == "duality_gap" and value is None) and not (
+                is_number(value) and 0 < value < np.inf
+            ):
+                raise InputError(f"{name}={value!r} must be a finite number above 0")
+        if not (is_integer(self.max_iter) and (self.max_iter > 0 or self.max_iter == -1)):
+            raise InputError(f"max_iter={self.max_iter!r} must be a whole number above 0, or -1 for no bound")
+        if self.n_jobs is not None and not (
+            is_integer(self.n_jobs) and (self.n_jobs > 0 or self.n_jobs == -1)
+        ):
+            raise InputError(
+                f"n_jobs={self.n_jobs!r} must be a whole number above 0, -1 or None for all cores"
+            )
+        parse_bytes(self.memory)
+
+    @property
+    def precomputed(self) -> bool:
+        """Deprecated: whether X is a kernel matrix instead of texts."""
+        warnings.warn("ask for the source of a machine instead of precomputed", DeprecationWarning, 2)
+        return isinstance(self.source, MatrixSource)
+
+    def make_kernel(self) -> Kernel:
+        """A fresh kernel with the parameters of `kernel`.
+
+        Raises
+        ------
+        InputError
+            If `kernel` is nothing that a kernel can be made from.
+        """
+        return TextSource(self.kernel, TextForm()).make_kernel()
+
+    def encode(
+        self,
+        texts: list[str],
+        alphabet: NDArray[np.uint32] | None = None,
+        progress: StageProgress | None = None,
+    ) -> Documents:
+        """Normalise and encode texts, over their own alphabet or as an extension of another."""
+        return self.source.prepare(texts, alphabet, progress)
 
     def read(self, X: Any, fitting: bool = True) -> Any:
         """Texts as a list of str, or what is to be the kernel matrix as an array of two dimensions.
@@ -91,9 +165,7 @@ class KernelMachine(Parameters, ABC):
         InputError
             If it is neither; the values of a training matrix are looked at by `prepare`.
         """
-        if not self.precomputed:
-            return as_texts(X)
-        return read_training(self, X) if fitting else read_new(self, X)
+        return self.source.read(X, self, fitting)
 
     def prepare(self, X: Any, progress: StageProgress | None = None) -> Prepared:
         """The first half of `fit`: encode the texts and make the rows of their kernel matrix.
@@ -106,6 +178,28 @@ class KernelMachine(Parameters, ABC):
         """
         self.check()
         return self._prepare(self.read(X), progress)
+
+    def compare(self, examples: Any, kernel: Kernel, progress: StageProgress | None = None) -> Prepared:
+        """Make the rows of examples; inside `at_work`.
+
+        Parameters
+        ----------
+        examples : Examples
+            As `encode` makes them.
+        kernel : Kernel
+            Fitted, to these examples or to some of them.
+        progress : callable, optional
+            See `StageProgress`.
+        """
+        device, clock = devices.select(self.device), time.perf_counter()
+        if progress is not None:
+            # Preparing, and compiling at first use, come before any work is counted.
+            progress("gram", 0, 1)
+        rows = kernel.rows(examples, device)
+        memory = self.source.memory(self.memory, len(examples), device)
+        gram = make_gram(rows, memory, of_stage(progress, "gram"))
+        devices.synchronize(device)
+        return Prepared(examples, kernel, gram, {"gram": time.perf_counter() - clock})
 
     @abstractmethod
     def as_target(self, y: Any, n: int) -> Target:
@@ -146,6 +240,10 @@ class KernelMachine(Parameters, ABC):
     def predictions(self, scores: NDArray[np.float64], classes: NDArray[Any] | None) -> NDArray[Any]:
         """Scores -> what `predict` gives, shape (n,)."""
 
+    def n_machines(self, n_classes: int) -> int:
+        """How many machines there are."""
+        return 1
+
     def machine_names(self, classes: NDArray[Any] | None, n_machines: int) -> list[str]:
         """What each machine does, for people."""
         return [""] * n_machines
@@ -158,17 +256,11 @@ class KernelMachine(Parameters, ABC):
         self.n_iter_ = sum(solution.iterations for solution in machines.solutions)
         self.gram_ = prepared.gram.description
         self.seconds_ = dict(prepared.seconds)
-        self.restore(
-            prepared.kernel,
-            None if prepared.documents is None else prepared.documents.take(support),
-            support,
-            np.ascontiguousarray(machines.coef[:, used]),
-            machines.bias,
-            target.classes,
-            {},
-        )
-        if prepared.documents is None:
-            self.n_features_in_ = prepared.gram.n
+        kept = self.source.keep(prepared.kernel, prepared.examples, support)
+        coef = np.ascontiguousarray(machines.coef[:, used])
+        self.restore(kept.kernel, kept.documents, support, coef, machines.bias, target.classes, {})
+        if kept.n_features is not None:
+            self.n_features_in_ = kept.n_features
         self.n_support_ = self._count_support(target.values[support], target.classes)
         if trouble := self.unfinished(machines, target.classes):
             warnings.warn(trouble, ConvergenceWarning, stacklevel=4)
@@ -208,9 +300,15 @@ class KernelMachine(Parameters, ABC):
         if classes is not None:
             self.classes_ = classes
         self.info_ = info
-        #: Support vectors prepared for prediction, when there are.
-        self._support_rows: list[KernelRows] = []
+        #: The machines prepared for prediction, once they are, by the `device` that was asked for.
+        self._predictors: dict[str, Predictor] = {}
         return self
+
+    @property
+    def kept(self) -> Kept:
+        """The fitted state that its source of rows takes for prediction, and saves."""
+        n_features = vars(self).get("n_features_in_")
+        return Kept(self.support_, self.kernel_, self.support_documents_, n_features)
 
     @contextmanager
     def at_work(self, device: Device) -> Iterator[None]:
@@ -243,48 +341,44 @@ class KernelMachine(Parameters, ABC):
         self.seconds_["solve"] = solved
 
     def _prepare(self, given: Any, progress: StageProgress | None) -> Prepared:
-        device = devices.select(self.device)
-        seconds: dict[str, float] = {}
-        with self.at_work(device):
+        with self.at_work(devices.select(self.device)):
             clock = time.perf_counter()
-            documents, kernel = None, None
-            if self.precomputed:
-                rows: MatrixRows = GivenRows(given, device)
-            else:
-                documents = self.encode(given, None, progress)
-                kernel = self.make_kernel()
-                require_features(kernel, documents)
-                kernel.fit(documents)
-                seconds["encode"] = time.perf_counter() - clock
-                clock = time.perf_counter()
-                if progress is not None:
-                    # Preparing, and compiling at first use, come before any work is counted.
-                    progress("gram", 0, 1)
-                rows = kernel.rows(documents, device)
-            # A given matrix is in the host's memory already.
-            memory = 4 * rows.n**2 if self.precomputed and device.kind == "cpu" else self.memory
-            gram = make_gram(rows, memory, of_stage(progress, "gram"))
-            devices.synchronize(device)
-            seconds["gram"] = time.perf_counter() - clock
-        return Prepared(documents, kernel, gram, seconds)
+            examples = self.encode(given, None, progress)
+            kernel = self.source.kernel_for(examples)
+            kernel.fit(examples)
+            encoded = {"encode": time.perf_counter() - clock}
+            prepared = self.compare(examples, kernel, progress)
+        return replace(prepared, seconds=encoded | prepared.seconds)
+
+    def predictor(self) -> Predictor:
+        """The machines, prepared to decide on `device`: made once, and again when `device` changes.
+
+        Raises
+        ------
+        InputError
+            If there is no such device.
+        """
+        with _making:
+            if self.device not in self._predictors:
+                self._predictors.clear()
+                device = devices.select(self.device)
+                with self.at_work(device):
+                    made = self.source.predictor(self.kept, self.dual_coef_, device)
+                self._predictors[self.device] = made
+                self.device_ = made.device
+            return self._predictors[self.device]
 
     def _values(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:
         """Values of all machines, shape (n, n_machines); texts are compared with support vectors only."""
         check_is_fitted(self)
         given = self.read(X, fitting=False)
-        if not self._support_rows:
-            self.device_ = devices.select(self.device)
         if not len(self.support_):
+            self.device_ = devices.select(self.device)
             return np.tile(self.intercept_, (len(given), 1))
-        if self.support_documents_ is None:
-            return weigh(given, self.support_, self.dual_coef_) + self.intercept_
-        with self.at_work(self.device_):
-            if not self._support_rows:
-                assert self.kernel_ is not None
-                self._support_rows.append(self.kernel_.rows(self.support_documents_, self.device_))
-            others = self.encode(given, self.support_documents_.alphabet)
-            values = self._support_rows[0].decision(others, self.dual_coef_.T, of_stage(progress, "predict"))
-        return values + self.intercept_
+        predictor = self.predictor()
+        with self.at_work(predictor.device):
+            others = self.source.others(given, self.kept)
+            return predictor.values(others, of_stage(progress, "predict")) + self.intercept_
 
     def _scores(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:
         values = self._values(X, progress)
@@ -296,21 +390,11 @@ class KernelMachine(Parameters, ABC):
         return np.bincount(target, minlength=len(classes)).astype(np.int64)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Prepared rows hold device memory or large indexes; they are made again when first needed.
+        # A predictor holds device memory or large indexes; it is made again when first needed.
         state = super().__getstate__()
-        return {**state, "_support_rows": []} if "_support_rows" in state else state
+        return {**state, "_predictors": {}} if "_predictors" in state else state
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.string = not self.precomputed
-        tags.input_tags.two_d_array = tags.input_tags.pairwise = self.precomputed
+        self.source.tag(tags.input_tags)
         return tags
-
-
-def require_features(kernel: Kernel, documents: Documents) -> None:
-    longest = int(documents.lengths.max())
-    if longest < kernel.min_length:
-        raise InputError(
-            f"every document is shorter than p = {kernel.min_length} (the longest has {longest} symbols); "
-            "lower p or give longer documents"
-        )

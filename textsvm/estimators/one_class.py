@@ -11,7 +11,7 @@ from sklearn.utils.metadata_routing import UNUSED
 
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine, Target
-from textsvm.estimators.parameters import is_number
+from textsvm.estimators.targets import is_number
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
 from textsvm.parallel import StageProgress
@@ -66,10 +66,17 @@ class OneClassSVM(OutlierMixin, KernelMachine):
         device: str = "auto",
         n_jobs: int | None = None,
     ) -> None:
-        super().__init__(
-            kernel, normalise, punctuation, max_length, tol, duality_gap, max_iter, memory, device, n_jobs
-        )
+        self.kernel = kernel
         self.nu = nu
+        self.normalise = normalise
+        self.punctuation = punctuation
+        self.max_length = max_length
+        self.tol = tol
+        self.duality_gap = duality_gap
+        self.max_iter = max_iter
+        self.memory = memory
+        self.device = device
+        self.n_jobs = n_jobs
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""

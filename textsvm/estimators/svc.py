@@ -110,12 +110,19 @@ class SVC(ClassifierMixin, KernelMachine):
         device: str = "auto",
         n_jobs: int | None = None,
     ) -> None:
-        super().__init__(
-            kernel, normalise, punctuation, max_length, tol, duality_gap, max_iter, memory, device, n_jobs
-        )
+        self.kernel = kernel
         self.C = C
         self.multiclass = multiclass
         self.class_weight = class_weight
+        self.normalise = normalise
+        self.punctuation = punctuation
+        self.max_length = max_length
+        self.tol = tol
+        self.duality_gap = duality_gap
+        self.max_iter = max_iter
+        self.memory = memory
+        self.device = device
+        self.n_jobs = n_jobs
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""
@@ -202,6 +209,12 @@ class SVC(ClassifierMixin, KernelMachine):
         """See `KernelMachine`."""
         assert classes is not None
         return classes[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    def n_machines(self, n_classes: int) -> int:
+        """See `KernelMachine`."""
+        if self.multiclass == "ovo" or (n_classes == 2 and self.multiclass == "ovr"):
+            return n_classes * (n_classes - 1) // 2
+        return n_classes
 
     def machine_names(self, classes: NDArray[Any] | None, n_machines: int) -> list[str]:
         """See `KernelMachine`."""

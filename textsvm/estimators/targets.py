@@ -1,4 +1,4 @@
-"""What a user hands over as labels, numbers and weights -> checked arrays, or one sentence."""
+"""What a user hands over as labels, numbers, weights and parameters -> checked arrays, or an InputError."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import column_or_1d
 
 from textsvm.errors import InputError
-from textsvm.estimators.texts import is_missing
+from textsvm.sources.texts import is_missing
 
 
 def as_classes(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -155,3 +155,13 @@ def _one_a_document(y: Any, n: int, what: str) -> NDArray[Any]:
             if is_missing(value):
                 raise InputError(f"the {what} of document {i} is missing; remove the document or give it one")
     return values
+
+
+def is_number(value: object) -> bool:
+    """Whether a parameter is a number (bool is none)."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def is_integer(value: object) -> bool:
+    """Whether a parameter is a whole number (bool is none)."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)

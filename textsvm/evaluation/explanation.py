@@ -21,13 +21,13 @@ from sklearn.utils.validation import check_is_fitted
 from textsvm import device as devices
 from textsvm.documents import Documents
 from textsvm.errors import InputError
-from textsvm.estimators.texts import as_texts
 from textsvm.evaluation import attribution
 from textsvm.evaluation.judge import machine_of
 from textsvm.kernels import GapWeighted, Spectrum
 from textsvm.parallel import Progress
 from textsvm.parallel import part as part_of
 from textsvm.plain_json import to_json
+from textsvm.sources.texts import as_texts
 
 #: Documents that are explained together: each has a weight for every feature of the support vectors.
 CHUNK = 16

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.files import replacing
-from textsvm.gram.dense import check_block, check_gram
+from textsvm.sources.matrix import check_block, check_gram
 
 NPY = ".npy"
 LIBSVM = (".libsvm", ".svm", ".svmlight", ".txt")

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from textsvm.device import Device, free_memory
 from textsvm.errors import InputError
-from textsvm.gram.base import Gram
+from textsvm.gram.base import DenseGram, Gram
 from textsvm.gram.cached import CachedGram
-from textsvm.gram.dense import DenseGram
 from textsvm.kernels.base import MatrixRows
 from textsvm.parallel import Progress
 

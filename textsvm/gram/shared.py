@@ -20,8 +20,7 @@ from typing import Any
 
 from textsvm.device import Device
 from textsvm.documents import Documents
-from textsvm.gram.base import Gram
-from textsvm.gram.dense import DenseGram
+from textsvm.gram.base import DenseGram, Gram
 from textsvm.gram.plan import allowed_bytes, make_gram, plan
 from textsvm.kernels import gap, spectrum
 from textsvm.kernels.base import Kernel

@@ -125,6 +125,11 @@ class Kernel(BaseEstimator, ABC):
         """Symbols a document needs to have any feature."""
         return 0
 
+    @property
+    def learns(self) -> bool:
+        """Whether `fit` learns something from the documents, on which kernel values depend."""
+        return False
+
     def fit(self, documents: Documents) -> Kernel:
         """Check the parameters and learn what the kernel needs from training documents.
 

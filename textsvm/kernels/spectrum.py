@@ -102,6 +102,10 @@ class Spectrum(Kernel):
     def min_length(self) -> int:
         return self.lengths[0]
 
+    @property
+    def learns(self) -> bool:
+        return bool(self.idf)
+
     def check(self) -> None:
         p = self.p if isinstance(self.p, (tuple, list)) else (self.p, self.p)
         whole = all(isinstance(q, (int, np.integer)) and not isinstance(q, bool) for q in p)

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.estimators.base import Target
-from textsvm.selection.folds import Fold
-from textsvm.selection.grid import Setting, Shared, prepared_grams, subset
+from textsvm.selection.fold_grams import Task, lap
+from textsvm.selection.grid import Setting, Shared, all_grams, subset
 from textsvm.selection.scoring import fold_scores, judge, labels_of, solve_folds
 
 #: Documents that the first sample has, and fits of each setting that are timed side by side.
@@ -26,34 +25,28 @@ FIRST, SIDE_BY_SIDE = 100, 10
 
 
 def require_time(
-    minutes: float,
-    settings: Sequence[Setting],
-    shared: Sequence[Shared],
-    matrix: Any,
-    target: Target,
-    folds: Sequence[Fold],
-    weight: NDArray[np.float64] | None,
-    names: Sequence[str],
+    minutes: float, settings: Sequence[Setting], shared: Sequence[Shared], task: Task, names: Sequence[str]
 ) -> float:
     """Raise InputError if the grid would take longer than `minutes`; else the estimate, in seconds.
 
     Parameters
     ----------
     minutes : float
-    settings, shared, matrix
-        The grid, and the documents or (with a precomputed kernel) the kernel matrix.
-    target, folds, weight, names
-        What every setting is trained on and judged by.
+    settings, shared
+        The grid, and the examples and kernels it is of.
+    task, names
+        What every setting is trained on and judged by, and the metrics wanted.
     """
+    target, folds = task.target, task.folds
     n, budget = len(target.values), 60.0 * minutes
-    order = _sample_order(target, weight)
+    order = _sample_order(target, task.weight)
     m = min(max(min(FIRST, n // 4), _classes(target), 2), len(order))
-    _run(settings, shared, matrix, target, order[:m], folds, weight, names)
+    _run(settings, shared, task, order[:m], names)
     side_by_side = min(len(folds), SIDE_BY_SIDE)
     trained = np.array([len(train) for train, _ in folds], float)
     timed: list[tuple[int, float, float]] = []
     while True:
-        gram, fits, judging = _run(settings, shared, matrix, target, order[:m], folds, weight, names)
+        gram, fits, judging = _run(settings, shared, task, order[:m], names)
         timed.append((m, gram, fits / side_by_side))
         judged = judging * len(settings) * len(folds)
         most = _time_for(n, timed[-1:], 1) + _time_for(trained, timed[-1:], 2) + judged
@@ -92,42 +85,31 @@ def _time_for(
 def _run(
     settings: Sequence[Setting],
     shared: Sequence[Shared],
-    matrix: Any,
-    target: Target,
+    task: Task,
     rows: NDArray[np.int64],
-    folds: Sequence[Fold],
-    weight: NDArray[np.float64] | None,
     names: Sequence[str],
 ) -> tuple[float, float, float]:
     """Seconds that Grams of a sample take, that fits to it (side by side) and one judgement take."""
-    model = settings[0].model
-    sample = Target(target.values[rows], target.classes)
-    weights = None if weight is None else weight[rows]
+    sample = Target(task.target.values[rows], task.target.classes)
+    weights = None if task.weight is None else task.weight[rows]
     everyone = np.arange(len(rows))
-    whole = [(everyone, everyone)] * min(len(folds), SIDE_BY_SIDE)
-    if model.precomputed:
-        given = model.prepare(matrix[rows][:, rows])
-        grams: Any = [(list(range(len(settings))), given)]
-    else:
-        grams = prepared_grams(model, subset(shared, rows))
+    whole = [(everyone, everyone)] * min(len(task.folds), SIDE_BY_SIDE)
+    some = subset(shared, rows)
     spent = {"gram": 0.0, "fits": 0.0}
     clock, judging = time.perf_counter(), 0.0
-    for members, prepared in grams:
-        clock = _lap(spent, "gram", clock)
-        models = [settings[k].model for k in members]
-        machines = solve_folds(models, prepared.gram, sample, whole, weights)
-        values = fold_scores(models, prepared.gram, sample, whole, machines)
-        clock = _lap(spent, "fits", clock)
+    for members, grams in all_grams(settings[0].model, some):
+        gram, models = grams.whole().gram, [settings[k].model for k in members]
+        # Each training part that a kernel learns from has a Gram of its own.
+        n_grams = 1 + len(grams.sharing(task.folds)) if grams.kernel.learns else 1
+        spent["gram"] += n_grams * (time.perf_counter() - clock)
+        clock = time.perf_counter()
+        machines = solve_folds(models, gram, sample, whole, weights)
+        values = fold_scores(models, gram, sample, whole, machines)
+        clock = lap(spent, "fits", clock)
         judge(models[0], labels_of(sample), values[0][0], sample, names)
         judging = time.perf_counter() - clock
         clock = time.perf_counter()
-    return spent["gram"] if not model.precomputed else 0.0, spent["fits"], judging
-
-
-def _lap(spent: dict[str, float], stage: str, since: float) -> float:
-    now = time.perf_counter()
-    spent[stage] += now - since
-    return now
+    return spent["gram"], spent["fits"], judging
 
 
 def _sample_order(target: Target, weight: NDArray[np.float64] | None) -> NDArray[np.int64]:

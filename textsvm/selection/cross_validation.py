@@ -1,14 +1,13 @@
-"""Cross-validation over one Gram: every fold and every class pair is a problem on its rows.
+"""Cross-validation: every fold and every class pair is a problem on the rows of a Gram.
 
-The rows of the kernel matrix are computed once, for all documents. A fold trains on some of them, and its
-machines are evaluated at the others; all folds are solved side by side, and all values are one product.
+A fold trains on some of the rows, and its machines are evaluated at the others; all folds of one Gram are
+solved side by side, and all values are one product.
 """
 
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,32 +15,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm import device as devices
-from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine, Target
-from textsvm.gram.base import Gram
-from textsvm.parallel import Progress, StageProgress, of_stage
+from textsvm.parallel import StageProgress, of_stage
 from textsvm.plain_json import to_json
-from textsvm.selection.folds import Fold, as_groups, make_folds
-from textsvm.selection.leakage import (
-    Leak,
-    LeakageWarning,
-    check_bound,
-    find_leaks,
-    leakage_sentence,
-    merge_groups,
-    near_duplicates,
-)
+from textsvm.selection.fold_grams import FoldGrams, Task, lap, train_and_test
+from textsvm.selection.folds import Fold
+from textsvm.selection.leakage import Leak
 from textsvm.selection.scoring import (
-    fold_scores,
     judge,
     labels_of,
     mean_and_sd,
     mean_values,
     metric_names,
     read,
-    solve_folds,
     warn_unfinished,
 )
+from textsvm.selection.splitting import Splitting, report_leaks
 
 
 @dataclass(frozen=True)
@@ -123,8 +112,8 @@ def cross_validate(
 ) -> CrossValidation:
     """Cross-validate a classifier or a regressor; the model itself stays as it is.
 
-    A kernel that learns from documents (idf weights) learns from the texts of all of them, those of the test
-    parts included; never from labels.
+    The rows of the kernel matrix are computed once, for all documents, unless the kernel learns from them
+    (idf weights): it then learns from the training part of each fold anew, and each has its own matrix.
 
     Parameters
     ----------
@@ -159,70 +148,47 @@ def cross_validate(
     InputError
         If what is given cannot be used, before the work starts.
     """
-    X, target, weight = read(model, X, y, sample_weight)
+    given, target, weight = read(model, X, y, sample_weight)
     names = metric_names(target, metrics)
-    folds = first_folds(cv, target, groups, repeats, random_state, group_duplicates)
+    splitting = Splitting(cv, groups, repeats, random_state, group_duplicates)
+    folds, leaks = splitting.folds(target), []
     for train, _ in folds:
         model.problem(target, train, weight)
-    prepared = model.prepare(X, progress)
-    gram, seconds = prepared.gram, dict(prepared.seconds)
+    seconds = dict.fromkeys(("encode", "gram", "duplicates", "solve", "score"), 0.0)
     with model.at_work(devices.select(model.device)):
         clock = time.perf_counter()
+        examples = model.encode(given, None, progress)
+        grams = FoldGrams(model, examples, model.source.kernel_for(examples))
+        clock = lap(seconds, "encode", clock)
+        gram = grams.whole(progress).gram
+        clock = lap(seconds, "gram", clock)
         looking = of_stage(progress, "duplicates")
         if group_duplicates is not None:
-            groups = with_duplicates(gram, groups, group_duplicates, looking)
-            folds = make_folds(cv, target, groups, repeats, random_state)
-        leaks = report_leaks(gram, folds, looking) if group_duplicates is None else []
-        seconds["duplicates"] = time.perf_counter() - clock
-        clock = time.perf_counter()
-        machines = solve_folds([model], gram, target, folds, weight, of_stage(progress, "solve"))
-        seconds["solve"] = time.perf_counter() - clock
-        clock = time.perf_counter()
-        [values] = fold_scores([model], gram, target, folds, machines)
-    warn_unfinished(model, machines[0], target)
+            folds = splitting.with_duplicates(gram, looking).folds(target)
+        else:
+            leaks = report_leaks(gram, folds, looking)
+        lap(seconds, "duplicates", clock)
+        task = Task(target, weight, folds)
+        found = train_and_test([model], grams, task, seconds, progress)
+    warn_unfinished(model, found.machines[0], target)
+    description = grams.describe(gram.description, folds)
+    return _judged(model, task, found.values[0], names, leaks=leaks, gram=description, seconds=seconds)
+
+
+def _judged(
+    model: KernelMachine, task: Task, values: list[NDArray[np.float64]], names: list[str], **known: Any
+) -> CrossValidation:
+    """Decision values of the test parts -> the outcome."""
+    clock, target = time.perf_counter(), task.target
     truth = labels_of(target)
-    tests = [test for _, test in folds]
+    tests = [test for _, test in task.folds]
     table = [judge(model, truth[t], v, target, names) for t, v in zip(tests, values, strict=True)]
-    decision, tested = mean_values(values, folds, len(truth))
+    decision, tested = mean_values(values, task.folds, len(truth))
     pooled = judge(model, truth[tested > 0], decision[tested > 0], target, names)
     predictions = _predictions(model, decision, tested, target)
-    seconds["score"] = time.perf_counter() - clock
     mean, sd = mean_and_sd(table)
-    return CrossValidation(
-        table, mean, sd, pooled, decision, predictions, tested, folds, leaks, gram.description, seconds
-    )
-
-
-def first_folds(
-    cv: Any,
-    target: Target,
-    groups: ArrayLike | None,
-    repeats: int,
-    random_state: int | None,
-    group_duplicates: float | None,
-) -> list[Fold]:
-    """The folds as long as no near-duplicates are known."""
-    if group_duplicates is not None:
-        check_bound(group_duplicates)
-        if not isinstance(cv, int | np.integer) and not hasattr(cv, "split"):
-            raise InputError("near-duplicates cannot be kept together in given folds; give a number of folds")
-    return make_folds(cv, target, groups, repeats, random_state)
-
-
-def with_duplicates(
-    gram: Gram, groups: ArrayLike | None, bound: float, progress: Progress | None
-) -> NDArray[np.int64]:
-    """Groups that keep together what was given and near-duplicates, shape (n,)."""
-    together = near_duplicates(gram, bound, progress)
-    return together if groups is None else merge_groups(as_groups(groups, gram.n), together)
-
-
-def report_leaks(gram: Gram, folds: Sequence[Fold], progress: Progress | None) -> list[Leak]:
-    """Look for near-duplicates across folds, and warn of them."""
-    leaks = find_leaks(gram, folds, progress=progress)
-    if sentence := leakage_sentence(leaks):
-        warnings.warn(sentence, LeakageWarning, stacklevel=3)
-    return leaks
+    lap(known["seconds"], "score", clock)
+    return CrossValidation(table, mean, sd, pooled, decision, predictions, tested, list(task.folds), **known)
 
 
 def _predictions(

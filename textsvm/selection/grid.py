@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
 from textsvm import device as devices
-from textsvm.documents import Documents
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Prepared, require_features
+from textsvm.estimators.base import KernelMachine, Prepared
 from textsvm.gram.shared import grams
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import UserKernel
 from textsvm.parallel import StageProgress, of_stage
+from textsvm.selection.fold_grams import FoldGrams
 
-#: What can be tuned besides the parameters of the kernel; the first three make other documents of the texts.
-TEXT_FORM = ("normalise", "punctuation", "max_length")
-TUNABLE = ("kernel", "C", "epsilon", "multiclass", "class_weight", *TEXT_FORM)
+#: What can be tuned besides the parameters of the kernel.
+TUNABLE = (
+    "kernel", "C", "epsilon", "multiclass", "class_weight", "normalise", "punctuation", "max_length",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -43,17 +45,18 @@ class Setting:
 
 @dataclass(frozen=True)
 class Shared:
-    """Encoded documents, and the kernels wanted on them.
+    """Examples of one form, and the kernels wanted on them.
 
     Attributes
     ----------
-    documents : Documents
+    examples : Examples
+        As `KernelMachine.encode` makes them.
     kernels : list of Kernel
     members : list of list of int
         Numbers of the settings of each kernel.
     """
 
-    documents: Documents
+    examples: Any
     kernels: list[Kernel]
     members: list[list[int]]
 
@@ -71,14 +74,16 @@ def settings_of(model: KernelMachine, grid: Mapping[str, Any] | Sequence[Mapping
     except (TypeError, ValueError) as error:
         raise InputError(f"the grid cannot be used: {' '.join(str(error).split())}") from error
     settings = [Setting(params, _with(model, params)) for params in points]
-    if model.precomputed and any("kernel" in name for params in points for name in params):
-        raise InputError("a grid over kernels needs texts; this model takes a kernel matrix")
+    model.source.require_tunable({name for params in points for name in params})
+    if any(type(setting.model.source) is not type(model.source) for setting in settings):
+        raise InputError("a grid cannot go over texts and kernel matrices; give one of them")
     return settings
 
 
 def _with(model: KernelMachine, params: dict[str, Any]) -> KernelMachine:
     made = clone(model)
-    if isinstance(made.kernel, str) and not made.precomputed and "kernel" not in params:
+    if isinstance(made.kernel, str) and "kernel" not in params and any("kernel__" in name for name in params):
+        made.source.require_tunable(params)
         made.kernel = made.make_kernel()  # so that its parameters can be set
     for name in params:
         if name.partition("__")[0] not in TUNABLE or (name in TUNABLE and name not in made.get_params()):
@@ -97,40 +102,49 @@ def encode_all(
     model: KernelMachine, settings: Sequence[Setting], X: Any, progress: StageProgress | None
 ) -> list[Shared]:
     """Encode the texts in every form that is wanted; check that every kernel finds something there."""
-    forms: dict[tuple[Any, ...], list[int]] = {}
+    forms: dict[Hashable, list[int]] = {}
     for k, setting in enumerate(settings):
-        forms.setdefault(tuple(getattr(setting.model, name) for name in TEXT_FORM), []).append(k)
+        forms.setdefault(setting.model.source.form, []).append(k)
     shared = []
     for of_form in forms.values():
-        documents = settings[of_form[0]].model.encode(X, None, progress)
+        examples = settings[of_form[0]].model.encode(X, None, progress)
         kernels: dict[str, Kernel] = {}
         members: dict[str, list[int]] = {}
         for k in of_form:
-            kernel = settings[k].model.make_kernel()
-            require_features(kernel, documents)
+            kernel = settings[k].model.source.kernel_for(examples)
             given = settings[k].params.get("kernel", model.kernel)
             # A callable object is copied with its model; it is known by what was given.
             known = id(given) if isinstance(kernel, UserKernel) else sorted(kernel.get_params().items())
             key = f"{type(kernel)} {known}"
             kernels.setdefault(key, kernel)
             members.setdefault(key, []).append(k)
-        shared.append(Shared(documents, list(kernels.values()), list(members.values())))
+        shared.append(Shared(examples, list(kernels.values()), list(members.values())))
     return shared
 
 
-def prepared_grams(
+def all_grams(
     model: KernelMachine, shared: Sequence[Shared], progress: StageProgress | None = None
-) -> Iterator[tuple[list[int], Prepared]]:
-    """The Gram of every kernel and the numbers of its settings; it lasts until the next is asked for."""
+) -> Iterator[tuple[list[int], FoldGrams]]:
+    """The Grams of every kernel and the numbers of its settings; they last until the next are asked for.
+
+    Kernels that learn come last, their Grams as yet not made.
+    """
     device = devices.select(model.device)
-    clock = time.perf_counter()
     for one in shared:
-        making = of_stage(progress, "gram")
-        for k, gram in grams(one.kernels, one.documents, device, model.memory, making):
+        fixed = [k for k, kernel in enumerate(one.kernels) if not kernel.learns]
+        learning = [k for k, kernel in enumerate(one.kernels) if kernel.learns]
+        memory = model.source.memory(model.memory, len(one.examples), device)
+        making, clock = of_stage(progress, "gram"), time.perf_counter()
+        for at, gram in grams([one.kernels[k] for k in fixed], one.examples, device, memory, making):
             devices.synchronize(device)
-            seconds = {"gram": time.perf_counter() - clock}
-            yield one.members[k], Prepared(one.documents, one.kernels[k], gram, seconds)
+            seconds, k = {"gram": time.perf_counter() - clock}, fixed[at]
+            whole = Prepared(one.examples, one.kernels[k], gram, seconds)
+            yield one.members[k], FoldGrams(model, one.examples, one.kernels[k], whole)
             clock = time.perf_counter()
+        for k in learning:
+            made = FoldGrams(model, one.examples, one.kernels[k])
+            yield one.members[k], made
+            made.release()
 
 
 def simplicity(setting: Setting) -> tuple[float, float]:
@@ -138,6 +152,6 @@ def simplicity(setting: Setting) -> tuple[float, float]:
     return float(setting.model.get_params()["C"]), -float(getattr(setting.model, "epsilon", 0.0))
 
 
-def subset(shared: Sequence[Shared], rows: np.ndarray[Any, np.dtype[np.int64]]) -> list[Shared]:
-    """The same kernels on some of the documents."""
-    return [Shared(one.documents.take(rows), one.kernels, one.members) for one in shared]
+def subset(shared: Sequence[Shared], rows: NDArray[np.int64]) -> list[Shared]:
+    """The same kernels on some of the examples."""
+    return [Shared(one.examples.take(rows), one.kernels, one.members) for one in shared]

@@ -191,7 +191,7 @@ def held_out_leak(
     return Leak(found, nearest[found], best[found], len(found) / max(1, len(others)))
 
 
-def leakage_sentence(
+def leakage_message(
     leaks: Sequence[Leak], bound: float = BOUND, remedy: str = "group_duplicates keeps them together"
 ) -> str:
     """How many test documents have a near-duplicate in training, for people; "" if none has."""

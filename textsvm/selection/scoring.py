@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import config_context
-from sklearn.base import is_classifier, is_regressor
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine, Target
 from textsvm.estimators.targets import as_weights
-from textsvm.estimators.texts import as_texts
 from textsvm.evaluation.metrics import as_grades, scores
 from textsvm.gram.base import Gram
 from textsvm.parallel import Progress
@@ -35,16 +34,11 @@ def read(
     if not (is_classifier(model) or is_regressor(model)) or not isinstance(model, KernelMachine):
         raise InputError(f"{type(model).__name__} is neither SVC nor SVR; there is nothing to compare with y")
     model.check()
-    if not model.precomputed:
-        X = as_texts(X)
-    elif hasattr(X, "to_numpy") or not hasattr(X, "shape"):
-        X = np.asarray(X)
-    if model.precomputed and len(X.shape) != 2:
-        raise InputError(f"a kernel matrix is square, this one has the shape {X.shape}")
-    n = X.shape[0] if model.precomputed else len(X)
+    given = clone(model).read(X)  # a clone, for the model stays as it is
+    n = len(given)
     if n == 0:
         raise InputError("there are no documents")
-    return X, model.as_target(y, n), as_weights(sample_weight, n)
+    return given, model.as_target(y, n), as_weights(sample_weight, n)
 
 
 def solve_folds(
@@ -102,7 +96,7 @@ def fold_scores(
         for values in decision_values(gram, flat[batch]):
             model, fold = divmod(len(made), len(folds))
             made.append(models[model].scores(values[:, folds[fold][1]].T, n_classes))
-    return [made[k : k + len(folds)] for k in range(0, len(made), len(folds))]
+    return [made[k * len(folds) : (k + 1) * len(folds)] for k in range(len(models))]
 
 
 def mean_values(

@@ -1,23 +1,23 @@
-"""The settings of a grid on all folds of one Gram after the other, and which is best so far."""
+"""The settings of a grid on all folds, one kernel after the other, and which is best so far."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine, Prepared, Target
-from textsvm.parallel import StageProgress, of_stage
-from textsvm.selection.cross_validation import first_folds
-from textsvm.selection.folds import as_groups, make_folds
+from textsvm.parallel import StageProgress
+from textsvm.selection.fold_grams import FoldGrams, Task, lap, train_and_test
+from textsvm.selection.folds import as_groups
 from textsvm.selection.grid import Setting, simplicity
 from textsvm.selection.scoring import (
-    fold_scores,
     judge,
     labels_of,
     mean_and_sd,
@@ -25,6 +25,7 @@ from textsvm.selection.scoring import (
     paths_along_c,
     solve_folds,
 )
+from textsvm.selection.splitting import Splitting
 from textsvm.solvers.problems import Machines
 
 #: Metrics of which less is better.
@@ -53,71 +54,69 @@ class Search:
         self.best: int | None = None
         self.best_machines: list[Machines] = []
 
-    def split(
-        self,
-        cv: Any,
-        groups: ArrayLike | None,
-        repeats: int,
-        random_state: int | None,
-        group_duplicates: float | None,
-        nested: int | None,
-    ) -> None:
+    def split(self, splitting: Splitting, nested: int | None) -> None:
         """Make the folds, and check that every model can be trained on each."""
-        target = self.target
-        self.folds = first_folds(cv, target, groups, repeats, random_state, group_duplicates)
+        self.folds = splitting.folds(self.target)
         self.all_folds = list(self.folds)
         #: Metrics wanted of each of all folds.
         self.wanted = [self.quick] * len(self.folds)
         #: Which of all folds choose the setting of each outer fold, and which one judges it.
         self.inner: list[tuple[range, int]] = []
         if nested is not None:
-            if not isinstance(cv, int | np.integer) and not hasattr(cv, "split"):
-                raise InputError("nested tuning splits training parts; give cv as a number of folds")
-            for train, test in make_folds(nested, target, groups, 1, random_state):
-                some = None if groups is None else as_groups(groups, len(target.values))[train]
-                part = Target(target.values[train], target.classes)
-                try:
-                    inside = make_folds(cv, part, some, repeats, random_state)
-                except InputError as error:
-                    raise InputError(f"inside an outer fold of nested tuning, {error}") from error
-                first = len(self.all_folds)
-                self.wanted += [[self.metric]] * len(inside) + [self.names]
-                self.all_folds += [(train[a], train[b]) for a, b in inside] + [(train, test)]
-                self.inner.append((range(first, first + len(inside)), first + len(inside)))
+            splitting.require_number("nested tuning splits training parts; give cv as a number of folds")
+            outer = replace(splitting, cv=nested, repeats=1, group_duplicates=None)
+            for train, test in outer.folds(self.target):
+                self._add_nested(splitting, train, test)
         for path in paths_along_c([setting.model for setting in self.settings]):
             for train, _ in self.all_folds:
-                self.settings[path[0]].model.problem(target, train, self.weight)
+                self.settings[path[0]].model.problem(self.target, train, self.weight)
+
+    def _add_nested(self, splitting: Splitting, train: NDArray[np.int64], test: NDArray[np.int64]) -> None:
+        """Add an outer fold, and those inside of its training part."""
+        target, groups = self.target, splitting.groups
+        some = None if groups is None else as_groups(groups, len(target.values))[train]
+        try:
+            inside = replace(splitting, groups=some, group_duplicates=None).folds(
+                Target(target.values[train], target.classes)
+            )
+        except InputError as error:
+            raise InputError(f"inside an outer fold of nested tuning, {error}") from error
+        first = len(self.all_folds)
+        self.wanted += [[self.metric]] * len(inside) + [self.names]
+        self.all_folds += [(train[a], train[b]) for a, b in inside] + [(train, test)]
+        self.inner.append((range(first, first + len(inside)), first + len(inside)))
 
     def run(
         self,
         members: Sequence[int],
-        prepared: Prepared,
+        grams: FoldGrams,
         seconds: dict[str, float],
         progress: StageProgress | None,
     ) -> None:
-        """Try the settings of one Gram, and fit the best of all so far if it is one of them."""
-        clock = start = time.perf_counter()
+        """Try the settings of one kernel, and fit the best of all so far if it is one of them."""
+        start = time.perf_counter()
         models = [self.settings[k].model for k in members]
-        gram, target, folds = prepared.gram, self.target, self.all_folds
-        machines = solve_folds(models, gram, target, folds, self.weight, of_stage(progress, "solve"))
-        clock = lap(seconds, "solve", clock)
-        values = fold_scores(models, gram, target, folds, machines)
-        truth = labels_of(target)
-        for k, model, of_model in zip(members, models, values, strict=True):
+        task = Task(self.target, self.weight, self.all_folds)
+        found = train_and_test(models, grams, task, seconds, progress)
+        truth, clock = labels_of(self.target), time.perf_counter()
+        for k, model, of_model in zip(members, models, found.values, strict=True):
             self.tried[k] = [
-                judge(model, truth[test], value, target, names)
-                for (_, test), value, names in zip(folds, of_model, self.wanted, strict=True)
+                judge(model, truth[test], value, self.target, names)
+                for (_, test), value, names in zip(self.all_folds, of_model, self.wanted, strict=True)
             ]
         clock = lap(seconds, "score", clock)
         for k in members:
             self.seconds[k] = (clock - start) / len(members)
         best = self.choose(range(len(self.folds)))
         if best in members:
-            self.best, self.best_machines = best, machines[members.index(best)]
-            self.refit(self.settings[best].model, prepared)
+            self.best, self.best_machines = best, found.machines[members.index(best)]
+            whole = grams.whole(progress)
+            clock = lap(seconds, "gram", clock)
+            self.refit(self.settings[best].model, whole)
             lap(seconds, "solve", clock)
 
     def refit(self, model: KernelMachine, prepared: Prepared) -> None:
+        """Fit a model to all documents."""
         everyone = np.arange(len(self.target.values))
         [[machines]] = solve_folds([model], prepared.gram, self.target, [(everyone, everyone)], self.weight)
         model.device_ = devices.select(model.device)
@@ -157,10 +156,3 @@ class Search:
         chosen = [self.choose(inside) for inside, _ in self.inner]
         judged = [self.tried[k][outer] for k, (_, outer) in zip(chosen, self.inner, strict=True)]
         return [self.settings[k].params for k in chosen], judged
-
-
-def lap(seconds: dict[str, float], stage: str, since: float) -> float:
-    """Add the time since then to a stage; the time now."""
-    now = time.perf_counter()
-    seconds[stage] += now - since
-    return now

@@ -1,6 +1,7 @@
 """Choosing parameters: every kernel's Gram once, and every setting of it on every fold over its rows.
 
-The folds are the same for all settings. For each Gram, the problems of all folds, settings and class pairs
+The folds are the same for all settings. A kernel that learns from documents has a Gram for each training
+part (see `textsvm.selection.fold_grams`). For each Gram, the problems of all folds, settings and class pairs
 are solved side by side, as paths along C. The best setting so far is fitted to all documents while its Gram
 is there, so that no Gram is kept or made twice. Nested cross-validation only adds folds: those inside the
 training part of each outer fold, from which the outer fold's setting is chosen, and the outer fold itself.
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,16 +20,18 @@ from numpy.typing import ArrayLike
 
 from textsvm import device as devices
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Prepared
-from textsvm.parallel import StageProgress, of_stage
+from textsvm.estimators.base import KernelMachine
+from textsvm.gram.base import Gram
+from textsvm.parallel import Progress, StageProgress, of_stage
 from textsvm.plain_json import to_json
 from textsvm.selection.budget import require_time
-from textsvm.selection.cross_validation import report_leaks, with_duplicates
+from textsvm.selection.fold_grams import Task, lap, of_all
 from textsvm.selection.folds import Fold
-from textsvm.selection.grid import encode_all, prepared_grams, settings_of
+from textsvm.selection.grid import all_grams, encode_all, settings_of
 from textsvm.selection.leakage import Leak
 from textsvm.selection.scoring import mean_and_sd, read, warn_unfinished
-from textsvm.selection.search import Search, lap
+from textsvm.selection.search import Search
+from textsvm.selection.splitting import Splitting, report_leaks
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,7 @@ def tune(
         Name of a metric; accuracy for a classifier, r2 for a regressor.
     cv, repeats, groups, sample_weight, group_duplicates, random_state
         See `textsvm.selection.cross_validation.cross_validate`. Near-duplicates are those of the kernel
-        whose Gram is made first.
+        whose Gram is made first. A kernel that learns from documents takes a Gram for each training part.
     minutes : float, optional
         Time budget. A grid that is estimated to take longer is refused before the work starts; if the
         estimate was wrong, kernels whose turn has not come when time is over are left out, with a warning.
@@ -156,43 +159,50 @@ def tune(
         If what is given cannot be used or the grid does not fit the budget, before the work starts.
     """
     started = time.perf_counter()
-    X, target, weight = read(model, X, y, sample_weight)
+    if minutes is not None:
+        _check_minutes(minutes)
+    given, target, weight = read(model, X, y, sample_weight)
     search = Search(settings_of(model, grid), target, weight, metric)
-    search.split(cv, groups, repeats, random_state, group_duplicates, nested)
+    splitting = Splitting(cv, groups, repeats, random_state, group_duplicates)
+    search.split(splitting, nested)
     seconds = dict.fromkeys(("estimate", "encode", "gram", "duplicates", "solve", "score"), 0.0)
+    leaks: list[Leak] = []
     with model.at_work(devices.select(model.device)):
         clock = time.perf_counter()
-        shared = [] if model.precomputed else encode_all(model, search.settings, X, progress)
+        shared = encode_all(model, search.settings, given, progress)
         clock = lap(seconds, "encode", clock)
         if minutes is not None:
-            _check_minutes(minutes)
-            require_time(minutes, search.settings, shared, X, target, search.all_folds, weight, search.names)
+            task = Task(target, weight, search.all_folds)
+            require_time(minutes, search.settings, shared, task, search.names)
             clock = lap(seconds, "estimate", clock)
-        every: Iterable[tuple[list[int], Prepared]] = prepared_grams(model, shared, progress)
-        if model.precomputed:
-            every = [(list(range(len(search.settings))), model.prepare(X, progress))]
-        leaks: list[Leak] = []
-        n_grams = sum(len(one.kernels) for one in shared) or 1
-        for number, (members, prepared) in enumerate(every):
-            clock = lap(seconds, "gram", clock)
+        n_kernels = sum(len(one.kernels) for one in shared)
+        for number, (members, grams) in enumerate(all_grams(model, shared, progress)):
             if number == 0:
-                looking = of_stage(progress, "duplicates")
-                if group_duplicates is not None:
-                    groups = with_duplicates(prepared.gram, groups, group_duplicates, looking)
-                    search.split(cv, groups, repeats, random_state, None, nested)
-                else:
-                    leaks = report_leaks(prepared.gram, search.folds, looking)
+                gram = grams.whole(progress).gram
+                clock = lap(seconds, "gram", clock)
+                leaks = _mind_duplicates(search, splitting, nested, gram, of_stage(progress, "duplicates"))
                 clock = lap(seconds, "duplicates", clock)
-            search.run(members, prepared, seconds, _of_all(progress, number, n_grams))
+            lap(seconds, "gram", clock)
+            search.run(members, grams, seconds, of_all(progress, number, n_kernels))
             clock = time.perf_counter()
-            if minutes is not None and clock - started > 60 * minutes and number + 1 < n_grams:
+            if minutes is not None and clock - started > 60 * minutes and number + 1 < n_kernels:
                 warnings.warn(
-                    f"{minutes:g} minutes are over after {number + 1} of {n_grams} kernels; "
+                    f"{minutes:g} minutes are over after {number + 1} of {n_kernels} kernels; "
                     "the others are left out",
                     stacklevel=2,
                 )
                 break
     return _outcome(search, leaks, seconds)
+
+
+def _mind_duplicates(
+    search: Search, splitting: Splitting, nested: int | None, gram: Gram, progress: Progress | None
+) -> list[Leak]:
+    """Keep near-duplicates together if that is wished for, else warn of those that folds part."""
+    if splitting.group_duplicates is None:
+        return report_leaks(gram, search.folds, progress, stacklevel=4)
+    search.split(splitting.with_duplicates(gram, progress), nested)
+    return []
 
 
 def _outcome(search: Search, leaks: list[Leak], seconds: dict[str, float]) -> Tuning:
@@ -221,10 +231,3 @@ def _outcome(search: Search, leaks: list[Leak], seconds: dict[str, float]) -> Tu
 def _check_minutes(minutes: float) -> None:
     if isinstance(minutes, bool) or not isinstance(minutes, int | float | np.number) or not minutes > 0:
         raise InputError(f"minutes={minutes!r} must be a number above 0")
-
-
-def _of_all(progress: StageProgress | None, number: int, total: int) -> StageProgress | None:
-    """Progress of one Gram's settings, in Grams."""
-    if progress is None:
-        return None
-    return lambda stage, done, whole: progress(stage, number + done / (whole or 1), total)

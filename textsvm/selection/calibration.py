@@ -1,8 +1,9 @@
 """Probabilities for a classifier, from decision values that it gives to documents it was not trained on.
 
 The decision values of a fitted machine on its own training documents are too good, so calibration uses those
-of a cross-validation over the same Gram: f_i from machines that have not seen document i. They are mapped to
-the probability of each class by one of
+of a cross-validation: f_i from machines that have not seen document i. The folds share the Gram of all
+documents, unless the kernel learns from documents (idf weights): it then learns from each training part anew.
+The values are mapped to the probability of each class by one of
 
     sigmoid    p = 1 / (1 + exp(a f + b))                  (Platt 1999)
     isotonic   p = a rising step line through (x, y)       (Zadrozny and Elkan 2002)
@@ -29,8 +30,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from textsvm import device as devices
 from textsvm.errors import InputError
+from textsvm.estimators.base import Target
 from textsvm.estimators.svc import SVC
-from textsvm.parallel import StageProgress, of_stage
+from textsvm.parallel import StageProgress
+from textsvm.selection.fold_grams import FoldGrams, Task, lap, train_and_test
+from textsvm.selection.folds import make_folds
+from textsvm.selection.scoring import mean_values, read
 
 METHODS = ("sigmoid", "isotonic")
 #: What `predict` gives for a document that is rejected.
@@ -102,7 +107,7 @@ class CalibratedSVC(ClassifierMixin, BaseEstimator):
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None
     ) -> CalibratedSVC:
-        """Train on texts; all folds and the final machines share one Gram.
+        """Train on texts; all folds and the final machines share one Gram, unless the kernel learns (idf).
 
         Parameters
         ----------
@@ -114,43 +119,46 @@ class CalibratedSVC(ClassifierMixin, BaseEstimator):
         InputError
             If what is given cannot be used, or folds cannot be made of it.
         """
-        from textsvm.selection.folds import make_folds
-        from textsvm.selection.scoring import fold_scores, mean_values, read, solve_folds
-
         self.check()
         estimator = SVC() if self.estimator is None else clone(self.estimator)
-        X, target, weight = read(estimator, X, y, sample_weight)
+        given, target, weight = read(estimator, X, y, sample_weight)
+        task, tested = self._task(estimator, target, weight)
+        seconds = dict.fromkeys(("encode", "gram", "solve", "score"), 0.0)
+        device = devices.select(estimator.device)
+        with estimator.at_work(device):
+            clock = time.perf_counter()
+            examples = estimator.encode(given, None, progress)
+            grams = FoldGrams(estimator, examples, estimator.source.kernel_for(examples))
+            lap(seconds, "encode", clock)
+            found = train_and_test([estimator], grams, task, seconds, progress)
+        clock = time.perf_counter()
+        estimator.device_ = device
+        estimator.keep(found.last, target, found.machines[0][-1])
+        decision, _ = mean_values(found.values[0], task.folds[:-1], len(target.values))
+        self.calibration_ = _fit_maps(
+            self.method, decision[tested], target.values[tested], None if weight is None else weight[tested]
+        )
+        seconds["calibrate"] = seconds.pop("score") + time.perf_counter() - clock
+        estimator.seconds_ = seconds
+        self.estimator_, self.classes_ = estimator, estimator.classes_
+        return self
+
+    def _task(
+        self, estimator: SVC, target: Target, weight: NDArray[np.float64] | None
+    ) -> tuple[Task, NDArray[np.int64]]:
+        """The folds, last one of all documents and no test part; and what documents are tested."""
         assert target.classes is not None
         self._check_classes(target.classes)
-        n = len(target.values)
         folds = make_folds(self.cv, target, random_state=self.random_state)
-        everyone = np.arange(n)
         tested = np.unique(np.concatenate([test for _, test in folds]))
         for missing in np.setdiff1d(np.arange(len(target.classes)), target.values[tested])[:1]:
             raise InputError(
                 f"no document of class {target.classes[missing]!s} is in the test part of a fold"
             )
-        for train in [everyone, *(train for train, _ in folds)]:
+        folds.append((np.arange(len(target.values)), np.empty(0, np.int64)))
+        for train, _ in folds:
             estimator.problem(target, train, weight)
-        prepared = estimator.prepare(X, progress)
-        device = devices.select(estimator.device)
-        with estimator.at_work(device):
-            clock = time.perf_counter()
-            [machines] = solve_folds(
-                [estimator], prepared.gram, target, [*folds, (everyone, everyone)], weight,
-                of_stage(progress, "solve"),
-            )  # fmt: skip
-            solved = time.perf_counter() - clock
-            [values] = fold_scores([estimator], prepared.gram, target, folds, [machines[:-1]])
-        estimator.device_ = device
-        estimator.keep(prepared, target, machines[-1])
-        decision, _ = mean_values(values, folds, n)
-        self.calibration_ = _fit_maps(
-            self.method, decision[tested], target.values[tested], None if weight is None else weight[tested]
-        )
-        estimator.seconds_ |= {"solve": solved, "calibrate": time.perf_counter() - clock - solved}
-        self.estimator_, self.classes_ = estimator, target.classes
-        return self
+        return Task(target, weight, folds), tested
 
     def restore(self, estimator: SVC, calibration: Mapping[str, NDArray[Any]]) -> CalibratedSVC:
         """Take a fitted classifier and its calibration; `textsvm.load` builds a model with it."""

@@ -1,0 +1,136 @@
+"""Sources of rows: the same contract for texts and for a kernel matrix that was given."""
+
+import numpy as np
+import pytest
+from sklearn.utils import get_tags
+
+from textsvm import SVC, EditDistance, GapWeighted, InputError, Spectrum
+from textsvm.device import select
+from textsvm.gram.plan import make_gram
+from textsvm.sources.matrix import MatrixSource
+from textsvm.sources.texts import TextForm, TextSource
+
+TEXTS = ["a banana", "the bandana", "banana bread", "on monday", "a sunday", "monday, tuesday", "a mandarin"]
+NEW = ["banana", "tuesday or monday", "", "日本"]
+CPU = select("cpu")
+
+
+class SourceContract:
+    """Rows, some of the examples, predictions and the saved form agree with each other."""
+
+    source = None
+
+    def input(self):
+        raise NotImplementedError
+
+    def new(self):
+        raise NotImplementedError
+
+    @pytest.fixture
+    def prepared(self):
+        examples = self.source.prepare(self.source.read(self.input(), SVC("precomputed")))
+        kernel = self.source.kernel_for(examples)
+        kernel.fit(examples)
+        return examples, kernel
+
+    def values(self, examples, kernel):
+        return make_gram(kernel.rows(examples, CPU)).rows(np.arange(len(examples)))
+
+    def test_there_are_as_many_examples_as_were_given(self, prepared):
+        assert len(prepared[0]) == len(TEXTS)
+
+    def test_rows_of_some_examples_are_some_of_the_rows(self, prepared):
+        examples, kernel = prepared
+        some = np.array([5, 0, 3])
+        part = examples.take(some)
+        assert len(part) == 3
+        whole = self.values(examples, kernel)
+        np.testing.assert_allclose(self.values(part, kernel), whole[some][:, some], rtol=1e-6)
+
+    def kept(self, prepared):
+        support = np.array([1, 2, 5])
+        return self.source.keep(prepared[1], prepared[0], support), support
+
+    def test_a_predictor_weighs_the_rows(self, prepared):
+        examples, kernel = prepared
+        kept, support = self.kept(prepared)
+        coef = np.array([[1.0, -2.0, 0.5], [0.0, 3.0, 1.0]])
+        predictor = self.source.predictor(kept, coef, CPU)
+        given = self.source.read(self.input(), fitted(len(TEXTS)), fitting=False)
+        found = predictor.values(self.source.others(given, kept))
+        expected = self.values(examples, kernel)[:, support].astype(float) @ coef.T
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        assert predictor.device == CPU
+
+    def test_what_is_kept_is_saved_and_restored(self, prepared):
+        kept, support = self.kept(prepared)
+        coef = np.array([[1.0, -2.0, 0.5]])
+        _, arrays = self.source.state(kept)
+        again = self.source.restore(kept.n_features, support, arrays)
+        given = self.source.read(self.new(), fitted(len(TEXTS)), fitting=False)
+        values = [
+            self.source.predictor(one, coef, CPU).values(self.source.others(given, one))
+            for one in (kept, again)
+        ]
+        assert values[0].shape == (len(NEW), 1)
+        np.testing.assert_array_equal(*values)
+
+    def test_what_it_takes_is_in_the_tags(self):
+        tags = get_tags(SVC()).input_tags
+        self.source.tag(tags)
+        assert tags.string != tags.two_d_array
+        assert tags.pairwise == tags.two_d_array
+
+    def test_reading_what_it_does_not_take(self):
+        for X in (3, None, "text", np.zeros((2, 2, 2))):
+            with pytest.raises(InputError):
+                self.source.read(X, SVC("precomputed"))
+
+
+def fitted(n):
+    model = SVC("precomputed")
+    model.n_features_in_ = n
+    return model
+
+
+class TestSpectrum(SourceContract):
+    source = TextSource(Spectrum((1, 3), "log", idf=True), TextForm())
+
+    def input(self):
+        return TEXTS
+
+    def new(self):
+        return NEW
+
+
+class TestEdit(TestSpectrum):
+    source = TextSource(EditDistance(), TextForm("paper", max_length=9))
+
+
+class TestGap(TestSpectrum):
+    source = TextSource(GapWeighted(p=2), TextForm(punctuation=False))
+
+
+class TestMatrix(SourceContract):
+    source = MatrixSource()
+
+    def input(self):
+        return SVC(Spectrum(p=2), device="cpu").prepare(TEXTS).gram.matrix
+
+    def new(self):
+        return self.input()[: len(NEW)]
+
+
+def test_sources_of_one_form_make_the_same_documents():
+    forms = [TextForm(), TextForm("unicode", True, None), TextForm(max_length=3), TextForm("none")]
+    sources = [TextSource(Spectrum(p=p), form) for p, form in enumerate(forms, 1)]
+    assert sources[0].form == sources[1].form
+    assert len({source.form for source in sources}) == 3
+
+
+def test_an_estimator_without_memory_for_it_uses_a_given_matrix_where_it_is():
+    K = TestMatrix().input()
+    model = SVC("precomputed", memory=100, device="cpu")
+    assert model.prepare(K).gram.matrix is K
+    with pytest.raises(InputError, match="two rows"):
+        SVC(Spectrum(p=2), memory=100, device="cpu").prepare(TEXTS)

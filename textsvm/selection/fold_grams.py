@@ -1,0 +1,188 @@
+"""The Grams that folds are trained and tested on, and the machines of the folds.
+
+The values of most kernels depend on two documents alone: one Gram of all documents serves every fold, and
+all folds are solved side by side. A kernel that learns from documents (idf weights) must learn from those of
+the training part alone, so every training part has a Gram of its own: all documents, weighed by what the
+kernel learnt from the part. The first costs one Gram, the second one a fold.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from textsvm.estimators.base import KernelMachine, Prepared, Target
+from textsvm.kernels.base import Kernel
+from textsvm.parallel import StageProgress, of_stage
+from textsvm.selection.folds import Fold
+from textsvm.selection.scoring import fold_scores, solve_folds
+from textsvm.solvers.problems import Machines
+
+
+@dataclass(frozen=True)
+class Task:
+    """What models are trained on and judged by.
+
+    Attributes
+    ----------
+    target : Target
+        Of all n examples.
+    weight : float64 array, shape (n,), optional
+    folds : sequence of (train, test)
+        A fold whose test part is empty is trained on only.
+    """
+
+    target: Target
+    weight: NDArray[np.float64] | None
+    folds: Sequence[Fold]
+
+
+class FoldGrams:
+    """Grams of the same examples and kernel, learnt from all of them or from training parts.
+
+    Parameters
+    ----------
+    model : KernelMachine
+        Says where rows live and what memory they may take.
+    examples : Examples
+        As `KernelMachine.encode` makes them.
+    kernel : Kernel
+        Fitted here, unless `whole` is given.
+    whole : Prepared, optional
+        The Gram of the kernel fitted to all examples, if it has been made.
+    """
+
+    def __init__(
+        self, model: KernelMachine, examples: Any, kernel: Kernel, whole: Prepared | None = None
+    ) -> None:
+        self.model, self.examples, self.kernel, self._whole = model, examples, kernel, whole
+
+    def whole(self, progress: StageProgress | None = None) -> Prepared:
+        """The kernel fitted to all examples, and its Gram."""
+        if self._whole is None:
+            self.kernel.fit(self.examples)
+            self._whole = self.model.compare(self.examples, self.kernel, progress)
+        return self._whole
+
+    def release(self) -> None:
+        """Give the memory of the Gram of all examples back."""
+        if self._whole is not None:
+            self._whole.gram.release()
+            self._whole = None
+
+    def sharing(self, folds: Sequence[Fold]) -> list[list[int]]:
+        """Numbers of the folds that share a Gram."""
+        if not self.kernel.learns:
+            return [list(range(len(folds)))]
+        alike: dict[bytes, list[int]] = {}
+        for number, (train, _) in enumerate(folds):
+            alike.setdefault(np.unique(train).tobytes(), []).append(number)
+        return list(alike.values())
+
+    def describe(self, description: str, folds: Sequence[Fold]) -> str:
+        """Where rows came from, for people, with the number of Grams if there is more than one."""
+        if not self.kernel.learns:
+            return description
+        return (
+            f"{description}, one for each of the {len(self.sharing(folds))} parts that the kernel learns from"
+        )
+
+    def of_folds(
+        self, folds: Sequence[Fold], progress: StageProgress | None
+    ) -> Iterator[tuple[list[int], Prepared, StageProgress | None]]:
+        """Numbers of folds, their Gram, and the progress of work on it; the Gram lasts until the next one."""
+        if not self.kernel.learns:
+            yield list(range(len(folds))), self.whole(progress), progress
+            return
+        self.release()
+        sharing = self.sharing(folds)
+        for done, numbers in enumerate(sharing):
+            step = of_all(progress, done, len(sharing))
+            kernel = clone(self.kernel)
+            kernel.fit(self.examples.take(np.unique(folds[numbers[0]][0])))
+            prepared = self.model.compare(self.examples, kernel, step)
+            yield numbers, prepared, step
+            prepared.gram.release()
+
+
+@dataclass(frozen=True)
+class FoldResults:
+    """What models learnt on the training parts of folds.
+
+    Attributes
+    ----------
+    machines : list of lists of Machines, [model][fold]
+    values : list of lists of float64 arrays, [model][fold]
+        What `decision_function` gives for the test part.
+    last : Prepared
+        What the last fold was trained on; its Gram has been released if the kernel learns.
+    """
+
+    machines: list[list[Machines]]
+    values: list[list[NDArray[np.float64]]]
+    last: Prepared
+
+
+def train_and_test(
+    models: Sequence[KernelMachine],
+    grams: FoldGrams,
+    task: Task,
+    seconds: dict[str, float],
+    progress: StageProgress | None = None,
+) -> FoldResults:
+    """Train every model on the training part of every fold, and decide the test part.
+
+    Parameters
+    ----------
+    models : sequence of KernelMachine
+        See `textsvm.selection.scoring.solve_folds`.
+    grams : FoldGrams
+    task : Task
+    seconds : dict
+        The time of "gram", "solve" and "score" is added to it.
+    progress : callable, optional
+        See `StageProgress`.
+    """
+    machines: dict[tuple[int, int], Machines] = {}
+    values: dict[tuple[int, int], NDArray[np.float64]] = {}
+    clock = time.perf_counter()
+    for numbers, prepared, step in grams.of_folds(task.folds, progress):
+        clock = lap(seconds, "gram", clock)
+        some, gram = [task.folds[i] for i in numbers], prepared.gram
+        solved = solve_folds(models, gram, task.target, some, task.weight, of_stage(step, "solve"))
+        clock = lap(seconds, "solve", clock)
+        tested = [at for at, (_, test) in enumerate(some) if len(test)]
+        scored = fold_scores(
+            models, gram, task.target, [some[at] for at in tested],
+            [[of_model[at] for at in tested] for of_model in solved],
+        )  # fmt: skip
+        for k in range(len(models)):
+            machines |= {(k, i): one for i, one in zip(numbers, solved[k], strict=True)}
+            values |= {(k, numbers[at]): one for at, one in zip(tested, scored[k], strict=True)}
+        clock = lap(seconds, "score", clock)
+    everywhere = range(len(task.folds))
+    return FoldResults(
+        [[machines[k, i] for i in everywhere] for k in range(len(models))],
+        [[values[k, i] for i in everywhere if (k, i) in values] for k in range(len(models))],
+        prepared,
+    )
+
+
+def of_all(progress: StageProgress | None, number: int, total: int) -> StageProgress | None:
+    """Progress of one of several parts, as progress of all of them."""
+    if progress is None:
+        return None
+    return lambda stage, done, whole: progress(stage, number + done / (whole or 1), total)
+
+
+def lap(seconds: dict[str, float], stage: str, since: float) -> float:
+    """Add the time since then to a stage; the time now."""
+    now = time.perf_counter()
+    seconds[stage] = seconds.get(stage, 0.0) + now - since
+    return now

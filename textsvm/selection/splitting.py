@@ -1,0 +1,75 @@
+"""How documents are to be split, and which of them a split must not part."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from textsvm.errors import InputError
+from textsvm.estimators.base import Target
+from textsvm.gram.base import Gram
+from textsvm.parallel import Progress
+from textsvm.selection.folds import Fold, as_groups, make_folds
+from textsvm.selection.leakage import (
+    Leak,
+    LeakageWarning,
+    check_bound,
+    find_leaks,
+    leakage_message,
+    merge_groups,
+    near_duplicates,
+)
+
+
+@dataclass(frozen=True)
+class Splitting:
+    """The folds that are wished for; see `textsvm.selection.cross_validation.cross_validate`."""
+
+    cv: Any = 5
+    groups: ArrayLike | None = None
+    repeats: int = 1
+    random_state: int | None = 0
+    group_duplicates: float | None = None
+
+    def require_number(self, why: str) -> None:
+        """Raise InputError if the folds are given, and so cannot be made anew."""
+        if not isinstance(self.cv, int | np.integer) and not hasattr(self.cv, "split"):
+            raise InputError(why)
+
+    def folds(self, target: Target) -> list[Fold]:
+        """The folds, as far as near-duplicates are known.
+
+        Raises
+        ------
+        InputError
+            If they cannot be made.
+        """
+        if self.group_duplicates is not None:
+            check_bound(self.group_duplicates)
+            self.require_number(
+                "near-duplicates cannot be kept together in given folds; give a number of folds"
+            )
+        return make_folds(self.cv, target, self.groups, self.repeats, self.random_state)
+
+    def with_duplicates(self, gram: Gram, progress: Progress | None) -> Splitting:
+        """The same, with near-duplicates and what is grouped already in one group."""
+        assert self.group_duplicates is not None
+        groups = near_duplicates(gram, self.group_duplicates, progress)
+        if self.groups is not None:
+            groups = merge_groups(as_groups(self.groups, gram.n), groups)
+        return replace(self, groups=groups, group_duplicates=None)
+
+
+def report_leaks(
+    gram: Gram, folds: Sequence[Fold], progress: Progress | None, stacklevel: int = 3
+) -> list[Leak]:
+    """Look for near-duplicates across folds, and warn of them."""
+    leaks = find_leaks(gram, folds, progress=progress)
+    if message := leakage_message(leaks):
+        warnings.warn(message, LeakageWarning, stacklevel=stacklevel)
+    return leaks

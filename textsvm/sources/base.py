@@ -1,0 +1,138 @@
+"""What a source of rows is: it reads what a user hands over, and knows how examples are compared.
+
+A source has no state but its parameters; examples, kernels and what a machine keeps are given to it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.device import Device
+from textsvm.documents import Documents
+from textsvm.kernels.base import Kernel, Predictor
+from textsvm.parallel import StageProgress
+
+
+class Examples(Protocol):
+    """Encoded documents, or a kernel matrix of some."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+    def take(self, indices: NDArray[np.int64]) -> Any:
+        """Some of them, in that order."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a machine keeps of its training examples, to decide others.
+
+    Attributes
+    ----------
+    support : int64 array, shape (n_sv,)
+        Which of the training examples are support vectors, ascending.
+    kernel : Kernel, optional
+        With what it learnt; None where the kernel matrix was given.
+    documents : Documents, optional
+        The support vectors; None where the kernel matrix was given.
+    n_features : int, optional
+        Columns of the kernel matrix that was given.
+    """
+
+    support: NDArray[np.int64]
+    kernel: Kernel | None = None
+    documents: Documents | None = None
+    n_features: int | None = None
+
+
+class Source(ABC):
+    """Where rows of a kernel matrix come from."""
+
+    @property
+    def form(self) -> Hashable:
+        """Equal for sources that make the same examples of what they read."""
+        return None
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise InputError if a parameter is out of range."""
+
+    @abstractmethod
+    def tag(self, input_tags: Any) -> None:
+        """Say in scikit-learn's tags what `read` takes."""
+
+    @abstractmethod
+    def read(self, X: Any, estimator: Any, fitting: bool = True) -> Any:
+        """What a user hands over, checked: a list of str, or an array of two dimensions.
+
+        Parameters
+        ----------
+        X : texts or kernel matrix
+        estimator : scikit-learn estimator
+            Keeps and compares the number and names of columns.
+        fitting : bool
+            Whether these are the training examples, or others to be predicted.
+
+        Raises
+        ------
+        InputError
+            If it is neither; the values of a training matrix are looked at once rows are made of them.
+        """
+
+    @abstractmethod
+    def prepare(
+        self, given: Any, alphabet: NDArray[np.uint32] | None = None, progress: StageProgress | None = None
+    ) -> Any:
+        """What was read -> `Examples`, those of texts over their own alphabet or an extension of another."""
+
+    @abstractmethod
+    def kernel_for(self, examples: Any) -> Kernel:
+        """A fresh kernel, whose `rows` of these examples are wanted.
+
+        Raises
+        ------
+        InputError
+            If it cannot be made, or finds no feature in any of them.
+        """
+
+    @abstractmethod
+    def memory(self, wished: int | str | None, n: int, device: Device) -> int | str | None:
+        """Bytes that rows of n examples may take, given what a user wishes."""
+
+    def require_tunable(self, names: Iterable[str]) -> None:
+        """Raise InputError if a grid over parameters of these names makes no sense here."""
+        return
+
+    @abstractmethod
+    def keep(self, kernel: Kernel, examples: Any, support: NDArray[np.int64]) -> Kept:
+        """What machines with these support vectors need, to decide other examples."""
+
+    @abstractmethod
+    def others(self, given: Any, kept: Kept) -> Any:
+        """What was read of examples to be predicted, as `Predictor.values` takes it."""
+
+    @abstractmethod
+    def predictor(self, kept: Kept, coef: NDArray[np.float64], device: Device) -> Predictor:
+        """Prepare machines, coef (n_machines, n_sv), for prediction."""
+
+    @abstractmethod
+    def state(self, kept: Kept) -> tuple[Any, dict[str, NDArray[Any]]]:
+        """What is kept, as the saved form of a kernel (JSON values) and arrays.
+
+        Raises
+        ------
+        InputError
+            If it cannot be saved.
+        """
+
+    @abstractmethod
+    def restore(
+        self, n_features: int | None, support: NDArray[np.int64], arrays: dict[str, NDArray[Any]]
+    ) -> Kept:
+        """Take back what `state` gave; raises InputError, KeyError or ValueError if it is damaged."""
