@@ -14,7 +14,8 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from textsvm.device import select
 from textsvm.documents import encode
 from textsvm.errors import InputError
-from textsvm.kernels.pmers import count, plan
+from textsvm.features.pmers import count
+from textsvm.features.vocabulary import plan
 from textsvm.kernels.spectrum import WEIGHTS, Spectrum
 
 CPU = select("cpu")
@@ -146,7 +147,7 @@ def test_agrees_with_the_vectorisers_of_scikit_learn(name, n):
     documents = encode(texts)
     kernel = Spectrum(n, weight, idf="idf" in name, normalised="idf" in name).fit(documents)
     rows = kernel.rows(documents, CPU)
-    assert rows.index.dense().width > 0
+    assert rows.columns.dense().width > 0
     gram = rows.gram()
     np.testing.assert_allclose(gram, (x @ x.T).toarray(), rtol=1e-6)
     np.testing.assert_allclose(gram, gram.T, rtol=0)
@@ -220,7 +221,7 @@ def test_sums_beyond_two_to_the_24_are_rounded_once():
         exact = sum(a[u] * b[u] for u in a.keys() & b.keys())
         assert exact > 1 << 24
         gram = rows.gram()
-        assert rows.index.dense().width > 0
+        assert rows.columns.dense().width > 0
         assert gram[0, 1] == gram[3, 6] == np.float32(exact)
         assert gram[0, 0] == gram[0, 2] == np.float32(sum(c * c for c in a.values()))
 
