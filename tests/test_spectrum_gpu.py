@@ -6,9 +6,10 @@ import pytest
 from contracts import KernelContract, to_numpy
 from test_spectrum import CPU, news, oracle, variants
 
+from textsvm import device as devices
 from textsvm.documents import encode
 from textsvm.errors import InputError
-from textsvm.kernels import spectrum_cuda
+from textsvm.features import products_cuda
 from textsvm.kernels.spectrum import WEIGHTS, Spectrum
 
 pytestmark = pytest.mark.gpu
@@ -50,8 +51,8 @@ def test_both_twins_agree(p, weight, idf, device):
 )
 @pytest.mark.parametrize("weight", WEIGHTS)
 def test_every_split_of_the_columns_gives_the_same(narrow, wide, weight, device, monkeypatch):
-    monkeypatch.setattr(spectrum_cuda, "NARROW_SHARE", narrow)
-    monkeypatch.setattr(spectrum_cuda, "WIDE_SHARE", wide)
+    monkeypatch.setattr(products_cuda, "NARROW_SHARE", narrow)
+    monkeypatch.setattr(products_cuda, "WIDE_SHARE", wide)
     documents = encode(news(700))
     for idf in (False, True):
         cpu, cuda = twins(Spectrum(2, weight, idf), documents, device)
@@ -60,8 +61,8 @@ def test_every_split_of_the_columns_gives_the_same(narrow, wide, weight, device,
 
 
 def test_more_columns_than_a_block_can_sum(device, monkeypatch):
-    monkeypatch.setattr(spectrum_cuda, "SHARED", 1 << 10)
-    monkeypatch.setattr(spectrum_cuda, "TILE_BYTES", 1 << 22)
+    monkeypatch.setattr(products_cuda, "SHARED", 1 << 10)
+    monkeypatch.setattr(products_cuda, "TILE_BYTES", 1 << 22)
     documents = encode(news(1100))
     for kernel in (Spectrum(3), Spectrum(3, "log", True)):
         cpu, cuda = twins(kernel, documents, device)
@@ -119,8 +120,8 @@ def test_two_runs_give_the_same_bits_with_all_three_kinds_of_columns(kernel, dev
 def test_too_little_memory_is_said_before_it_is_asked_for(device, monkeypatch):
     documents = encode(news(200))
     rows = Spectrum(3).rows(documents, device)
-    monkeypatch.setattr(spectrum_cuda.gpu, "free_memory", lambda: 1 << 10)
-    monkeypatch.setattr(spectrum_cuda, "SMALL", 0)
+    monkeypatch.setattr(devices, "free_memory", lambda: 1 << 10)
+    monkeypatch.setattr(devices, "SMALL", 0)
     with pytest.raises(InputError, match="memory"):
         rows.gram()
     with pytest.raises(InputError, match="memory"):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.parallel import n_threads
@@ -27,6 +28,9 @@ DEFINE_SETS: list[tuple[str, Defines]] = [("probe.cu", ())]
 
 #: Bytes that are asked for without a look at what is free, which takes the driver longer than a small task.
 SMALL = 1 << 28
+
+#: Threads of a block of `each`.
+THREADS = 256
 
 #: Called with the name of a .cu before it is loaded for the first time in this process.
 on_load: Callable[[str], None] | None = None
@@ -213,6 +217,30 @@ def _load(index: int, source: str, defines: Defines) -> Any:
     module = cupy().RawModule(code=source_text(source), options=compile_options(defines))
     module.compile()
     return module
+
+
+def function(source: str, name: str, defines: Defines = ()) -> Any:
+    """A kernel of a .cu, for the current card; see `load`."""
+    return _function(cupy().cuda.runtime.getDevice(), source, name, defines)
+
+
+@lru_cache(maxsize=512)
+def _function(index: int, source: str, name: str, defines: Defines) -> Any:
+    return load(source, defines).get_function(name)
+
+
+def each(kernel: Any, n: int, *args: Any) -> None:
+    """Launch a kernel with one thread for each of n elements, n its first argument."""
+    if n:
+        kernel((-(-n // THREADS),), (THREADS,), (np.int64(n), *args))
+
+
+def structure(dtype: np.dtype[Any], **fields: Any) -> NDArray[Any]:
+    """A structured argument of a launch: arrays on the card become their addresses, None becomes 0."""
+    argument = np.zeros((), dtype)
+    for name, value in fields.items():
+        argument[name] = value.data.ptr if is_on_gpu(value) else value or 0
+    return argument
 
 
 def source_text(source: str) -> str:

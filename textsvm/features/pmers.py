@@ -102,17 +102,17 @@ def _pair(
     ids = np.empty(len(left), np.int32)
     if size_a * size_b <= max(2 * len(left), min(1 << 22, 32 * len(left))):  # a table of all keys
         seen = np.zeros(size_a * size_b, np.uint8)
-        _share(offsets, lambda *d: _mark(offsets, *d, q, left, right, b, size_b, seen))
+        _share(offsets, lambda i, j: _mark(offsets, i, j, q, left, right, b, size_b, seen))
         keys = np.flatnonzero(seen).astype(np.uint64)
         ranks = np.cumsum(seen, dtype=np.int32) - 1
-        _share(offsets, lambda *d: _look_up(offsets, *d, q, left, right, b, size_b, ranks, ids))
+        _share(offsets, lambda i, j: _look_up(offsets, i, j, q, left, right, b, size_b, ranks, ids))
         return keys, ids
     numbers = np.maximum(np.diff(offsets) - q + 1, 0)
     starts = np.concatenate([[0], np.cumsum(numbers)])
     found = np.empty(starts[-1], np.uint64)
-    _share(offsets, lambda *d: _keys(offsets, *d, q, left, right, b, size_b, starts, found))
+    _share(offsets, lambda i, j: _keys(offsets, i, j, q, left, right, b, size_b, starts, found))
     distinct, ranks = _rank(found, size_a * size_b)
-    _share(offsets, lambda *d: _scatter(offsets, *d, starts, ranks, ids))
+    _share(offsets, lambda i, j: _scatter(offsets, i, j, starts, ranks, ids))
     return distinct, ids
 
 
