@@ -36,7 +36,7 @@ class CudaIdf:
 
     def weights(self, vocabulary: Vocabulary) -> Array:
         """The weight of every p-mer of `vocabulary`."""
-        return self.table[self.vocabulary.find(vocabulary)]
+        return self.table[gpu.cupy().asarray(self.vocabulary.find(vocabulary))]
 
 
 @dataclass(frozen=True)
