@@ -8,3 +8,8 @@ typedef long long int64;
 
 #define WARP 32
 #define FULL_WARP 0xffffffffu
+
+// One thread for each of n elements, i the thread's.
+#define EACH(i, n)                                            \
+    int64 i = (int64)blockIdx.x * blockDim.x + threadIdx.x;   \
+    if (i >= (n)) return

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from textsvm.device import select
 from textsvm.documents import encode
 from textsvm.errors import InputError
+from textsvm.features import pmers
 from textsvm.gram.base import DenseGram
 from textsvm.gram.cached import CachedGram
 from textsvm.gram.shared import grams
-from textsvm.kernels import EditDistance, GapWeighted, Spectrum, UserKernel, edit, gap, pmers
+from textsvm.kernels import EditDistance, GapWeighted, Spectrum, UserKernel, edit, gap
 
 
 def lengths(a, b):

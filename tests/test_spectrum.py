@@ -14,8 +14,11 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from textsvm.device import select
 from textsvm.documents import encode
 from textsvm.errors import InputError
-from textsvm.kernels.pmers import count, plan
-from textsvm.kernels.spectrum import WEIGHTS, Spectrum
+from textsvm.features import pmers, sparse, vocabulary
+from textsvm.features.pmers import count
+from textsvm.features.vocabulary import plan
+from textsvm.kernels import spectrum
+from textsvm.kernels.spectrum import WEIGHTS, Spectrum, host_grams
 
 CPU = select("cpu")
 
@@ -146,7 +149,7 @@ def test_agrees_with_the_vectorisers_of_scikit_learn(name, n):
     documents = encode(texts)
     kernel = Spectrum(n, weight, idf="idf" in name, normalised="idf" in name).fit(documents)
     rows = kernel.rows(documents, CPU)
-    assert rows.index.dense().width > 0
+    assert rows.columns.dense().width > 0
     gram = rows.gram()
     np.testing.assert_allclose(gram, (x @ x.T).toarray(), rtol=1e-6)
     np.testing.assert_allclose(gram, gram.T, rtol=0)
@@ -196,6 +199,100 @@ def test_decision_values_come_in_batches(monkeypatch):
     assert rows.decision(encode([], documents.alphabet), coef).shape == (0, 2)
 
 
+@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize("idf", [False, True])
+@pytest.mark.parametrize("normalised", [False, True])
+def test_a_predictor_decides_as_the_kernel_values_do(weight, idf, normalised):
+    documents = encode([*news(80), "", "e"])
+    kernel = Spectrum((2, 4), weight, idf, normalised).fit(documents)
+    coef = np.random.default_rng(0).normal(size=(3, len(documents)))
+    predictor = kernel.predictor(documents, coef, CPU)
+    new = encode([*news(30, 2), "", "e", "€ur"], documents.alphabet)
+    cross = kernel.rows(documents, CPU).cross(new).astype(np.float64)
+    np.testing.assert_allclose(predictor.values(new), cross @ coef.T, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(
+        predictor.values(new), kernel.rows(documents, CPU).decision(new, np.ascontiguousarray(coef.T))
+    )
+    for i in (0, 30, 31, 32):  # alone as among others
+        np.testing.assert_array_equal(predictor.values(new.take([i]))[0], predictor.values(new)[i])
+
+
+def test_one_text_is_predicted_without_threads_and_without_the_support_vectors(monkeypatch):
+    documents = encode(news(50))
+    kernel = Spectrum((1, 4), "intersection", idf=True).fit(documents)
+    predictor = kernel.predictor(documents, np.ones((1, 50)), CPU)
+    counted = []
+
+    def count_one(one, *lengths):
+        counted.append(len(one))
+        return count(one, *lengths)
+
+    monkeypatch.setattr(pmers, "run", None)
+    monkeypatch.setattr(spectrum, "count", count_one)
+    assert predictor.values(documents.take([7])).shape == (1, 1)
+    assert counted == [1]
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_lengths_that_no_document_has_change_nothing(weight):
+    texts = ["banana", "bandana", "", "the cat", "nab"]
+    documents = encode(texts)
+    new = encode(["bonana", "the cat and the hat", ""], documents.alphabet)
+    coef = np.arange(5.0)[:, None]
+    for p in (1, 3, 7):
+        short = Spectrum((p, 19), weight, idf=True).fit(documents)
+        long = Spectrum((p, 1_000_000_000), weight, idf=True).fit(documents)
+        a, b = short.rows(documents, CPU), long.rows(documents, CPU)
+        np.testing.assert_array_equal(a.gram(), b.gram())
+        np.testing.assert_array_equal(a.cross(new), b.cross(new))
+        np.testing.assert_array_equal(a.decision(new, coef), b.decision(new, coef))
+        again = clone(long)
+        again.restore(long.state())
+        np.testing.assert_array_equal(again.rows(documents, CPU).cross(new), a.cross(new))
+    kernels = [Spectrum((2, p), weight) for p in (3, 7, 8, 1_000_000_000)]
+    found = {i: gram.copy() for i, gram in host_grams(kernels, documents, CPU)}
+    for i, kernel in enumerate(kernels):
+        np.testing.assert_array_equal(found[i], kernel.rows(documents, CPU).gram())
+
+
+@pytest.mark.parametrize("p", [(2, 9), (1, 9), (64, 65)])
+def test_states_that_list_the_lengths_no_document_has_are_read(p):
+    documents = encode(["banana", "nab", "ban"])
+    kernel = Spectrum(p, idf=True).fit(documents)
+    state = kernel.state()
+    missing = {f"keys_{q}": np.empty(0, np.uint64) for q, _, _ in plan(*p) if f"keys_{q}" not in state}
+    assert missing
+    again = clone(kernel)
+    again.restore(state | missing)
+    new = encode(["bananas", "x"], documents.alphabet)
+    rows, expected = again.rows(documents, CPU), kernel.rows(documents, CPU)
+    np.testing.assert_array_equal(rows.cross(new), expected.cross(new))
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_features_beyond_32_bits_are_numbered_in_64(weight, monkeypatch):
+    documents = encode(news(60))
+    new = encode(news(20, 1), documents.alphabet)
+    coef = np.random.default_rng(0).normal(size=(60, 2))
+
+    def values():
+        rows = Spectrum((1, 3), weight).rows(documents, CPU)
+        return rows.x.features.dtype, rows.rows(np.arange(9)), rows.cross(new), rows.decision(new, coef)
+
+    narrow = values()
+    monkeypatch.setattr(sparse, "MAX_INT32", 50)
+    wide = values()
+    assert (narrow[0], wide[0]) == (np.int32, np.int64)
+    for a, b in zip(narrow[1:], wide[1:], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_more_symbols_than_ids_are_refused(monkeypatch):
+    monkeypatch.setattr(vocabulary, "MAX_SYMBOLS", 10)
+    with pytest.raises(InputError, match="11 symbols"):
+        Spectrum(2).rows(encode(["banana", "nanny"]), CPU).gram()
+
+
 def test_featureless_documents_equal_themselves_only():
     documents = encode(["ab", "ab", "abc", "ba", ""])
     rows = Spectrum(3).rows(documents, CPU)
@@ -220,7 +317,7 @@ def test_sums_beyond_two_to_the_24_are_rounded_once():
         exact = sum(a[u] * b[u] for u in a.keys() & b.keys())
         assert exact > 1 << 24
         gram = rows.gram()
-        assert rows.index.dense().width > 0
+        assert rows.columns.dense().width > 0
         assert gram[0, 1] == gram[3, 6] == np.float32(exact)
         assert gram[0, 0] == gram[0, 2] == np.float32(sum(c * c for c in a.values()))
 

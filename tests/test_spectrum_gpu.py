@@ -6,10 +6,13 @@ import pytest
 from contracts import KernelContract, to_numpy
 from test_spectrum import CPU, news, oracle, variants
 
+from textsvm import device as devices
 from textsvm.documents import encode
 from textsvm.errors import InputError
-from textsvm.kernels import spectrum_cuda
+from textsvm.features import pmers_cuda, products_cuda
+from textsvm.kernels import spectrum
 from textsvm.kernels.spectrum import WEIGHTS, Spectrum
+from textsvm.kernels.spectrum_cuda import cuda_grams
 
 pytestmark = pytest.mark.gpu
 
@@ -50,8 +53,8 @@ def test_both_twins_agree(p, weight, idf, device):
 )
 @pytest.mark.parametrize("weight", WEIGHTS)
 def test_every_split_of_the_columns_gives_the_same(narrow, wide, weight, device, monkeypatch):
-    monkeypatch.setattr(spectrum_cuda, "NARROW_SHARE", narrow)
-    monkeypatch.setattr(spectrum_cuda, "WIDE_SHARE", wide)
+    monkeypatch.setattr(products_cuda, "NARROW_SHARE", narrow)
+    monkeypatch.setattr(products_cuda, "WIDE_SHARE", wide)
     documents = encode(news(700))
     for idf in (False, True):
         cpu, cuda = twins(Spectrum(2, weight, idf), documents, device)
@@ -60,8 +63,8 @@ def test_every_split_of_the_columns_gives_the_same(narrow, wide, weight, device,
 
 
 def test_more_columns_than_a_block_can_sum(device, monkeypatch):
-    monkeypatch.setattr(spectrum_cuda, "SHARED", 1 << 10)
-    monkeypatch.setattr(spectrum_cuda, "TILE_BYTES", 1 << 22)
+    monkeypatch.setattr(products_cuda, "SHARED", 1 << 10)
+    monkeypatch.setattr(products_cuda, "TILE_BYTES", 1 << 22)
     documents = encode(news(1100))
     for kernel in (Spectrum(3), Spectrum(3, "log", True)):
         cpu, cuda = twins(kernel, documents, device)
@@ -116,11 +119,46 @@ def test_two_runs_give_the_same_bits_with_all_three_kinds_of_columns(kernel, dev
         np.testing.assert_array_equal(to_numpy(kernel.rows(documents, device).gram()), gram)
 
 
+@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize("idf", [False, True])
+@pytest.mark.parametrize("p", [1, 3, (1, 5)])
+def test_prediction_happens_on_the_gpu_and_is_the_same(p, weight, idf, device, monkeypatch):
+    documents = encode([*news(500), "", "e"])
+    kernel = Spectrum(p, weight, idf).fit(documents)
+    coef = np.random.default_rng(0).normal(size=(3, len(documents)))
+    new = encode([*news(300, 1), "", "e", "☃", "eee" * 9000], documents.alphabet)
+    expected = kernel.predictor(documents, coef, CPU).values(new)
+    monkeypatch.setattr(spectrum, "count", None)
+    predictor = kernel.predictor(documents, coef, device)
+    assert predictor.device == device
+    values = predictor.values(new)
+    np.testing.assert_allclose(values, expected, rtol=1e-10, atol=1e-10)
+    np.testing.assert_array_equal(kernel.predictor(documents, coef, device).values(new), values)
+    np.testing.assert_array_equal(predictor.values(new.take([5]))[0], values[5])
+    assert predictor.values(encode([], documents.alphabet)).shape == (0, 3)
+
+
+def test_lengths_that_no_document_has_change_nothing(device):
+    documents = encode(["banana", "bandana", "", "the cat", "nab"])
+    kernels = [Spectrum((2, p), "log", idf=True) for p in (3, 7, 8, 1_000_000_000)]
+    matrices = cuda_grams(kernels, documents, device)
+    for i, gram in matrices:
+        cpu, cuda = twins(kernels[i], documents, device)
+        np.testing.assert_allclose(to_numpy(cuda.gram()), cpu.gram(), rtol=2e-6)
+        np.testing.assert_allclose(to_numpy(gram), cpu.gram(), rtol=2e-6)
+
+
+def test_more_features_than_are_numbered_are_refused(device, monkeypatch):
+    monkeypatch.setattr(pmers_cuda, "MAX_INT32", 50)
+    with pytest.raises(InputError, match="at most 50"):
+        Spectrum((1, 4)).rows(encode(news(20)), device)
+
+
 def test_too_little_memory_is_said_before_it_is_asked_for(device, monkeypatch):
     documents = encode(news(200))
     rows = Spectrum(3).rows(documents, device)
-    monkeypatch.setattr(spectrum_cuda.gpu, "free_memory", lambda: 1 << 10)
-    monkeypatch.setattr(spectrum_cuda, "SMALL", 0)
+    monkeypatch.setattr(devices, "free_memory", lambda: 1 << 10)
+    monkeypatch.setattr(devices, "SMALL", 0)
     with pytest.raises(InputError, match="memory"):
         rows.gram()
     with pytest.raises(InputError, match="memory"):

@@ -27,6 +27,12 @@ Defines = tuple[tuple[str, int | str], ...]
 #: What is launched here: (source, defines).
 DEFINE_SETS: list[tuple[str, Defines]] = [("probe.cu", ())]
 
+#: Bytes that are asked for without a look at what is free, which takes the driver longer than a small task.
+SMALL = 1 << 28
+
+#: Threads of a block of `each`.
+THREADS = 256
+
 #: Called with the name of a .cu before it is loaded for the first time in this process.
 on_load: Callable[[str], None] | None = None
 
@@ -215,6 +221,30 @@ def _load(index: int, source: str, defines: Defines) -> Any:
     return module
 
 
+def function(source: str, name: str, defines: Defines = ()) -> Any:
+    """A kernel of a .cu, for the current card; see `load`."""
+    return _function(cupy().cuda.runtime.getDevice(), source, name, defines)
+
+
+@lru_cache(maxsize=512)
+def _function(index: int, source: str, name: str, defines: Defines) -> Any:
+    return load(source, defines).get_function(name)
+
+
+def each(kernel: Any, n: int, *args: Any) -> None:
+    """Launch a kernel with one thread for each of n elements, n its first argument."""
+    if n:
+        kernel((-(-n // THREADS),), (THREADS,), (np.int64(n), *args))
+
+
+def structure(dtype: np.dtype[Any], **fields: Any) -> NDArray[Any]:
+    """A structured argument of a launch: arrays on the card become their addresses, None becomes 0."""
+    argument = np.zeros((), dtype)
+    for name, value in fields.items():
+        argument[name] = value.data.ptr if is_on_gpu(value) else value or 0
+    return argument
+
+
 def source_text(source: str) -> str:
     """The text that is compiled for kernels_cu/`source`."""
     folder = kernels_folder()
@@ -339,6 +369,8 @@ def _reclaimable(group: Path) -> int:
 
 def require_memory(needed: int, what: str, remedy: str = "run with --device cpu") -> None:
     """Raise InputError before `needed` bytes for `what` are asked for that the current card does not have."""
+    if needed <= SMALL:
+        return
     free = free_memory()
     if needed > free:
         raise InputError(

@@ -31,10 +31,12 @@ from numba import njit
 from numpy.typing import NDArray
 
 from textsvm.documents import Documents, encode
+from textsvm.features.pmers import windows
+from textsvm.features.vocabulary import Vocabulary
 from textsvm.kernels.base import KernelRows
 from textsvm.kernels.gap import GapWeighted
-from textsvm.kernels.pmers import _windows, count
-from textsvm.kernels.spectrum import HostSpectrum, project_features, scale_of
+from textsvm.kernels.normalisation import Normalisation
+from textsvm.kernels.spectrum import HostSpectrum, represent
 from textsvm.parallel import Progress, run
 
 Array = NDArray[np.float64]
@@ -61,21 +63,18 @@ def spectrum(rows: HostSpectrum, documents: Documents, coef: Array) -> tuple[lis
         The p-mers of each document, how often they occur in it, and their contributions.
     """
     kernel = rows.kernel
-    vocabulary, counts = count(documents, *kernel.lengths)
-    starts = rows._starts(counts, vocabulary)
-    x = rows._matrix(counts, vocabulary, starts)
-    scale = scale_of(kernel, x.squares())
-    target = project_features(rows.starts, starts, rows.vocabulary.find(vocabulary))
-    columns = rows.x.matrix(int(rows.starts[-1])).T.tocsr()
-    weighted = columns @ (scale_of(kernel, rows.self_values)[:, None] * coef.T)
+    space, counts, x = represent(kernel, documents)
+    own = Normalisation(documents, x.squares(), kernel.normalised)
+    target = rows.space.find(space)
+    weighted = rows.x.transposed_dot(rows.normalisation.scale[:, None] * coef.T)
     at = target[x.features]
     owner = np.repeat(np.arange(len(documents)), np.diff(x.indptr))
-    terms = np.where(at >= 0, x.values.astype(float) * weighted[at, owner] * scale[owner], 0.0)
+    terms = np.where(at >= 0, x.values.astype(float) * weighted[at, owner] * own.scale[owner], 0.0)
     if kernel.weight == "intersection":  # the unary code of a count back to one number
         ends = np.concatenate([[0], np.cumsum(counts.counts, dtype=np.int64)])
         terms = np.diff(np.concatenate([[0.0], np.cumsum(terms)])[ends])
-    by_length = list(_windows(documents, *kernel.lengths, {}))
-    first = vocabulary.first
+    by_length = list(windows(documents, Vocabulary.empty(documents, *kernel.lengths)))
+    first = space.vocabulary.first
     symbols: list[Array] = []
     features: list[list[Any]] = []
     each = np.zeros(first[-1])

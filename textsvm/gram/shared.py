@@ -194,4 +194,4 @@ def _spectrum(
         from textsvm.kernels.spectrum_cuda import cuda_grams
 
         return cuda_grams(kernels, documents, device, progress)
-    return spectrum.host_grams(kernels, documents, progress)
+    return spectrum.host_grams(kernels, documents, device, progress)

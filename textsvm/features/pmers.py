@@ -1,19 +1,13 @@
-"""Documents -> p-mers (contiguous substrings of length p): exact integer ids and sparse counts.
+"""Documents -> p-mers (contiguous substrings of length p): exact integer ids and sparse counts, on the CPU.
 
-Ids are ranks, never hashes. The id of a symbol is its code. A window of length q is a window of
-length a at its start and one of length b at its end, max(a, b) < q <= a + b (they may overlap), so
-
-    key = id_a(start) * size_b + id_b(end)                  (both below 2^31: a key fits 64 bits)
-
-and its id is the rank of its key among the distinct keys of the documents. Lengths double, 1, 2, 4,
-..., until the shortest length asked for, and grow by one symbol from there; so 64 symbols take seven
-steps and no packed word limits p or the alphabet. The distinct keys of every length are the whole
-vocabulary: they map the p-mers of other documents to these ids exactly.
+Ids are those of `features.vocabulary`. Documents of less than 2^31 symbols have less than 2^31 windows of a
+length: ids within a length, and counts, are int32. Numbered through all lengths they may be more, and are
+int64 then; positions always are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -24,82 +18,16 @@ from numba import njit
 from numpy.typing import NDArray
 
 from textsvm.documents import Documents
+from textsvm.features.sparse import feature_type
+from textsvm.features.vocabulary import Vocabulary, check_symbols, last_uses, plan
 from textsvm.parallel import n_threads, run
 
 Array = NDArray[Any]
 
 #: Pieces of work a thread gets: enough to even out unequal documents.
 PIECES = 4
-
-
-def plan(p1: int, p2: int) -> list[tuple[int, int, int]]:
-    """The steps (q, a, b), in order, that lead to every length p1..p2."""
-    lengths, steps = [1], []
-    while lengths[-1] < p2:
-        q = 2 * lengths[-1]
-        q = q if q < p1 else max(p1, lengths[-1] + 1)
-        a = lengths[-1]
-        b = next(length for length in lengths if length >= q - a)
-        steps.append((q, a, b))
-        lengths.append(q)
-    return steps
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """The distinct p-mers of some documents, for every length p1..p2.
-
-    Attributes
-    ----------
-    p1, p2 : int
-    n_symbols : int
-        Size of the alphabet.
-    keys : dict of int -> uint64 array
-        Sorted distinct keys of each length of `plan`; the id of a window is the rank of its key.
-    """
-
-    p1: int
-    p2: int
-    n_symbols: int
-    keys: dict[int, NDArray[np.uint64]]
-
-    def size(self, length: int) -> int:
-        """Number of distinct p-mers of one length."""
-        return self.n_symbols if length == 1 else len(self.keys[length])
-
-    @property
-    def first(self) -> NDArray[np.int64]:
-        """Where the p-mers of each length p1..p2 start when all are numbered through, and their sum."""
-        return np.cumsum([0] + [self.size(q) for q in range(self.p1, self.p2 + 1)])
-
-    def find(self, other: Vocabulary) -> NDArray[np.int64]:
-        """Where each p-mer of `other` (numbered through) is here; -1 if it is not.
-
-        The alphabet of one must be a prefix of the other's, or the same.
-        """
-        parts = [
-            np.where(ids >= 0, ids + base, -1)
-            for ids, base in zip(self.find_each(other), self.first, strict=False)
-        ]
-        return np.concatenate(parts)
-
-    def find_each(self, other: Vocabulary) -> Iterator[NDArray[np.int64]]:
-        """The same for one length after the other, numbered within it; `other` may get its keys meanwhile."""
-        symbols = np.arange(other.n_symbols, dtype=np.int64)
-        ids = {1: np.where(symbols < self.n_symbols, symbols, -1)}
-        if self.p1 == 1:
-            yield ids[1]
-        for q, a, b in plan(self.p1, self.p2):
-            left, right = np.divmod(other.keys[q], np.uint64(max(other.size(b), 1)))
-            left, right = ids[a][left.astype(np.int64)], ids[b][right.astype(np.int64)]
-            sought = (left * self.size(b) + right).astype(np.uint64)
-            rank = np.searchsorted(self.keys[q], sought)
-            inside = np.minimum(rank, max(len(self.keys[q]) - 1, 0))
-            known = (left >= 0) & (right >= 0) & (rank < len(self.keys[q]))
-            known[known] = self.keys[q][inside[known]] == sought[known]
-            ids[q] = np.where(known, rank, -1)
-            if q >= self.p1:
-                yield ids[q]
+#: Symbols that are counted before a thread would have begun.
+ALONE = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -109,52 +37,56 @@ class Counts:
     Attributes
     ----------
     indptr : int64 array, shape (n + 1,)
-    features : int32 array, shape (number of entries,)
+    features : int32 or int64 array, shape (number of entries,)
         Ids, numbered through all lengths (`Vocabulary.first`), in order of first occurrence.
     counts : int32 array, shape (number of entries,)
     """
 
     indptr: NDArray[np.int64]
-    features: NDArray[np.int32]
+    features: NDArray[np.signedinteger]
     counts: NDArray[np.int32]
 
 
 def count(documents: Documents, p1: int, p2: int) -> tuple[Vocabulary, Counts]:
-    """The p-mers of every length p1..p2 in `documents`, and their numbers of occurrences."""
-    keys: dict[int, NDArray[np.uint64]] = {}
+    """The p-mers of every length p1..p2 in `documents`, and their numbers of occurrences.
+
+    Raises
+    ------
+    InputError
+        If the documents have 2^31 symbols or more.
+    """
+    vocabulary = Vocabulary.empty(documents, p1, p2)
     parts, base = [], 0
-    for q, ids, size in _windows(documents, p1, p2, keys):
+    for q, ids, size in windows(documents, vocabulary):
         parts.append(_count_length(documents.offsets, q, ids, size, base))
         base += size
-    vocabulary = Vocabulary(p1, p2, len(documents.alphabet), keys)
     return vocabulary, _merge(documents.offsets, parts)
 
 
-def count_each(
-    documents: Documents, p1: int, p2: int, keys: dict[int, NDArray[np.uint64]]
-) -> Iterator[tuple[int, int, Counts]]:
-    """Yield (length, number of p-mers, their counts, numbered from 0) for p1..p2; fill `keys`."""
-    for q, ids, size in _windows(documents, p1, p2, keys):
+def count_each(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[int, int, Counts]]:
+    """Yield (length, number of p-mers, their counts, numbered from 0); fill an empty vocabulary."""
+    for q, ids, size in windows(documents, vocabulary):
         yield q, size, _merge(documents.offsets, [_count_length(documents.offsets, q, ids, size, 0)])
 
 
-def _windows(
-    documents: Documents, p1: int, p2: int, keys: dict[int, NDArray[np.uint64]]
-) -> Iterator[tuple[int, NDArray[np.int32], int]]:
-    """Yield (length, id of the window at every position, number of ids); fill `keys`."""
-    offsets = documents.offsets
-    steps = plan(p1, p2)
+def windows(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[int, NDArray[np.int32], int]]:
+    """Yield (length, id of the window at every position, number of ids); fill an empty vocabulary.
+
+    A position where a document has no whole window has no id: any number.
+    """
+    check_symbols(len(documents.codes))
+    offsets, p1, p2 = documents.offsets, vocabulary.p1, vocabulary.p2
+    steps = list(plan(p1, p2))
     ids = {1: documents.codes.astype(np.int32)}
-    sizes = {1: len(documents.alphabet)}
     if p1 == 1:
-        yield 1, ids[1], sizes[1]
+        yield 1, ids[1], vocabulary.size(1)
+    last = last_uses(steps)
     for step, (q, a, b) in enumerate(steps):
-        keys[q], ids[q] = _pair(offsets, q, ids[a], ids[b], b, sizes[a], sizes[b])
-        sizes[q] = len(keys[q])
+        sizes = vocabulary.size(a), vocabulary.size(b)
+        vocabulary.keys[q], ids[q] = _pair(offsets, q, ids[a], ids[b], b, *sizes)
         if q >= p1:
-            yield q, ids[q], sizes[q]
-        needed = {q} | {length for later in steps[step + 1 :] for length in later[1:]}
-        ids = {length: array for length, array in ids.items() if length in needed}
+            yield q, ids[q], vocabulary.size(q)
+        ids = {length: array for length, array in ids.items() if last.get(length, -1) > step}
 
 
 def _pair(
@@ -168,20 +100,19 @@ def _pair(
 ) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
     """Distinct keys of the windows of length q, and the id of the window at every position."""
     ids = np.empty(len(left), np.int32)
-    pieces = _split(offsets)
-    if size_a * size_b <= max(1 << 22, 2 * len(left)):
+    if size_a * size_b <= max(2 * len(left), min(1 << 22, 32 * len(left))):  # a table of all keys
         seen = np.zeros(size_a * size_b, np.uint8)
-        run(lambda d: _mark(offsets, d[0], d[1], q, left, right, b, size_b, seen), pieces)
+        _share(offsets, lambda i, j: _mark(offsets, i, j, q, left, right, b, size_b, seen))
         keys = np.flatnonzero(seen).astype(np.uint64)
         ranks = np.cumsum(seen, dtype=np.int32) - 1
-        run(lambda d: _look_up(offsets, d[0], d[1], q, left, right, b, size_b, ranks, ids), pieces)
+        _share(offsets, lambda i, j: _look_up(offsets, i, j, q, left, right, b, size_b, ranks, ids))
         return keys, ids
     numbers = np.maximum(np.diff(offsets) - q + 1, 0)
     starts = np.concatenate([[0], np.cumsum(numbers)])
-    windows = np.empty(starts[-1], np.uint64)
-    run(lambda d: _keys(offsets, d[0], d[1], q, left, right, b, size_b, starts, windows), pieces)
-    distinct, ranks = _rank(windows, size_a * size_b)
-    run(lambda d: _scatter(offsets, d[0], d[1], starts, ranks, ids), pieces)
+    found = np.empty(starts[-1], np.uint64)
+    _share(offsets, lambda i, j: _keys(offsets, i, j, q, left, right, b, size_b, starts, found))
+    distinct, ranks = _rank(found, size_a * size_b)
+    _share(offsets, lambda i, j: _scatter(offsets, i, j, starts, ranks, ids))
     return distinct, ids
 
 
@@ -209,36 +140,44 @@ class _Part:
     """The counts of one length: document d has `numbers[d]` entries, from its first symbol's place on."""
 
     numbers: NDArray[np.int64]
-    features: NDArray[np.int32]
+    features: NDArray[np.signedinteger]
     counts: NDArray[np.int32]
 
 
 def _count_length(offsets: NDArray[np.int64], q: int, ids: NDArray[np.int32], size: int, base: int) -> _Part:
-    part = _Part(np.zeros(len(offsets) - 1, np.int64), np.empty_like(ids), np.empty_like(ids))
+    features = np.empty(len(ids), feature_type(base + size))
+    part = _Part(np.zeros(len(offsets) - 1, np.int64), features, np.empty_like(ids))
 
-    def count_piece(d: tuple[int, int]) -> None:
+    def count_piece(first: int, last: int) -> None:
         slots = np.zeros(size, np.int64)
-        _count_documents(offsets, d[0], d[1], q, ids, slots, base, part.features, part.counts, part.numbers)
+        _count_documents(offsets, first, last, q, ids, slots, base, features, part.counts, part.numbers)
 
-    run(count_piece, _split(offsets))
+    _share(offsets, count_piece)
     return part
 
 
 def _merge(offsets: NDArray[np.int64], parts: list[_Part]) -> Counts:
     """The counts of all lengths, without gaps."""
-    numbers = np.sum([part.numbers for part in parts], axis=0)
+    numbers = np.zeros(len(offsets) - 1, np.int64)
+    for part in parts:
+        numbers += part.numbers
     indptr = np.concatenate([[0], np.cumsum(numbers)])
-    merged = Counts(indptr, np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.int32))
+    dtype = parts[-1].features.dtype if parts else np.int32
+    merged = Counts(indptr, np.empty(indptr[-1], dtype), np.empty(indptr[-1], np.int32))
     begin = indptr[:-1].copy()
     for part in parts:
         arrays = (offsets, part.numbers, part.features, part.counts, begin, merged.features, merged.counts)
-        run(partial(_move_piece, arrays), _split(offsets))
+        _share(offsets, partial(_move, *arrays))
         begin += part.numbers
     return merged
 
 
-def _move_piece(arrays: tuple[Array, ...], d: tuple[int, int]) -> None:
-    _move(d[0], d[1], *arrays)
+def _share(offsets: NDArray[np.int64], function: Callable[[int, int], object]) -> None:
+    """Call function(first, last) for ranges of documents, on all cores if that is quicker."""
+    if offsets[-1] - offsets[0] <= ALONE:
+        function(0, len(offsets) - 1)
+    else:
+        run(lambda d: function(*d), _split(offsets))
 
 
 def _split(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
@@ -333,8 +272,6 @@ def _count_documents(
 
 @njit(nogil=True, cache=True)
 def _move(
-    first: int,
-    last: int,
     offsets: Array,
     numbers: Array,
     features: Array,
@@ -342,6 +279,8 @@ def _move(
     begin: Array,
     to_features: Array,
     to_counts: Array,
+    first: int,
+    last: int,
 ) -> None:
     for d in range(first, last):
         for k in range(numbers[d]):

@@ -1,0 +1,1 @@
+"""Documents as sparse rows of features, and products of such rows."""

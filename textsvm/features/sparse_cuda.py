@@ -1,0 +1,98 @@
+"""A sparse matrix of values >= 0 on a GPU, a row for each document; launches of kernels_cu/products.cu."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm import device as gpu
+from textsvm.features.pmers_cuda import starts_of
+
+Array = Any  # a CuPy array
+SOURCE = "products.cu"
+EXACT = {np.uint32: (("SUM", "uint32"),), np.uint64: (("SUM", "uint64"),)}
+FIXED = (("SUM", "uint64"), ("FIXED", 1))
+#: What may be launched: (source, defines).
+DEFINE_SETS = [(SOURCE, defines) for defines in (*EXACT.values(), FIXED)]
+WARP = 32
+
+
+@dataclass(frozen=True)
+class CudaSparse:
+    """Rows of X, the entries of one row after those of another.
+
+    Attributes
+    ----------
+    indptr : int64 array, shape (n + 1,)
+    documents, features : int32 arrays, shape (number of entries,)
+        Row of each entry, and its feature; -1 for one that has been left out.
+    values : float32 array, shape (number of entries,)
+    df, highest : int32 arrays, shape (number of features,)
+        Rows that hold a feature, and a bound of its values where they are whole.
+    whole : bool
+        Whether all values are whole numbers.
+    """
+
+    indptr: Array
+    documents: Array
+    features: Array
+    values: Array
+    df: Array
+    highest: Array
+    whole: bool
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def select(self, target: Array) -> CudaSparse:
+        """Its entries at other features: `target` of each; -1 is none."""
+        cp = gpu.cupy()
+        features = cp.asarray(target).astype(np.int32)[self.features] if len(target) else self.features
+        return replace(self, features=features)
+
+    @cached_property
+    def squares(self) -> NDArray[np.float64]:
+        """|x|^2 of every row, shape (n,), on the host."""
+        sums = gpu.cupy().zeros(len(self))
+        _warps("squares", len(self), self.indptr, self.values, sums)
+        return sums.get()
+
+    def dot(self, dense: Array) -> Array:
+        """X @ dense in float64, sums always in the same order: (n_features, k) -> (n, k)."""
+        return _dot(self.indptr, self.features, self.values, dense)
+
+    def transposed_dot(self, dense: NDArray[np.float64]) -> Array:
+        """X.T @ dense likewise: (n, k) -> (n_features, k); `dense` is on the host."""
+        cp = gpu.cupy()
+        entries = len(self.features)
+        needed = 24 * entries + 8 * len(self.df) * dense.shape[1]
+        gpu.require_memory(needed, f"the weight vectors of {dense.shape[1]:,} machines")
+        shift = max(entries - 1, 1).bit_length()
+        keys = (self.features.astype(np.uint64) << np.uint64(shift)) | cp.arange(entries, dtype=np.uint64)
+        if entries:
+            keys.sort()
+        order = (keys & np.uint64((1 << shift) - 1)).astype(np.int64)
+        dense = cp.asarray(np.ascontiguousarray(dense))
+        return _dot(starts_of(self.df), self.documents[order], self.values[order], dense)
+
+
+def _dot(indptr: Array, features: Array, values: Array, dense: Array) -> Array:
+    n, width = len(indptr) - 1, dense.shape[1]
+    out = gpu.cupy().zeros((n, width))
+    _warps("dot", n, indptr, features, values, np.int64(width), dense, out)
+    return out
+
+
+def _warps(name: str, n: int, *args: Any) -> None:
+    """Launch a kernel with one warp for each of n rows, n its first argument."""
+    if n:
+        blocks = -(-n // (gpu.THREADS // WARP))
+        _function(name)((blocks,), (gpu.THREADS,), (np.int64(n), *args))
+
+
+def _function(name: str) -> Any:
+    return gpu.function(SOURCE, name, EXACT[np.uint32])
