@@ -238,11 +238,24 @@ def each(kernel: Any, n: int, *args: Any) -> None:
 
 
 def structure(dtype: np.dtype[Any], **fields: Any) -> NDArray[Any]:
-    """A structured argument of a launch: arrays on the card become their addresses, None becomes 0."""
-    argument = np.zeros((), dtype)
-    for name, value in fields.items():
-        argument[name] = value.data.ptr if is_on_gpu(value) else value or 0
-    return argument
+    """A structure that a kernel takes by value; arrays become their addresses, None becomes 0.
+
+    Parameters
+    ----------
+    dtype : structured dtype
+        Fields in the order of the C struct, with ``align=True``; pointers are uint64. Who passes the structure
+        on keeps the arrays alive.
+    fields
+        The value of each of them.
+    """
+    value = np.zeros((), dtype)
+    for name in dtype.names or ():
+        field = fields.pop(name)
+        address = dtype[name] == np.uint64 and hasattr(getattr(field, "data", None), "ptr")
+        value[name] = field.data.ptr if address else 0 if field is None else field
+    if fields:
+        raise ValueError(f"{', '.join(fields)} are no fields of the structure")
+    return value
 
 
 def source_text(source: str) -> str:
@@ -264,26 +277,6 @@ def kernels_folder() -> Path:
 def compile_options(defines: Defines = ()) -> tuple[str, ...]:
     """Options given to NVRTC."""
     return ("-std=c++17", *(f"-D{name}={value}" for name, value in defines))
-
-
-def structure(kind: np.dtype[Any], **fields: Any) -> NDArray[Any]:
-    """An array of one structure, which a kernel takes by value; arrays become their addresses.
-
-    Parameters
-    ----------
-    kind : dtype
-        Named fields in the order of the C struct, with ``align=True``; pointers are uint64. Who passes it on
-        keeps the arrays alive.
-    fields
-        The value of each of them.
-    """
-    value = np.zeros((), kind)
-    for name in kind.names or ():
-        field = fields.pop(name)
-        value[name] = field.data.ptr if hasattr(field, "data") and kind[name] == np.uint64 else field
-    if fields:
-        raise ValueError(f"{', '.join(fields)} are no fields of the structure")
-    return value
 
 
 def array_module(device: Device) -> Any:
