@@ -25,6 +25,9 @@ Defines = tuple[tuple[str, int | str], ...]
 #: What is launched here: (source, defines).
 DEFINE_SETS: list[tuple[str, Defines]] = [("probe.cu", ())]
 
+#: Bytes that are asked for without a look at what is free, which takes the driver longer than a small task.
+SMALL = 1 << 28
+
 #: Called with the name of a .cu before it is loaded for the first time in this process.
 on_load: Callable[[str], None] | None = None
 
@@ -313,6 +316,8 @@ def _reclaimable(group: Path) -> int:
 
 def require_memory(needed: int, what: str, remedy: str = "run with --device cpu") -> None:
     """Raise InputError before `needed` bytes for `what` are asked for that the current card does not have."""
+    if needed <= SMALL:
+        return
     free = free_memory()
     if needed > free:
         raise InputError(
