@@ -15,6 +15,7 @@ import pytest
 
 import textsvm
 from textsvm import device
+from textsvm.kernels import edit_cuda, gap_cuda, gap_lanes
 from textsvm.parallel import n_threads
 
 ARCHITECTURES = [75, 80, 86, 89, 90, 100, 120]
@@ -86,3 +87,35 @@ def test_compiles(architecture):
 def test_a_spill_would_be_seen():
     log = "ptxas info : 8 bytes stack frame, 40 bytes spill stores, 44 bytes spill loads"
     assert spilled(log) == [84]
+
+
+#: Structures that NumPy lays out for a .cu: (source, name there, dtype).
+STRUCTURES = [
+    ("edit.cu", "Task", edit_cuda.TASK),
+    ("gap.cu", "Task", gap_cuda.TASK),
+    ("gap.cu", "Output", gap_cuda.OUTPUT),
+    ("gap.cu", "Lane", gap_lanes.LANE),
+]
+
+
+def members(source, name):
+    """(name, bytes) of the members of a structure, as its text has them."""
+    text = re.sub(r"//.*", "", device.source_text(source))
+    (body,) = re.findall(rf"struct {name} \{{(.*?)\}};", text, re.S)
+    sizes = {"int": 4, "float": 4, "int64": 8}
+    for line in filter(str.strip, body.split(";")):
+        kind, names = re.fullmatch(r"\s*(?:const )?(\w+)( .*|\*.*)", line, re.S).groups()
+        for each in names.replace("const ", "").split(","):
+            pointer = "*" in each or (names.strip().startswith("*") and "*" not in names[1:])
+            yield each.replace("*", "").strip(), 8 if pointer else sizes[kind]
+
+
+@pytest.mark.parametrize(("source", "name", "dtype"), STRUCTURES)
+def test_structures_have_the_layout_of_the_cu(source, name, dtype):
+    offset, expected = 0, {}
+    for member, size in members(source, name):
+        offset = -(-offset // size) * size
+        expected[member] = offset
+        offset += size
+    assert {member: dtype.fields[member][1] for member in dtype.names} == expected
+    assert dtype.itemsize == -(-offset // 8) * 8

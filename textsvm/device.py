@@ -7,7 +7,7 @@ CuPy keeps the binary on disk (~/.cupy/kernel_cache), so the next process does n
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -231,6 +231,22 @@ def kernels_folder() -> Path:
 def compile_options(defines: Defines = ()) -> tuple[str, ...]:
     """Options given to NVRTC."""
     return ("-std=c++17", *(f"-D{name}={value}" for name, value in defines))
+
+
+def structure(dtype: np.dtype[Any], fields: Mapping[str, Any]) -> np.ndarray[Any, Any]:
+    """A structure that a kernel takes by value; what is not named is 0.
+
+    Parameters
+    ----------
+    dtype : structured dtype
+        Aligned as the structure in the .cu.
+    fields : mapping from name to number or CuPy array
+        Of an array the address: it must live until the kernel has run.
+    """
+    made = np.zeros((), dtype)
+    for name, value in fields.items():
+        made[name] = value.data.ptr if hasattr(value, "data") and is_on_gpu(value) else value
+    return made
 
 
 def array_module(device: Device) -> Any:

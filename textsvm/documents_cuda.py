@@ -17,7 +17,8 @@ class DeviceDocuments:
     ----------
     documents : Documents, n of them
     dtype : {numpy.uint8, numpy.uint16}, optional
-        Of the codes on the card; as in `documents` by default. An alphabet of more than 256 symbols needs uint16.
+        Of the codes on the card; as in `documents` by default. An alphabet of more than 256 symbols needs
+        uint16.
 
     Attributes
     ----------

@@ -86,7 +86,7 @@ def train(
         documents = _of_one_class(documents, one_class)
     options.targets(documents)
     seconds = {"read": time.perf_counter() - started}
-    if text_form.max_length is None and kernel.kernel != "spectrum":
+    if text_form.max_length is None and kernel.one().quadratic:
         options.note_long_documents(console, documents)
     training, held = _hold_out(documents, holdout, seed)
     if one_class is not None:

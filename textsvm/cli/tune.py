@@ -79,7 +79,7 @@ def tune(
     console = Console(quiet)
     folds.check()
     _check(nested, minutes, picture, output)
-    tried = kernel.grid(default_p="3,4,5")
+    tried = kernel.grid(tuning=True)
     regression = learning.regress is not None
     grid: dict[str, Any] = {"kernel": tried, "C": machine.penalties(_PENALTIES)}
     if regression:
