@@ -125,11 +125,11 @@ __device__ __forceinline__ void restart(Column& s) {
 __device__ __forceinline__ void run_text(Column& s, const Masks& masks, const uint32* __restrict__ text, int length,
                                          const uint16* slots) {
   uint32 none = 0;
-  uint32 next = length > 0 ? text[0] : 0;
+  uint32 next = length > 0 ? __ldg(text) : 0;
   for (int done = 0; done + 2 <= length; done += 2) {
     uint32 word = next;
     text += WARP;
-    if (done + 2 < length) next = text[0];
+    if (done + 2 < length) next = __ldg(text);
     advance_by(s, masks, word & 0xffff, slots, none, none);
     advance_by(s, masks, word >> 16, slots, none, none);
   }
@@ -139,14 +139,14 @@ __device__ __forceinline__ void run_text(Column& s, const Masks& masks, const ui
 // The whole text against one strip of a longer pattern; `queues` has hp and hn of 32 text symbols side by side.
 __device__ __forceinline__ void run_text_through(Column& s, const Masks& masks, const uint32* __restrict__ text,
                                                  int length, const uint16* slots, uint32* queues, bool top) {
-  uint32 next = length > 0 ? text[0] : 0;
+  uint32 next = length > 0 ? __ldg(text) : 0;
   for (int done = 0; done < length; done += 32, queues += 2 * THREADS) {
     uint32 hp_queue = top ? ~0u : queues[0], hn_queue = top ? 0u : queues[THREADS];
     int rest = min(32, length - done);
     for (int k = 0; k < rest; k += 2) {
       uint32 word = next;
       text += WARP;
-      if (done + k + 2 < length) next = text[0];
+      if (done + k + 2 < length) next = __ldg(text);
       advance_by(s, masks, word & 0xffff, slots, hp_queue, hn_queue);
       if (k + 1 < rest) advance_by(s, masks, word >> 16, slots, hp_queue, hn_queue);
     }
@@ -220,14 +220,34 @@ __device__ void build_masks(Masks& masks, const uint16* __restrict__ codes, cons
 // own: texts are the patterns' documents: the distance of a long one to itself is not computed.
 // symmetric: moreover, only place >= that of the text is computed, and written twice.
 // sums (packs / span, n_classes, n_texts): instead of out, sums of coefficient (pattern, class) times value.
-extern "C" __global__ void __launch_bounds__(THREADS)
-    edit_rows(const uint16* __restrict__ codes, const int64* __restrict__ offsets, const int* __restrict__ packs,
-              const int* __restrict__ rows, const int* __restrict__ places, int n_packs, int span,
-              const uint32* __restrict__ words, const int64* __restrict__ group_words,
-              const int* __restrict__ lengths, const int* __restrict__ columns, int n_texts, int texts_alphabet,
-              uint32* scratch, int64 scratch_words, int* next_item, int kind,
-              const float* __restrict__ of_distance, float gamma, int own, int symmetric, void* __restrict__ out,
-              int64 n_columns, const double* __restrict__ coefficients, int n_classes, double* __restrict__ sums) {
+struct Task {
+  const uint16* codes;
+  const int64* offsets;
+  const int *packs, *rows, *places;
+  const uint32* words;
+  const int64* group_words;
+  const int *lengths, *columns;
+  uint32* scratch;
+  int* next_item;
+  const float* of_distance;
+  void* out;
+  const double* coefficients;
+  double* sums;
+  int64 scratch_words, n_columns;
+  int n_packs, span, n_texts, texts_alphabet, kind, own, symmetric, n_classes;
+  float gamma;
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS) edit_rows(const Task task) {
+  // Nothing that is read here is written here, but scratch and sums.
+  const uint16* __restrict__ codes = task.codes;
+  const int64* __restrict__ offsets = task.offsets;
+  const uint32* __restrict__ all_words = task.words;
+  const int n_packs = task.n_packs, span = task.span, n_texts = task.n_texts;
+  const int texts_alphabet = task.texts_alphabet, kind = task.kind, n_classes = task.n_classes;
+  const int own = task.own, symmetric = task.symmetric;
+  uint32* __restrict__ scratch = task.scratch;
+  const int64 scratch_words = task.scratch_words;
   __shared__ Masks masks;
   __shared__ int shared_item;
   uint32* queues = scratch + blockIdx.x * scratch_words + threadIdx.x;
@@ -236,20 +256,20 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   int chunks = (n_packs + span - 1) / span;
   while (true) {
     __syncthreads();
-    if (threadIdx.x == 0) shared_item = atomicAdd(next_item, 1);
+    if (threadIdx.x == 0) shared_item = atomicAdd(task.next_item, 1);
     __syncthreads();
     int item = shared_item;
     if (item >= chunks * text_blocks) return;
     // Long texts first, and with each text block the long patterns: what is started last should be short.
     int text = (text_blocks - 1 - item / chunks) * THREADS + threadIdx.x;
     int chunk = item % chunks;
-    int length = text < n_texts ? lengths[text] : 0;
-    int column = text < n_texts ? columns[text] : -1;
-    const uint32* my_words = words + (text < n_texts ? group_words[text / WARP] : 0) + threadIdx.x % WARP;
+    int length = text < n_texts ? task.lengths[text] : 0;
+    int column = text < n_texts ? task.columns[text] : -1;
+    const uint32* my_words = all_words + (text < n_texts ? task.group_words[text / WARP] : 0) + threadIdx.x % WARP;
     for (int p = chunk * span; p < min(n_packs, (chunk + 1) * span); p++) {
-      const int* pack = packs + p * FIELDS;
-      if (symmetric && places[p * FIELDS] < text - (int)threadIdx.x) continue;
-      bool needed = column >= 0 && !(symmetric && places[p * FIELDS] < text);
+      const int* pack = task.packs + p * FIELDS;
+      if (symmetric && task.places[p * FIELDS] < text - (int)threadIdx.x) continue;
+      bool needed = column >= 0 && !(symmetric && task.places[p * FIELDS] < text);
       bool itself = FIELDS == 1 && own && pack[0] == column;
       int distance[FIELDS];
 #pragma unroll
@@ -271,24 +291,24 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       if (itself) distance[0] = 0;
 #pragma unroll
       for (int f = 0; f < FIELDS; f++) {
-        int row = rows[p * FIELDS + f];
-        if (row < 0 || (symmetric && places[p * FIELDS + f] < text)) continue;
+        int row = task.rows[p * FIELDS + f];
+        if (row < 0 || (symmetric && task.places[p * FIELDS + f] < text)) continue;
         float value = 0;
-        if (kind == 1) value = of_distance[distance[f]];
+        if (kind == 1) value = task.of_distance[distance[f]];
         if (kind == 2) {
           int longer = max(1, max(length, (int)(offsets[pack[f] + 1] - offsets[pack[f]])));
-          value = expf(-gamma * (float)distance[f] / (float)longer);
+          value = expf(-task.gamma * (float)distance[f] / (float)longer);
         }
-        if (sums) {
+        if (task.sums) {
 #pragma unroll 1
           for (int k = 0; k < n_classes; k++)
-            sums[((int64)chunk * n_classes + k) * n_texts + text] +=
-                coefficients[(int64)(p * FIELDS + f) * n_classes + k] * value;
+            task.sums[((int64)chunk * n_classes + k) * n_texts + text] +=
+                task.coefficients[(int64)(p * FIELDS + f) * n_classes + k] * value;
           continue;
         }
         int bits = kind == 0 ? distance[f] : __float_as_int(value);
-        ((int*)out)[row * n_columns + column] = bits;
-        if (symmetric) ((int*)out)[column * n_columns + row] = bits;
+        ((int*)task.out)[row * task.n_columns + column] = bits;
+        if (symmetric) ((int*)task.out)[column * task.n_columns + row] = bits;
       }
     }
   }

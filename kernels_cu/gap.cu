@@ -1,4 +1,4 @@
-// Gap-weighted subsequences. The mathematics: textsvm/kernels/gap.py; without decays, and the layout: gap_cuda.py.
+// Gap-weighted subsequences. The mathematics: textsvm/kernels/gap_recurrence.py; without decays, and the layout: gap_cuda.py.
 //
 // LEVELS p - 1; COLUMNS of a lane; BLOCK columns that share a base; REAL float or double; BLEND 1 if
 // subsequences may begin at any level; MASKS 1 if matches are looked up, 0 if they are compared; BLOCKS of 128
@@ -32,11 +32,11 @@
 #define LEFT 1 // a left neighbour of the same document
 #define LAST 2 // the document's last columns
 
-// Powers of the decay and the scaled beginnings; set before a launch.
+// Powers of the decay and the scaled level weights; set before a launch.
 struct Weights {
     REAL rows[WARP][2];                       // decay^k, decay^-k
     REAL column_out[BLOCK], column_in[BLOCK]; // decay^c, decay^-c, c counted within a block
-    REAL begins[LEVELS + 1];
+    REAL levels[LEVELS + 1];
     REAL step, edge, block, wrap; // decay^(width - 1) and ^width of a lane's last block, ^BLOCK, ^period
     double out[LENGTHS];          // what makes a sum of these the sum of the recurrence
 };
@@ -261,7 +261,7 @@ __device__ __forceinline__ void compare(
 #pragma unroll
         for (int c = 0; c < COLUMNS; c++) {
             if (LEVELS > 0) add_where(HIT(c), found[SHARED], before[STORED - 1], column_out[c % BLOCK]);
-            if (LEVELS == 0 || BLEND) add_where(HIT(c), found[SHARED], weights.begins[LEVELS] * row_in);
+            if (LEVELS == 0 || BLEND) add_where(HIT(c), found[SHARED], weights.levels[LEVELS] * row_in);
             if (LEVELS > 0) before[STORED - 1] = ABOVE(STORED - 1, c);
         }
 #pragma unroll
@@ -270,9 +270,9 @@ __device__ __forceinline__ void compare(
             for (int c = 0; c < COLUMNS; c++) {
                 if (c > 0 && c % BLOCK == 0) r[q] *= weights.block;
                 if (q > 0) add_where(HIT(c), r[q], before[q - 1]);
-                if (q == 0 || BLEND) add_where(HIT(c), r[q], weights.begins[q] * row_in, column_in[c % BLOCK]);
+                if (q == 0 || BLEND) add_where(HIT(c), r[q], weights.levels[q] * row_in, column_in[c % BLOCK]);
                 if (q > 0 && q >= LEAST) add_where(HIT(c), found[q - LEAST], before[q - 1], column_out[c % BLOCK]);
-                if (q == 0 && LEAST == 0) add_where(HIT(c), found[0], weights.begins[0] * row_in);
+                if (q == 0 && LEAST == 0) add_where(HIT(c), found[0], weights.levels[0] * row_in);
                 if (q > 0) before[q - 1] = ABOVE(q - 1, c);
                 P[q][c] += r[q];
             }

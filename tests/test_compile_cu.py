@@ -19,6 +19,8 @@ import pytest
 
 import textsvm
 from textsvm import device
+from textsvm.features import products_cuda
+from textsvm.kernels import edit_cuda, gap_cuda, gap_lanes
 from textsvm.parallel import n_threads
 from textsvm.solvers import crammer_singer_cuda, smo_cuda
 from textsvm.solvers.workingset import Done
@@ -28,6 +30,9 @@ STRUCTS = {
     smo_cuda.SOURCE: smo_cuda.STRUCTS,
     crammer_singer_cuda.ROUNDS_SOURCE: crammer_singer_cuda.STRUCTS,
     crammer_singer_cuda.SET_SOURCE: crammer_singer_cuda.STRUCTS,
+    "edit.cu": {"Task": edit_cuda.TASK},
+    "gap.cu": {"Task": gap_cuda.TASK, "Output": gap_cuda.OUTPUT, "Lane": gap_lanes.LANE},
+    "products.cu": {"Products": products_cuda.PRODUCTS},
 }
 C_TYPES = {"int": np.int32, "int64": np.int64, "float": np.float32, "double": np.float64}
 JUDGE, OTHERS = 90, [75, 80, 86, 89, 100, 120]
@@ -122,13 +127,16 @@ def test_a_spill_would_be_seen():
 
 def fields_of(text, name):
     """(field, NumPy type) of a struct in the text of a .cu, in order; pointers are uint64."""
-    body = re.search(rf"struct {name} {{(.*?)\n}};", text, re.DOTALL)[1]
+    body = re.search(rf"struct {name} {{(.*?)\n?}};", text, re.DOTALL)[1]
     fields = []
     for declaration in re.sub(r"//[^\n]*", "", body).split(";"):
         if declaration.strip():
-            kind, names = re.fullmatch(r"\s*(?:const )?(\w+\*?) ([\w, ]+)", declaration).groups()
-            numpy_type = np.uint64 if kind.endswith("*") else C_TYPES[kind]
-            fields += [(field, np.dtype(numpy_type)) for field in names.split(", ")]
+            kind, names = re.fullmatch(r"\s*(?:const )?(\w+)(\*? .+)", declaration, re.DOTALL).groups()
+            first_is_pointer = names.startswith("*")
+            for each in names.removeprefix("*").split(","):
+                pointer = first_is_pointer or "*" in each
+                field = each.replace("*", "").strip()
+                fields.append((field, np.dtype(np.uint64 if pointer else C_TYPES[kind])))
     return fields
 
 
@@ -147,7 +155,7 @@ def test_the_compiler_lays_structs_out_as_numpy_does(source, monkeypatch):
         for field, (_, offset) in twin.fields.items():
             text += f'static_assert(__builtin_offsetof({name}, {field}) == {offset}, "{field}");\n'
     monkeypatch.setattr(device, "source_text", lambda _: text)
-    defines = next(defines for other, defines in define_sets() if other == source)
+    *_, defines = (defines for other, defines in define_sets() if other == source)
     code, log = compile_cu(nvrtc(), source, defines, 75)
     assert code == 0, log
 

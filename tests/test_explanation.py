@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from textsvm import SVC, SVR, CalibratedSVC, EditDistance, GapWeighted, InputError, OneClassSVM, Spectrum
 from textsvm.documents import encode
-from textsvm.evaluation.attribution import gap, pieces
 from textsvm.evaluation.explanation import explain
+from textsvm.kernels.attribution import pieces
+from textsvm.kernels.gap_attribution import symbol_contributions
 
 TEXTS = [
     "cheap pills for sale, buy now",
@@ -115,7 +116,7 @@ def test_subsequences_are_spread_over_their_symbols(weights, text, others):
         terms[i] = (i + 1) * (-1) ** i * sum(share.sum() for share in shares)
         expected += (i + 1) * (-1) ** i * sum(shares)
     support = documents.take(range(1, len(documents)))
-    found = gap(kernel, support, documents.codes[: len(text)], terms)
+    found = symbol_contributions(kernel.recurrence, support, documents.codes[: len(text)], terms)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 

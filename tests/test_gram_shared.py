@@ -134,8 +134,8 @@ def calls(monkeypatch):
 
         monkeypatch.setattr(module, name, counting)
 
-    count(gap, "_products", lambda *args: counted.update(sweeps=counted["sweeps"] + 1))
-    count(edit, "_distances", lambda *args: counted.update(distances=counted["distances"] + 1))
+    count(gap, "products", lambda *args: counted.update(sweeps=counted["sweeps"] + 1))
+    count(edit, "fill_distances", lambda *args: counted.update(distances=counted["distances"] + 1))
     count(pmers, "_count_length", lambda offsets, q, *args: counted["lengths counted"].append(q))
     return counted
 

@@ -239,13 +239,13 @@ def test_warnings_stand_at_the_top():
 
 
 @pytest.mark.parametrize(
-    ("kernel", "bound"),
-    [(GapWeighted(2), "GAP_WORK"), (EditDistance(), "EDIT_WORK"), (same_symbols, "USER_WORK")],
-    ids=["gap", "edit", "user"],
+    "kernel",
+    [GapWeighted(2), EditDistance(), same_symbols, Spectrum(2)],
+    ids=["gap", "edit", "user", "spectrum"],
 )
-def test_explanations_stop_in_time(monkeypatch, kernel, bound):
+def test_explanations_stop_in_time(monkeypatch, kernel):
     assert all(each.explanation is not None for each in made(kernel=kernel).mistakes)
-    monkeypatch.setattr(report, bound, 1)
+    monkeypatch.setattr(report, "EXPLAINING", 1e-12)
     found = made(kernel=kernel)
     assert found.mistakes
     assert all(each.explanation is None for each in found.mistakes)

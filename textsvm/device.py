@@ -243,8 +243,8 @@ def structure(dtype: np.dtype[Any], **fields: Any) -> NDArray[Any]:
     Parameters
     ----------
     dtype : structured dtype
-        Fields in the order of the C struct, with ``align=True``; pointers are uint64. Who passes the structure
-        on keeps the arrays alive.
+        Fields in the order of the C struct, with ``align=True``; pointers are uint64. Who passes it on keeps
+        the arrays alive.
     fields
         The value of each of them.
     """

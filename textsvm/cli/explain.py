@@ -67,7 +67,6 @@ def _show(console: Console, identifier: str, found: Explanation) -> None:
     """One explanation for people."""
     from rich.text import Text
 
-    from textsvm.evaluation.explanation import METHODS
     from textsvm.reporting.escape import printable
     from textsvm.reporting.mistakes import runs, visible
 
@@ -85,10 +84,10 @@ def _show(console: Console, identifier: str, found: Explanation) -> None:
         coloured.append(printable(piece), style=style)
     console.stdout.print(coloured, soft_wrap=True)
     towards, away = (printable(str(side)) for side in _sides(found))
+    how = found.attribution.description
     key = Text.assemble(
-        ("   ", FOR[3]), f" for {towards}  ", ("   ", AGAINST[3]), f" for {away}; {METHODS[found.method]}",
-        style="dim",
-    )  # fmt: skip
+        ("   ", FOR[3]), f" for {towards}  ", ("   ", AGAINST[3]), f" for {away}; {how}", style="dim"
+    )
     console.stdout.print(key, soft_wrap=True)
     if found.substrings:
         rows = [

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, make_dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -11,88 +11,42 @@ import typer
 
 from textsvm.cli.console import WrongUsage
 from textsvm.errors import InputError
+from textsvm.kernels import KERNELS, Kernels
 
 if TYPE_CHECKING:
     from textsvm.kernels import Kernel
+    from textsvm.kernels.option import Option
 
 T = TypeVar("T")
 _KERNEL = "Kernel"
-#: Which kernels have an option, by the name of its field.
-_OWNERS = {
-    "p": ("spectrum", "gap"),
-    "weight": ("spectrum",),
-    "idf": ("spectrum",),
-    "gamma": ("edit",),
-    "relative": ("edit",),
-    "decay": ("gap",),
-}
-WEIGHTS = ("count", "presence", "intersection", "log")
 
 
 @dataclass(frozen=True)
-class KernelOptions:
-    """The kernel; in `tune` each may be a list with commas."""
+class _KernelOptions:
+    """The kernel; in `tune` each may be a list with commas.
+
+    The options of the kernels follow as fields of a subclass, see `options_of`.
+    """
 
     kernel: Annotated[
-        str, typer.Option(metavar="spectrum|edit|gap", help="Which kernel.", rich_help_panel=_KERNEL)
+        str, typer.Option(metavar="|".join(KERNELS), help="Which kernel.", rich_help_panel=_KERNEL)
     ] = "spectrum"
-    p: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LENGTH",
-            help="spectrum, gap: length of what is compared, or a range such as 3-5 "
-            "(default: 4, gap 5; tune 3,4,5).",
-            rich_help_panel=_KERNEL,
-        ),
-    ] = None
-    weight: Annotated[
-        str | None,
-        typer.Option(
-            metavar="|".join(WEIGHTS),
-            help="spectrum: what a count weighs (default: count).",
-            rich_help_panel=_KERNEL,
-        ),
-    ] = None
-    idf: Annotated[
-        bool, typer.Option("--idf", help="spectrum: rare substrings weigh more.", rich_help_panel=_KERNEL)
-    ] = False
-    gamma: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NUMBER", help="edit: exp(-gamma distance) (default: 0.05).", rich_help_panel=_KERNEL
-        ),
-    ] = None
-    relative: Annotated[
-        bool,
-        typer.Option("--relative", help="edit: distance over the longer length.", rich_help_panel=_KERNEL),
-    ] = False
-    decay: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NUMBER",
-            help="gap: lambda in (0, 1], the cost of a symbol spanned (default: 0.5).",
-            rich_help_panel=_KERNEL,
-        ),
-    ] = None
 
-    def grid(self, default_p: str | None = None) -> list[Kernel]:
-        """Every kernel that the options describe; options of no kernel that is asked for are refused."""
-        from textsvm.kernels import KERNELS
+    def grid(self, tuning: bool = False) -> list[Kernel]:
+        """Every kernel that the options describe; options of no kernel that is asked for are refused.
 
+        With `tuning`, options that are not given take the values that a search tries.
+        """
         names = several("--kernel", self.kernel, str)
         for name in names:
             if name not in KERNELS:
                 raise WrongUsage(f"--kernel {name} is not one of {', '.join(KERNELS)}")
-        for option, owners in _OWNERS.items():
-            if getattr(self, option) not in (None, False) and not set(owners) & set(names):
+        options = {name: KERNELS.options(name) for name in names}
+        known = {option.name for of_kernel in options.values() for option in of_kernel}
+        for option, value in vars(self).items():
+            if option != "kernel" and value not in (None, False) and option not in known:
                 raise WrongUsage(f"--{option} is not an option of the {' or '.join(names)} kernel")
-        kernels = [kernel for name in names for kernel in getattr(self, f"_{name}")(default_p)]
-        for kernel in kernels:
-            try:
-                kernel.check()
-            except InputError as error:
-                raise WrongUsage(str(error)) from error
-        return kernels
+        return [kernel for name in names for kernel in self._of(KERNELS[name], options[name], tuning)]
 
     def one(self) -> Kernel:
         """The kernel that the options describe."""
@@ -101,34 +55,65 @@ class KernelOptions:
             raise WrongUsage(f"the options describe {len(kernels)} kernels; `textsvm tune` tries them all")
         return kernels[0]
 
-    def _spectrum(self, default_p: str | None) -> list[Kernel]:
-        from textsvm.kernels import Spectrum
+    def _of(self, kernel: type[Kernel], options: tuple[Option, ...], tuning: bool) -> Iterator[Kernel]:
+        """Every combination, the values of the first option next to each other."""
+        for values in product(*[self._parameters(option, tuning) for option in reversed(options)]):
+            made = kernel(**{name: value for each in values for name, value in each.items()})
+            try:
+                made.check()
+            except InputError as error:
+                raise WrongUsage(str(error)) from error
+            yield made
 
-        weights = several("--weight", self.weight or "count", str)
-        for weight in weights:
-            if weight not in WEIGHTS:
-                raise WrongUsage(f"--weight {weight} is not one of {', '.join(WEIGHTS)}")
-        lengths = several("--p", self.p or default_p or "4", _lengths)
-        return [
-            Spectrum(p=low if low == high else (low, high), weight=weight, idf=self.idf)
-            for weight, (low, high) in product(weights, lengths)
-        ]
+    def _parameters(self, option: Option, tuning: bool) -> list[dict[str, Any]]:
+        """What each value of an option sets."""
+        given = getattr(self, option.name)
+        if not option.metavar:
+            return [option.parameters(given)]
+        text = given or (tuning and option.tuned) or option.default
 
-    def _edit(self, default_p: str | None) -> list[Kernel]:
-        from textsvm.kernels import EditDistance
+        def convert(piece: str) -> Any:
+            try:
+                return option.convert(piece)
+            except InputError as error:
+                raise WrongUsage(f"--{option.name} {piece} {error}") from error
 
-        gammas = several("--gamma", self.gamma or "0.05", float)
-        return [EditDistance(gamma=gamma, relative=self.relative) for gamma in gammas]
+        return [option.parameters(value) for value in several(f"--{option.name}", text, convert)]
 
-    def _gap(self, default_p: str | None) -> list[Kernel]:
-        from textsvm.kernels import GapWeighted
 
-        decays = several("--decay", self.decay or "0.5", float)
-        lengths = several("--p", self.p or default_p or "5", _lengths)
-        return [
-            GapWeighted(p=high, decay=decay, weights=_blend(low, high))
-            for decay, (low, high) in product(decays, lengths)
-        ]
+def options_of(kernels: Kernels) -> type[_KernelOptions]:
+    """The group of options for these kernels; kernels may have options in common."""
+    owners: dict[str, dict[str, Option]] = {}
+    for name in kernels:
+        for option in kernels.options(name):
+            owners.setdefault(option.name, {})[name] = option
+    fields: list[tuple[str, Any, Any]] = []
+    for name, of_kernels in owners.items():
+        first = next(iter(of_kernels.values()))
+        help = f"{', '.join(of_kernels)}: {first.help}{_defaults(of_kernels)}."
+        if first.metavar:
+            shown = typer.Option(metavar=first.metavar, help=help, rich_help_panel=_KERNEL)
+            fields.append((name, Annotated[str | None, shown], field(default=None)))
+        else:
+            shown = typer.Option(f"--{name}", help=help, rich_help_panel=_KERNEL)
+            fields.append((name, Annotated[bool, shown], field(default=False)))
+    return make_dataclass("KernelOptions", fields, bases=(_KernelOptions,), frozen=True)
+
+
+def _defaults(of_kernels: dict[str, Option]) -> str:
+    """(default: that of the first kernel, those of others that differ; what is tuned)"""
+    first = next(iter(of_kernels.values()))
+    if not first.metavar:
+        return ""
+    others = [f"{name} {each.default}" for name, each in of_kernels.items() if each.default != first.default]
+    tuned = f"; tune {first.tuned}" if first.tuned else ""
+    return f" (default: {', '.join([first.default, *others])}{tuned})"
+
+
+if TYPE_CHECKING:
+    KernelOptions = _KernelOptions
+else:
+    KernelOptions = options_of(KERNELS)
 
 
 def describe(kernel: dict[str, Any]) -> str:
@@ -149,19 +134,3 @@ def several(option: str, text: str, convert: Callable[[str], T]) -> list[T]:
         raise
     except ValueError:
         raise WrongUsage(f"{option} {text} is neither a number nor a list such as 1,10,100") from None
-
-
-def _lengths(p: str) -> tuple[int, int]:
-    low, _, high = p.partition("-")
-    try:
-        lengths = int(low), int(high or low)
-    except ValueError:
-        raise WrongUsage(f"--p {p} is neither a number nor a range such as 3-5") from None
-    if not 1 <= lengths[0] <= lengths[1]:
-        raise WrongUsage(f"--p {p} must be 1 or more, and a range must not fall")
-    return lengths
-
-
-def _blend(low: int, high: int) -> tuple[float, ...] | None:
-    """Weights of the gap-weighted kernel's lengths 1..high."""
-    return None if low == high else tuple(float(q >= low) for q in range(1, high + 1))

@@ -175,7 +175,7 @@ class ModelOptions:
     def grid(self, regression: bool) -> tuple[dict[str, list[Any]], KernelMachine]:
         """The grid of `tune`, every point of it checked, and a machine to be set to its points."""
         grid: dict[str, list[Any]] = {
-            "kernel": self.kernel.grid(default_p="3,4,5"),
+            "kernel": self.kernel.grid(tuning=True),
             "C": several("-C", _GRID_OF_C, float),
         }
         grid |= self.machine.varied()

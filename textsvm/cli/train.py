@@ -118,7 +118,7 @@ def train(
         documents = _of_one_class(documents, task.one_class)
     options.targets(documents)
     seconds = {"read": time.perf_counter() - started}
-    if made_from.text.max_length is None and made_from.kernel.kernel != "spectrum":
+    if made_from.text.max_length is None and made_from.kernel.one().quadratic:
         options.note_long_documents(console, documents)
     training, held = _hold_out(documents, task.holdout, task.seed)
     if task.one_class is not None:

@@ -4,7 +4,7 @@ Everything is about the text as the model reads it: normalised, cut to `max_leng
 explained is, for two classes, the decision value (positive for the second class, or for `positive`); for
 more, what speaks for the predicted class: its machine (one-vs-rest), the sum of its machines against each
 other class (one-vs-one), or its machine less the mean of the others (Crammer-Singer, where only differences
-count); for regression, the number. `textsvm.evaluation.attribution` tells how it is shared out.
+count); for regression, the number. Each kernel tells how it is shared out (`Kernel.contributions`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from sklearn.utils.validation import check_is_fitted
 from textsvm import device as devices
 from textsvm.documents import Documents
 from textsvm.errors import InputError
-from textsvm.evaluation import attribution
 from textsvm.evaluation.judge import machine_of
-from textsvm.kernels import GapWeighted, Spectrum
+from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.parallel import Progress
 from textsvm.parallel import part as part_of
 from textsvm.plain_json import to_json
@@ -31,11 +30,6 @@ from textsvm.sources.texts import as_texts
 
 #: Documents that are explained together: each has a weight for every feature of the support vectors.
 CHUNK = 16
-METHODS = {
-    "substrings": "exact: each substring's contribution, spread over its occurrences and their symbols",
-    "subsequences": "exact: each common subsequence's contribution, spread evenly over its symbols",
-    "occlusion": "occlusion: how the value changes when a piece of the text is left out; no exact sum",
-}
 
 
 @dataclass(frozen=True)
@@ -85,10 +79,10 @@ class Explanation:
         The document as the model reads it.
     symbols : float64 array, shape (len(text),)
         Contribution of each symbol; with an exact method they and the bias sum to the value.
-    method : {"substrings", "subsequences", "occlusion"}
-        See `METHODS`.
+    attribution : Attribution
+        How the value was shared out.
     substrings : list of Substring
-        With the method "substrings", those of the largest contributions.
+        Those of the largest contributions, of kernels that have features one can name.
     similar : list of Similar
         The support vectors of the largest contributions.
     """
@@ -100,17 +94,23 @@ class Explanation:
     bias: float
     text: str
     symbols: NDArray[np.float64] = field(repr=False)
-    method: str
+    attribution: Attribution
     substrings: list[Substring]
     similar: list[Similar]
 
     @property
+    def method(self) -> str:
+        """The name of its attribution: "substrings", "subsequences", "occlusion"."""
+        return self.attribution.name
+
+    @property
     def exact(self) -> bool:
-        return self.method != "occlusion"
+        return self.attribution.exact
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values."""
-        return to_json({**asdict(self), "exact": self.exact, "method": METHODS[self.method]})
+        values = {**asdict(self), "attribution": self.attribution.description, "exact": self.exact}
+        return {"method" if name == "attribution" else name: to_json(value) for name, value in values.items()}
 
 
 def explain(
@@ -178,35 +178,20 @@ def _explain(
 ) -> list[Explanation]:
     kernel, support = model.kernel_, model.support_documents_
     values = rows.cross(documents).astype(np.float64) if len(support) else np.empty((len(documents), 0))
-    method = "occlusion"
-    if isinstance(kernel, Spectrum | GapWeighted):
-        method = "substrings" if isinstance(kernel, Spectrum) else "subsequences"
-    if method == "substrings" and len(support):  # not by way of float32 kernel values
-        machines = rows.decision(documents, model.dual_coef_.T) + model.intercept_
-    else:
-        machines = values @ model.dual_coef_.T + model.intercept_
+    decision = rows.decision(documents, model.dual_coef_.T) if len(support) else values @ model.dual_coef_.T
+    machines = decision + model.intercept_
     mixes, meanings = _machines_explained(model, machines, positive)
     coef, biases = mixes @ model.dual_coef_, mixes @ model.intercept_
-    shares: list[NDArray[np.float64]] = []
-    features: list[list[Any]] = [[] for _ in texts_of(documents)]
-    if method == "substrings" and len(support):
-        shares, features = attribution.spectrum(rows, documents, coef)
+    found = Contributions([np.zeros(length) for length in documents.lengths])
+    if len(support):
+        found = kernel.contributions(rows, documents, coef, values, progress)
     explanations = []
     for d, text in enumerate(texts_of(documents)):
-        terms = coef[d] * values[d]
-        if not len(support):
-            share = np.zeros(len(text))
-        elif method == "substrings":
-            share = shares[d]
-        elif method == "subsequences":
-            codes = documents.codes[documents.offsets[d] : documents.offsets[d + 1]]
-            share = attribution.gap(kernel, support, codes, terms, part_of(progress, d, 1, len(documents)))
-        else:
-            share = attribution.occlusion(rows, text, support.alphabet, coef[d])
-        if method != "occlusion" and not share.any() and len(text):
+        terms, share = coef[d] * values[d], found.symbols[d]
+        if kernel.attribution.exact and len(support) and not share.any() and len(text):
             # Too short to have features, and so equal to a support vector or unlike all.
             share = np.full(len(text), terms.sum() / len(text))
-        features[d].sort(key=lambda feature: -abs(feature[2]))
+        features = sorted(found.features[d], key=lambda each: -abs(each[2])) if found.features else []
         nearest = np.argsort(-np.abs(terms), kind="stable")[:n_similar]
         explanations.append(
             Explanation(
@@ -215,8 +200,8 @@ def _explain(
                 bias=float(biases[d]),
                 text=text,
                 symbols=share,
-                method=method,
-                substrings=[Substring(*feature) for feature in features[d][:n_substrings]],
+                attribution=kernel.attribution,
+                substrings=[Substring(*feature) for feature in features[:n_substrings]],
                 similar=[
                     Similar(int(model.support_[i]), float(values[d, i]), float(terms[i]), support.text(i))
                     for i in nearest.tolist()
@@ -224,8 +209,6 @@ def _explain(
                 ],
             )
         )
-        if progress is not None:
-            progress(d + 1, len(documents))
     return explanations
 
 

@@ -1,12 +1,57 @@
-"""The string kernels, one file each."""
+"""The string kernels, one file each. Their modules are imported when they are first used."""
 
-from textsvm.kernels.base import Kernel
-from textsvm.kernels.edit import EditDistance
-from textsvm.kernels.gap import GapWeighted
-from textsvm.kernels.spectrum import Spectrum
-from textsvm.kernels.user import UserKernel
+from __future__ import annotations
+
+from collections import UserDict
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from textsvm.kernels.option import Option
+
+if TYPE_CHECKING:
+    from textsvm.kernels.base import Kernel
+    from textsvm.kernels.edit import EditDistance
+    from textsvm.kernels.gap import GapWeighted
+    from textsvm.kernels.spectrum import Spectrum
+    from textsvm.kernels.user import UserKernel
+
+
+class Kernels(UserDict[str, Any]):
+    """Kernel classes by name; "module:Class" becomes the class when it is first asked for."""
+
+    def __getitem__(self, name: str) -> type[Kernel]:
+        kernel = self.data[name]
+        if isinstance(kernel, str):
+            module, _, class_name = kernel.partition(":")
+            kernel = self.data[name] = getattr(import_module(module), class_name)
+        return kernel
+
+    def options(self, name: str) -> tuple[Option, ...]:
+        """The options of a kernel, without importing it: scikit-learn and Numba take a second."""
+        kernel = self.data[name]
+        if isinstance(kernel, str):
+            return import_module(kernel.partition(":")[0] + "_options").OPTIONS
+        return kernel.options
+
 
 #: Kernels by the name that the command line and model files use; a function of the user's has none.
-KERNELS: dict[str, type[Kernel]] = {k.name: k for k in (Spectrum, EditDistance, GapWeighted)}
+KERNELS = Kernels(
+    spectrum="textsvm.kernels.spectrum:Spectrum",
+    edit="textsvm.kernels.edit:EditDistance",
+    gap="textsvm.kernels.gap:GapWeighted",
+)
+_HOME = {
+    "Kernel": "base",
+    "EditDistance": "edit",
+    "GapWeighted": "gap",
+    "Spectrum": "spectrum",
+    "UserKernel": "user",
+}
 
 __all__ = ["KERNELS", "EditDistance", "GapWeighted", "Kernel", "Spectrum", "UserKernel"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -11,12 +12,21 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from textsvm.documents import Documents
+from textsvm.kernels.attribution import OCCLUSION, PIECES, Attribution, Contributions, occlusion
+from textsvm.kernels.option import Option
 from textsvm.parallel import Progress
 
 if TYPE_CHECKING:
     from textsvm.device import Device
 #: Kernel values that prediction holds at a time.
 BLOCK_BYTES = 32 << 20
+#: Values a second of a kernel about which nothing is known, such as a function of the user's.
+UNKNOWN_RATE = 5e5 / 60
+
+
+def is_number(value: object) -> bool:
+    """Whether a parameter is a number (bool is none)."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 class MatrixRows(Protocol):
@@ -115,10 +125,48 @@ class HostRows(ABC):
         return values
 
 
+class Sharing(ABC):
+    """Work that kernels of a grid have in common, on the same documents: equal ones are computed together.
+
+    Subclasses are frozen dataclasses of the parameters that must be equal.
+    """
+
+    def passes(self, kernels: Sequence[Any], room: int) -> list[list[int]]:
+        """Which of these kernels are computed together, by their positions, in the order of `grams`.
+
+        By default all, which takes memory for two matrices; `room`, at least 2, is for how many there is.
+        """
+        return [list(range(len(kernels)))]
+
+    @abstractmethod
+    def description(self, kernels: Sequence[Any]) -> str:
+        """What the Grams of one pass come from, in a few words."""
+
+    @abstractmethod
+    def grams(
+        self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
+    ) -> Iterator[tuple[int, Any]]:
+        """The kernels of one pass by their positions, each with its matrix, which the caller may keep."""
+
+
 class Kernel(BaseEstimator, ABC):
-    """The parameters of a kernel, and what it learns from training documents (most learn nothing)."""
+    """The parameters of a kernel, what it learns from training documents, and all that others ask of it.
+
+    A subclass has a `name`, stores its parameters, and makes `rows`; the rest has defaults.
+
+    Attributes
+    ----------
+    name : str
+        In model files and on the command line.
+    options : tuple of Option
+        Its parameters on the command line.
+    attribution : Attribution
+        What `contributions` are.
+    """
 
     name: ClassVar[str]
+    options: ClassVar[tuple[Option, ...]] = ()
+    attribution: ClassVar[Attribution] = OCCLUSION
 
     @property
     def min_length(self) -> int:
@@ -160,6 +208,60 @@ class Kernel(BaseEstimator, ABC):
         """
         return RowsPredictor(self.rows(support, device), coef)
 
+    @property
+    def sharing(self) -> Sharing | None:
+        """What it has in common with kernels of equal `sharing`, if anything."""
+        return None
+
+    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Seconds that a core is predicted to take for kernel values, roughly.
+
+        Parameters
+        ----------
+        row_lengths, column_lengths : int64 arrays, shapes (m,) and (n,)
+            Symbols of the documents.
+
+        Returns
+        -------
+        float64 array, shape (m,)
+            Of each row document with all column documents.
+        """
+        return np.full(len(row_lengths), len(column_lengths) / UNKNOWN_RATE)
+
+    @property
+    def quadratic(self) -> bool:
+        """Whether the time of a value grows with the product of the two lengths."""
+        once, twice = (self.cost(length, length)[0] for length in (np.array([1000]), np.array([2000])))
+        return bool(twice > 3 * once)
+
+    def contributions(
+        self,
+        rows: KernelRows,
+        documents: Documents,
+        coef: NDArray[np.float64],
+        values: NDArray[np.float64],
+        progress: Progress | None = None,
+    ) -> Contributions:
+        """What of sum_i coef[d, i] k(support_i, documents[d]) comes from which symbols, by `attribution`.
+
+        Parameters
+        ----------
+        rows : KernelRows
+            Of the support vectors, on the CPU.
+        documents : Documents
+            Over an extension of their alphabet.
+        coef, values : float64 arrays, shape (len(documents), n_sv)
+            Coefficients, and kernel values with the support vectors.
+        progress : callable, optional
+        """
+        return occlusion(rows.decision, documents, rows.documents.alphabet, coef, progress)
+
+    def contributions_cost(
+        self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Seconds that a core is predicted to take for `contributions` to each document, roughly."""
+        return PIECES * self.cost(lengths, support_lengths)
+
     def against(self, documents: Documents, device: Device) -> KernelRows:
         """Deprecated name of `rows`."""
         warnings.warn("Kernel.against is called rows now", DeprecationWarning, stacklevel=2)
@@ -186,29 +288,3 @@ def featureless_groups(
         codes = documents.codes[documents.offsets[i] : documents.offsets[i + 1]]
         groups[i] = known.setdefault(codes.astype(np.uint16).tobytes(), len(known) + 1)
     return groups
-
-
-def normalise_values(
-    values: NDArray[np.floating],
-    row_self: NDArray[np.float64],
-    column_self: NDArray[np.float64],
-    row_groups: NDArray[np.int32],
-    column_groups: NDArray[np.int32],
-) -> None:
-    """Divide by sqrt(k(s, s) k(t, t)), in place.
-
-    Parameters
-    ----------
-    values : float array, shape (m, n)
-    row_self, column_self : float64 arrays, shapes (m,) and (n,)
-        k(s, s) of the documents of the rows and of the columns.
-    row_groups, column_groups : int32 arrays, shapes (m,) and (n,)
-        From `featureless_groups`.
-    """
-    with np.errstate(divide="ignore"):
-        row_scale = np.where(row_self > 0, 1 / np.sqrt(row_self), 0.0)
-        column_scale = np.where(column_self > 0, 1 / np.sqrt(column_self), 0.0)
-    values *= row_scale[:, None].astype(values.dtype)
-    values *= column_scale.astype(values.dtype)
-    for i in np.flatnonzero(row_groups):
-        values[i] = column_groups == row_groups[i]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +13,34 @@ from numpy.typing import NDArray
 from textsvm import device as gpu
 from textsvm.device import Device
 from textsvm.documents import Documents
+from textsvm.documents_cuda import DeviceDocuments
 from textsvm.parallel import Progress
-
-if TYPE_CHECKING:
-    from textsvm.kernels.edit import EditDistance
 
 WARP = 32
 THREADS = 256
 LAUNCH = 5e12  # table cells a launch, of which STREAMS run together between two looks at the clock
 STREAMS = 8
 BATCH = 1 << 24  # distances that become kernel values together
+DISTANCES, OF_DISTANCE, RELATIVE = range(3)
+
+#: What one launch of `edit_rows` is given: Task in kernels_cu/edit.cu.
+TASK = np.dtype(
+    [(name, np.uint64) for name in ("codes", "offsets", "packs", "rows", "places")]
+    + [(name, np.uint64) for name in ("words", "group_words", "lengths", "columns")]
+    + [(name, np.uint64) for name in ("scratch", "next_item", "of_distance", "out", "coefficients", "sums")]
+    + [(name, np.int64) for name in ("scratch_words", "n_columns")]
+    + [(name, np.int32) for name in ("n_packs", "span", "n_texts", "texts_alphabet", "kind", "own")]
+    + [(name, np.int32) for name in ("symmetric", "n_classes")]
+    + [("gamma", np.float32)],
+    align=True,
+)
+
+
+class EditKernel(Protocol):
+    """What is read of the kernel, `textsvm.EditDistance`."""
+
+    gamma: float
+    relative: bool
 
 
 @dataclass(frozen=True)
@@ -67,10 +85,10 @@ class _Texts:
     patterns_alphabet: symbols from this one on are in no row document; None if they may be.
     """
 
-    def __init__(self, documents: Documents, codes: Any, offsets: Any, patterns_alphabet: int | None) -> None:
+    def __init__(self, documents: DeviceDocuments, patterns_alphabet: int | None) -> None:
         cp = gpu.cupy()
-        self.n = -(-len(documents) // WARP) * WARP
-        self.alphabet = max(1, len(documents.alphabet))
+        self.n = -(-documents.n // WARP) * WARP
+        self.alphabet = max(1, documents.n_symbols)
         if patterns_alphabet is not None:
             self.alphabet = min(self.alphabet, patterns_alphabet + 1)
         self.wide = self.alphabet > 256
@@ -88,8 +106,9 @@ class _Texts:
                 (self.n // WARP,),
                 (THREADS,),
                 (
-                    codes, offsets, cp.asarray(order), np.int32(len(order)), self.group_words,
-                    np.int32(self.alphabet - 1), np.int32(1 if self.wide else 4), self.words,
+                    documents.codes, documents.offsets, cp.asarray(order), np.int32(len(order)),
+                    self.group_words, np.int32(self.alphabet - 1),
+                    np.int32(1 if self.wide else 4), self.words,
                 ),
             )  # fmt: skip
 
@@ -97,12 +116,12 @@ class _Texts:
 class CudaEdit:
     """Kernel values and distances against fixed documents, on a GPU (`KernelRows`)."""
 
-    def __init__(self, kernel: EditDistance, documents: Documents, device: Device) -> None:
+    def __init__(self, kernel: EditKernel, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device = kernel, documents, device
         self.n = len(documents)
         with gpu.use(device):
-            self._codes, self._offsets = _upload(documents)
-            self._texts = _Texts(documents, self._codes, self._offsets, None)
+            self._patterns = DeviceDocuments(documents, np.uint16)
+            self._texts = _Texts(self._patterns, None)
 
     def diag(self) -> Any:
         with gpu.use(self.device):
@@ -125,7 +144,7 @@ class CudaEdit:
         """d(documents, documents), int32, shape (n, n), on the device, one half of it computed."""
         return self._block(self.documents, None, np.int32, progress)
 
-    def gram_of(self, kernel: EditDistance, distances: Any) -> Any:
+    def gram_of(self, kernel: EditKernel, distances: Any) -> Any:
         """The matrix of another gamma from `distances_gram`, on the device."""
         cp = gpu.cupy()
         with gpu.use(self.device):
@@ -157,9 +176,9 @@ class CudaEdit:
         cp = gpu.cupy()
         coef = np.ascontiguousarray(coef, np.float64)
         with gpu.use(self.device):
-            texts = _Texts(others, *_upload(others), len(self.documents.alphabet))
+            texts = _Texts(DeviceDocuments(others, np.uint16), len(self.documents.alphabet))
             sums = cp.zeros((coef.shape[1], texts.n))
-            job = _Job(self.kernel, self.documents, self._codes, self._offsets, texts, 1)
+            job = _Job(self.kernel, self._patterns, texts, OF_DISTANCE)
             for launch in job.run(np.arange(self.n), lambda launch: launch.prepare_sums(coef), progress):
                 sums += launch.sums.sum(axis=0)
             values = np.empty((len(others), coef.shape[1]))
@@ -181,9 +200,9 @@ class CudaEdit:
             gpu.require_memory(4 * len(order) * self.n, what, "lower --memory, or run with --device cpu")
             out = gpu.cupy().empty((len(order), self.n), dtype)
             own = others is self.documents
-            codes, offsets = (self._codes, self._offsets) if own else _upload(others)
-            kind = 0 if dtype == np.int32 else 1
-            job = _Job(self.kernel, others, codes, offsets, self._texts, kind, own, symmetric)
+            patterns = self._patterns if own else DeviceDocuments(others, np.uint16)
+            kind = DISTANCES if dtype == np.int32 else OF_DISTANCE
+            job = _Job(self.kernel, patterns, self._texts, kind, own, symmetric)
             for _ in job.run(order, lambda launch: launch.prepare(out), progress):
                 pass
             return out
@@ -193,16 +212,20 @@ class _Job:
     """Row documents against texts, cut into launches."""
 
     def __init__(
-        self, kernel: EditDistance, documents: Documents, codes: Any, offsets: Any, texts: _Texts, kind: int,
-        own: bool = False, symmetric: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        kernel: EditKernel,
+        patterns: DeviceDocuments,
+        texts: _Texts,
+        kind: int,
+        own: bool = False,
+        symmetric: bool = False,
+    ) -> None:
         cp = gpu.cupy()
-        self.codes, self.offsets, self.texts = codes, offsets, texts
-        self.own, self.symmetric = own, symmetric
-        self.all_lengths = documents.lengths
-        self.kind, self.gamma = 2 if kind and kernel.relative else kind, kernel.gamma
+        self.patterns, self.texts, self.own, self.symmetric = patterns, texts, own, symmetric
+        self.all_lengths = patterns.lengths
+        self.kind, self.gamma = RELATIVE if kind and kernel.relative else kind, kernel.gamma
         longest = max(texts.longest, int(self.all_lengths.max(initial=0)))
-        table = np.exp(-self.gamma * np.arange(longest + 1 if self.kind == 1 else 1))
+        table = np.exp(-self.gamma * np.arange(longest + 1 if self.kind == OF_DISTANCE else 1))
         self.of_distance = cp.asarray(table.astype(np.float32))
         self.processors = cp.cuda.Device().attributes["MultiProcessorCount"]
 
@@ -253,9 +276,12 @@ class _Job:
 
 
 class _Launch:
-    """One launch of `edit_rows`: documents of one variant, in descending order of length."""
+    """One launch of `edit_rows`: documents of one variant, in descending order of length.
 
-    arguments: tuple[Any, ...] = ()
+    arrays : what the launch reads and writes by address, to live as long
+    """
+
+    arrays: dict[str, Any] = {}  # noqa: RUF012 (replaced, not changed)
     sums: Any = None
 
     def __init__(
@@ -295,29 +321,28 @@ class _Launch:
             budget = gpu.free_memory() // (2 * STREAMS)
             self.blocks = max(1, min(self.blocks, budget // (4 * scratch_words)))
             gpu.require_memory(4 * scratch_words * self.blocks, "scratch space of the edit-distance kernel")
-        scratch = cp.empty(max(1, self.blocks * scratch_words), cp.uint32)
-        self.arguments = (
-            job.codes, job.offsets, *map(cp.asarray, (self.documents, self.rows, self.places)),
-            np.int32(self.packs), np.int32(span),
-            texts.words, texts.group_words, texts.lengths, texts.columns,
-            np.int32(texts.n), np.int32(texts.alphabet),
-            scratch, np.int64(scratch_words), cp.zeros(1, np.int32),
-            np.int32(job.kind), job.of_distance, np.float32(job.gamma),
-            np.int32(job.own), np.int32(job.symmetric),
-            np.int64(0) if out is None else out, np.int64(0 if out is None else out.shape[1]),
-            cp.asarray(coefficients), np.int32(coefficients.shape[1]),
-            np.int64(0) if self.sums is None else self.sums,
-        )  # fmt: skip
+        coefficients = np.ascontiguousarray(coefficients)
+        self.arrays = {
+            "codes": job.patterns.codes, "offsets": job.patterns.offsets,
+            "packs": cp.asarray(self.documents), "rows": cp.asarray(self.rows),
+            "places": cp.asarray(self.places), "words": texts.words, "group_words": texts.group_words,
+            "lengths": texts.lengths, "columns": texts.columns,
+            "scratch": cp.empty(max(1, self.blocks * scratch_words), cp.uint32),
+            "next_item": cp.zeros(1, np.int32), "of_distance": job.of_distance,
+            "coefficients": cp.asarray(coefficients),
+            **({} if out is None else {"out": out}), **({} if self.sums is None else {"sums": self.sums}),
+        }  # fmt: skip
+        numbers = {
+            "scratch_words": scratch_words, "n_columns": 0 if out is None else out.shape[1],
+            "n_packs": self.packs, "span": span, "n_texts": texts.n, "texts_alphabet": texts.alphabet,
+            "kind": job.kind, "own": job.own, "symmetric": job.symmetric,
+            "n_classes": coefficients.shape[1], "gamma": job.gamma,
+        }  # fmt: skip
+        self.task = gpu.structure(TASK, **{"out": None, "sums": None, **self.arrays, **numbers})
 
     def start(self, stream: Any) -> None:
         with stream:
-            self.kernel((self.blocks,), (THREADS,), self.arguments)
+            self.kernel((self.blocks,), (THREADS,), (self.task,))
 
     def forget(self) -> None:
-        self.arguments, self.sums = (), None
-
-
-def _upload(documents: Documents) -> tuple[Any, Any]:
-    cp = gpu.cupy()
-    gpu.require_memory(2 * len(documents.codes) + 8 * len(documents.offsets), "the documents")
-    return cp.asarray(documents.codes.astype(np.uint16)), cp.asarray(np.array(documents.offsets))
+        self.arrays, self.sums = {}, None

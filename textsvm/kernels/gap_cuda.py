@@ -1,11 +1,11 @@
-"""Launches of the CUDA twin of the gap-weighted kernel; the mathematics is at the top of gap.py.
+"""Launches of the CUDA twin of the gap-weighted kernel; gap_recurrence.py has the mathematics.
 
 The recurrence without decays
 -----------------------------
 Write S_q(i, j) = decay^(k + c) P_q / (unit decay^2q) and R_q likewise, k a row's number within a *period* and
 c a column's within a *block*. Then a cell of the table costs one addition where symbols match, and one more:
 
-    r_q += M (P_{q-1} of the row and the column before + begin_{q-1} decay^-(k + c)),    P_q += r_q
+    r_q += M (P_{q-1} of the row and the column before + b_{q-1} decay^-(k + c)),    P_q += r_q
 
 After each period all P are multiplied by decay^period, at the end of a block r by decay^block: the numbers
 stay in range. `unit` puts the levels' factors decay^2q into the middle of it.
@@ -33,8 +33,8 @@ from textsvm import device as gpu
 from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.errors import InputError
-from textsvm.kernels.gap import GapWeighted, SelfValues, shared_pass
-from textsvm.kernels.gap_lanes import SOURCE, WARP, Texts, scale_of, variant_of
+from textsvm.kernels.gap_lanes import SOURCE, WARP, Texts, period_and_unit, variant_of
+from textsvm.kernels.gap_recurrence import GapKernel, Recurrence, SelfValues, shared_pass
 from textsvm.parallel import Progress
 
 THREADS = 128
@@ -42,7 +42,7 @@ MATRIX, MIRRORED, WEIGHTED, DIAGONAL = range(4)
 #: Words of the stream that a task goes through.
 RUN = (1024, 16_384)
 #: Steps of a warp in one launch between two calls of `progress`.
-LAUNCH = 4e9
+STEPS = 4e9
 #: Symbols of documents that are predicted together.
 BATCH = 1 << 25
 #: Constants of a module, set and then used by its launches.
@@ -50,7 +50,8 @@ _constants = Lock()
 
 TASK = np.dtype(
     [(name, np.int32) for name in ("first_strip", "strips", "first_source", "sources")]
-    + [("begin", np.int64), ("rows", np.int32), ("part", np.int32)]
+    + [("begin", np.int64), ("rows", np.int32), ("part", np.int32)],
+    align=True,
 )
 OUTPUT = np.dtype(
     [("mode", np.int32), ("classes", np.int32), ("width", np.int64)]
@@ -59,32 +60,31 @@ OUTPUT = np.dtype(
         for name in ("source_index", "target_index", "source_scale", "target_scale", "matrix", "coef", "sums")
     ]
     + [("targets", np.int64), ("kernels", np.int64)]
-    + [(name, np.uint64) for name in ("mix", "matrices", "scales")]
+    + [(name, np.uint64) for name in ("mix", "matrices", "scales")],
+    align=True,
 )
 
 
-class _Run:
-    """Every source with every target, or what `mode` says of them."""
+class Sweep:
+    """The recurrence for every source with every target, or what `mode` says of them."""
 
     def __init__(
-        self, kernel: GapWeighted, sources: Texts, targets: Texts, mode: int, shared: int = 0
+        self, recurrence: Recurrence, sources: Texts, targets: Texts, mode: int, shared: int = 0
     ) -> None:
-        self.kernel, self.sources, self.targets, self.mode = kernel, sources, targets, mode
+        self.recurrence, self.sources, self.targets, self.mode = recurrence, sources, targets, mode
         n, m = sources.longest, targets.longest
-        begins, _ = kernel.begins()
-        levels = len(begins) - 1
-        blend = bool(begins[1:].any())
+        levels, decay, blended = recurrence.p - 1, recurrence.decay, recurrence.blended
         for double in (False, True):
-            self.variant = variant_of(levels, kernel.decay, double, blend, targets.masks, shared)
-            scale = scale_of(kernel, double, self.variant.block, n, m)
-            if scale is not None and (double or not (mode == DIAGONAL or kernel.needs_double(n, m))):
+            self.variant = variant_of(levels, decay, double, blended, targets.masks, shared)
+            fits = period_and_unit(recurrence, double, self.variant.block, n, m)
+            if fits is not None and (double or not (mode == DIAGONAL or recurrence.needs_double(n, m))):
                 break
-        if scale is None:
+        if fits is None:
             raise InputError(
-                f"decay={kernel.decay} with p={kernel.p} passes the range of float64 on a GPU; "
+                f"decay={decay} with p={recurrence.p} passes the range of float64 on a GPU; "
                 "take a larger decay or a smaller p, or run with --device cpu"
             )
-        self.period, self.unit = scale
+        self.period, self.unit = fits
         self.layout = targets.layout(self.variant.columns)
         cp = gpu.cupy()
         properties = cp.cuda.runtime.getDeviceProperties(cp.cuda.runtime.getDevice())
@@ -121,9 +121,8 @@ class _Run:
 
     def weights(self) -> NDArray[Any]:
         """What gap.cu has in `weights`."""
-        variant, decay = self.variant, self.kernel.decay
-        levels = variant.levels
-        begins, _ = self.kernel.begins()
+        variant, decay = self.variant, self.recurrence.decay
+        levels, of_levels = variant.levels, self.recurrence.level_weights
         width = (variant.columns - 1) % variant.block + 1
         weights = np.zeros((), variant.weights)
         k = np.arange(self.period)
@@ -131,7 +130,7 @@ class _Run:
         c = np.arange(variant.block)
         weights["column_out"], weights["column_in"] = decay**c, decay**-c
         logs = self.unit + 2 * np.arange(1, levels + 2) * math.log2(decay)
-        weights["begins"] = np.where(begins > 0, begins * np.exp2(logs), 0)
+        weights["levels"] = np.where(of_levels > 0, of_levels * np.exp2(logs), 0)
         weights["step"], weights["edge"] = decay ** (width - 1), decay**width
         weights["block"], weights["wrap"] = decay**variant.block, decay**self.period
         lengths = levels + 1 - np.arange(variant.shared, -1, -1)
@@ -141,12 +140,10 @@ class _Run:
     def launch(self, output: dict[str, Any], progress: Progress | None = None) -> None:
         """Run all tasks; `output` has what gap.cu's Output needs besides the mode: arrays and numbers."""
         cp, module = gpu.cupy(), gpu.load(SOURCE, self.variant.defines)
-        fields = np.zeros((), OUTPUT)
-        fields["mode"], fields["targets"] = self.mode, len(self.targets)
-        for name, value in output.items():
-            fields[name] = value.data.ptr if hasattr(value, "data") else value
+        unused = dict.fromkeys(OUTPUT.names or ())
+        fixed = {"mode": self.mode, "targets": len(self.targets)}
         with _constants:
-            _set_constant(module, "output", fields)
+            _set_constant(module, "output", gpu.structure(OUTPUT, **{**unused, **fixed, **output}))
             columns = _set_constant(module, "weights", self.weights())
             several = self.tasks["strips"] > 1
             done, total = 0.0, float(_cost(self.tasks).sum())
@@ -189,8 +186,8 @@ def _cost(tasks: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _slices(tasks: NDArray[Any], several: bool) -> list[NDArray[Any]]:
-    """Tasks of one launch each: all, or LAUNCH steps at a time."""
-    turns = np.cumsum(_cost(tasks)) // (LAUNCH if several else np.inf)
+    """Tasks of one launch each: all, or STEPS at a time."""
+    turns = np.cumsum(_cost(tasks)) // (STEPS if several else np.inf)
     return [part for part in np.split(tasks, np.flatnonzero(np.diff(turns)) + 1) if len(part)]
 
 
@@ -205,13 +202,12 @@ def _set_constant(module: Any, name: str, value: NDArray[Any]) -> Any:
 class CudaGap:
     """Rows on a GPU (`KernelRows`)."""
 
-    def __init__(self, kernel: GapWeighted, documents: Documents, device: Device) -> None:
+    def __init__(self, kernel: GapKernel, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
-        self._known: dict[bytes, int] = {}
         with gpu.use(device):
             self._symbols = len(documents.alphabet) + 1
             self._texts = Texts(documents, kernel.min_length, self._symbols)
-            self._self = self._self_values(documents, self._texts, self._known)
+            self._self = self._self_values(documents, self._texts, None)
             self._scale = self._position_scale(self._texts, self._self)
 
     def diag(self) -> Any:
@@ -224,12 +220,10 @@ class CudaGap:
             return self._matrix(self.documents.take(indices), self._self.take(indices))
 
     def gram(self, progress: Progress | None = None) -> Any:
-        cp = gpu.cupy()
         with gpu.use(self.device):
             matrix = self._zeros(self.n)
             self._fill(matrix, self._texts, self._scale, MIRRORED, progress)
-            self._set_featureless(matrix, self._self)
-            matrix[cp.arange(self.n), cp.arange(self.n)] = cp.asarray(self._self.diagonal())
+            self._self.finish_gram(matrix)
             return matrix
 
     def cross(self, others: Documents, progress: Progress | None = None) -> Any:
@@ -258,8 +252,8 @@ class CudaGap:
     ) -> NDArray[np.float64]:
         cp = gpu.cupy()
         texts = Texts(others, self.kernel.min_length, self._symbols)
-        own = self._self_values(others, texts, dict(self._known))
-        work = _Run(self.kernel, self._texts, texts, WEIGHTED)
+        own = self._self_values(others, texts, self._self)
+        work = Sweep(self.kernel.recurrence, self._texts, texts, WEIGHTED)
         classes = coef.shape[1]
         gpu.require_memory(8 * work.parts * len(texts) * classes, "the decision values")
         sums = cp.zeros((work.parts, len(texts), classes))
@@ -267,9 +261,7 @@ class CudaGap:
         work.launch({"classes": classes, "coef": scaled, "sums": sums}, progress)
         values = np.zeros((len(others), classes))
         values[texts.order] = (sums.sum(axis=0) * self._position_scale(texts, own)[:, None]).get()
-        if self.kernel.normalised:
-            for i in np.flatnonzero(own.groups):
-                values[i] = coef[self._self.groups == own.groups[i]].sum(axis=0)
+        own.finish_values(values, coef.T, self._self)
         return values
 
     def _zeros(self, rows: int) -> Any:
@@ -280,14 +272,14 @@ class CudaGap:
         """k(others, documents), given k(others, others) of each or not."""
         texts = Texts(others, self.kernel.min_length, self._symbols)
         if own is None:
-            own = self._self_values(others, texts, dict(self._known))
+            own = self._self_values(others, texts, self._self)
         matrix = self._zeros(len(others))
         self._fill(matrix, texts, self._position_scale(texts, own), MATRIX, progress)
-        self._set_featureless(matrix, own)
+        own.finish_rows(matrix, self._self)
         return matrix
 
     def _fill(self, matrix: Any, sources: Texts, scale: Any, mode: int, progress: Progress | None) -> None:
-        _Run(self.kernel, sources, self._texts, mode).launch(
+        Sweep(self.kernel.recurrence, sources, self._texts, mode).launch(
             {
                 "width": self.n,
                 "source_index": sources.index,
@@ -299,50 +291,39 @@ class CudaGap:
             progress,
         )
 
-    def _set_featureless(self, matrix: Any, own: SelfValues) -> None:
-        _set_featureless(matrix, own, self._self)
-
-    def _self_values(self, documents: Documents, texts: Texts, known: dict[bytes, int]) -> SelfValues:
+    def _self_values(self, documents: Documents, texts: Texts, columns: SelfValues | None) -> SelfValues:
         if len(documents.alphabet) + 1 != self._symbols:
             # Symbols that nothing else has match themselves here.
             texts = Texts(documents, self.kernel.min_length, len(documents.alphabet) + 1)
         diagonal = gpu.cupy().zeros(len(texts))
-        _Run(self.kernel, texts, texts, DIAGONAL).launch({"sums": diagonal})
+        Sweep(self.kernel.recurrence, texts, texts, DIAGONAL).launch({"sums": diagonal})
         texts.forget_layouts()
         values = np.zeros(len(documents))
         values[texts.order] = diagonal.get()
-        return SelfValues.of(self.kernel, documents, values, known)
+        return SelfValues(self.kernel, documents, values, columns)
 
     def _position_scale(self, texts: Texts, own: SelfValues) -> Any:
         """What the sums of each position are multiplied by, float64 on the device."""
-        return gpu.cupy().asarray(own.scale()[texts.order])
-
-
-def _set_featureless(matrix: Any, rows: SelfValues, columns: SelfValues) -> None:
-    """Documents without any feature are 1 with their equals."""
-    if rows.kernel.normalised and rows.groups.any():
-        groups = gpu.cupy().asarray(columns.groups)
-        for i in np.flatnonzero(rows.groups):
-            matrix[int(i)] = groups == int(rows.groups[i])
+        return gpu.cupy().asarray(own.scale[texts.order])
 
 
 def cuda_grams(
-    kernels: Sequence[GapWeighted], documents: Documents, device: Device, progress: Progress | None = None
+    kernels: Sequence[GapKernel], documents: Documents, device: Device, progress: Progress | None = None
 ) -> list[Any]:
     """The Gram of each of these kernels, of one decay, from one shared pass, on the device."""
     cp = gpu.cupy()
-    n, (swept, mix) = len(documents), shared_pass(kernels)
+    n, (swept, mix) = len(documents), shared_pass([kernel.recurrence for kernel in kernels])
     shared = mix.shape[1] - 1
     with gpu.use(device):
         texts = Texts(documents, min(kernel.min_length for kernel in kernels), len(documents.alphabet) + 1)
         diagonals = cp.zeros((shared + 1, len(texts)))
-        _Run(swept, texts, texts, DIAGONAL, shared).launch({"sums": diagonals})
+        Sweep(swept, texts, texts, DIAGONAL, shared).launch({"sums": diagonals})
         texts.forget_layouts()
         selves = []
         for kernel, weights in zip(kernels, mix, strict=True):
             values = np.zeros(n)
             values[texts.order] = weights @ diagonals.get()
-            selves.append(SelfValues.of(kernel, documents, values, {}))
+            selves.append(SelfValues(kernel, documents, values))
         gpu.require_memory(
             4 * len(kernels) * n * n, f"{len(kernels)} {n:,} x {n:,} matrices", "lower --memory"
         )
@@ -354,10 +335,9 @@ def cuda_grams(
             "kernels": len(kernels),
             "mix": cp.asarray(mix),
             "matrices": cp.asarray(np.array([matrix.data.ptr for matrix in matrices], np.uint64)),
-            "scales": cp.asarray(np.stack([own.scale()[texts.order] for own in selves])),
+            "scales": cp.asarray(np.stack([own.scale[texts.order] for own in selves])),
         }
-        _Run(swept, texts, texts, MIRRORED, shared).launch(output, progress)
+        Sweep(swept, texts, texts, MIRRORED, shared).launch(output, progress)
         for matrix, own in zip(matrices, selves, strict=True):
-            _set_featureless(matrix, own, own)
-            matrix[cp.arange(n), cp.arange(n)] = cp.asarray(own.diagonal())
+            own.finish_gram(matrix)
         return matrices

@@ -12,7 +12,8 @@ from numba import njit
 
 from textsvm import device as gpu
 from textsvm.documents import Documents
-from textsvm.kernels.gap import GapWeighted
+from textsvm.documents_cuda import DeviceDocuments
+from textsvm.kernels.gap_recurrence import Recurrence
 
 SOURCE = "gap.cu"
 WARP = 32
@@ -22,7 +23,14 @@ STRIPS = (1, 8, 16)
 MASKED = 256
 
 LANE = np.dtype(
-    [("target", np.int32), ("length", np.int32), ("code", np.int64), ("delay", np.int32), ("flags", np.int32)]
+    [
+        ("target", np.int32),
+        ("length", np.int32),
+        ("code", np.int64),
+        ("delay", np.int32),
+        ("flags", np.int32),
+    ],
+    align=True,
 )
 
 
@@ -69,7 +77,7 @@ class Variant:
                 ("rows", real, (WARP, 2)),
                 ("column_out", real, self.block),
                 ("column_in", real, self.block),
-                ("begins", real, self.levels + 1),
+                ("levels", real, self.levels + 1),
                 *((name, real) for name in ("step", "edge", "block", "wrap")),
                 ("out", np.float64, self.shared + 1),
             ],
@@ -98,13 +106,14 @@ def block_of(columns: int, decay: float) -> int:
     return next((width for width in (min(25, columns), 12, 6, 3) if width <= min(most, columns)), 1)
 
 
-def scale_of(kernel: GapWeighted, double: bool, block: int, n: int, m: int) -> tuple[int, float] | None:
+def period_and_unit(
+    recurrence: Recurrence, double: bool, block: int, n: int, m: int
+) -> tuple[int, float] | None:
     """The period, and log2 of the unit; None if the numbers do not fit."""
-    begins, _ = kernel.begins()
-    levels = len(begins) - 1
-    bits = -math.log2(kernel.decay)
+    levels = recurrence.p - 1
+    bits = -math.log2(recurrence.decay)
     period = max(1, min(WARP, int(30 / max(bits, 1e-9))))
-    high = kernel.log2_bound(n, m) + (period + block - 2) * bits
+    high = recurrence.log2_bound(n, m) + (period + block - 2) * bits
     low = 2 * levels * bits
     limit = 1000 if double else 120
     unit = min(limit - high, low)
@@ -217,8 +226,7 @@ class Texts:
         self.words = np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
         self.longest = int(self.lengths.max(initial=0))
         self.symbols = symbols
-        gpu.require_memory(8 * len(documents.codes), "the documents")
-        self.codes = cp.asarray(documents.codes.astype(np.uint16))
+        self.codes = DeviceDocuments(documents, np.uint16).codes
         self.index = cp.asarray(self.order.astype(np.int32))
         self._layouts: dict[int, Layout] = {}
 

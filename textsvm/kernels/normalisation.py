@@ -7,13 +7,21 @@ with features have 0. Without normalisation there is nothing to do.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textsvm import device as devices
 from textsvm.documents import Documents
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+def inverse_roots(self_values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 / sqrt(k(s, s)), 0 for a document without any feature."""
+    return np.divide(1, np.sqrt(self_values), out=np.zeros(len(self_values)), where=self_values > 0)
 
 
 class Normalisation:
@@ -49,8 +57,7 @@ class Normalisation:
         self.groups = np.zeros(len(documents), np.int32)
         self.scale = np.ones(len(documents))
         if normalised:
-            some = self_values > 0
-            self.scale = np.divide(1, np.sqrt(self_values), out=np.zeros(len(documents)), where=some)
+            self.scale = inverse_roots(self_values)
             for i in np.flatnonzero(self_values == 0):
                 codes = documents.codes[documents.offsets[i] : documents.offsets[i + 1]]
                 text = codes.astype(np.uint32).tobytes()
@@ -65,7 +72,7 @@ class Normalisation:
         """Kernel values of the documents with themselves, shape (n,)."""
         return (np.ones(len(self.groups)) if self.normalised else self.self_values).astype(np.float32)
 
-    def take(self, indices: NDArray[np.int64]) -> Normalisation:
+    def take(self, indices: NDArray[np.int64]) -> Self:
         """That of some of the documents."""
         some = object.__new__(type(self))
         some.__dict__ |= self.__dict__

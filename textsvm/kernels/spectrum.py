@@ -50,16 +50,49 @@ from textsvm.features.pmers import Counts, count, count_each
 from textsvm.features.products import Columns, Half, finish_half
 from textsvm.features.sparse import Sparse, match_unary, unary_starts
 from textsvm.features.vocabulary import Vocabulary, longest_of
-from textsvm.kernels.base import Kernel
+from textsvm.kernels.attribution import Attribution, Contributions
+from textsvm.kernels.base import Kernel, Sharing
 from textsvm.kernels.normalisation import Normalisation
+from textsvm.kernels.option import Option
+from textsvm.kernels.spectrum_attribution import SUBSTRINGS, spread
+from textsvm.kernels.spectrum_options import OPTIONS, WEIGHTS
 from textsvm.parallel import Progress, part
 
 if TYPE_CHECKING:
     from textsvm.kernels.spectrum_cuda import CudaSpectrum
 
-WEIGHTS = ("count", "presence", "intersection", "log")
 #: Substrings of documents that are predicted together.
 BATCH = 1 << 26
+#: Symbols a second that are counted and compared, for each length.
+RATE = 3e8
+
+
+@dataclass(frozen=True)
+class SharedLengths(Sharing):
+    """k_{p1..p2} is the running sum, not normalised, of the Grams of the lengths."""
+
+    p1: int
+    weight: str
+    idf: bool
+
+    def passes(self, kernels: Sequence[Spectrum], room: int) -> list[list[int]]:
+        return [sorted(range(len(kernels)), key=lambda i: kernels[i].lengths[1])]
+
+    def description(self, kernels: Sequence[Spectrum]) -> str:
+        return "from the sum over lengths"
+
+    def grams(
+        self,
+        kernels: Sequence[Spectrum],
+        documents: Documents,
+        device: Device,
+        progress: Progress | None = None,
+    ) -> Iterator[tuple[int, Any]]:
+        if device.kind == "cuda":
+            from textsvm.kernels.spectrum_cuda import cuda_grams
+
+            return cuda_grams(kernels, documents, device, progress)
+        return host_grams(kernels, documents, device, progress)
 
 
 class Spectrum(Kernel):
@@ -78,6 +111,8 @@ class Spectrum(Kernel):
     """
 
     name: ClassVar[str] = "spectrum"
+    options: ClassVar[tuple[Option, ...]] = OPTIONS
+    attribution: ClassVar[Attribution] = SUBSTRINGS
 
     def __init__(
         self, p: int | tuple[int, int] = 4, weight: str = "count", idf: bool = False, normalised: bool = True
@@ -147,6 +182,39 @@ class Spectrum(Kernel):
         """Raise InputError if idf weights are asked for and not learnt."""
         if self.idf and not hasattr(self, "idf_"):
             raise InputError("idf weights are learnt from training documents: call fit before anything else")
+
+    @property
+    def sharing(self) -> SharedLengths:
+        return SharedLengths(self.lengths[0], self.weight, bool(self.idf))
+
+    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+        symbols = len(column_lengths) * row_lengths.astype(float) + column_lengths.sum()
+        return (self.lengths[1] - self.lengths[0] + 1) * symbols / RATE
+
+    def contributions(
+        self,
+        rows: Any,
+        documents: Documents,
+        coef: NDArray[np.float64],
+        values: NDArray[np.float64],
+        progress: Progress | None = None,
+    ) -> Contributions:
+        space, counts, x = represent(self, documents)
+        own = Normalisation(documents, x.squares(), self.normalised)
+        target = rows.space.find(space)
+        weighted = rows.x.transposed_dot(rows.normalisation.scale[:, None] * coef.T)
+        at = target[x.features]
+        owner = np.repeat(np.arange(len(documents)), np.diff(x.indptr))
+        terms = np.where(at >= 0, x.values.astype(float) * weighted[at, owner] * own.scale[owner], 0.0)
+        if self.weight == "intersection":  # the unary code of a count back to one number
+            ends = np.concatenate([[0], np.cumsum(counts.counts, dtype=np.int64)])
+            terms = np.diff(np.concatenate([[0.0], np.cumsum(terms)])[ends])
+        return spread(documents, space.vocabulary, counts, terms)
+
+    def contributions_cost(
+        self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        return self.cost(lengths + support_lengths.sum(), np.zeros(1, np.int64))
 
 
 @dataclass(frozen=True)

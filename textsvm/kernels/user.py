@@ -67,7 +67,7 @@ class HostUser(HostRows):
         return values
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        return self._against([self.texts[i] for i in indices])
+        return self._values([self.texts[i] for i in indices])
 
     def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
         values = np.empty((self.n, self.n), np.float32)
@@ -81,9 +81,9 @@ class HostUser(HostRows):
         return values
 
     def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
-        return self._against(_texts(others), progress)
+        return self._values(_texts(others), progress)
 
-    def _against(self, texts: list[str], progress: Progress | None = None) -> NDArray[np.float32]:
+    def _values(self, texts: list[str], progress: Progress | None = None) -> NDArray[np.float32]:
         values = np.empty((len(texts), self.n), np.float32)
         for first, last in self._blocks(len(texts)):
             values[first:last] = self._call(texts[first:last], self.texts)

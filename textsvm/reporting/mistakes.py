@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.evaluation.explanation import METHODS, Explanation
+from textsvm.evaluation.explanation import Explanation
 from textsvm.reporting.escape import printable, safe
 from textsvm.reporting.report import Mistake, Report
 
@@ -31,7 +31,7 @@ def section(report: Report) -> str:
     regression = results.task == "regression"
     title = "The largest errors" if regression else f"The worst of {wrong:,} mistakes"
     explained = [each.explanation for each in report.mistakes if each.explanation is not None]
-    method = f" The colours are {METHODS[explained[0].method]}." if explained else ""
+    method = f" The colours are {explained[0].attribution.description}." if explained else ""
     if len(explained) < len(report.mistakes):
         method += " Where a text has no colours, they would have taken too long."
     binary = results.task == "binary"

@@ -10,20 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 import textsvm
-from textsvm.documents import Documents
-from textsvm.evaluation.attribution import PIECES
 from textsvm.evaluation.explanation import Explanation, explain
 from textsvm.evaluation.judge import machine_of
 from textsvm.evaluation.results import Results
-from textsvm.kernels import EditDistance, GapWeighted, Kernel, Spectrum
 from textsvm.parallel import Progress
 from textsvm.plain_json import to_json
 
 #: Mistakes that are shown.
 MISTAKES = 10
-#: What explanations may cost in a report, about half a minute on two cores: cells of the tables that
-#: gap-weighted kernels (times p) and edit distances fill, and kernel values of a user's function.
-GAP_WORK, EDIT_WORK, USER_WORK = 5e9, 5e11, 5e5
+#: Seconds of a core that explanations may take in a report, as predicted: about half a minute on two cores.
+EXPLAINING = 60.0
 
 
 @dataclass(frozen=True)
@@ -146,22 +142,11 @@ def explain_within_budget(
     """Explanations of the first texts, as many as there is time for."""
     if getattr(model, "support_documents_", None) is None:
         return [None] * len(texts)
-    shares = np.cumsum(_cost(model.kernel_, model.support_documents_, lengths.astype(float)))
-    affordable = int(np.searchsorted(shares, 1.0, side="right"))
+    seconds = np.cumsum(model.kernel_.contributions_cost(lengths, model.support_documents_.lengths))
+    affordable = int(np.searchsorted(seconds, EXPLAINING, side="right"))
     done: list[Explanation | None] = []
     done += explain(model, texts[:affordable], positive=positive, substrings=12, similar=3, progress=progress)
     return done + [None] * (len(texts) - affordable)
-
-
-def _cost(kernel: Kernel, support: Documents, lengths: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Work of explaining documents of these lengths, as shares of what a report may cost."""
-    if isinstance(kernel, Spectrum):
-        return np.zeros(len(lengths))
-    if isinstance(kernel, GapWeighted):
-        return lengths * len(support.codes) * kernel.p / GAP_WORK
-    if isinstance(kernel, EditDistance):
-        return PIECES * lengths * len(support.codes) / EDIT_WORK
-    return np.full(len(lengths), PIECES * len(support) / USER_WORK)
 
 
 def _values(results: Results) -> NDArray[np.float64]:
