@@ -84,9 +84,11 @@ def test_settings_in_words():
     words = classifiers.described(
         {"kernel": Spectrum((1, 5), "log", idf=True), "C": 3.0, "multiclass": "ovr"}
     )
-    assert words == "multiclass=ovr, spectrum 1-5, log, idf, C=3.0"
+    assert words == "multiclass=ovr, spectrum, idf=True, normalised=True, p=(1, 5), weight=log, C=3.0"
     assert classifiers.kernel_name(GapWeighted(5, 0.5)) == "gap, decay=0.5, normalised=True, p=5"
-    assert classifiers.kernel_name(Spectrum(4, normalised=False)) == "spectrum 4-4, count, not normalised"
+    assert classifiers.kernel_name(Spectrum(4, normalised=False)) == (
+        "spectrum, idf=False, normalised=False, p=4, weight=count"
+    )
 
 
 def test_both_sides_see_the_same_texts_and_errors_are_counted():

@@ -19,7 +19,7 @@ FLOORS = [
     {"errors", "files", "plain_json"},
     {"parallel"},
     {"simd", "device"},
-    {"documents"},
+    {"documents", "documents_cuda"},
     {"features"},
     {"kernels"},
     {"readers"},

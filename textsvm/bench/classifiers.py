@@ -21,7 +21,6 @@ from sklearn.svm import LinearSVC
 
 from textsvm.bench.corpora import Task
 from textsvm.estimators.svc import SVC
-from textsvm.kernels import Spectrum
 from textsvm.kernels.base import Kernel
 from textsvm.selection.leakage import LeakageWarning
 from textsvm.selection.tuning import Tuning, tune
@@ -88,12 +87,8 @@ def described(params: Mapping[str, Any]) -> str:
 
 def kernel_name(kernel: Kernel) -> str:
     """A kernel in words."""
-    if not isinstance(kernel, Spectrum):
-        params = {name: value for name, value in kernel.get_params().items() if value is not None}
-        return ", ".join([kernel.name, *(f"{name}={value}" for name, value in params.items())])
-    low, high = kernel.lengths
-    form = "" if kernel.normalised else ", not normalised"
-    return f"spectrum {low}-{high}, {kernel.weight}{', idf' * kernel.idf}{form}"
+    params = {name: value for name, value in kernel.get_params().items() if value is not None}
+    return ", ".join([kernel.name, *(f"{name}={value}" for name, value in params.items())])
 
 
 def warm_up(model: SVC, grid: Mapping[str, Any], task: Task, n: int = 400) -> None:

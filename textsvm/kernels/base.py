@@ -162,11 +162,14 @@ class Kernel(BaseEstimator, ABC):
         Its parameters on the command line.
     attribution : Attribution
         What `contributions` are.
+    comparable : bool
+        Whether equal parameters make equal kernels.
     """
 
     name: ClassVar[str]
     options: ClassVar[tuple[Option, ...]] = ()
     attribution: ClassVar[Attribution] = OCCLUSION
+    comparable: ClassVar[bool] = True
 
     @property
     def min_length(self) -> int:
@@ -273,18 +276,3 @@ class Kernel(BaseEstimator, ABC):
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Take back what `state` gave."""
-
-
-def featureless_groups(
-    documents: Documents, self_values: NDArray[np.floating], known: dict[bytes, int]
-) -> NDArray[np.int32]:
-    """Number the documents without any feature (k(s, s) = 0) by their text, from 1; others get 0.
-
-    A kernel is a function of two strings: such a string is 1 with an equal one and 0 with all others.
-    Equal texts get equal numbers through `known`, which is extended.
-    """
-    groups = np.zeros(len(documents), np.int32)
-    for i in np.flatnonzero(self_values == 0):
-        codes = documents.codes[documents.offsets[i] : documents.offsets[i + 1]]
-        groups[i] = known.setdefault(codes.astype(np.uint16).tobytes(), len(known) + 1)
-    return groups

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from textsvm import device as gpu
 from textsvm.device import Device
@@ -20,7 +21,7 @@ from textsvm.features.products_cuda import CudaColumns, Factors, mirror
 from textsvm.features.sparse_cuda import CudaSparse
 from textsvm.features.vocabulary import Vocabulary, longest_of
 from textsvm.kernels.normalisation import Normalisation
-from textsvm.kernels.spectrum import Spectrum, SpectrumPredictor
+from textsvm.kernels.spectrum_features import FeatureMap, SpectrumPredictor
 from textsvm.parallel import Progress
 from textsvm.parallel import part as within
 
@@ -41,9 +42,9 @@ class CudaIdf:
 
 @dataclass(frozen=True)
 class CudaFeatureSpace:
-    """`kernels.spectrum.FeatureSpace`, on the device; `starts` is None where each p-mer is one feature."""
+    """`FeatureSpace` on the device; `starts` is None where each p-mer is one feature."""
 
-    kernel: Spectrum
+    kernel: FeatureMap
     idf: CudaIdf | None
     pmers: CudaPmers
     starts: Array | None
@@ -61,7 +62,7 @@ class CudaFeatureSpace:
 
 
 def represent(
-    kernel: Spectrum, idf: CudaIdf | None, text: DeviceDocuments
+    kernel: FeatureMap, idf: CudaIdf | None, text: DeviceDocuments
 ) -> tuple[CudaFeatureSpace, CudaSparse]:
     """Documents over the features of their own p-mers: the features, and X."""
     pmers = CudaPmers(text, *kernel.lengths)
@@ -71,7 +72,7 @@ def represent(
     return CudaFeatureSpace(kernel, idf, pmers, counts.starts), matrix_of(kernel, counts, weights)
 
 
-def matrix_of(kernel: Spectrum, counts: CudaCounts, weights: Array | None) -> CudaSparse:
+def matrix_of(kernel: FeatureMap, counts: CudaCounts, weights: Array | None) -> CudaSparse:
     """X of the documents that were counted, given idf weights."""
     cp = gpu.cupy()
     values = counts.counts if kernel.weight == "count" else cp.ones(len(counts.features), np.float32)
@@ -89,7 +90,7 @@ def matrix_of(kernel: Spectrum, counts: CudaCounts, weights: Array | None) -> Cu
 class CudaSpectrum:
     """Kernel values against fixed documents, on a GPU (`KernelRows`)."""
 
-    def __init__(self, kernel: Spectrum, documents: Documents, device: Device) -> None:
+    def __init__(self, kernel: FeatureMap, documents: Documents, device: Device) -> None:
         kernel.check_fitted()
         self.kernel, self.documents, self.device = kernel, documents, device
         self.n = len(documents)
@@ -147,7 +148,7 @@ class CudaSpectrum:
 
 
 def cuda_grams(
-    kernels: Sequence[Spectrum], documents: Documents, device: Device, progress: Progress | None = None
+    kernels: Sequence[FeatureMap], documents: Documents, device: Device, progress: Progress | None = None
 ) -> Iterator[tuple[int, Array]]:
     """The Grams of kernels that differ in p2 and `normalised` only, in ascending order of p2, numbered.
 
@@ -160,7 +161,7 @@ def cuda_grams(
         last = min(kernel.lengths[1], p2)
         if total is None or last >= begin:
             lengths = (begin, max(begin, last))
-            more = Spectrum(lengths, kernel.weight, kernel.idf, normalised=False).fit(documents)
+            more = clone(kernel).set_params(p=lengths, normalised=False).fit(documents)
             rows = CudaSpectrum(more, documents, device)
             size = max(1, last + 1 - begin)  # 1 where no document has a length, and there is nothing to sum
             part = rows.gram(within(progress, begin - p1, size, max(1, p2 + 1 - p1)))
@@ -175,7 +176,9 @@ def cuda_grams(
         del matrix
 
 
-def _scaled(kernel: Spectrum, documents: Documents, total: Array, self_values: NDArray[np.float64]) -> Array:
+def _scaled(
+    kernel: FeatureMap, documents: Documents, total: Array, self_values: NDArray[np.float64]
+) -> Array:
     """Kernel values from the sums, a new array on the current device."""
     cp = gpu.cupy()
     n = len(documents)

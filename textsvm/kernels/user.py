@@ -39,6 +39,7 @@ class UserKernel(Kernel):
     """
 
     name: ClassVar[str] = "user"
+    comparable: ClassVar[bool] = False
 
     def __init__(self, function: KernelFunction) -> None:
         self.function = function

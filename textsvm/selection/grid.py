@@ -17,7 +17,6 @@ from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine, Prepared
 from textsvm.gram.shared import grams
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.user import UserKernel
 from textsvm.parallel import StageProgress, of_stage
 from textsvm.selection.fold_grams import FoldGrams
 
@@ -114,7 +113,7 @@ def encode_all(
             kernel = settings[k].model.source.kernel_for(examples)
             given = settings[k].params.get("kernel", model.kernel)
             # A callable object is copied with its model; it is known by what was given.
-            known = id(given) if isinstance(kernel, UserKernel) else sorted(kernel.get_params().items())
+            known = sorted(kernel.get_params().items()) if kernel.comparable else id(given)
             key = f"{type(kernel)} {known}"
             kernels.setdefault(key, kernel)
             members.setdefault(key, []).append(k)

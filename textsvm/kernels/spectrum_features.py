@@ -1,0 +1,162 @@
+"""The feature map of the p-spectrum kernel, and prediction in the space of its features; see spectrum.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm import device as devices
+from textsvm.device import Device
+from textsvm.documents import Documents
+from textsvm.features.idf import Idf
+from textsvm.features.pmers import Counts, count
+from textsvm.features.sparse import Sparse, match_unary, unary_starts
+from textsvm.features.vocabulary import Vocabulary, longest_of
+from textsvm.kernels.normalisation import Normalisation
+from textsvm.parallel import Progress
+
+#: Substrings of documents that are predicted together.
+BATCH = 1 << 26
+
+
+class FeatureMap(Protocol):
+    """The parameters of `textsvm.kernels.spectrum.Spectrum`, and what it has learnt."""
+
+    weight: str
+    idf: bool
+    normalised: bool
+    idf_: Idf
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Shortest and longest substring that counts."""
+
+    def check_fitted(self) -> None:
+        """Raise InputError if idf weights are asked for and not learnt."""
+
+
+class Represented(Protocol):
+    """Documents as rows of features, on either device."""
+
+    device: Device
+    kernel: Any
+
+    @property
+    def space(self) -> Any:
+        """The features of the documents."""
+
+    @property
+    def x(self) -> Any:
+        """X of the documents."""
+
+    @property
+    def normalisation(self) -> Normalisation:
+        """k(s, s) of the documents."""
+
+
+@dataclass(frozen=True)
+class FeatureSpace:
+    """The features that the p-mers of some documents, the columns, have.
+
+    Attributes
+    ----------
+    kernel : FeatureMap
+    vocabulary : Vocabulary
+        The p-mers of the columns.
+    starts : int64 array, shape (number of p-mers + 1,)
+        Where the features of each p-mer start.
+    """
+
+    kernel: FeatureMap
+    vocabulary: Vocabulary
+    starts: NDArray[np.int64]
+
+    def find(self, other: FeatureSpace) -> NDArray[np.int64]:
+        """Where each feature of other documents is here, -1 if it is not."""
+        return match_unary(self.starts, other.starts, self.vocabulary.find(other.vocabulary))
+
+    def project(self, others: Documents, columns: Normalisation) -> tuple[Sparse, Normalisation]:
+        """X of other documents over these features, and their k(s, s) over all of their own."""
+        space, _, x = represent(self.kernel, others)
+        normalisation = Normalisation(others, x.squares(), self.kernel.normalised, columns)
+        return x.select(self.find(space), int(self.starts[-1])), normalisation
+
+
+def represent(kernel: FeatureMap, documents: Documents) -> tuple[FeatureSpace, Counts, Sparse]:
+    """Documents over the features of their own p-mers: the features, what was counted, and X."""
+    vocabulary, counts = count(documents, *kernel.lengths)
+    starts = feature_starts(kernel, counts, int(vocabulary.first[-1]))
+    weights = kernel.idf_.weights(vocabulary) if kernel.idf else None
+    return FeatureSpace(kernel, vocabulary, starts), counts, matrix_of(kernel, counts, weights, starts)
+
+
+def feature_starts(kernel: FeatureMap, counts: Counts, size: int) -> NDArray[np.int64]:
+    """Where the features of each of `size` p-mers start: one each, or the unary code of its largest count."""
+    if kernel.weight == "intersection":
+        return unary_starts(counts.features, counts.counts, size)
+    return np.arange(size + 1)
+
+
+def matrix_of(
+    kernel: FeatureMap, counts: Counts, weights: NDArray[np.float64] | None, starts: NDArray[np.int64]
+) -> Sparse:
+    """X of the documents that were counted, given idf weights; the features of p-mers start at `starts`."""
+    values: NDArray[np.floating] = np.ones(len(counts.counts), np.float32)
+    if kernel.weight == "count":
+        values = counts.counts.astype(np.float64)
+    elif kernel.weight == "log":
+        values = 1 + np.log(counts.counts)
+    if weights is not None:
+        w = weights[counts.features]
+        values = np.sqrt(w) if kernel.weight == "intersection" else w * values
+    x = Sparse(counts.indptr, counts.features, values.astype(np.float32, copy=False), len(starts) - 1)
+    return x.unary(counts.counts, starts) if kernel.weight == "intersection" else x
+
+
+class SpectrumPredictor:
+    """Prediction in feature space, on either device: see `Predictor`.
+
+    The weight vectors sum_j a_j phi(t_j) / |t_j| are made once; a prediction counts the p-mers of the
+    documents and multiplies, whatever the number of support vectors. No kernel value is computed.
+
+    Parameters
+    ----------
+    rows : HostSpectrum or CudaSpectrum (`Represented`)
+        Of the support vectors.
+    coef : float64 array, shape (n_machines, n_sv)
+    """
+
+    def __init__(self, rows: Represented, coef: NDArray[np.float64]) -> None:
+        self.device, self.coef, self.lengths = rows.device, coef, rows.kernel.lengths
+        with devices.use(self.device):
+            self.space, self.columns = rows.space, rows.normalisation
+            self.weights = rows.x.transposed_dot(self.columns.scale[:, None] * coef.T)
+
+    def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
+        """See `Predictor`."""
+        values = np.empty((len(documents), len(self.coef)))
+        for first, last in self._batches(documents):
+            alone = last - first == len(documents)
+            some = documents if alone else documents.take(np.arange(first, last))
+            values[first:last] = self._values(some)
+            if progress is not None:
+                progress(last, len(documents))
+        return values
+
+    def _batches(self, documents: Documents) -> list[tuple[int, int]]:
+        """Ranges of documents of at most BATCH substrings, or of one document."""
+        p1, p2 = self.lengths
+        size = max(1, BATCH // max(1, longest_of(documents.lengths, p1, p2) + 1 - p1))
+        cuts = np.flatnonzero(np.diff(documents.offsets[:-1] // size)) + 1
+        begins = [0, *cuts.tolist()] if len(documents) else []
+        return list(zip(begins, [*begins[1:], len(documents)], strict=True)) if begins else []
+
+    def _values(self, documents: Documents) -> NDArray[np.float64]:
+        with devices.use(self.device):
+            x, own = self.space.project(documents, self.columns)
+            values = own.scale[:, None] * devices.to_host(x.dot(self.weights))
+        own.finish_values(values, self.coef, self.columns)
+        return values
