@@ -10,7 +10,7 @@ from textsvm import device as devices
 from textsvm.documents import encode
 from textsvm.errors import InputError
 from textsvm.features import pmers_cuda, products_cuda
-from textsvm.kernels import spectrum
+from textsvm.kernels import spectrum_features
 from textsvm.kernels.spectrum import WEIGHTS, Spectrum
 from textsvm.kernels.spectrum_cuda import cuda_grams
 
@@ -128,7 +128,7 @@ def test_prediction_happens_on_the_gpu_and_is_the_same(p, weight, idf, device, m
     coef = np.random.default_rng(0).normal(size=(3, len(documents)))
     new = encode([*news(300, 1), "", "e", "☃", "eee" * 9000], documents.alphabet)
     expected = kernel.predictor(documents, coef, CPU).values(new)
-    monkeypatch.setattr(spectrum, "count", None)
+    monkeypatch.setattr(spectrum_features, "count", None)
     predictor = kernel.predictor(documents, coef, device)
     assert predictor.device == device
     values = predictor.values(new)
