@@ -154,8 +154,9 @@ __device__ void add_lists(const Products& t, int64 own, int from, int high, SUM*
     }
 }
 
-// A block computes columns [blockIdx.y * width, ...) of one row.
-extern "C" __global__ void __launch_bounds__(512) rows(const __grid_constant__ Products t)
+// A block computes columns [blockIdx.y * width, ...) of one row. Without the second bound, registers spill.
+extern "C" __global__ void __launch_bounds__(512, sizeof(SUM) == 4 ? 4 : 3)
+rows(const __grid_constant__ Products t)
 {
     extern __shared__ char memory[];
     SUM* sums = (SUM*)memory;
