@@ -105,9 +105,8 @@ def members(source, name):
     sizes = {"int": 4, "float": 4, "int64": 8}
     for line in filter(str.strip, body.split(";")):
         kind, names = re.fullmatch(r"\s*(?:const )?(\w+)( .*|\*.*)", line, re.S).groups()
-        for each in names.replace("const ", "").split(","):
-            pointer = "*" in each or (names.strip().startswith("*") and "*" not in names[1:])
-            yield each.replace("*", "").strip(), 8 if pointer else sizes[kind]
+        for each in names.split(","):
+            yield re.findall(r"\w+", each)[-1], 8 if "*" in each else sizes[kind]
 
 
 @pytest.mark.parametrize(("source", "name", "dtype"), STRUCTURES)

@@ -141,6 +141,7 @@ def test_wrong_parameters_are_refused():
         SVC(SharedSymbols(3)).fit(TEXTS, LABELS)
 
 
+@pytest.mark.filterwarnings("ignore:.*near-duplicate")
 def test_it_is_cross_validated_and_tuned_with_shared_work():
     result = cross_validate(SVC(SharedSymbols(2), C=10, device="cpu"), TEXTS, LABELS, cv=3)
     assert result.pooled["accuracy"] > 0.9
