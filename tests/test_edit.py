@@ -125,7 +125,7 @@ def test_one_distance_matrix_serves_a_grid_over_gamma(relative):
         np.testing.assert_array_equal(values, rows.gram())
 
 
-@pytest.mark.parametrize("gamma", [0, -1, float("nan"), float("inf"), "much", None])
+@pytest.mark.parametrize("gamma", [True, 0, -1, float("nan"), float("inf"), "much", None])
 def test_a_gamma_that_is_no_positive_number_is_refused(gamma):
     with pytest.raises(InputError, match="gamma"):
         EditDistance(gamma).fit(encode(["a"]))
@@ -135,3 +135,8 @@ def test_equal_to_rapidfuzz_on_real_newswire(data):
     with lzma.open(data / "r8" / "r8-test-all-terms.txt.xz", "rt", encoding="utf-8") as lines:
         texts = [line.split("\t")[1].strip() for line in lines][:300]
     np.testing.assert_array_equal(distances(texts), rapidfuzz_distances(texts, texts))
+
+
+def test_relative_is_true_or_false():
+    with pytest.raises(InputError, match="relative='no'"):
+        EditDistance(relative="no").check()

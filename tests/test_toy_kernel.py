@@ -1,5 +1,7 @@
 """A kernel that this file alone defines does all that the kernels of the house do."""
 
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +16,7 @@ from textsvm.errors import InputError
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import judge
 from textsvm.gram.shared import grams
-from textsvm.kernels import KERNELS
+from textsvm.kernels import KERNELS, Kernels
 from textsvm.kernels.base import HostRows, Kernel, Sharing
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.option import Option
@@ -141,6 +143,7 @@ def test_wrong_parameters_are_refused():
         SVC(SharedSymbols(3)).fit(TEXTS, LABELS)
 
 
+@pytest.mark.filterwarnings("ignore:.*near-duplicate")
 def test_it_is_cross_validated_and_tuned_with_shared_work():
     result = cross_validate(SVC(SharedSymbols(2), C=10, device="cpu"), TEXTS, LABELS, cv=3)
     assert result.pooled["accuracy"] > 0.9
@@ -173,3 +176,23 @@ def test_it_has_options_on_the_command_line():
         options(kernel="edit", power="1").grid()
     with pytest.raises(Exception, match="power=5 is neither"):
         options(kernel="symbols", power="5").grid()
+
+
+def test_help_is_had_without_the_kernels():
+    code = "import sys, textsvm.cli; sys.exit(any(name in sys.modules for name in ('sklearn', 'numba')))"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    for name in KERNELS:
+        assert KERNELS[name].name == name
+        assert all(option.help for option in KERNELS.options(name))
+    lazy = Kernels(spectrum="textsvm.kernels.spectrum:Spectrum")
+    assert lazy.options("spectrum") == KERNELS["spectrum"].options
+
+
+@pytest.mark.parametrize("name", ["spectrum", "edit", "gap", "symbols"])
+def test_every_kernel_says_what_it_costs(name):
+    kernel = KERNELS[name]()
+    lengths = np.array([10, 2000, 0])
+    cost, columns = kernel.cost(lengths, np.array([300, 40])), kernel.contributions_cost(lengths, lengths)
+    assert cost.shape == columns.shape == (3,)
+    assert cost[1] >= cost[0] >= cost[2] >= 0
+    assert kernel.quadratic == (name in ("edit", "gap"))

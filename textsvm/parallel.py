@@ -55,7 +55,7 @@ def part(progress: Progress | None, first: float, size: float, total: float) -> 
     """
     if progress is None:
         return None
-    return lambda done, whole: progress(first + (size * done / whole if whole else size), total)
+    return lambda done, whole: progress(first + (size * (done / whole) if whole else size), total)
 
 
 def of_stage(progress: StageProgress | None, stage: str) -> Progress | None:

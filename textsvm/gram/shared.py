@@ -93,7 +93,10 @@ def _in_turn(
     progress: Progress | None,
 ) -> Iterator[Numbered]:
     lengths = documents.lengths
-    costs = [max(kernels[i].cost(lengths, lengths).sum() for i in step.numbers) for step in passes]
+    # Whole microseconds, so that sums of them are exact and progress never steps back.
+    costs = [
+        np.ceil(1e6 * max(kernels[i].cost(lengths, lengths).sum() for i in step.numbers)) for step in passes
+    ]
     begins = np.concatenate([[0.0], np.cumsum(costs)]).tolist()
     for step, begin, end in zip(passes, begins, begins[1:], strict=False):
         for number in step.numbers:
