@@ -233,6 +233,12 @@ def test_a_given_kernel_matrix_is_the_same_as_texts(three):
     assert given.kernel_ is None
 
 
+def test_texts_after_a_matrix_have_no_columns(three):
+    texts, y = three
+    model = SVC("precomputed").fit(gram_of(texts), y)
+    assert not hasattr(model.set_params(kernel=Spectrum(p=2)).fit(texts, y), "n_features_in_")
+
+
 def test_a_function_is_a_kernel(three):
     texts, y = three
 

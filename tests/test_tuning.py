@@ -4,6 +4,7 @@ import json
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn import svm
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
@@ -14,6 +15,7 @@ from textsvm.estimators.svc import SVC
 from textsvm.estimators.svr import SVR
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.selection import budget
+from textsvm.selection.calibration import CalibratedSVC
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.folds import make_folds
 from textsvm.selection.tuning import tune
@@ -316,6 +318,18 @@ def test_what_cannot_be_searched_is_refused_before_any_gram(monkeypatch, options
     with pytest.raises(InputError, match=sentence) as caught:
         tune(SVC(device="cpu"), documents, y, grid, **options)
     assert "\n" not in str(caught.value)
+
+
+def test_names_of_columns_are_kept_by_what_is_fitted():
+    matrix, y = classes_of(N, 2)
+    table = pd.DataFrame(matrix, columns=[f"document {i}" for i in range(N)])
+    best = tune(given(), table, y, {"C": [1]}, cv=2).best_estimator
+    for model in (best, CalibratedSVC(given(), cv=2).fit(table, y)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model.predict(table)
+        with pytest.raises(InputError, match="feature names"):
+            model.predict(table.iloc[:, ::-1])
 
 
 def test_a_grid_over_kernels_needs_texts():

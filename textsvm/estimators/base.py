@@ -118,12 +118,9 @@ class KernelMachine(BaseEstimator, ABC):
                 raise InputError(f"{name}={value!r} must be a finite number above 0")
         if not (is_integer(self.max_iter) and (self.max_iter > 0 or self.max_iter == -1)):
             raise InputError(f"max_iter={self.max_iter!r} must be a whole number above 0, or -1 for no bound")
-        if self.n_jobs is not None and not (
-            is_integer(self.n_jobs) and (self.n_jobs > 0 or self.n_jobs == -1)
-        ):
-            raise InputError(
-                f"n_jobs={self.n_jobs!r} must be a whole number above 0, -1 or None for all cores"
-            )
+        jobs = self.n_jobs
+        if jobs is not None and not (is_integer(jobs) and (jobs > 0 or jobs == -1)):
+            raise InputError(f"n_jobs={jobs!r} must be a whole number above 0, -1 or None for all cores")
         parse_bytes(self.memory)
 
     @property
@@ -261,6 +258,8 @@ class KernelMachine(BaseEstimator, ABC):
         self.restore(kept.kernel, kept.documents, support, coef, machines.bias, target.classes, {})
         if kept.n_features is not None:
             self.n_features_in_ = kept.n_features
+        elif hasattr(self, "n_features_in_"):  # of a fit to a matrix before
+            del self.n_features_in_
         self.n_support_ = self._count_support(target.values[support], target.classes)
         if trouble := self.unfinished(machines, target.classes):
             warnings.warn(trouble, ConvergenceWarning, stacklevel=4)

@@ -122,6 +122,7 @@ class CalibratedSVC(ClassifierMixin, BaseEstimator):
         self.check()
         estimator = SVC() if self.estimator is None else clone(self.estimator)
         given, target, weight = read(estimator, X, y, sample_weight)
+        estimator.read(X)  # a table names its columns, and the fitted estimator keeps the names
         task, tested = self._task(estimator, target, weight)
         seconds = dict.fromkeys(("encode", "gram", "solve", "score"), 0.0)
         device = devices.select(estimator.device)

@@ -122,6 +122,11 @@ class Search:
         model.device_ = devices.select(model.device)
         model.keep(prepared, self.target, machines)
 
+    def best_model(self) -> KernelMachine:
+        """The best of all so far, fitted."""
+        assert self.best is not None
+        return self.settings[self.best].model
+
     def choose(self, folds: Iterable[int]) -> int:
         """The setting with the best mean over some folds; the simplest of equal ones."""
         sign = -1 if self.metric in LESS_IS_BETTER else 1

@@ -192,6 +192,7 @@ def tune(
                     stacklevel=2,
                 )
                 break
+    search.best_model().read(X)  # a table names its columns, and the fitted model keeps the names
     return _outcome(search, leaks, seconds)
 
 
