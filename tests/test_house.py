@@ -40,6 +40,7 @@ MOST_LINES, MOST_PARAMETERS, MOST_CU_LINES = 400, 7, 80
 PUBLIC_SIGNATURES = {
     "textsvm/selection/cross_validation.py:cross_validate",
     "textsvm/selection/tuning.py:tune",
+    "textsvm/readers/read.py:read_corpus",
     "textsvm/estimators/svc.py:SVC.__init__",
     "textsvm/estimators/svr.py:SVR.__init__",
     "textsvm/estimators/one_class.py:OneClassSVM.__init__",
