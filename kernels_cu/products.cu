@@ -154,6 +154,26 @@ __device__ void add_lists(const Products& t, int64 own, int from, int high, SUM*
     }
 }
 
+// The values of row `own`, from <= j < high. Which dense columns there are is known when compiled: so the loads of
+// several j come together.
+template <bool TILE, bool WIDE>
+__device__ __forceinline__ void write_values(const Products& t, int64 own, int from, int high, const SUM* sums)
+{
+    double mine = __ldg(t.row_scale + own);
+    int64 row = blockIdx.x * t.ld - t.skip;
+    float* to = t.out + (int64)blockIdx.x * t.n;
+#pragma unroll 4
+    for (int j = from + threadIdx.x; j < high; j += blockDim.x) {
+        double total = (double)sums[j - from];
+#ifdef FIXED
+        total /= t.unit;
+#endif
+        if (TILE) total += __ldg(t.tile + row + j);
+        if (WIDE) total += __ldg(t.wide + row + j);
+        to[j] = finish(total, mine, __ldg(t.scale + j));
+    }
+}
+
 // A block computes columns [blockIdx.y * width, ...) of one row. Without the second bound, registers spill.
 extern "C" __global__ void __launch_bounds__(512, sizeof(SUM) == 4 ? 4 : 3)
 rows(const __grid_constant__ Products t)
@@ -168,19 +188,10 @@ rows(const __grid_constant__ Products t)
     __syncthreads();
     add_lists(t, own, from, high, sums);
     __syncthreads();
-    double mine = __ldg(t.row_scale + own);
-    int64 row = blockIdx.x * t.ld - t.skip;
-    float* to = t.out + (int64)blockIdx.x * t.n;
-#pragma unroll 4
-    for (int j = from + threadIdx.x; j < high; j += blockDim.x) {
-        double total = (double)sums[j - from];
-#ifdef FIXED
-        total /= t.unit;
-#endif
-        if (t.tile) total += __ldg(t.tile + row + j);
-        if (t.wide) total += __ldg(t.wide + row + j);
-        to[j] = finish(total, mine, __ldg(t.scale + j));
-    }
+    if (t.tile && t.wide) write_values<true, true>(t, own, from, high, sums);
+    else if (t.tile) write_values<true, false>(t, own, from, high, sums);
+    else if (t.wide) write_values<false, true>(t, own, from, high, sums);
+    else write_values<false, false>(t, own, from, high, sums);
 }
 
 // The lower half from the upper one, 64 x 64 values a block, and the diagonal.

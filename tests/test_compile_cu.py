@@ -135,7 +135,7 @@ def fields_of(text, name):
             first_is_pointer = names.startswith("*")
             for each in names.removeprefix("*").split(","):
                 pointer = first_is_pointer or "*" in each
-                field = each.replace("*", "").strip()
+                field = re.findall(r"\w+", each)[-1]
                 fields.append((field, np.dtype(np.uint64 if pointer else C_TYPES[kind])))
     return fields
 

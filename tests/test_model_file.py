@@ -390,8 +390,11 @@ def test_numbers_of_support_vectors_that_are_not_there(path):
 def test_a_p_that_no_support_vector_has_is_refused(tmp_path):
     model = SVC(GapWeighted(p=2)).fit(TEXTS, LABELS)
     textsvm.save(model, tmp_path / "m.textsvm")
+    _rewrite(tmp_path / "m.textsvm", lambda header: header["kernel"].update(p=900))
+    with pytest.raises(InputError, match="needs p = 900 symbols and its longest support vector has 15"):
+        textsvm.load(tmp_path / "m.textsvm")
     _rewrite(tmp_path / "m.textsvm", lambda header: header["kernel"].update(p=200_000))
-    with pytest.raises(InputError, match="needs p = 200,000 symbols and its longest support vector has 15"):
+    with pytest.raises(InputError, match="whole number from 1 to 1,000"):
         textsvm.load(tmp_path / "m.textsvm")
 
 

@@ -15,7 +15,7 @@ from textsvm.errors import InputError
 from textsvm.features import pmers
 from textsvm.features.pmers import count
 from textsvm.features.vocabulary import plan
-from textsvm.kernels import spectrum
+from textsvm.kernels import spectrum_features
 from textsvm.kernels.spectrum import WEIGHTS, Spectrum, host_grams
 
 CPU = select("cpu")
@@ -157,7 +157,7 @@ def test_decision_values_come_in_batches(monkeypatch):
     coef = np.random.default_rng(0).normal(size=(60, 2))
     rows = Spectrum((2, 4), "log").rows(documents, CPU)
     whole = rows.decision(new, coef)
-    monkeypatch.setattr("textsvm.kernels.spectrum.BATCH", 3 * int(new.lengths.sum()) // 6)
+    monkeypatch.setattr("textsvm.kernels.spectrum_features.BATCH", 3 * int(new.lengths.sum()) // 6)
     batches = rows.decision(new, coef, lambda done, total: seen.append((done, total)))
     np.testing.assert_allclose(batches, whole, rtol=1e-12, atol=1e-12)
     assert len(seen) > 4
@@ -194,7 +194,7 @@ def test_one_text_is_predicted_without_threads_and_without_the_support_vectors(m
         return count(one, *lengths)
 
     monkeypatch.setattr(pmers, "run", None)
-    monkeypatch.setattr(spectrum, "count", count_one)
+    monkeypatch.setattr(spectrum_features, "count", count_one)
     assert predictor.values(documents.take([7])).shape == (1, 1)
     assert counted == [1]
 

@@ -338,8 +338,13 @@ def _count(value: Any) -> int:
 
 
 def _as_json(header: dict[str, Any]) -> str:
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray | np.generic | bytes | date):
+            return to_json(value)
+        raise TypeError(f"{type(value).__name__} is no JSON value")
+
     try:
-        return json.dumps(header, default=to_json)
+        return json.dumps(header, default=plain)
     except (TypeError, ValueError) as error:
         raise InputError(f"`info` or a parameter cannot be saved as JSON: {_one_line(error)}") from error
 

@@ -253,12 +253,13 @@ class KernelMachine(BaseEstimator, ABC):
         self.n_iter_ = sum(solution.iterations for solution in machines.solutions)
         self.gram_ = prepared.gram.description
         self.seconds_ = dict(prepared.seconds)
+        was_given = vars(self).get("kernel_", self) is None
         kept = self.source.keep(prepared.kernel, prepared.examples, support)
         coef = np.ascontiguousarray(machines.coef[:, used])
         self.restore(kept.kernel, kept.documents, support, coef, machines.bias, target.classes, {})
         if kept.n_features is not None:
             self.n_features_in_ = kept.n_features
-        elif hasattr(self, "n_features_in_"):  # of a fit to a matrix before
+        elif was_given and hasattr(self, "n_features_in_"):  # of a fit to a matrix before
             del self.n_features_in_
         self.n_support_ = self._count_support(target.values[support], target.classes)
         if trouble := self.unfinished(machines, target.classes):
