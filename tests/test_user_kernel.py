@@ -6,6 +6,7 @@ import pytest
 from contracts import KernelContract
 from sklearn.base import clone
 
+from textsvm.device import Device
 from textsvm.documents import encode
 from textsvm.errors import InputError
 from textsvm.kernels.user import ROWS, UserKernel
@@ -117,3 +118,10 @@ def test_ctrl_c_is_not_an_error_of_the_function(device):
 
     with pytest.raises(KeyboardInterrupt):
         rows_of(stop, ["a"], device).gram()
+
+
+def test_decisions_are_said_to_be_taken_where_the_function_runs():
+    documents = encode(["banana", "cat"])
+    predictor = UserKernel(lengths).predictor(documents, np.ones((1, 2)), Device("cuda", 0, "cuda:0"))
+    assert predictor.device.kind == "cpu"
+    assert predictor.values(documents).shape == (2, 1)

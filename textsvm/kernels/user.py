@@ -16,7 +16,7 @@ from textsvm import device as gpu
 from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.errors import InputError
-from textsvm.kernels.base import BLOCK_BYTES, HostRows, Kernel, KernelRows
+from textsvm.kernels.base import BLOCK_BYTES, HostRows, Kernel, KernelRows, Predictor
 from textsvm.parallel import Progress
 
 #: Takes two lists of texts, returns their kernel values, shape (len(first), len(second)).
@@ -47,6 +47,10 @@ class UserKernel(Kernel):
     def check(self) -> None:
         if not callable(self.function):
             raise InputError(f"kernel function {self.function!r} cannot be called")
+
+    def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
+        """See `Kernel`: the function runs on the host, and so do decisions, whatever the device."""
+        return super().predictor(support, coef, gpu.select("cpu"))
 
     def rows(self, documents: Documents, device: Device) -> KernelRows:
         """Prepare `documents` as the columns of rows to come."""
