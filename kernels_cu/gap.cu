@@ -168,6 +168,56 @@ template <class T> __device__ __forceinline__ T kept(T x) { return __shfl_sync(F
 // P as the next column sees it, which has another base where a block ends.
 #define ABOVE(q, c) ((c) % BLOCK == BLOCK - 1 ? P[q][c] * weights.block : P[q][c])
 
+// What a row's symbol matches: masks of the lane's columns, or the symbol beside those of the columns.
+#if MASKS
+#define MATCHES const uint32 (&match)[WORDS]
+#define HITS match
+#define HIT(c) match[(c) / 28] & (1u << ((c) % 28 / 7 * 8 + (c) % 7)), 0
+#else
+#define MATCHES const uint32 (&match)[WORDS], const uint32 (&column)[COLUMNS]
+#define HITS match, column
+#define HIT(c) match[0], column[c]
+#endif
+
+// One row of the recurrence over a lane's columns: r from the left, `before` of the row above; `found` is what ends in it.
+// The highest level first: each reads what the row above left in the level below.
+__device__ __forceinline__ void next_row(REAL (&P)[STORED][COLUMNS], REAL (&r)[STORED], REAL (&before)[STORED + 1],
+                                         REAL (&found)[LENGTHS], MATCHES, const REAL (&column_in)[BLOCK],
+                                         const REAL (&column_out)[BLOCK], REAL row_in) {
+#pragma unroll
+    for (int w = 0; w < LENGTHS; w++) found[w] = 0;
+#pragma unroll
+    for (int c = 0; c < COLUMNS; c++) {
+        if (LEVELS > 0) add_where(HIT(c), found[SHARED], before[STORED - 1], column_out[c % BLOCK]);
+        if (LEVELS == 0 || BLEND) add_where(HIT(c), found[SHARED], weights.levels[LEVELS] * row_in);
+        if (LEVELS > 0) before[STORED - 1] = ABOVE(STORED - 1, c);
+    }
+#pragma unroll
+    for (int q = LEVELS - 1; q >= 0; q--) {
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++) {
+            if (c > 0 && c % BLOCK == 0) r[q] *= weights.block;
+            if (q > 0) add_where(HIT(c), r[q], before[q - 1]);
+            if (q == 0 || BLEND) add_where(HIT(c), r[q], weights.levels[q] * row_in, column_in[c % BLOCK]);
+            if (q > 0 && q >= LEAST) add_where(HIT(c), found[q - LEAST], before[q - 1], column_out[c % BLOCK]);
+            if (q == 0 && LEAST == 0) add_where(HIT(c), found[0], weights.levels[0] * row_in);
+            if (q > 0) before[q - 1] = ABOVE(q - 1, c);
+            P[q][c] += r[q];
+        }
+    }
+}
+
+// P and its corner times a factor; 0 is no factor but clears them.
+template <bool CLEAR>
+__device__ __forceinline__ void scale(REAL (&P)[STORED][COLUMNS], REAL (&corner)[STORED], REAL factor) {
+#pragma unroll
+    for (int q = 0; q < LEVELS; q++) {
+        corner[q] = CLEAR ? (REAL)0 : corner[q] * factor;
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++) P[q][c] = CLEAR ? (REAL)0 : P[q][c] * factor;
+    }
+}
+
 // The sources of a task against the 32 lanes of one of its (one or SEVERAL) strips. A lane hands on the SUM over its
 // and all columns to the left: through thousands of lanes, floats would gather errors.
 template <bool SEVERAL, class SUM>
@@ -191,7 +241,6 @@ __device__ __forceinline__ void compare(
     const char* table =
         (const char*)kept((int64)(masks + (int64)(task.first_strip + strip) * symbols * WORDS * WARP + lane));
 #define MATCH(word, w) __ldg((const uint32*)(table + ((word) & ~127u) * WORDS) + (w) * WARP)
-#define HIT(c) match[(c) / 28] & (1u << ((c) % 28 / 7 * 8 + (c) % 7)), 0
 #else
     uint32 column[COLUMNS];
 #pragma unroll
@@ -200,7 +249,6 @@ __device__ __forceinline__ void compare(
         if (column[c] >= symbols - 1) column[c] = ~0u;
     }
 #define MATCH(word, w) ((word) / 128)
-#define HIT(c) match[0], column[c]
 #endif
     REAL P[STORED][COLUMNS], corner[STORED], r[STORED], part[LENGTHS];
     SUM sum[LENGTHS];
@@ -208,11 +256,8 @@ __device__ __forceinline__ void compare(
 #pragma unroll
     for (int w = 0; w < LENGTHS; w++) part[w] = sum[w] = total[w] = 0;
 #pragma unroll
-    for (int q = 0; q < STORED; q++) {
-        corner[q] = r[q] = 0;
-#pragma unroll
-        for (int c = 0; c < COLUMNS; c++) P[q][c] = 0;
-    }
+    for (int q = 0; q < STORED; q++) r[q] = corner[q] = 0;
+    scale<true>(P, corner, 0);
     const REAL step = kept(left && lane > 0 ? weights.step : (REAL)0);
     // `columns` is the address of `weights`: by way of constant memory, each use would be an instruction more.
     REAL column_in[BLOCK], column_out[BLOCK];
@@ -254,29 +299,8 @@ __device__ __forceinline__ void compare(
             before[q] = corner[q];
             corner[q] += r[q];
         }
-        // The highest level first: each reads what the row above left in the level below.
         REAL found[LENGTHS];
-#pragma unroll
-        for (int w = 0; w < LENGTHS; w++) found[w] = 0;
-#pragma unroll
-        for (int c = 0; c < COLUMNS; c++) {
-            if (LEVELS > 0) add_where(HIT(c), found[SHARED], before[STORED - 1], column_out[c % BLOCK]);
-            if (LEVELS == 0 || BLEND) add_where(HIT(c), found[SHARED], weights.levels[LEVELS] * row_in);
-            if (LEVELS > 0) before[STORED - 1] = ABOVE(STORED - 1, c);
-        }
-#pragma unroll
-        for (int q = LEVELS - 1; q >= 0; q--) {
-#pragma unroll
-            for (int c = 0; c < COLUMNS; c++) {
-                if (c > 0 && c % BLOCK == 0) r[q] *= weights.block;
-                if (q > 0) add_where(HIT(c), r[q], before[q - 1]);
-                if (q == 0 || BLEND) add_where(HIT(c), r[q], weights.levels[q] * row_in, column_in[c % BLOCK]);
-                if (q > 0 && q >= LEAST) add_where(HIT(c), found[q - LEAST], before[q - 1], column_out[c % BLOCK]);
-                if (q == 0 && LEAST == 0) add_where(HIT(c), found[0], weights.levels[0] * row_in);
-                if (q > 0) before[q - 1] = ABOVE(q - 1, c);
-                P[q][c] += r[q];
-            }
-        }
+        next_row(P, r, before, found, HITS, column_in, column_out, row_in);
 #pragma unroll
         for (int w = 0; w < LENGTHS; w++) part[w] += row_out * found[w];
         if (writes) {
@@ -298,12 +322,7 @@ __device__ __forceinline__ void compare(
             }
             if (last) put(source, mine.target, values, task.part);
             source++;
-#pragma unroll
-            for (int q = 0; q < LEVELS; q++) {
-                corner[q] = 0;
-#pragma unroll
-                for (int c = 0; c < COLUMNS; c++) P[q][c] = 0;
-            }
+            scale<true>(P, corner, 0);
         }
         if (++phase == period) {
             phase = 0;
@@ -312,13 +331,9 @@ __device__ __forceinline__ void compare(
                 total[w] += part[w];
                 part[w] = 0;
             }
+            scale<false>(P, corner, weights.wrap);
 #pragma unroll
-            for (int q = 0; q < LEVELS; q++) {
-                corner[q] *= weights.wrap;
-                r[q] *= weights.wrap;
-#pragma unroll
-                for (int c = 0; c < COLUMNS; c++) P[q][c] *= weights.wrap;
-            }
+            for (int q = 0; q < LEVELS; q++) r[q] *= weights.wrap;
         }
         row++;
         word = next;

@@ -187,6 +187,21 @@ def long_files() -> list[str]:
     return [f"{path.relative_to(ROOT)} ({size})" for path, size in sizes.items() if size > MOST_LINES]
 
 
+def long_cuda_kernels() -> list[str]:
+    """CUDA kernels of more lines than one can see at once."""
+    found = []
+    for path in sorted((ROOT / "kernels_cu").glob("*.cu*")):
+        start = None
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if "__global__" in line and not line.startswith((" ", "#", "//")):
+                start = number
+            elif line.startswith("}") and start is not None:
+                if number - start >= MOST_CU_LINES:
+                    found.append(f"{path.name}:{start} ({number - start + 1})")
+                start = None
+    return found
+
+
 def many_parameters() -> list[str]:
     return [
         f"{where} ({parameters})"
@@ -219,6 +234,10 @@ def test_files_stay_short():
     assert long_files() == []
 
 
+def test_cuda_kernels_stay_short():
+    assert long_cuda_kernels() == []
+
+
 def test_functions_stay_short():
     lines = sorted(size for _, size, _, compiled in functions() if not compiled)
     assert statistics.median(lines) <= 8
@@ -235,6 +254,7 @@ def figures() -> None:
     print("upward arrows:", upward())
     print("isinstance on Grams or kernels outside:", questions())
     print("files over 400 lines:", long_files())
+    print("CUDA kernels over 80 lines:", long_cuda_kernels())
     print(f"more than {MOST_PARAMETERS} parameters:", *many_parameters(), sep="\n    ")
     median, most = statistics.median(sizes), sizes[int(0.9 * len(sizes))]
     print(f"functions: {len(sizes)}, median {median:g} lines, 90 % up to {most}, longest {sizes[-1]}")
