@@ -1,5 +1,7 @@
 """The CPU solver against LIBSVM, against the optimality conditions, and at the edges."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -214,6 +216,8 @@ def test_real_grams_against_libsvm(data):
     from textsvm.bench.corpora import paper_tasks
     from textsvm.bench.solver import run
 
-    rows = run(paper_tasks(data)[:1], select("cpu"), repeats=1)
+    task = paper_tasks(data)[0]
+    half = replace(task, train=task.train[::2], y_train=task.y_train[::2])
+    rows = run([half], select("cpu"), repeats=1)
     assert len(rows) == 4
     assert all(row["decisions that differ"] <= 1 for row in rows)
