@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -22,6 +22,26 @@ from textsvm.errors import InputError
 NORMALISATIONS = ("unicode", "paper", "none")
 MAX_ALPHABET = 65_536
 _OUTSIDE_PAPER = re.compile(r"[^a-z0-9]+")
+
+
+#: What the symbols of a text are: a name, or a function from a text to its tokens.
+Tokens = str | Callable[[str], Sequence[str]]
+
+
+@dataclass(frozen=True)
+class View:
+    """What a kernel reads of a text; kernels of one view share its documents.
+
+    Attributes
+    ----------
+    tokens : "characters", "words", "whitespace" or callable
+        What one symbol is.
+    keep_case : bool
+        Whether upper and lower case are told apart where the normal form of texts would not.
+    """
+
+    tokens: Tokens = "characters"
+    keep_case: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,6 +70,10 @@ class Documents:
     def lengths(self) -> NDArray[np.int64]:
         """Number of symbols of each document, shape (n,)."""
         return np.diff(self.offsets)
+
+    def of(self, view: View) -> Documents:
+        """What a kernel of this view reads: documents of one view are themselves."""
+        return self
 
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Documents:
         """The documents at `indices`, in that order, over the same alphabet."""

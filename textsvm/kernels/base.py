@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from textsvm.documents import Documents
+from textsvm.documents import Documents, View
 from textsvm.kernels.attribution import OCCLUSION, PIECES, Attribution, Contributions, occlusion
 from textsvm.kernels.option import Option
 from textsvm.parallel import Progress
@@ -170,6 +170,16 @@ class Kernel(BaseEstimator, ABC):
     options: ClassVar[tuple[Option, ...]] = ()
     attribution: ClassVar[Attribution] = OCCLUSION
     comparable: ClassVar[bool] = True
+
+    @property
+    def view(self) -> View:
+        """What it reads of a text."""
+        return View()
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        """The distinct views of its parts, its own if it has none."""
+        return (self.view,)
 
     @property
     def min_length(self) -> int:
