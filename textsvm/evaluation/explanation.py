@@ -204,7 +204,7 @@ def _explain(
                 attribution=kernel.attribution,
                 substrings=[Substring(*feature) for feature in features[:n_substrings]],
                 similar=[
-                    Similar(int(model.support_[i]), float(values[d, i]), float(terms[i]), support.text(i))
+                    Similar(int(model.support_[i]), float(values[d, i]), float(terms[i]), support.shown(i))
                     for i in nearest.tolist()
                     if terms[i] != 0
                 ],
