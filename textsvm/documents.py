@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -272,15 +274,18 @@ def encode_as(texts: Sequence[str], tokens: Tokens, known: Documents | None = No
     """
     if tokens == "characters":
         return encode(texts, None if known is None else known.alphabet)
-    found = [tokenise(text, tokens) for text in texts]
-    code_of = {} if known is None else known.code_of
-    new = sorted({token for of_text in found for token in of_text if token not in code_of})
-    added = np.array([None, *new], object)[1:]  # an array of objects, whatever is in it
-    alphabet = added if known is None else np.concatenate([known.alphabet, added])
-    more = {token: len(code_of) + i for i, token in enumerate(new)}
-    flat = [more[token] if token in more else code_of[token] for of_text in found for token in of_text]
-    codes = np.array(flat, code_type(len(alphabet)))
-    return Documents(codes, _offsets_of(found), alphabet, tuple(texts))
+    number: defaultdict[str, int] = defaultdict(None, {} if known is None else known.code_of)
+    number.default_factory, first = number.__len__, len(number)
+    parts = [np.fromiter(map(number.__getitem__, tokenise(text, tokens)), np.uint32) for text in texts]
+    new = list(islice(number, first, None))
+    order = sorted(range(len(new)), key=new.__getitem__)
+    code = np.arange(len(number), dtype=code_type(len(number)))
+    code[[first + i for i in order]] = np.arange(first, len(number))
+    alphabet = np.array([None, *(new[i] for i in order)], object)[1:]  # of objects, whatever is in it
+    if known is not None:
+        alphabet = np.concatenate([known.alphabet, alphabet])
+    flat = np.concatenate([np.empty(0, np.uint32), *parts])
+    return Documents(code[flat], _offsets_of(parts), alphabet, tuple(texts))
 
 
 def code_type(n_symbols: int) -> type[np.unsignedinteger]:

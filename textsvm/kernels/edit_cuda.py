@@ -213,8 +213,8 @@ class CudaEdit:
             what = f"the {len(order):,} x {self.n:,} matrix of the edit-distance kernel"
             gpu.require_memory(4 * len(order) * self.n, what, "lower --memory, or run with --device cpu")
             out = gpu.cupy().empty((len(order), self.n), dtype)
-            kind = DISTANCES if dtype == np.int32 else OF_DISTANCE
             if fits(self.documents, others):
+                kind = DISTANCES if dtype == np.int32 else OF_DISTANCE
                 own = others is self.documents
                 patterns = self._patterns if own else DeviceDocuments(others, np.uint16)
                 job = _Job(self.kernel, patterns, self._texts, kind, own, symmetric)
