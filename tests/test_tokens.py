@@ -1,12 +1,13 @@
 """Words and other tokens as symbols: the three kernels, documents of several views, models, explanations."""
 
 import unicodedata
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import oracles
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import save_file
@@ -241,6 +242,23 @@ class TestModels:
         with pytest.raises(InputError, match=message):
             textsvm.load(path)
 
+    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(st.data())
+    def test_any_flipped_bytes_give_a_model_or_one_sentence(self, tmp_path, data):
+        path = tmp_path / "m.textsvm"
+        if not path.exists():
+            textsvm.save(SVC(KERNELS_OF_WORDS[0], device="cpu").fit(TEXTS, LABELS), path)
+        content = bytearray(path.read_bytes())
+        for at in data.draw(st.lists(st.integers(8, len(content) - 1), min_size=1, max_size=4)):
+            content[at] = data.draw(st.integers(0, 255))
+        (tmp_path / "damaged").write_bytes(content)
+        sentence = ""
+        try:
+            textsvm.load(tmp_path / "damaged").predict(NEW)
+        except InputError as error:
+            sentence = str(error)
+        assert "\n" not in sentence
+
     def test_a_function_of_tokens(self, tmp_path):
         kernel = Spectrum(1, tokens=lambda text: text.split("n"))
         assert clone(kernel).view == kernel.view
@@ -300,6 +318,13 @@ def test_bad_tokens(tokens, message):
 
 
 def test_other_bad_input():
+    @dataclass
+    class Split:
+        def __call__(self, text):
+            return text.split()
+
+    with pytest.raises(InputError, match="cannot be hashed; give a plain function"):
+        Spectrum(tokens=Split()).check()
     with pytest.raises(InputError, match=r"no document has any token \(tokens='words'\)"):
         SVC(EditDistance(tokens="words"), device="cpu").fit(["", " ", "\t"], ["a", "b", "a"])
     with pytest.raises(InputError, match="keep_case='yes' of the gap kernel"):

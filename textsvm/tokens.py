@@ -20,8 +20,13 @@ _WORDS = re.compile(r"\w+|[^\w\s]")
 
 
 def check_tokens(tokens: Tokens) -> None:
-    """Raise InputError if `tokens` is neither one of the names nor callable."""
-    if not callable(tokens) and not (isinstance(tokens, str) and tokens in NAMES):
+    """Raise InputError if `tokens` is neither one of the names nor a function."""
+    if callable(tokens):
+        try:
+            hash(tokens)
+        except TypeError as error:
+            raise InputError(f"tokens={tokens!r} cannot be hashed; give a plain function") from error
+    elif not (isinstance(tokens, str) and tokens in NAMES):
         raise InputError(f"tokens={tokens!r} is not one of {', '.join(NAMES)}, nor a function")
 
 

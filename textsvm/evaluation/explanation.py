@@ -78,7 +78,7 @@ class Explanation:
     text : str
         The document as the model reads it.
     symbols : float64 array, shape (len(text),)
-        Contribution of each symbol; with an exact method they and the bias sum to the value.
+        Contribution of each character; with an exact method they and the bias sum to the value.
     attribution : Attribution
         How the value was shared out.
     substrings : list of Substring
