@@ -3,7 +3,7 @@
 // LEVELS p - 1; COLUMNS of a lane; BLOCK columns that share a base; REAL float or double; BLEND 1 if
 // subsequences may begin at any level; MASKS 1 if matches are looked up, 0 if they are compared; BLOCKS of 128
 // threads that a multiprocessor must have registers for; TOGETHER steps of a loop; SHARED lengths beside p, the
-// next smaller ones, that are summed too.
+// next smaller ones, that are summed too; CODE the type of codes.
 
 #ifndef LEVELS
 #define LEVELS 4
@@ -17,6 +17,9 @@
 #endif
 #ifndef SHARED
 #define SHARED 0
+#endif
+#ifndef CODE
+#define CODE uint16
 #endif
 #define LENGTHS (1 + SHARED)
 #define LEAST (LEVELS - SHARED) // the level that the smallest of them reads
@@ -143,7 +146,7 @@ __device__ void put(int source, int target, const double* values, int part) {
 #endif
 
 // One lane's columns as masks for each symbol: bits 0-6 of each byte, a byte for 7 columns, `words` words.
-extern "C" __global__ void gap_masks(const Lane* lanes, int n, const uint16* codes, int symbols, int words,
+extern "C" __global__ void gap_masks(const Lane* lanes, int n, const CODE* codes, int symbols, int words,
                                      uint32* masks) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -155,7 +158,7 @@ extern "C" __global__ void gap_masks(const Lane* lanes, int n, const uint16* cod
 }
 
 // Documents one after the other, a block each; a symbol that no target has becomes `nothing`, the last one.
-extern "C" __global__ void gap_stream(const uint16* codes, const int64* from, const int64* to, int nothing,
+extern "C" __global__ void gap_stream(const CODE* codes, const int64* from, const int64* to, int nothing,
                                       uint32* stream) {
     const int64 start = to[blockIdx.x], length = to[blockIdx.x + 1] - start;
     for (int64 i = threadIdx.x; i < length; i += blockDim.x)
@@ -223,7 +226,7 @@ __device__ __forceinline__ void scale(REAL (&P)[STORED][COLUMNS], REAL (&corner)
 template <bool SEVERAL, class SUM>
 __device__ __forceinline__ void compare(
     const Task task, int strip, const uint32* __restrict__ stream, const Lane* lanes,
-    const uint32* __restrict__ masks, const uint16* __restrict__ codes, int symbols, int period,
+    const uint32* __restrict__ masks, const CODE* __restrict__ codes, int symbols, int period,
     const Weights* columns, Edge* edges, uint32 edges_at, double* carries, int64 most_sources) {
     const int lane = threadIdx.x % WARP;
     const Lane mine = lanes[(task.first_strip + strip) * WARP + lane];
@@ -352,7 +355,7 @@ __device__ __forceinline__ int take(int* taken) {
 // Packs of one strip,
 extern "C" __global__ void __launch_bounds__(128, BLOCKS) gap(
     const Task* tasks, int n_tasks, int* taken, const uint32* __restrict__ stream, const Lane* lanes,
-    const uint32* __restrict__ masks, const uint16* __restrict__ codes, int symbols, int period,
+    const uint32* __restrict__ masks, const CODE* __restrict__ codes, int symbols, int period,
     const Weights* columns) {
     for (int index; (index = take(taken)) < n_tasks;)
         compare<false, REAL>(tasks[index], 0, stream, lanes, masks, codes, symbols, period, columns, nullptr, 0,
@@ -362,7 +365,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) gap(
 // and of several. Each warp has 2 * `most_rows` of the `edges` and 2 * `most_sources` of the `carries`, LENGTHS a source.
 extern "C" __global__ void __launch_bounds__(128, BLOCKS) gap_several(
     const Task* tasks, int n_tasks, int* taken, const uint32* __restrict__ stream, const Lane* lanes,
-    const uint32* __restrict__ masks, const uint16* __restrict__ codes, int symbols, int period,
+    const uint32* __restrict__ masks, const CODE* __restrict__ codes, int symbols, int period,
     const Weights* columns, Edge* edges, int most_rows, double* carries, int64 most_sources) {
     const int warp = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
     for (int index; (index = take(taken)) < n_tasks;)

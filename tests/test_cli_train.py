@@ -14,6 +14,7 @@ import textsvm
 from textsvm import SVC, SVR, OneClassSVM
 from textsvm.cli.machines import MachineOptions, TextOptions
 from textsvm.cli.train import Task
+from textsvm.documents import View
 from textsvm.readers import read_corpus, sample
 
 ESSAYS = [sample("essays"), "--regress", "score"]
@@ -285,3 +286,30 @@ def test_copies_in_the_held_out_part_are_told(kernel, tmp_path):
     if kernel == "edit":  # one edit away is far at this gamma
         assert json.loads(alone.stdout)["holdout"]["near_duplicates"] == []
         assert b"near-duplicate" not in alone.stderr
+
+
+def test_words_on_the_command_line(tmp_path):
+    model = tmp_path / "m"
+    words = ["--kernel", "spectrum", "--p", "1-2", "--tokens", "words", "--keep-case"]
+    trained = report("train", sample("questions"), *words, "-o", model)
+    assert (trained["kernel"]["tokens"], trained["kernel"]["keep_case"]) == ("words", True)
+    fitted = textsvm.load(model)
+    assert fitted.kernel_.view == View("words", True)
+    text = "When was the first violin seen?"
+    [row] = lines_of(model, "-", stdin=json.dumps({"text": text}).encode())
+    assert row["label"] == fitted.predict([text])[0]
+    shown = run("explain", model, "-", "--json", stdin=json.dumps({"text": text}).encode())
+    explained = json.loads(shown.stdout)
+    assert explained["text"] == text
+    assert "When was" in [each["text"] for each in explained["substrings"]]
+    assert "--tokens letters is not one of characters, words" in fails(
+        "train", sample("questions"), "--tokens", "letters", "-o", model, code=2
+    )
+
+
+def test_tune_compares_words_with_characters(tmp_path):
+    tuned = report(
+        "tune", sample("questions"), "--kernel", "spectrum", "--p", "1", "--tokens", "characters,words",
+        "-C", "1", "-o", tmp_path / "m",
+    )  # fmt: skip
+    assert {each["params"]["kernel"]["tokens"] for each in tuned["table"]} == {"characters", "words"}

@@ -65,8 +65,10 @@ def test_take(texts, data):
 def test_width_of_codes():
     assert encode(["".join(map(chr, range(256)))]).codes.dtype == np.uint8
     assert encode(["".join(map(chr, range(257)))]).codes.dtype == np.uint16
-    with pytest.raises(InputError, match="distinct symbols"):
-        encode(["".join(map(chr, range(0x10000, 0x10000 + 65_537)))])
+    text = "".join(map(chr, range(0x10000, 0x10000 + 65_537)))
+    many = encode([text])
+    assert many.codes.dtype == np.uint32
+    assert many.text(0) == text
 
 
 def test_a_million_symbols():

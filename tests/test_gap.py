@@ -271,7 +271,8 @@ def test_values_out_of_range(device):
 
 def test_parameters_are_scikit_learn_parameters():
     kernel = clone(GapWeighted(3, 0.2, (1, 2, 3), normalised=False))
-    assert kernel.get_params() == {"p": 3, "decay": 0.2, "weights": (1, 2, 3), "normalised": False}
+    own = {"p": 3, "decay": 0.2, "weights": (1, 2, 3), "normalised": False}
+    assert kernel.get_params() == own | {"tokens": "characters", "keep_case": False}
 
 
 def test_agrees_with_strkernels(device):

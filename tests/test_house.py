@@ -18,7 +18,7 @@ PACKAGE = ROOT / "textsvm"
 FLOORS = [
     {"errors", "files", "plain_json"},
     {"parallel"},
-    {"simd", "device"},
+    {"simd", "device", "tokens"},
     {"documents", "documents_cuda"},
     {"features"},
     {"kernels"},

@@ -348,7 +348,8 @@ def test_unknown_weight_is_refused():
 
 def test_parameters_are_plain_and_min_length_is_the_shortest():
     kernel = Spectrum((3, 5), "presence")
-    assert kernel.get_params() == {"p": (3, 5), "weight": "presence", "idf": False, "normalised": True}
+    own = {"p": (3, 5), "weight": "presence", "idf": False, "normalised": True}
+    assert kernel.get_params() == own | {"tokens": "characters", "keep_case": False}
     assert kernel.min_length == 3
     assert clone(kernel).get_params() == kernel.get_params()
 

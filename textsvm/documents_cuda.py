@@ -16,8 +16,8 @@ class DeviceDocuments:
     Parameters
     ----------
     documents : Documents, n of them
-    dtype : {numpy.uint8, numpy.uint16}, optional
-        Of the codes on the card; as in `documents` by default. More than 256 symbols need uint16.
+    dtype : {numpy.uint8, numpy.uint16, numpy.uint32}, optional
+        Of the codes on the card; as in `documents` by default, and at least as wide.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class DeviceDocuments:
         Size of the alphabet.
     lengths : int64 array, shape (n,)
         On the host.
-    codes : CuPy uint8 or uint16 array, shape (size,)
+    codes : CuPy uint8, uint16 or uint32 array, shape (size,)
     offsets : CuPy int64 array, shape (n + 1,)
         Document i is ``codes[offsets[i]:offsets[i + 1]]``.
 

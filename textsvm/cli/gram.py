@@ -145,7 +145,7 @@ def _matrix(console: Console, model: KernelMachine, documents: Corpus, columns: 
         with model.at_work(device):
             encoded = model.encode(columns.texts, None, console.stage)
             kernel = model.make_kernel().fit(encoded)
-            others = model.encode(documents.texts, encoded.alphabet, console.stage)
+            others = model.encode(documents.texts, encoded, console.stage)
             rows = kernel.rows(encoded, device)
             return rows.cross(others, lambda done, total: console.stage("gram", done, total)), device
 

@@ -45,7 +45,9 @@ class _KernelOptions:
         known = {option.name for of_kernel in options.values() for option in of_kernel}
         for option, value in vars(self).items():
             if option != "kernel" and value not in (None, False) and option not in known:
-                raise WrongUsage(f"--{option} is not an option of the {' or '.join(names)} kernel")
+                raise WrongUsage(
+                    f"--{option.replace('_', '-')} is not an option of the {' or '.join(names)} kernel"
+                )
         return [kernel for name in names for kernel in self._of(KERNELS[name], options[name], tuning)]
 
     def one(self) -> Kernel:
@@ -95,7 +97,7 @@ def options_of(kernels: Kernels) -> type[_KernelOptions]:
             shown = typer.Option(metavar=first.metavar, help=help, rich_help_panel=_KERNEL)
             fields.append((name, Annotated[str | None, shown], field(default=None)))
         else:
-            shown = typer.Option(f"--{name}", help=help, rich_help_panel=_KERNEL)
+            shown = typer.Option(f"--{name.replace('_', '-')}", help=help, rich_help_panel=_KERNEL)
             fields.append((name, Annotated[bool, shown], field(default=False)))
     return make_dataclass("KernelOptions", fields, bases=(_KernelOptions,), frozen=True)
 
@@ -120,7 +122,7 @@ def describe(kernel: dict[str, Any]) -> str:
     """A kernel's name and parameters, as far as they say something, on a line."""
     parts = [kernel["name"]]
     for name, value in kernel.items():
-        if name not in ("name", "normalised") and value is not None and value is not False:
+        if name not in ("name", "normalised") and value not in (None, "characters") and value is not False:
             text = "-".join(map(str, value)) if name == "p" and isinstance(value, tuple) else str(value)
             parts.append(name if value is True else f"{name} {text}")
     return ", ".join(parts)

@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 from textsvm import device as devices
 from textsvm import parallel
 from textsvm.device import Device
-from textsvm.documents import Documents
+from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
 from textsvm.estimators.targets import as_weights, is_integer, is_number
 from textsvm.gram.base import Gram
@@ -140,13 +140,10 @@ class KernelMachine(BaseEstimator, ABC):
         return TextSource(self.kernel, TextForm()).make_kernel()
 
     def encode(
-        self,
-        texts: list[str],
-        alphabet: NDArray[np.uint32] | None = None,
-        progress: StageProgress | None = None,
-    ) -> Documents:
-        """Normalise and encode texts, over their own alphabet or as an extension of another."""
-        return self.source.prepare(texts, alphabet, progress)
+        self, texts: list[str], known: Documents | Views | None = None, progress: StageProgress | None = None
+    ) -> Any:
+        """Normalise and encode texts; `known` documents are some of this machine to be compared with."""
+        return self.source.prepare(texts, known, progress)
 
     def read(self, X: Any, fitting: bool = True) -> Any:
         """Texts as a list of str, or what is to be the kernel matrix as an array of two dimensions.
@@ -284,7 +281,7 @@ class KernelMachine(BaseEstimator, ABC):
     def restore(
         self,
         kernel: Kernel | None,
-        support_documents: Documents | None,
+        support_documents: Documents | Views | None,
         support: NDArray[np.int64],
         dual_coef: NDArray[np.float64],
         intercept: NDArray[np.float64],

@@ -29,7 +29,8 @@ class SVC(ClassifierMixin, KernelMachine):
     Parameters
     ----------
     kernel : Kernel, {"spectrum", "edit", "gap"}, "precomputed" or callable
-        For example ``GapWeighted(p=5, decay=0.5)``; a name stands for that kernel's defaults. With
+        For example ``GapWeighted(p=5, decay=0.5)``, or ``Spectrum((1, 2), tokens="words")`` for words as
+        symbols; a name stands for that kernel's defaults. With
         "precomputed" `fit` takes a kernel matrix instead of texts. A callable ``f(a, b)`` gives the kernel
         values of two lists of texts, shape ``(len(a), len(b))``.
     C : float
@@ -40,11 +41,11 @@ class SVC(ClassifierMixin, KernelMachine):
     class_weight : None, "balanced" or dict, optional
         Factors of C for classes. "balanced": inversely proportional to their sums of sample weights.
     normalise : {"unicode", "paper", "none"}
-        How texts are normalised, see `textsvm.documents.normalise`.
+        How texts are normalised, see `textsvm.documents.normalise`; a kernel may keep their case.
     punctuation : bool
         False drops punctuation and symbols.
     max_length : int, optional
-        Only the first `max_length` symbols of a normalised text count. None: all of it.
+        Only the first `max_length` characters of a normalised text count. None: all of it.
     tol : float
         Stop when the maximal violation m(a) - M(a) of the optimality conditions is at most this.
     duality_gap : float, optional
@@ -63,7 +64,7 @@ class SVC(ClassifierMixin, KernelMachine):
         Sorted; with two classes a positive decision value means ``classes_[1]``.
     support_ : int64 array, shape (n_sv,)
         Indices of the support vectors of all machines in the training texts.
-    support_documents_ : Documents
+    support_documents_ : Documents or Views
         Their encoded texts; None with a precomputed kernel matrix.
     dual_coef_ : float64 array, shape (n_machines, n_sv)
         sign_i alpha_i of each machine; machines in the order of `textsvm.solvers.problems`.

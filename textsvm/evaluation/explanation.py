@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from textsvm import device as devices
-from textsvm.documents import Documents
+from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
 from textsvm.evaluation.judge import machine_of
 from textsvm.kernels.attribution import Attribution, Contributions
@@ -78,7 +78,7 @@ class Explanation:
     text : str
         The document as the model reads it.
     symbols : float64 array, shape (len(text),)
-        Contribution of each symbol; with an exact method they and the bias sum to the value.
+        Contribution of each character; with an exact method they and the bias sum to the value.
     attribution : Attribution
         How the value was shared out.
     substrings : list of Substring
@@ -150,8 +150,8 @@ def explain(
     if not texts:
         return []
     machine = machine_of(model)
-    support: Documents = machine.support_documents_
-    documents = machine.encode(texts, support.alphabet)
+    support: Documents | Views = machine.support_documents_
+    documents = machine.encode(texts, support)
     device = devices.select("cpu")
     with machine.at_work(device):
         rows = machine.kernel_.rows(support, device)
@@ -170,7 +170,7 @@ def explain(
 def _explain(
     model: Any,
     rows: Any,
-    documents: Documents,
+    documents: Documents | Views,
     positive: Any,
     n_substrings: int,
     n_similar: int,
@@ -182,11 +182,12 @@ def _explain(
     machines = decision + model.intercept_
     mixes, meanings = _machines_explained(model, machines, positive)
     coef, biases = mixes @ model.dual_coef_, mixes @ model.intercept_
-    found = Contributions([np.zeros(length) for length in documents.lengths])
+    texts = texts_of(documents)
+    found = Contributions([np.zeros(len(text)) for text in texts])
     if len(support):
         found = kernel.contributions(rows, documents, coef, values, progress)
     explanations = []
-    for d, text in enumerate(texts_of(documents)):
+    for d, text in enumerate(texts):
         terms, share = coef[d] * values[d], found.symbols[d]
         if kernel.attribution.exact and len(support) and not share.any() and len(text):
             # Too short to have features, and so equal to a support vector or unlike all.
@@ -203,7 +204,7 @@ def _explain(
                 attribution=kernel.attribution,
                 substrings=[Substring(*feature) for feature in features[:n_substrings]],
                 similar=[
-                    Similar(int(model.support_[i]), float(values[d, i]), float(terms[i]), support.text(i))
+                    Similar(int(model.support_[i]), float(values[d, i]), float(terms[i]), support.shown(i))
                     for i in nearest.tolist()
                     if terms[i] != 0
                 ],
@@ -212,9 +213,9 @@ def _explain(
     return explanations
 
 
-def texts_of(documents: Documents) -> Sequence[str]:
-    """The normalised texts."""
-    return [documents.text(i) for i in range(len(documents))]
+def texts_of(documents: Documents | Views) -> Sequence[str]:
+    """The normalised texts that are shown."""
+    return [documents.shown(i) for i in range(len(documents))]
 
 
 def _machines_explained(

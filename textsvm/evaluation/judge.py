@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.documents import Documents
 from textsvm.errors import InputError
 from textsvm.evaluation.results import Results, evaluate
 
@@ -99,14 +100,21 @@ def machine_of(model: Any) -> Any:
     return getattr(model, "estimator_", model)
 
 
+def _unseen(documents: Documents, support: Documents) -> float:
+    """The share of the symbols that no support vector has; words that are new say nothing."""
+    if support.of_tokens or not len(documents.codes):
+        return 0.0
+    return float(np.mean(documents.codes >= len(support.alphabet)))
+
+
 def data_warnings(model: Any, texts: Sequence[str]) -> list[str]:
     """Warnings of documents that do not fit a model, or fit too well: it was trained on them."""
     if getattr(model, "support_documents_", None) is None:
         return []
     support = model.support_documents_
-    documents = machine_of(model).encode(list(texts), support.alphabet)
+    documents = machine_of(model).encode(list(texts), support)
     found = []
-    unseen = float(np.mean(documents.codes >= len(support.alphabet))) if len(documents.codes) else 0.0
+    unseen = max([_unseen(documents.of(view), support.of(view)) for view in model.kernel_.views])
     if unseen > UNSEEN:
         found.append(
             f"{100 * unseen:.0f} % of the symbols of these documents do not occur in the model's support "

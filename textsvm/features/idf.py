@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.documents import MAX_ALPHABET, Documents
+from textsvm.documents import Documents
 from textsvm.features.pmers import count
-from textsvm.features.vocabulary import Vocabulary, plan
+from textsvm.features.vocabulary import MAX_SYMBOLS, Vocabulary, plan
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Idf:
             If it is damaged.
         """
         n, n_symbols = (int(x) for x in np.asarray(state["sizes"]).reshape(2))
-        if n < 0 or not 0 <= n_symbols <= MAX_ALPHABET:
+        if n < 0 or not 0 <= n_symbols <= MAX_SYMBOLS:
             raise ValueError("sizes are out of range")
         df = np.asarray(state["df"])
         vocabulary = _read_vocabulary(state, p1, p2, n_symbols)

@@ -12,11 +12,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.documents import Documents, encode
+from textsvm.documents import Documents, Views
 from textsvm.parallel import Progress
 
 Array = NDArray[np.float64]
@@ -56,7 +57,7 @@ class Contributions:
     Attributes
     ----------
     symbols : list of float64 arrays
-        Contributions of the symbols of each document.
+        Contributions of the characters of each document, as it is shown (`Documents.shown`).
     features : list of lists of (str, int, float)
         Features of each document as text, how often they occur in it, and their contributions; empty
         where a kernel has none that can be named.
@@ -67,9 +68,8 @@ class Contributions:
 
 
 def occlusion(
-    decide: Callable[[Documents, Array], Array],
-    documents: Documents,
-    alphabet: NDArray[np.uint32],
+    decide: Callable[[Any, Array], Array],
+    documents: Documents | Views,
     coef: Array,
     progress: Progress | None = None,
 ) -> Contributions:
@@ -79,18 +79,16 @@ def occlusion(
     ----------
     decide : callable
         `KernelRows.decision` of the support vectors.
-    documents : Documents
-    alphabet : uint32 array
-        Of the support vectors.
+    documents : Documents or Views
+        Over an extension of the alphabet of the support vectors.
     coef : float64 array, shape (len(documents), n_sv)
     progress : callable, optional
     """
     symbols = []
     for d in range(len(documents)):
-        text = documents.text(d)
+        text = documents.shown(d)
         cuts = pieces(text)
-        without = [text[:a] + text[b:] for a, b in cuts]
-        values = decide(encode([text, *without], alphabet), coef[d][:, None])[:, 0]
+        values = decide(documents.without(d, cuts), coef[d][:, None])[:, 0]
         share = np.zeros(len(text))
         for (a, b), value in zip(cuts, values[1:], strict=True):
             share[a:b] = (values[0] - value) / (b - a)

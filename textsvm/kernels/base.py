@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 from textsvm.documents import Documents, View
+from textsvm.errors import InputError
 from textsvm.kernels.attribution import OCCLUSION, PIECES, Attribution, Contributions, occlusion
 from textsvm.kernels.option import Option
 from textsvm.parallel import Progress
+from textsvm.tokens import Tokens, check_tokens
 
 if TYPE_CHECKING:
     from textsvm.device import Device
@@ -267,7 +269,7 @@ class Kernel(BaseEstimator, ABC):
             Coefficients, and kernel values with the support vectors.
         progress : callable, optional
         """
-        return occlusion(rows.decision, documents, rows.documents.alphabet, coef, progress)
+        return occlusion(rows.decision, documents, coef, progress)
 
     def contributions_cost(
         self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]
@@ -286,3 +288,32 @@ class Kernel(BaseEstimator, ABC):
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Take back what `state` gave."""
+
+
+class SymbolKernel(Kernel):
+    """A kernel of symbols, its parameters `tokens` and `keep_case` saying what they are.
+
+    Parameters
+    ----------
+    tokens : {"characters", "words", "whitespace"} or callable
+        What one symbol is, see `textsvm.tokens.tokenise`.
+    keep_case : bool
+        Tell upper and lower case apart, which the normal form of texts does not.
+    """
+
+    tokens: Tokens
+    keep_case: bool
+
+    @property
+    def view(self) -> View:
+        return View(self.tokens, bool(self.keep_case))
+
+    def check(self) -> None:
+        check_tokens(self.tokens)
+        if not isinstance(self.keep_case, bool | np.bool_):
+            raise InputError(f"keep_case={self.keep_case!r} of the {self.name} kernel must be True or False")
+
+    def __sklearn_clone__(self) -> SymbolKernel:
+        # A function of tokens stays the one it is: documents are known by it.
+        given = self.get_params(deep=False)
+        return type(self)(**{k: v if k == "tokens" else clone(v, safe=False) for k, v in given.items()})

@@ -43,11 +43,12 @@ from numpy.typing import NDArray
 from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.errors import InputError
-from textsvm.kernels.base import HostRows, Kernel, KernelRows, Sharing, is_number
+from textsvm.kernels.base import HostRows, KernelRows, Sharing, SymbolKernel, is_number
 from textsvm.kernels.edit_options import OPTIONS
 from textsvm.kernels.edit_strips import LANES, STRIP, fill_distances
 from textsvm.kernels.option import Option
 from textsvm.parallel import Progress, run
+from textsvm.tokens import Tokens
 
 PIECE = 1e10  # table cells between two looks at the clock
 RATE = 5e11 / 60  # table cells a second
@@ -88,7 +89,7 @@ class SharedDistances(Sharing):
             yield position, rows.gram_of(kernel, distances)
 
 
-class EditDistance(Kernel):
+class EditDistance(SymbolKernel):
     """exp(-gamma d(s, t)), d the edit distance (insertions, deletions, substitutions cost 1).
 
     Parameters
@@ -97,16 +98,29 @@ class EditDistance(Kernel):
         Per edit; or, with `relative`, for strings that have nothing in common.
     relative : bool
         Divide the distance by the length of the longer string.
+    tokens : {"characters", "words", "whitespace"} or callable
+        What a symbol is: a function takes a normalised text and returns its tokens.
+    keep_case : bool
+        Tell upper and lower case apart.
     """
 
     name: ClassVar[str] = "edit"
     options: ClassVar[tuple[Option, ...]] = OPTIONS
 
-    def __init__(self, gamma: float = 0.05, relative: bool = False) -> None:
+    def __init__(
+        self,
+        gamma: float = 0.05,
+        relative: bool = False,
+        tokens: Tokens = "characters",
+        keep_case: bool = False,
+    ) -> None:
         self.gamma = gamma
         self.relative = relative
+        self.tokens = tokens
+        self.keep_case = keep_case
 
     def check(self) -> None:
+        super().check()
         if not (is_number(self.gamma) and 0 < self.gamma < math.inf):
             raise InputError(f"gamma={self.gamma!r} of the edit-distance kernel must be a number above 0")
         if not isinstance(self.relative, bool | np.bool_):
@@ -165,7 +179,7 @@ class HostEdit(HostRows):
         self.order = np.argsort(self.lengths, kind="stable")
         self.place = np.empty_like(self.order)
         self.place[self.order] = np.arange(self.n)
-        self.codes, self.offsets = documents.codes.astype(np.uint16), np.array(documents.offsets)
+        self.codes, self.offsets = documents.codes_for(), np.array(documents.offsets)
 
     def diag(self) -> NDArray[np.float32]:
         return np.ones(self.n, np.float32)
@@ -244,13 +258,14 @@ class HostEdit(HostRows):
         """
         destinations = self.order if symmetric else np.arange(len(picks))
         # Copies, since Numba would compile again for arrays that are read-only.
-        codes, offsets = others.codes.astype(np.uint16), np.array(others.offsets)
+        codes, offsets = others.codes_for(self.documents), np.array(others.offsets)
+        own_codes = self.codes if codes.dtype == self.codes.dtype else self.documents.codes_for(others)
         alphabet = max(len(others.alphabet), len(self.documents.alphabet))
         pieces, work = self._pieces(others.lengths[picks], symmetric)
 
         def piece(bounds: tuple[int, int, int, int]) -> None:
             fill_distances(
-                self.codes, self.offsets, self.order, codes, offsets, picks, destinations,
+                own_codes, self.offsets, self.order, codes, offsets, picks, destinations,
                 *bounds, symmetric, alphabet, out,
             )  # fmt: skip
 

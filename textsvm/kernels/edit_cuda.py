@@ -14,7 +14,8 @@ from textsvm import device as gpu
 from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.documents_cuda import DeviceDocuments
-from textsvm.parallel import Progress
+from textsvm.kernels.edit_narrow import fits, narrow_runs
+from textsvm.parallel import Progress, part
 
 WARP = 32
 THREADS = 256
@@ -87,7 +88,7 @@ class _Texts:
 
     def __init__(self, documents: DeviceDocuments, patterns_alphabet: int | None) -> None:
         cp = gpu.cupy()
-        self.n = -(-documents.n // WARP) * WARP
+        self.n_documents, self.n = documents.n, -(-documents.n // WARP) * WARP
         self.alphabet = max(1, documents.n_symbols)
         if patterns_alphabet is not None:
             self.alphabet = min(self.alphabet, patterns_alphabet + 1)
@@ -119,9 +120,10 @@ class CudaEdit:
     def __init__(self, kernel: EditKernel, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device = kernel, documents, device
         self.n = len(documents)
-        with gpu.use(device):
-            self._patterns = DeviceDocuments(documents, np.uint16)
-            self._texts = _Texts(self._patterns, None)
+        if fits(documents):
+            with gpu.use(device):
+                self._patterns = DeviceDocuments(documents, np.uint16)
+                self._texts = _Texts(self._patterns, None)
 
     def diag(self) -> Any:
         with gpu.use(self.device):
@@ -173,17 +175,29 @@ class CudaEdit:
         The documents are the patterns here and each thread sums over them for one of the others: no
         matrix of kernel values exists.
         """
-        cp = gpu.cupy()
         coef = np.ascontiguousarray(coef, np.float64)
         with gpu.use(self.device):
-            texts = _Texts(DeviceDocuments(others, np.uint16), len(self.documents.alphabet))
-            sums = cp.zeros((coef.shape[1], texts.n))
-            job = _Job(self.kernel, self._patterns, texts, OF_DISTANCE)
-            for launch in job.run(np.arange(self.n), lambda launch: launch.prepare_sums(coef), progress):
-                sums += launch.sums.sum(axis=0)
-            values = np.empty((len(others), coef.shape[1]))
-            values[texts.columns.get()[: len(others)]] = sums.get().T[: len(others)]
+            if fits(self.documents, others):
+                texts = _Texts(DeviceDocuments(others, np.uint16), len(self.documents.alphabet))
+                return self._sums(self._patterns, texts, coef, progress)
+            values = np.zeros((len(others), coef.shape[1]))
+            for run, rows, columns in narrow_runs(self.documents, np.arange(self.n), others):
+                texts = _Texts(DeviceDocuments(columns, np.uint16), len(rows.alphabet))
+                step = part(progress, run.start, run.stop - run.start, self.n)
+                values += self._sums(DeviceDocuments(rows, np.uint16), texts, coef[run], step)
             return values
+
+    def _sums(
+        self, patterns: DeviceDocuments, texts: _Texts, coef: NDArray[np.float64], progress: Progress | None
+    ) -> NDArray[np.float64]:
+        """k(texts, patterns) @ coef, on the host."""
+        sums, n = gpu.cupy().zeros((coef.shape[1], texts.n)), texts.n_documents
+        job = _Job(self.kernel, patterns, texts, OF_DISTANCE)
+        for launch in job.run(np.arange(patterns.n), lambda launch: launch.prepare_sums(coef), progress):
+            sums += launch.sums.sum(axis=0)
+        values = np.empty((n, coef.shape[1]))
+        values[texts.columns.get()[:n]] = sums.get().T[:n]
+        return values
 
     def _block(
         self,
@@ -199,13 +213,26 @@ class CudaEdit:
             what = f"the {len(order):,} x {self.n:,} matrix of the edit-distance kernel"
             gpu.require_memory(4 * len(order) * self.n, what, "lower --memory, or run with --device cpu")
             out = gpu.cupy().empty((len(order), self.n), dtype)
-            own = others is self.documents
-            patterns = self._patterns if own else DeviceDocuments(others, np.uint16)
-            kind = DISTANCES if dtype == np.int32 else OF_DISTANCE
-            job = _Job(self.kernel, patterns, self._texts, kind, own, symmetric)
-            for _ in job.run(order, lambda launch: launch.prepare(out), progress):
-                pass
+            if fits(self.documents, others):
+                kind = DISTANCES if dtype == np.int32 else OF_DISTANCE
+                own = others is self.documents
+                patterns = self._patterns if own else DeviceDocuments(others, np.uint16)
+                job = _Job(self.kernel, patterns, self._texts, kind, own, symmetric)
+                job.fill(order, out, progress)
+            else:
+                self._fill_narrowed(others, order, out, progress)
             return out
+
+    def _fill_narrowed(
+        self, others: Documents, picks: NDArray[np.int64], out: Any, progress: Progress | None
+    ) -> None:
+        """The same over large alphabets, of a symmetric matrix too: each value is computed."""
+        kind = DISTANCES if out.dtype == np.int32 else OF_DISTANCE
+        for run, rows, columns in narrow_runs(others, picks, self.documents):
+            texts = _Texts(DeviceDocuments(columns, np.uint16), len(rows.alphabet))
+            job = _Job(self.kernel, DeviceDocuments(rows, np.uint16), texts, kind)
+            step = part(progress, run.start, run.stop - run.start, len(picks))
+            job.fill(np.arange(len(rows)), out[run], step)
 
 
 class _Job:
@@ -256,6 +283,11 @@ class _Job:
             if progress is not None:
                 here.synchronize()
                 progress(done, total)
+
+    def fill(self, picks: NDArray[np.int64], out: Any, progress: Progress | None) -> None:
+        """Make all launches that write the rows of `out`."""
+        for _ in self.run(picks, lambda launch: launch.prepare(out), progress):
+            pass
 
     def _launches(self, picks: NDArray[np.int64]) -> Iterator[_Launch]:
         """For documents that become rows 0, 1, ...; the longest first."""

@@ -18,7 +18,7 @@ from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Contributions
-from textsvm.kernels.base import HostRows, Kernel, KernelRows, Sharing, is_number
+from textsvm.kernels.base import HostRows, KernelRows, Sharing, SymbolKernel, is_number
 from textsvm.kernels.gap_attribution import SUBSEQUENCES, symbol_contributions
 from textsvm.kernels.gap_options import OPTIONS
 from textsvm.kernels.gap_recurrence import GapKernel, Recurrence, SelfValues, shared_pass
@@ -26,6 +26,7 @@ from textsvm.kernels.gap_sweep import PIECE, cut, in_lanes, products, self_produ
 from textsvm.kernels.option import Option
 from textsvm.parallel import Progress, part, run
 from textsvm.simd import LANES
+from textsvm.tokens import Tokens
 
 #: The greatest p: what is compiled, and the memory of a row, grow with it.
 MOST = 1000
@@ -64,7 +65,7 @@ class SharedPass(Sharing):
             yield position, matrices.pop()
 
 
-class GapWeighted(Kernel):
+class GapWeighted(SymbolKernel):
     """Common subsequences of p symbols, each gap symbol in either string a factor of `decay`.
 
     Parameters
@@ -77,6 +78,10 @@ class GapWeighted(Kernel):
         Blend of the lengths: the raw kernels sum to ``weights[0] k_1 + ... + weights[p-1] k_p``.
     normalised : bool
         Divide by sqrt(k(s, s) k(t, t)).
+    tokens : {"characters", "words", "whitespace"} or callable
+        What a symbol is: a function takes a normalised text and returns its tokens.
+    keep_case : bool
+        Tell upper and lower case apart.
     """
 
     name: ClassVar[str] = "gap"
@@ -89,11 +94,15 @@ class GapWeighted(Kernel):
         decay: float = 0.5,
         weights: Sequence[float] | None = None,
         normalised: bool = True,
+        tokens: Tokens = "characters",
+        keep_case: bool = False,
     ) -> None:
         self.p = p
         self.decay = decay
         self.weights = weights
         self.normalised = normalised
+        self.tokens = tokens
+        self.keep_case = keep_case
 
     @property
     def min_length(self) -> int:
@@ -101,6 +110,7 @@ class GapWeighted(Kernel):
         return self.p if self.weights is None else 1 + int(np.flatnonzero(self.weights)[0])
 
     def check(self) -> None:
+        super().check()
         if not (is_number(self.p) and isinstance(self.p, int | np.integer) and 1 <= self.p <= MOST):
             raise InputError(
                 f"p={self.p!r} of the gap-weighted kernel must be a whole number from 1 to {MOST:,}"
@@ -160,7 +170,7 @@ class GapWeighted(Kernel):
             codes = documents.codes[documents.offsets[d] : documents.offsets[d + 1]]
             step = part(progress, d, 1, len(documents))
             shares = symbol_contributions(self.recurrence, rows.documents, codes, coef[d] * values[d], step)
-            symbols.append(shares)
+            symbols.append(documents.spread(d, shares))
         return Contributions(symbols)
 
     def contributions_cost(
@@ -232,7 +242,7 @@ class _Columns:
         recurrences = [kernel.recurrence for kernel in kernels]
         one = (recurrences[0], np.ones((1, 1)))
         self.swept, self._mix = shared_pass(recurrences) if len(kernels) > 1 else one
-        self._codes = documents.codes.astype(np.uint16)
+        self._codes = documents.codes_for()
         self._lanes, self._widths = in_lanes(documents)
         self.selves = self.self_values(documents, [None] * len(kernels))
 
@@ -262,14 +272,15 @@ class _Columns:
     ) -> None:
         """matrices[.][i, j] = k(others[i], documents[j]); with `half`, of every pair once and copied."""
         order = np.argsort(others.lengths, kind="stable")
-        lengths, codes = others.lengths[order], others.codes.astype(np.uint16)
+        lengths, codes = others.lengths[order], others.codes_for(self.documents)
+        own_codes = self._codes if codes.dtype == self._codes.dtype else self.documents.codes_for(others)
 
         def work(piece: tuple[slice, slice]) -> None:
             chunk, lane_part = piece
             which, lanes = order[chunk], self._lanes[lane_part]
             double = self.swept.needs_double(int(lengths[chunk][-1]), int(self._widths[lane_part][-1]))
             rows = (codes, others.offsets, which)
-            by = (self._codes, self.documents.offsets, lanes)
+            by = (own_codes, self.documents.offsets, lanes)
             sums = products(self.swept, self._mix.shape[1], double, rows, by)
             columns = lanes.ravel()[: self.n - lane_part.start * LANES]
             sums = sums[..., : len(columns)]

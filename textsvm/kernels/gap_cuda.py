@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from threading import Lock
 from typing import Any
 
@@ -75,7 +76,8 @@ class Sweep:
         n, m = sources.longest, targets.longest
         levels, decay, blended = recurrence.p - 1, recurrence.decay, recurrence.blended
         for double in (False, True):
-            self.variant = variant_of(levels, decay, double, blended, targets.masks, shared)
+            variant = variant_of(levels, decay, double, blended, targets.masks, shared)
+            self.variant = replace(variant, wide=targets.wide)
             fits = period_and_unit(recurrence, double, self.variant.block, n, m)
             if fits is not None and (double or not (mode == DIAGONAL or recurrence.needs_double(n, m))):
                 break

@@ -13,6 +13,7 @@ from numba import njit
 from textsvm import device as gpu
 from textsvm.documents import Documents
 from textsvm.documents_cuda import DeviceDocuments
+from textsvm.errors import InputError
 from textsvm.kernels.gap_recurrence import Recurrence
 
 SOURCE = "gap.cu"
@@ -21,6 +22,10 @@ WARP = 32
 STRIPS = (1, 8, 16)
 #: Alphabets up to this size have masks, others are compared symbol by symbol.
 MASKED = 256
+#: Symbols that a word of the stream has room for.
+MOST_SYMBOLS = 1 << 25
+#: Codes of 32 bits, of more than 65,536 symbols.
+WIDE: gpu.Defines = (("CODE", "uint32"),)
 
 LANE = np.dtype(
     [
@@ -45,6 +50,7 @@ class Variant:
     blend: bool
     masks: bool
     shared: int = 0
+    wide: bool = False
 
     @property
     def defines(self) -> gpu.Defines:
@@ -59,6 +65,7 @@ class Variant:
             # As measured.
             ("TOGETHER", 1 if self.double else {1: 1, 3: 1, 4: 4}.get(self.levels, 2)),
             *((("SHARED", self.shared),) if self.shared else ()),
+            *(WIDE if self.wide else ()),
         )
 
     @property
@@ -142,6 +149,9 @@ DEFINE_SETS = [
         (4, 0.5, False, True, 4),
     ]
     for double in (False, True)
+] + [
+    (SOURCE, variant_of(levels, 0.5, double, False, masks).defines + WIDE)
+    for levels, double, masks in [(4, False, True), (1, False, False), (4, True, False)]
 ]
 
 
@@ -200,7 +210,7 @@ class Layout:
         if masks and self.strips:
             words = -(-columns // 28)
             self.masks = cp.zeros(self.strips * symbols * words * WARP, np.uint32)
-            gpu.load(SOURCE, DEFINE_SETS[0][1]).get_function("gap_masks")(
+            texts.function("gap_masks")(
                 (-(-len(lanes) // 256),),
                 (256,),
                 (
@@ -226,12 +236,22 @@ class Texts:
         self.words = np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
         self.longest = int(self.lengths.max(initial=0))
         self.symbols = symbols
-        self.codes = DeviceDocuments(documents, np.uint16).codes
+        if symbols > MOST_SYMBOLS:
+            raise InputError(
+                f"the documents have {symbols - 1:,} distinct symbols and a GPU tells {MOST_SYMBOLS - 1:,} "
+                "apart; run with --device cpu"
+            )
+        self.wide = len(documents.alphabet) > 1 << 16
+        self.codes = DeviceDocuments(documents, np.uint32 if self.wide else np.uint16).codes
         self.index = cp.asarray(self.order.astype(np.int32))
         self._layouts: dict[int, Layout] = {}
 
     def __len__(self) -> int:
         return len(self.order)
+
+    def function(self, name: str) -> Any:
+        """What reads codes of this width before any sweep."""
+        return gpu.load(SOURCE, DEFINE_SETS[0][1] + (WIDE if self.wide else ())).get_function(name)
 
     @cached_property
     def stream(self) -> Any:
@@ -239,7 +259,7 @@ class Texts:
         cp = gpu.cupy()
         words = cp.empty(max(1, int(self.words[-1])), np.uint32)
         if len(self):
-            gpu.load(SOURCE, DEFINE_SETS[0][1]).get_function("gap_stream")(
+            self.function("gap_stream")(
                 (len(self),),
                 (128,),
                 (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from textsvm.kernels.option import Option, lengths
+from textsvm.kernels.option import SYMBOLS, Option, lengths
 
 
 def _p(low_and_high: tuple[int, int]) -> dict[str, Any]:
@@ -17,4 +17,5 @@ def _p(low_and_high: tuple[int, int]) -> dict[str, Any]:
 OPTIONS = (
     Option("p", "length of what is compared, or a range such as 3-5", "LENGTH", "5", "3,4,5", lengths, _p),
     Option("decay", "lambda in (0, 1], the cost of a symbol spanned", "NUMBER", "0.5", convert=float),
+    *SYMBOLS,
 )

@@ -39,7 +39,7 @@ from textsvm.simd import (
 #: Symbols of row documents, and of interleaved columns, that one piece of work compares: ~0.2 s.
 PIECE = 12_800
 #: Documents as the sweep reads them: codes, offsets, and which of them.
-Picked = tuple[NDArray[np.uint16], NDArray[np.int64], NDArray[np.int64]]
+Picked = tuple[NDArray[np.unsignedinteger], NDArray[np.int64], NDArray[np.int64]]
 
 
 def in_lanes(documents: Documents) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -76,7 +76,7 @@ def products(
 def self_products(recurrence: Recurrence, wanted: int, documents: Documents) -> NDArray[np.float64]:
     """The sums of the recurrence of every document with itself, in float64, shape (wanted, n)."""
     lanes, widths = in_lanes(documents)
-    codes = documents.codes.astype(np.uint16)
+    codes = documents.codes_for()
     sums = np.zeros((len(lanes), wanted * LANES))
 
     def work(part: slice) -> None:

@@ -71,3 +71,16 @@ def one_of(*choices: str) -> Callable[[str], str]:
         return text
 
     return convert
+
+
+#: What a symbol is: of every kernel of symbols.
+SYMBOLS = (
+    Option(
+        "tokens",
+        "what a symbol is",
+        "characters|words|whitespace",
+        "characters",
+        convert=one_of("characters", "words", "whitespace"),
+    ),
+    Option("keep_case", "upper and lower case are told apart"),
+)

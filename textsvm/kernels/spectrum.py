@@ -50,7 +50,7 @@ from textsvm.features.products import Columns, Half, finish_half
 from textsvm.features.sparse import Sparse
 from textsvm.features.vocabulary import Vocabulary
 from textsvm.kernels.attribution import Attribution, Contributions
-from textsvm.kernels.base import Kernel, Sharing
+from textsvm.kernels.base import Sharing, SymbolKernel
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.option import Option
 from textsvm.kernels.spectrum_attribution import SUBSTRINGS, spread
@@ -63,6 +63,7 @@ from textsvm.kernels.spectrum_features import (
 )
 from textsvm.kernels.spectrum_options import OPTIONS, WEIGHTS
 from textsvm.parallel import Progress, part
+from textsvm.tokens import Tokens
 
 #: Symbols a second that are counted and compared, for each length.
 RATE = 3e8
@@ -96,7 +97,7 @@ class SharedLengths(Sharing):
         return host_grams(kernels, documents, device, progress)
 
 
-class Spectrum(Kernel):
+class Spectrum(SymbolKernel):
     """p-spectrum kernel.
 
     Parameters
@@ -109,6 +110,10 @@ class Spectrum(Kernel):
         Weigh every p-mer by ln((1 + n) / (1 + df)) + 1, learnt by `fit`.
     normalised : bool
         Divide by sqrt(k(s, s) k(t, t)).
+    tokens : {"characters", "words", "whitespace"} or callable
+        What a symbol is: a function takes a normalised text and returns its tokens.
+    keep_case : bool
+        Tell upper and lower case apart.
     """
 
     name: ClassVar[str] = "spectrum"
@@ -116,12 +121,20 @@ class Spectrum(Kernel):
     attribution: ClassVar[Attribution] = SUBSTRINGS
 
     def __init__(
-        self, p: int | tuple[int, int] = 4, weight: str = "count", idf: bool = False, normalised: bool = True
+        self,
+        p: int | tuple[int, int] = 4,
+        weight: str = "count",
+        idf: bool = False,
+        normalised: bool = True,
+        tokens: Tokens = "characters",
+        keep_case: bool = False,
     ) -> None:
         self.p = p
         self.weight = weight
         self.idf = idf
         self.normalised = normalised
+        self.tokens = tokens
+        self.keep_case = keep_case
 
     @property
     def lengths(self) -> tuple[int, int]:
@@ -140,6 +153,7 @@ class Spectrum(Kernel):
         return bool(self.idf)
 
     def check(self) -> None:
+        super().check()
         p = self.p if isinstance(self.p, (tuple, list)) else (self.p, self.p)
         whole = all(isinstance(q, (int, np.integer)) and not isinstance(q, bool) for q in p)
         if len(p) != 2 or not whole or not 1 <= p[0] <= p[1]:

@@ -46,7 +46,7 @@ def spread(
         begin, end = documents.offsets[d : d + 2]
         entries = slice(counts.indptr[d], counts.indptr[d + 1])
         each[counts.features[entries]] = terms[entries] / counts.counts[entries]
-        text, seen = documents.text(d), {}
+        symbols, seen = documents.symbols(d), {}
         share = np.zeros(end - begin)
         for base, (q, ids, _) in zip(first, by_length, strict=False):
             of_window = base + ids[begin : max(begin, end - q + 1)].astype(np.int64)
@@ -54,8 +54,8 @@ def spread(
                 continue
             share += np.convolve(each[of_window], np.full(q, 1 / q))
             for place, u in zip(*np.unique(of_window, return_index=True)[::-1], strict=True):
-                seen[int(u)] = text[place : place + q]
-        result.symbols.append(share)
+                seen[int(u)] = documents.join(symbols[place : place + q])
+        result.symbols.append(documents.spread(d, share))
         found = zip(counts.features[entries], counts.counts[entries], terms[entries], strict=True)
         result.features.append([(seen[int(u)], int(c), float(value)) for u, c, value in found])
     return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from textsvm.kernels.option import Option, lengths, one_of
+from textsvm.kernels.option import SYMBOLS, Option, lengths, one_of
 
 WEIGHTS = ("count", "presence", "intersection", "log")
 
@@ -18,4 +18,5 @@ OPTIONS = (
     Option("p", "length of what is compared, or a range such as 3-5", "LENGTH", "4", "3,4,5", lengths, _p),
     Option("weight", "what a count weighs", "|".join(WEIGHTS), "count", convert=one_of(*WEIGHTS)),
     Option("idf", "rare substrings weigh more"),
+    *SYMBOLS,
 )

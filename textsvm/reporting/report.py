@@ -120,7 +120,7 @@ def make_report(
             results.truth[i],
             results.predicted[i],
             float(_values(results)[i]),
-            documents.text(i),
+            documents.shown(i),
             explanation,
         )
         for i, explanation in zip(chosen, explained, strict=True)

@@ -174,7 +174,7 @@ def held_out_leak(
     device = select(model.device)
     with model.at_work(device):
         documents = model.encode(list(training), None)
-        others = model.encode(list(held), documents.alphabet)
+        others = model.encode(list(held), documents)
         rows = model.kernel_.rows(documents, device)
         scale, scale_of_held = (_scale(each.diag()) for each in (rows, model.kernel_.rows(others, device)))
         nearest, best = np.zeros(len(others), np.int64), np.zeros(len(others))

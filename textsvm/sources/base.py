@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.device import Device
-from textsvm.documents import Documents
+from textsvm.documents import Documents, Views
 from textsvm.kernels.base import Kernel, Predictor
 from textsvm.parallel import StageProgress
 
@@ -39,7 +39,7 @@ class Kept:
         Which of the training examples are support vectors, ascending.
     kernel : Kernel, optional
         With what it learnt; None where the kernel matrix was given.
-    documents : Documents, optional
+    documents : Documents or Views, optional
         The support vectors; None where the kernel matrix was given.
     n_features : int, optional
         Columns of the kernel matrix that was given.
@@ -47,7 +47,7 @@ class Kept:
 
     support: NDArray[np.int64]
     kernel: Kernel | None = None
-    documents: Documents | None = None
+    documents: Documents | Views | None = None
     n_features: int | None = None
 
 
@@ -86,10 +86,8 @@ class Source(ABC):
         """
 
     @abstractmethod
-    def prepare(
-        self, given: Any, alphabet: NDArray[np.uint32] | None = None, progress: StageProgress | None = None
-    ) -> Any:
-        """What was read -> `Examples`, those of texts over their own alphabet or an extension of another."""
+    def prepare(self, given: Any, known: Any = None, progress: StageProgress | None = None) -> Any:
+        """What was read -> `Examples`; texts over their own alphabet, or an extension of that of `known`."""
 
     @abstractmethod
     def kernel_for(self, examples: Any) -> Kernel:

@@ -46,9 +46,7 @@ class MatrixSource(Source):
             validate_data(estimator, X, reset=False, skip_check_array=True)
         return values
 
-    def prepare(
-        self, given: Any, alphabet: NDArray[np.uint32] | None = None, progress: StageProgress | None = None
-    ) -> GivenMatrix:
+    def prepare(self, given: Any, known: Any = None, progress: StageProgress | None = None) -> GivenMatrix:
         """See `Source`."""
         return GivenMatrix(given)
 

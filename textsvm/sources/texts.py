@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,12 +13,12 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from textsvm.device import Device
-from textsvm.documents import MAX_ALPHABET, NORMALISATIONS, Documents, encode, normalise
+from textsvm.documents import NORMALISATIONS, Documents, View, Views, encode_as, normalise
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel, Predictor
 from textsvm.kernels.user import KernelFunction, UserKernel
-from textsvm.parallel import StageProgress
+from textsvm.parallel import Progress, StageProgress, of_stage, part
 from textsvm.sources.base import Kept, Source
 
 #: Arrays of a saved kernel's state are named so.
@@ -45,16 +48,16 @@ class TextSource(Source):
         self.kernel, self._form = kernel, form
 
     @property
-    def form(self) -> TextForm:
+    def form(self) -> Hashable:
         """See `Source`."""
-        return self._form
+        return self._form, self.make_kernel().views
 
     def check(self) -> None:
         """See `Source`."""
         self.make_kernel().check()
-        if self.form.normalise not in NORMALISATIONS:
-            raise InputError(f"normalise={self.form.normalise!r} is not one of {', '.join(NORMALISATIONS)}")
-        length = self.form.max_length
+        if self._form.normalise not in NORMALISATIONS:
+            raise InputError(f"normalise={self._form.normalise!r} is not one of {', '.join(NORMALISATIONS)}")
+        length = self._form.max_length
         whole = isinstance(length, int | np.integer) and not isinstance(length, bool)
         if length is not None and not (whole and length > 0):
             raise InputError(f"max_length={length!r} must be a whole number above 0, or None")
@@ -86,23 +89,43 @@ class TextSource(Source):
         return as_texts(X)
 
     def prepare(
-        self,
-        given: list[str],
-        alphabet: NDArray[np.uint32] | None = None,
-        progress: StageProgress | None = None,
-    ) -> Documents:
-        """See `Source`."""
-        form, normalised = self.form, []
+        self, given: list[str], known: Documents | Views | None = None, progress: StageProgress | None = None
+    ) -> Documents | Views:
+        """See `Source`; documents of one view, or `Views` where parts of the kernel have several."""
+        if isinstance(known, np.ndarray):
+            warnings.warn("encode takes documents, not their alphabet", DeprecationWarning, stacklevel=3)
+            known = Documents(np.empty(0, np.uint8), np.zeros(1, np.int64), known)
+        views = self.make_kernel().views
+        cases = list(dict.fromkeys(view.keep_case for view in views))
+        step, n = of_stage(progress, "encode"), len(given)
+        texts = {
+            case: self._normalised(given, case, part(step, number * n, n, len(cases) * n))
+            for number, case in enumerate(cases)
+        }
+        made = {
+            view: encode_as(texts[view.keep_case], view.tokens, None if known is None else known.of(view))
+            for view in views
+        }
+        return Views(made) if len(views) > 1 else made[views[0]]
+
+    def _normalised(self, given: list[str], keep_case: bool, progress: Progress | None) -> list[str]:
+        form, normalised = self._form, []
         for i, text in enumerate(given):
-            found = normalise(text, form.normalise, punctuation=form.punctuation)
+            found = normalise(text, form.normalise, punctuation=form.punctuation, keep_case=keep_case)
             normalised.append(found[: form.max_length])
             if progress is not None and i % 256 == 0:
-                progress("encode", i, len(given))
-        return encode(normalised, alphabet)
+                progress(i, len(given))
+        return normalised
 
-    def kernel_for(self, examples: Documents) -> Kernel:
+    def kernel_for(self, examples: Documents | Views) -> Kernel:
         """See `Source`."""
         kernel, longest = self.make_kernel(), int(examples.lengths.max())
+        for view in kernel.views:
+            if view.tokens != "characters" and not examples.of(view).lengths.any():
+                raise InputError(
+                    f"no document has any token (tokens={view.tokens!r}); take characters, or give other "
+                    "documents"
+                )
         if longest < kernel.min_length:
             raise InputError(
                 f"every document is shorter than p = {kernel.min_length} (the longest has {longest} "
@@ -118,16 +141,16 @@ class TextSource(Source):
         """See `Source`."""
         return Kept(support, kernel, examples.take(support))
 
-    def others(self, given: list[str], kept: Kept) -> Documents:
+    def others(self, given: list[str], kept: Kept) -> Documents | Views:
         """See `Source`."""
         assert kept.documents is not None
-        return self.prepare(given, kept.documents.alphabet)
+        return self.prepare(given, kept.documents)
 
     def predictor(self, kept: Kept, coef: NDArray[np.float64], device: Device) -> Predictor:
         """See `Source`."""
         assert kept.kernel is not None
-        assert kept.documents is not None
-        return kept.kernel.predictor(kept.documents, coef, device)
+        documents: Any = kept.documents
+        return kept.kernel.predictor(documents, coef, device)
 
     def state(self, kept: Kept) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """See `Source`."""
@@ -139,8 +162,15 @@ class TextSource(Source):
                 "a model with a kernel function cannot be saved, for a file holds no code; train it again "
                 "where it is needed, or save the model of a precomputed kernel matrix"
             )
+        if any(callable(view.tokens) for view in kernel.views):
+            raise InputError(
+                "a model with a function of tokens cannot be saved, for a file holds no code; train it again "
+                "where it is needed, or save the model of a precomputed kernel matrix"
+            )
         _require_length(kernel, documents)
-        arrays = {"codes": documents.codes, "offsets": documents.offsets, "alphabet": documents.alphabet}
+        arrays: dict[str, NDArray[Any]] = {}
+        for prefix, view in _named(kernel.views):
+            arrays |= {prefix + name: array for name, array in _arrays(documents.of(view)).items()}
         arrays |= {_STATE + name: array for name, array in kernel.state().items()}
         return {"name": kernel.name, **kernel.get_params()}, arrays
 
@@ -148,8 +178,13 @@ class TextSource(Source):
         self, n_features: int | None, support: NDArray[np.int64], arrays: dict[str, NDArray[Any]]
     ) -> Kept:
         """See `Source`."""
-        kernel, documents = self.make_kernel(), _documents(arrays)
-        if len(documents) != len(support):
+        kernel = self.make_kernel()
+        views = {
+            view: _documents(arrays, prefix, tokens=view.tokens != "characters")
+            for prefix, view in _named(kernel.views)
+        }
+        documents = Views(views) if len(views) > 1 else views[kernel.views[0]]
+        if any(len(each) != len(support) for each in views.values()):
             raise InputError("its support indices do not fit its support vectors")
         _require_length(kernel, documents)
         kernel.restore({k.removeprefix(_STATE): v for k, v in arrays.items() if k.startswith(_STATE)})
@@ -194,7 +229,7 @@ def is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(np.any(value != value))
 
 
-def _require_length(kernel: Kernel, support: Documents) -> None:
+def _require_length(kernel: Kernel, support: Documents | Views) -> None:
     """A saved p is bounded by the support vectors beside it, as work with it is not."""
     longest = int(support.lengths.max(initial=0))
     if len(support) and longest < kernel.min_length:
@@ -204,19 +239,59 @@ def _require_length(kernel: Kernel, support: Documents) -> None:
         )
 
 
-def _documents(arrays: dict[str, NDArray[Any]]) -> Documents:
+def _named(views: Sequence[View]) -> list[tuple[str, View]]:
+    """Views, and what the names of their arrays begin with: nothing if there is one."""
+    return [(f"view_{number}." if len(views) > 1 else "", view) for number, view in enumerate(views)]
+
+
+def _arrays(documents: Documents) -> dict[str, NDArray[Any]]:
+    """Documents as they are saved; tokens one after the other, in UTF-8."""
+    arrays = {"codes": documents.codes, "offsets": documents.offsets}
+    if not documents.of_tokens:
+        return arrays | {"alphabet": documents.alphabet}
+    tokens = [token.encode("utf-8", "surrogatepass") for token in documents.alphabet]
+    starts = np.concatenate([[0], np.cumsum([len(token) for token in tokens])]).astype(np.int64)
+    return arrays | {"tokens": np.frombuffer(b"".join(tokens), np.uint8), "token_starts": starts}
+
+
+def _documents(arrays: dict[str, NDArray[Any]], prefix: str, tokens: bool) -> Documents:
     """Saved documents, every code and offset checked."""
-    codes, offsets, alphabet = arrays["codes"], arrays["offsets"], arrays["alphabet"]
-    if codes.ndim != 1 or codes.dtype not in (np.uint8, np.uint16):
+    codes, offsets = arrays[prefix + "codes"], arrays[prefix + "offsets"]
+    if codes.ndim != 1 or codes.dtype not in (np.uint8, np.uint16, np.uint32):
         raise InputError("its symbol codes are not one row of small unsigned integers")
-    if offsets.ndim != 1 or offsets.dtype != np.int64 or len(offsets) < 1:
-        raise InputError("its document offsets are not one row of 64-bit integers")
-    if offsets[0] != 0 or offsets[-1] != len(codes) or (np.diff(offsets) < 0).any():
-        raise InputError("its document offsets are out of bounds")
-    if alphabet.ndim != 1 or alphabet.dtype != np.uint32 or len(alphabet) > MAX_ALPHABET:
-        raise InputError("its alphabet is not one row of code points")
-    if len(alphabet) and (alphabet.max() > 0x10FFFF or len(np.unique(alphabet)) != len(alphabet)):
-        raise InputError("its alphabet has symbols that are no code points, or one twice")
+    _check_offsets(offsets, len(codes), "document")
+    alphabet: NDArray[Any] = (
+        _token_alphabet(arrays[prefix + "tokens"], arrays[prefix + "token_starts"])
+        if tokens
+        else _character_alphabet(arrays[prefix + "alphabet"])
+    )
     if len(codes) and codes.max() >= len(alphabet):
         raise InputError("it has symbols outside its alphabet")
     return Documents(codes, offsets, alphabet)
+
+
+def _character_alphabet(alphabet: NDArray[Any]) -> NDArray[np.uint32]:
+    if alphabet.ndim != 1 or alphabet.dtype != np.uint32:
+        raise InputError("its alphabet is not one row of code points")
+    if len(alphabet) and (alphabet.max() > 0x10FFFF or len(np.unique(alphabet)) != len(alphabet)):
+        raise InputError("its alphabet has symbols that are no code points, or one twice")
+    return alphabet
+
+
+def _token_alphabet(text: NDArray[Any], starts: NDArray[Any]) -> NDArray[np.object_]:
+    if text.ndim != 1 or text.dtype != np.uint8:
+        raise InputError("its tokens are not one row of bytes")
+    _check_offsets(starts, len(text), "token")
+    data, bounds = text.tobytes(), starts.tolist()
+    # A UnicodeDecodeError is a ValueError, which a damaged file may raise.
+    tokens = [data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(bounds)]
+    if len(set(tokens)) != len(tokens):
+        raise InputError("its alphabet has a token twice")
+    return np.array([None, *tokens], object)[1:]
+
+
+def _check_offsets(offsets: NDArray[Any], size: int, of: str) -> None:
+    if offsets.ndim != 1 or offsets.dtype != np.int64 or len(offsets) < 1:
+        raise InputError(f"its {of} offsets are not one row of 64-bit integers")
+    if offsets[0] != 0 or offsets[-1] != size or (np.diff(offsets) < 0).any():
+        raise InputError(f"its {of} offsets are out of bounds")

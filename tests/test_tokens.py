@@ -1,0 +1,465 @@
+"""Words and other tokens as symbols: the three kernels, documents of several views, models, explanations."""
+
+import unicodedata
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import oracles
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.numpy import save_file
+from sklearn.base import clone
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+
+import textsvm
+from textsvm import SVC, EditDistance, GapWeighted, InputError, Spectrum, cross_validate, tune
+from textsvm.device import select
+from textsvm.documents import View, Views, encode_as, normalise
+from textsvm.evaluation.explanation import explain
+from textsvm.evaluation.judge import data_warnings
+from textsvm.kernels import KERNELS
+from textsvm.kernels.base import HostRows, Kernel
+from textsvm.kernels.edit_narrow import narrow_runs
+from textsvm.kernels.option import SYMBOLS
+from textsvm.tokens import NAMES, align, locate, spread, tokenise
+
+CPU = select("cpu")
+WORDS = r"\w+|[^\w\s]"
+TEXTS = [
+    "Buy cheap pills now, don't wait!",
+    "Cheap, cheap watches: buy now now",
+    "WIN a prize - click now",
+    "You don't win; buy a prize, now",
+    "The meeting is at noon",
+    "See you at the meeting, the agenda is new",
+    "Don't be late at noon",
+    "...",
+    "",
+]
+LABELS = ["spam"] * 4 + ["ham"] * 5
+NEW = ["Don't click: the WIN is at noon", "Straße, naïve", "!", "meeting now"]
+KERNELS_OF_WORDS = [
+    Spectrum((1, 2), "log", idf=True, tokens="words"),
+    Spectrum(1, "intersection", tokens="whitespace", keep_case=True),
+    GapWeighted(2, 0.5, tokens="words"),
+    EditDistance(0.3, tokens="words"),
+]
+
+
+def words(text, keep_case=False):
+    return tuple(tokenise(normalise(text, keep_case=keep_case), "words"))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        ("characters", list("don't be 5.5")),
+        ("words", ["don", "'", "t", "be", "5", ".", "5"]),
+        ("whitespace", ["don't", "be", "5.5"]),
+        (lambda text: (text[:3], text[-3:]), ["don", "5.5"]),
+    ],
+)
+def test_tokens_of_a_text(tokens, expected):
+    assert tokenise("don't be 5.5", tokens) == expected
+
+
+@pytest.mark.parametrize("tokens", ["words", "whitespace", str.splitlines])
+@given(texts=st.lists(st.text(max_size=30), max_size=6), more=st.lists(st.text(max_size=30), max_size=4))
+def test_encoding_of_tokens_is_exact(tokens, texts, more):
+    documents = encode_as(texts, tokens)
+    others = encode_as(more, tokens, documents)
+    assert [documents.symbols(i) for i in range(len(texts))] == [tokenise(text, tokens) for text in texts]
+    assert [others.symbols(i) for i in range(len(more))] == [tokenise(text, tokens) for text in more]
+    assert others.alphabet[: len(documents.alphabet)].tolist() == documents.alphabet.tolist()
+    assert len(set(others.alphabet)) == len(others.alphabet)
+    backwards = documents.take(np.arange(len(texts))[::-1])
+    assert [backwards.shown(i) for i in range(len(texts))] == texts[::-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "expected"),
+    [
+        ("  Straße №5\tİx ", {}, "Straße No5 İx"),
+        ("U.S. &lt; 5%...\n", {"form": "paper"}, "U S lt 5 "),
+        ("  As IT is\n", {"form": "none"}, "  As IT is\n"),
+        ("Hello, World! (€5)", {"punctuation": False}, "Hello World 5"),
+    ],
+)
+def test_normal_forms_that_keep_case(text, options, expected):
+    assert normalise(text, **options, keep_case=True) == expected
+
+
+@pytest.mark.parametrize("weight", ["count", "presence", "intersection", "log"])
+@pytest.mark.parametrize(("p", "idf"), [(1, False), ((1, 2), True), (2, True), ((1, 3), False)])
+def test_spectrum_of_words_against_the_oracle(weight, p, idf):
+    kernel = Spectrum(p, weight, idf, tokens="words")
+    low, high = kernel.lengths
+    documents = encode_as([normalise(text) for text in TEXTS], "words")
+    others = encode_as([normalise(text) for text in NEW], "words", documents)
+    columns, rows = [words(text) for text in TEXTS], [words(text) for text in NEW]
+    learnt = oracles.learn_idf(columns, low, high) if idf else None
+
+    def k(s, t):
+        return oracles.normalised(lambda a, b: oracles.spectrum(a, b, low, high, weight, learnt), s, t)
+
+    values = kernel.fit(documents).rows(documents, CPU)
+    np.testing.assert_allclose(values.gram(), [[k(s, t) for t in columns] for s in columns], atol=1e-6)
+    np.testing.assert_allclose(values.cross(others), [[k(s, t) for t in columns] for s in rows], atol=1e-6)
+
+
+@pytest.mark.parametrize("words_of", [(1, 1), (1, 2)])
+def test_spectrum_of_words_is_what_scikit_learn_makes_of_them(words_of):
+    texts = [text for text in TEXTS if text]
+    shape = {"token_pattern": WORDS, "ngram_range": words_of}
+    tfidf = TfidfVectorizer(sublinear_tf=True, **shape)
+    x = tfidf.fit_transform(texts)
+    model = SVC(Spectrum(words_of, "log", idf=True, tokens="words"), device="cpu").fit(texts, LABELS[:-1])
+    gram = model.prepare(texts).gram.window().values
+    np.testing.assert_allclose(gram, (x @ x.T).toarray(), atol=1e-6)
+    counts = CountVectorizer(lowercase=False, **shape).fit_transform(texts)
+    cased = SVC(Spectrum(words_of, normalised=False, tokens="words", keep_case=True), device="cpu")
+    np.testing.assert_array_equal(cased.prepare(texts).gram.window().values, (counts @ counts.T).toarray())
+
+
+@given(st.lists(st.lists(st.sampled_from(["a", "b", "ab", "aa", "ba"]), max_size=7), min_size=1, max_size=5))
+def test_gap_and_edit_of_words_against_the_oracles(tokens):
+    texts, tuples = [" ".join(each) for each in tokens], [tuple(each) for each in tokens]
+    documents = encode_as(texts, "whitespace")
+    gap, edit = GapWeighted(2, 0.5).rows(documents, CPU), EditDistance(0.3).rows(documents, CPU)
+    expected = [
+        [oracles.normalised(lambda a, b: oracles.gap(a, b, 2, 0.5), s, t) for t in tuples] for s in tuples
+    ]
+    np.testing.assert_allclose(gap.gram(), expected, rtol=1e-5, atol=1e-6)
+    distances = [[oracles.edit_distance(s, t) for t in tuples] for s in tuples]
+    np.testing.assert_array_equal(edit.distances_gram(), distances)
+
+
+def large(tokens):
+    """Documents over 70,000 symbols; numbers below that name them. Modulo 65,536 all rows are alike."""
+
+    def text(codes):
+        if tokens == "characters":
+            return "".join(chr(0x10000 + code) for code in codes)
+        return " ".join(f"{code:05d}" for code in codes)
+
+    rows = [range(4), range(65_536, 65_540), [0, 65_537, 2, 65_539], [1, 65_536, 1, 3], [69_999], [4463]]
+    everything = encode_as([text(range(70_000)), *map(text, rows)], tokens)
+    new = [[65_536, 1, 70_001, 3], [70_001, 70_002, 70_001, 70_003], [4465, 4466, 4465, 4467]]
+    others = encode_as(list(map(text, new)), tokens, everything)
+    assert everything.codes.dtype == others.codes.dtype == np.uint32
+    return everything.take(range(1, 1 + len(rows))), others, [*map(tuple, rows)], [*map(tuple, new)]
+
+
+@pytest.mark.parametrize("tokens", ["characters", "words"])
+@pytest.mark.parametrize(
+    ("kernel", "oracle"),
+    [
+        (Spectrum((1, 2)), lambda s, t: oracles.spectrum(s, t, 1, 2)),
+        (GapWeighted(2, 0.5), lambda s, t: oracles.gap(s, t, 2, 0.5)),
+        (EditDistance(0.1), lambda s, t: oracles.edit(s, t, 0.1)),
+    ],
+    ids=str,
+)
+def test_more_than_65_536_symbols(kernel, oracle, tokens):
+    documents, others, columns, rows = large(tokens)
+    values = kernel.rows(documents, CPU)
+    expected = [[oracles.normalised(oracle, s, t) for t in columns] for s in columns]
+    np.testing.assert_allclose(values.gram(), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        values.rows(np.array([3, 1])), np.array(expected)[[3, 1]], rtol=1e-5, atol=1e-6
+    )
+    expected = [[oracles.normalised(oracle, s, t) for t in columns] for s in rows]
+    np.testing.assert_allclose(values.cross(others), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("most", [4, 5, 9, 65_535])
+def test_renumbered_to_16_bits_distances_are_the_same(most):
+    documents, others, columns, rows = large("words")
+    picks = np.array([3, 0, 1, 2, 5, 4, 0])
+    found = np.full((len(picks), len(others)), -1)
+    for run, some, texts in narrow_runs(documents, picks, others, most):
+        assert some.codes.dtype == texts.codes.dtype == np.uint16
+        assert len(some.alphabet) <= most
+        assert len(texts.alphabet) == len(some.alphabet) + 1
+        found[run] = EditDistance().rows(texts, CPU).distances(some)
+    np.testing.assert_array_equal(
+        found, [[oracles.edit_distance(columns[i], t) for t in rows] for i in picks]
+    )
+
+
+def test_a_document_of_too_many_symbols_for_a_gpu_is_named():
+    documents, others, _, _ = large("words")
+    with pytest.raises(InputError, match=r"4 distinct symbols.*--max-length"):
+        list(narrow_runs(documents, np.arange(3), others, most=3))
+
+
+def test_match_masks_do_not_grow_with_the_alphabet():
+    documents, _, _, _ = large("words")
+    assert EditDistance().rows(documents, CPU).distances_gram().max() == 4
+
+
+class TestModels:
+    @pytest.mark.parametrize("kernel", KERNELS_OF_WORDS, ids=str)
+    def test_a_model_of_words_is_saved_whole(self, kernel, tmp_path):
+        model = SVC(kernel, C=10, device="cpu").fit(TEXTS, LABELS)
+        textsvm.save(model, tmp_path / "m.textsvm")
+        again = textsvm.load(tmp_path / "m.textsvm")
+        assert again.kernel_.get_params() == model.kernel_.get_params()
+        np.testing.assert_array_equal(again.decision_function(NEW), model.decision_function(NEW))
+        assert again.support_documents_.alphabet.tolist() == model.support_documents_.alphabet.tolist()
+
+    @pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning")
+    @pytest.mark.parametrize("kernel", KERNELS_OF_WORDS, ids=str)
+    def test_cross_validation_and_tuning(self, kernel):
+        texts, labels = TEXTS[:7] * 3, LABELS[:7] * 3
+        model = SVC(clone(kernel), device="cpu")
+        assert np.mean(cross_validate(model, texts, labels, cv=3).predictions == labels) > 0.9
+        grid = {"kernel__tokens": ["characters", "words", "whitespace"], "kernel__keep_case": [False, True]}
+        found = tune(model, texts, labels, grid, cv=3)
+        assert len(found.table) == 6
+
+    @pytest.mark.parametrize(
+        ("changed", "message"),
+        [
+            ({"token_starts": np.array([0, 3], np.int64)}, "token offsets are out of bounds"),
+            ({"token_starts": np.array([0.0])}, "token offsets are not"),
+            ({"tokens": np.zeros((2, 2), np.uint8)}, "tokens are not one row of bytes"),
+            ({"tokens": np.full(1, 0xFF, np.uint8), "token_starts": np.array([0, 1])}, "damaged"),
+            ({"tokens": np.full(2, 65, np.uint8), "token_starts": np.arange(3)}, "a token twice"),
+            ({"tokens": np.full(1, 65, np.uint8), "token_starts": np.arange(2)}, "outside its alphabet"),
+            ({"codes": np.full(3, 1 << 20, np.uint32), "offsets": np.array([0, 3])}, "outside its alphabet"),
+        ],
+    )
+    def test_damaged_tokens(self, changed, message, tmp_path):
+        path = tmp_path / "m.textsvm"
+        textsvm.save(SVC(Spectrum(1, tokens="words"), device="cpu").fit(TEXTS, LABELS), path)
+        with safe_open(path, framework="numpy") as file:
+            metadata, arrays = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        save_file(arrays | changed, path, metadata)
+        with pytest.raises(InputError, match=message):
+            textsvm.load(path)
+
+    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(st.data())
+    def test_any_flipped_bytes_give_a_model_or_one_sentence(self, tmp_path, data):
+        path = tmp_path / "m.textsvm"
+        if not path.exists():
+            textsvm.save(SVC(KERNELS_OF_WORDS[0], device="cpu").fit(TEXTS, LABELS), path)
+        content = bytearray(path.read_bytes())
+        for at in data.draw(st.lists(st.integers(8, len(content) - 1), min_size=1, max_size=4)):
+            content[at] = data.draw(st.integers(0, 255))
+        (tmp_path / "damaged").write_bytes(content)
+        sentence = ""
+        try:
+            textsvm.load(tmp_path / "damaged").predict(NEW)
+        except InputError as error:
+            sentence = str(error)
+        assert "\n" not in sentence
+
+    def test_a_function_of_tokens(self, tmp_path):
+        kernel = Spectrum(1, tokens=lambda text: text.split("n"))
+        assert clone(kernel).view == kernel.view
+        model = SVC(kernel, device="cpu").fit(TEXTS, LABELS)
+        assert model.support_documents_.symbols(0) == TEXTS[model.support_[0]].lower().split("n")
+        assert model.predict(NEW).shape == (4,)
+        with pytest.raises(InputError, match="cannot be saved, for a file holds no code"):
+            textsvm.save(model, tmp_path / "m.textsvm")
+
+    def test_a_callable_object_is_not_copied(self):
+        class Split:
+            def __call__(self, text):
+                return text.split()
+
+        kernel = Spectrum(1, tokens=Split())
+        assert clone(clone(kernel)).tokens is kernel.tokens
+        assert SVC(kernel, device="cpu").fit(TEXTS, LABELS).score(TEXTS, LABELS) > 0.5
+
+    def test_max_length_is_in_characters(self):
+        model = SVC(Spectrum(1, tokens="words"), max_length=9, device="cpu").fit(TEXTS, LABELS)
+        assert model.encode(["one two three"]).symbols(0) == ["one", "two", "t"]
+
+    def test_new_words_are_no_other_language(self):
+        model = SVC(Spectrum(1, tokens="words"), device="cpu").fit(TEXTS, LABELS)
+        assert data_warnings(model, ["nobody knows"]) == []
+        assert "are support vectors" in data_warnings(model, [TEXTS[i] for i in model.support_])[0]
+
+    def test_an_alphabet_is_still_taken_by_encode(self):
+        model = SVC(Spectrum(2), device="cpu").fit(TEXTS, LABELS)
+        support = model.support_documents_
+        with pytest.warns(DeprecationWarning, match="encode takes documents"):
+            old = model.encode(NEW, support.alphabet)
+        np.testing.assert_array_equal(old.codes, model.encode(NEW, support).codes)
+
+
+def broken(text):
+    raise KeyError("no such word")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        ("letters", r"tokens='letters' is not one of characters, words, whitespace"),
+        (7, "tokens=7 is not one of"),
+        (lambda text: text, "returned a single str for .buy cheap pills now, don"),
+        (lambda text: [1, text], "returned a list with a int in it"),
+        (lambda text: [None], "returned a list with a NoneType in it"),
+        (lambda text: None, "failed on .* must return a list of str"),
+        (broken, "failed on .*KeyError: 'no such word'"),
+        (lambda text: [], "no document has any token"),
+    ],
+)
+def test_bad_tokens(tokens, message):
+    with pytest.raises(InputError, match=message) as found:
+        SVC(Spectrum(1, tokens=tokens), device="cpu").fit(TEXTS, LABELS)
+    assert "\n" not in str(found.value)
+
+
+def test_other_bad_input():
+    @dataclass
+    class Split:
+        def __call__(self, text):
+            return text.split()
+
+    with pytest.raises(InputError, match="cannot be hashed; give a plain function"):
+        Spectrum(tokens=Split()).check()
+    with pytest.raises(InputError, match=r"no document has any token \(tokens='words'\)"):
+        SVC(EditDistance(tokens="words"), device="cpu").fit(["", " ", "\t"], ["a", "b", "a"])
+    with pytest.raises(InputError, match="keep_case='yes' of the gap kernel"):
+        GapWeighted(keep_case="yes").check()
+    with pytest.raises(InputError, match="shorter than p = 9"):
+        SVC(Spectrum(9, tokens="words"), device="cpu").fit(["a b", "c"], ["a", "b"])
+
+
+def test_the_command_line_has_the_names_of_tokens():
+    assert SYMBOLS[0].metavar == "|".join(NAMES)
+    assert all(SYMBOLS[0].convert(name) == name for name in NAMES)
+
+
+@pytest.mark.parametrize("kernel", KERNELS_OF_WORDS, ids=str)
+def test_explanations_of_words(kernel, tmp_path):
+    model = SVC(kernel, C=10, device="cpu").fit(TEXTS, LABELS)
+    found = explain(model, [*NEW, *TEXTS[:3]])
+    for text, each in zip([*NEW, *TEXTS[:3]], found, strict=True):
+        assert each.text == normalise(text, keep_case=kernel.keep_case)
+        assert len(each.symbols) == len(each.text)
+        if each.exact:
+            assert each.symbols.sum() + each.bias == pytest.approx(each.value, abs=1e-6)
+            spaces = [i for i, c in enumerate(each.text) if c == " "]
+            assert not each.symbols[spaces].any() or len(words(text)) < 2
+    if isinstance(kernel, Spectrum):
+        named = {one.text for one in found[0].substrings}
+        assert {"don ' t", "don '", "click", "Don't", "click:"} & named
+
+
+def test_the_occlusion_of_a_word_leaves_the_word_out():
+    model = SVC(EditDistance(0.3, tokens="words"), C=10, device="cpu").fit(TEXTS, LABELS)
+    [found] = explain(model, ["Click now, don't wait"])
+    value, without = model.decision_function(["Click now, don't wait", "now, don't wait"])
+    assert found.symbols[: len("click ")].sum() == pytest.approx(value - without)
+
+
+def test_tokens_are_located_in_order():
+    assert locate("ab a b", ["a", "b", "a", "c", "b"]).tolist() == [[0, 1], [1, 2], [3, 4], [-1, -1], [5, 6]]
+    shares = spread(np.array([1.0, 2, 3]), np.array([[0, 1], [2, 4], [-1, -1]]), 6)
+    assert shares.tolist() == [1.5, 0.5, 1.5, 1.5, 0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Straße", [0, 1, 2, 3, 4, 4, 5]),
+        ("ABC", [0, 1, 2]),
+        ("İx", [0, 0, 2]),
+        ("\u0397\u0345a", None),
+        ("H\u0331x", [0, 2]),
+        ("", []),
+    ],
+)
+def test_folded_characters_in_the_text_with_case(text, expected):
+    text = unicodedata.normalize("NFKC", text)
+    folded = normalise(text, "none") if not text else unicodedata.normalize("NFKC", text.casefold())
+    spans = align(folded, text)
+    assert spans.shape == (len(folded), 2)
+    if expected is not None:
+        assert spans[:, 0].tolist() == [min(at, len(text) - 1) for at in expected]
+
+
+@given(st.text(max_size=30), st.integers(1, 12))
+def test_no_contribution_is_lost_on_the_way_to_the_text_with_case(text, most):
+    both = Views(
+        {
+            view: encode_as([normalise(text, keep_case=view.keep_case)[:most]], view.tokens)
+            for view in (View(), View("words"), View("words", True))
+        }
+    )
+    assert both.shown(0) == normalise(text, keep_case=True)[:most]
+    for view, documents in both.documents.items():
+        shares = np.arange(1.0, 1 + documents.lengths[0])
+        own = documents.spread(0, shares)
+        assert len(own) == len(documents.shown(0))
+        assert own.sum() == pytest.approx(shares.sum())
+        seen = both.to_shown(0, view, own)
+        assert len(seen) == len(both.shown(0))
+        assert seen.sum() == pytest.approx(shares.sum() if len(seen) else 0)
+
+
+class Both(Kernel):
+    """Characters with their case beside words without."""
+
+    name: ClassVar[str] = "both"
+
+    @property
+    def parts(self):
+        return Spectrum(2, keep_case=True), Spectrum(1, tokens="words")
+
+    @property
+    def views(self):
+        return tuple(part.view for part in self.parts)
+
+    def rows(self, documents, device):
+        return BothRows(self, documents, device)
+
+
+class BothRows(HostRows):
+    def __init__(self, kernel, documents, device):
+        self.documents, self.device, self.n = documents, device, len(documents)
+        self.parts = [(part.view, part.rows(documents.of(part.view), device)) for part in kernel.parts]
+
+    def diag(self):
+        return sum(rows.diag() for _, rows in self.parts)
+
+    def rows(self, indices):
+        return sum(rows.rows(indices) for _, rows in self.parts)
+
+    def gram(self, progress=None):
+        return sum(rows.gram() for _, rows in self.parts)
+
+    def cross(self, others, progress=None):
+        return sum(rows.cross(others.of(view)) for view, rows in self.parts)
+
+
+def test_a_kernel_of_two_views(tmp_path, monkeypatch):
+    monkeypatch.setitem(KERNELS.data, "both", Both)
+    model = SVC(Both(), C=10, device="cpu").fit(TEXTS, LABELS)
+    gram = model.prepare(TEXTS).gram.window().values
+    parts = [SVC(part, device="cpu").prepare(TEXTS).gram.window().values for part in Both().parts]
+    np.testing.assert_allclose(gram, parts[0] + parts[1], atol=1e-6)
+    textsvm.save(model, tmp_path / "m.textsvm")
+    again = textsvm.load(tmp_path / "m.textsvm")
+    np.testing.assert_array_equal(again.decision_function(NEW), model.decision_function(NEW))
+    text = "Click NOW, straße"
+    [found] = explain(again, [text])
+    value, without = model.decision_function([text, "NOW, straße"])
+    assert found.text == text
+    assert found.symbols[: len("Click ")].sum() == pytest.approx(value - without)
+    assert [each.text for each in found.similar] == [
+        again.support_documents_.shown(i) for i in _places(again, found)
+    ]
+    assert len(cross_validate(SVC(Both(), device="cpu"), TEXTS, LABELS, cv=2).predictions) == len(TEXTS)
+
+
+def _places(model, found):
+    return [model.support_.tolist().index(each.index) for each in found.similar]

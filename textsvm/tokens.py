@@ -1,0 +1,114 @@
+"""What one symbol of a text is: a character, a word, what a function finds; and where symbols stand."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.errors import InputError
+
+#: What the symbols of a text are: a name, or a function from a text to its tokens.
+Tokens = str | Callable[[str], Sequence[str]]
+#: Where symbols stand in a text: first character and the one behind the last, shape (n, 2); -1 is nowhere.
+Spans = NDArray[np.int64]
+NAMES = ("characters", "words", "whitespace")
+_WORDS = re.compile(r"\w+|[^\w\s]")
+
+
+def check_tokens(tokens: Tokens) -> None:
+    """Raise InputError if `tokens` is neither one of the names nor a function."""
+    if callable(tokens):
+        try:
+            hash(tokens)
+        except TypeError as error:
+            raise InputError(f"tokens={tokens!r} cannot be hashed; give a plain function") from error
+    elif not (isinstance(tokens, str) and tokens in NAMES):
+        raise InputError(f"tokens={tokens!r} is not one of {', '.join(NAMES)}, nor a function")
+
+
+def tokenise(text: str, tokens: Tokens) -> list[str]:
+    """The tokens of a normalised text, in order.
+
+    Parameters
+    ----------
+    text : str
+    tokens : {"characters", "words", "whitespace"} or callable
+        "words": every run of word characters, and every other character but white space by itself;
+        "whitespace": what white space separates; a function returns a sequence of str.
+
+    Raises
+    ------
+    InputError
+        If the function fails, or returns anything else.
+    """
+    if not callable(tokens):
+        return (
+            _WORDS.findall(text) if tokens == "words" else text.split() if tokens == "whitespace" else [*text]
+        )
+    try:
+        made = tokens(text)
+        pieces = list(made)
+    except Exception as error:
+        raise InputError(
+            f"the function of tokens failed on {_shorten(text)} ({type(error).__name__}: {error}); it must "
+            "return a list of str"
+        ) from error
+    other = next((type(one) for one in pieces if not isinstance(one, str)), None)
+    if isinstance(made, str) or other is not None:
+        what = "a single str" if other is None else f"a list with a {other.__name__} in it"
+        raise InputError(
+            f"the function of tokens returned {what} for {_shorten(text)}; it must return a list of str"
+        )
+    return pieces
+
+
+def locate(text: str, tokens: Sequence[str]) -> Spans:
+    """Where tokens stand in their text, each looked for behind the one before."""
+    spans, behind = np.full((len(tokens), 2), -1, np.int64), 0
+    for i, token in enumerate(tokens):
+        first = text.find(token, behind) if token else -1
+        if first >= 0:
+            behind = first + len(token)
+            spans[i] = first, behind
+    return spans
+
+
+def align(folded: str, text: str) -> Spans:
+    """Where the characters of a text without case stand in the text with case.
+
+    A character that folds to several ("ß" to "ss") has them all; where the two do not fit together,
+    characters are taken in proportion.
+    """
+    n, m = len(folded), len(text)
+    at = np.arange(n)
+    if n == m and folded in (text, text.casefold()):
+        return np.stack([at, at + 1], axis=1)
+    starts = [i for i, c in enumerate(text) if i == 0 or not unicodedata.combining(c)]
+    clusters = np.stack([starts, [*starts[1:], m]], axis=1).astype(np.int64) if m else np.empty((0, 2), int)
+    pieces = [unicodedata.normalize("NFKC", text[a:b].casefold()) for a, b in clusters]
+    joined = "".join(pieces)
+    if pieces and (joined.startswith(folded) or folded.startswith(joined)):
+        owner = np.repeat(np.arange(len(pieces)), [len(piece) for piece in pieces])
+        owner = np.append(owner, np.full(max(0, n - len(owner)), len(pieces) - 1))
+        return clusters[owner[:n]]
+    first = at * m // max(n, 1)
+    return np.stack([first, np.minimum(first + 1, m)], axis=1)
+
+
+def spread(shares: NDArray[np.float64], spans: Spans, length: int) -> NDArray[np.float64]:
+    """What symbols have, evenly over their characters; of those that stand nowhere, over all `length`."""
+    nowhere = (spans[:, 1] <= spans[:, 0]) | (spans[:, 0] < 0)
+    widths = np.where(nowhere, 0, spans[:, 1] - spans[:, 0])
+    owner = np.repeat(np.arange(len(shares)), widths)
+    within = np.arange(len(owner)) - np.repeat(np.cumsum(widths) - widths, widths)
+    each = (shares / np.maximum(widths, 1))[owner]
+    out = np.bincount(spans[owner, 0] + within, each, minlength=length).astype(np.float64)
+    return out + shares[nowhere].sum() / length if nowhere.any() and length else out
+
+
+def _shorten(text: str) -> str:
+    return repr(text if len(text) <= 30 else text[:27] + "...")
