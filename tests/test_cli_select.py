@@ -188,7 +188,7 @@ def test_wrong_usage(verb, arguments, words, tmp_path):
     ("content", "options", "words"),
     [
         ("text,label\n" + "aaaaa,x\n" * 6 + "bbbbb,y\n", [], "class y has 1 document and there are 5 folds"),
-        ("text,label,g\n" + "aaaaa,x,1\nbbbbb,y,2\n" * 6, ["--groups", "g"], "2 groups and 5 folds"),
+        ("text,label,g\n" + "aaaaa,x,1\nbbbbb,y,2\n" * 6, ["--groups", "g"], "in one group only"),
         ("text,label,g\n" + "aaaaa,x,1\nbbbbb,y,\n" * 6, ["--groups", "g"], "has no g"),
         ("text,y\n" + "aaaaa,3\n" * 9, ["--regress", "y"], "all 9 targets are 3"),
         ("text,label,w\n" + "aaaaa,x,0\nbbbbb,y,0\n" * 6, ["--weights", "w"], "zero for all"),
