@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from joblib import parallel_config
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -24,6 +25,9 @@ from textsvm.errors import InputError
 from textsvm.parallel import n_threads
 
 FIRST, SECOND = "TF-IDF char 1-5 + LinearSVC", "TF-IDF char 1-5, words 1-2 + LinearSVC, C by 3 folds"
+
+#: What tables call them.
+SHORT = {FIRST: "opponent 1", SECOND: "opponent 2"}
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,8 @@ def answer(model: Any, train: Sequence[str], labels: ArrayLike, test: Sequence[s
     InputError
         If it cannot be trained on these documents.
     """
-    with warnings.catch_warnings():
+    # Threads: liblinear leaves Python's lock alone, and processes would take the opponent seconds to start.
+    with warnings.catch_warnings(), parallel_config(backend="threading"):
         # Of opponents' last digits, and of rare classes in their folds.
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", UserWarning)

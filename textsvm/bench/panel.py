@@ -19,14 +19,12 @@ from sklearn.metrics import f1_score
 
 from textsvm.bench.corpora import Task
 from textsvm.bench.harness import Rows, data_folder, describe_environment, environment
-from textsvm.bench.opponents import FIRST, OPPONENTS, SECOND, answer
+from textsvm.bench.opponents import OPPONENTS, SHORT, answer
 from textsvm.errors import InputError
 from textsvm.estimators.svc import SVC
 from textsvm.files import replacing
 from textsvm.kernels import Spectrum
 
-#: The classifiers as the columns of the report name them.
-SHORT = {FIRST: "opponent 1", SECOND: "opponent 2"}
 #: Documents that compile what will be timed.
 WARM_UP = 200
 

@@ -27,6 +27,7 @@ STAGES = {
     "duplicates": "near-duplicates",
     "predict": "predicting",
     "explain": "explaining",
+    "compare": "comparing",
 }
 
 #: Exit code after Ctrl-C.

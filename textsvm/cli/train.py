@@ -120,7 +120,7 @@ def train(
     seconds = {"read": time.perf_counter() - started}
     if made_from.text.max_length is None and made_from.kernel.one().quadratic:
         options.note_long_documents(console, documents)
-    training, held = _hold_out(console, documents, task.holdout, task.seed)
+    training, held = hold_out(console, documents, task.holdout, task.seed)
     if task.one_class is not None:
         of_class = (i for i, label in enumerate(training.labels or []) if label == task.one_class)
         training = training.subset(of_class)
@@ -158,7 +158,7 @@ def _of_one_class(corpus: Corpus, label: str) -> Corpus:
     return corpus.reduce_labels(label)
 
 
-def _hold_out(
+def hold_out(
     console: Console, corpus: Corpus, share: float | None, seed: int
 ) -> tuple[Corpus, Corpus | None]:
     """Draw a part of the corpus for evaluation, stratified by its labels."""
