@@ -202,6 +202,17 @@ def test_what_cannot_be_validated_is_told_before_the_work(verb, content, options
     assert words in fails(verb, tmp_path / "x.csv", "-q", *options)
 
 
+@pytest.mark.parametrize("verb", ["cv", "tune"])
+def test_a_class_of_four_documents_is_a_note(verb, tmp_path):
+    rows = "".join(f"{'ab'[i % 2] * 6} {i},{'xy'[i % 2]}\n" for i in range(20)) + "ccc ccc,z\n" * 4
+    (tmp_path / "x.csv").write_text("text,label\n" + rows)
+    done = run(verb, tmp_path / "x.csv", "--p", "2", "--json")
+    assert done.returncode == 0
+    notes = [line for line in done.stderr.decode().splitlines() if "class 'z'" in line]
+    assert notes == ["note: class 'z' has 4 documents to test: not all of the 5 folds test it"]
+    assert b"least populated" not in done.stderr
+
+
 def test_a_grid_that_does_not_fit_the_time():
     message = fails("tune", sample("mail"), "-q", "--p", "3,4,5", "-C", "1,10,100", "--minutes", "0.0001")
     assert "9 settings on 5 folds" in message
