@@ -21,7 +21,7 @@ import sys
 import tarfile
 from pathlib import Path
 
-STORIES, MAILS, ROWS, WRITERS, SPEAKERS = 600, 400, 60, 60, 200
+STORIES, MAILS, MESSAGES, ROWS, WRITERS, SPEAKERS = 600, 400, 800, 60, 60, 200
 LABEL_NOISE = 0.02
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 Rules = dict[str, list[str]]
@@ -44,7 +44,7 @@ def sections(name: str) -> dict[str, Rules]:
     }
 
 
-NEWSWIRE, MAIL, TABLES = sections("newswire"), sections("mail"), sections("tables")
+NEWSWIRE, MAIL, TABLES, SHORT = (sections(name) for name in ("newswire", "mail", "tables", "messages"))
 TOPICS = [name for name in NEWSWIRE if name not in ("shared", "other")]
 
 
@@ -189,15 +189,15 @@ def wrap(text: str, width: int = 64) -> str:
 # ---- mail ---------------------------------------------------------------------------------------
 
 
-def write_mail(path: Path, rng: random.Random) -> None:
-    """A tar.gz with a folder of raw messages for each class."""
+def write_mail(path: Path, rng: random.Random, broken: bool = False) -> None:
+    """A tar.gz with a folder of raw messages for each class; the tests of readers have one in ten broken."""
     path.parent.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         counts = {"ham": 0, "spam": 0}
         for number in range(MAILS):
             label = "spam" if rng.random() < 0.42 else "ham"
-            data = message(label, number, rng)
+            data = message(label, number, rng, broken)
             if rng.random() < LABEL_NOISE:
                 label = "ham" if label == "spam" else "spam"
             counts[label] += 1
@@ -208,7 +208,7 @@ def write_mail(path: Path, rng: random.Random) -> None:
         packed.write(buffer.getvalue())
 
 
-def message(label: str, number: int, rng: random.Random) -> bytes:
+def message(label: str, number: int, rng: random.Random, broken: bool) -> bytes:
     """One raw message."""
     language = rng.choices(list(MAIL["charsets"]), [60, 8, 7, 7, 6, 6, 3, 3])[0]
     subject, body = words(label, language, rng)
@@ -231,7 +231,10 @@ def message(label: str, number: int, rng: random.Random) -> bytes:
     else:
         content = multipart("mixed", boundary, [plain, attachment(rng)])
     head = headers(label, subject, charset, number, rng)
-    return damaged(head, content, boundary, charset, rng)
+    whole, damage = head + content, damaged(head, content, boundary, charset, rng)
+    if damage and broken:
+        return damage
+    return whole.replace(b"\n", b"\r\n") if not damage and rng.random() < 0.1 else whole
 
 
 def words(label: str, language: str, rng: random.Random) -> tuple[str, str]:
@@ -363,23 +366,79 @@ def encoded_words(subject: str, charset: str, rng: random.Random) -> str:
 
 
 def damaged(head: bytes, content: bytes, boundary: str, charset: str, rng: random.Random) -> bytes:
-    """Whole in nine cases of ten; else as broken as mail is now and then."""
-    whole = head + content
-    if rng.random() < 0.1:
-        named, last = b'charset="' + charset.encode(), f"--{boundary}--".encode()
-        broken = [
-            whole.replace(named, b'charset="x-nowhere-7'),
-            whole.replace(named, b'charset="us-ascii'),
-            whole.replace(named, b'charset="big5'),
-            whole.replace(last, b""),
-            whole[: len(head) + len(content) * 2 // 3] if last in whole else whole,
-            whole.replace(b"base64\n\n", b"base64\n\n*?!"),
-            content.partition(b"\n\n")[2],
-            whole.replace(b"MIME-Version: 1.0\n", b"this line is no header\nMIME-Version: 1.0\n"),
-            whole.replace(b". ", b".\0 ", 2),
-        ]
-        return rng.choice([each for each in broken if each != whole and len(each) > 40])
-    return whole.replace(b"\n", b"\r\n") if rng.random() < 0.1 else whole
+    """Nothing in nine cases of ten; else the message as broken as mail is now and then."""
+    if rng.random() >= 0.1:
+        return b""
+    whole, named, last = head + content, b'charset="' + charset.encode(), f"--{boundary}--".encode()
+    broken = [
+        whole.replace(named, b'charset="x-nowhere-7'),
+        whole.replace(named, b'charset="us-ascii'),
+        whole.replace(named, b'charset="big5'),
+        whole.replace(last, b""),
+        whole[: len(head) + len(content) * 2 // 3] if last in whole else whole,
+        whole.replace(b"base64\n\n", b"base64\n\n*?!"),
+        content.partition(b"\n\n")[2],
+        whole.replace(b"MIME-Version: 1.0\n", b"this line is no header\nMIME-Version: 1.0\n"),
+        whole.replace(b". ", b".\0 ", 2),
+    ]
+    return rng.choice([each for each in broken if each != whole and len(each) > 40])
+
+
+# ---- short messages -----------------------------------------------------------------------------
+
+
+def write_messages(path: Path, rng: random.Random) -> None:
+    """messages.csv: short messages, ham or spam, no two alike."""
+    stream = io.StringIO()
+    rows = csv.writer(stream, lineterminator="\n")
+    rows.writerow(["text", "label"])
+    seen: set[str] = set()
+    while len(seen) < MESSAGES:
+        label = "spam" if rng.random() < 0.35 else "ham"
+        text = short_message(label, rng)
+        if text not in seen:
+            seen.add(text)
+            wrong = rng.random() < LABEL_NOISE / 2
+            rows.writerow([text, ("ham" if label == "spam" else "spam") if wrong else label])
+    path.write_bytes(stream.getvalue().encode())
+
+
+def short_message(label: str, rng: random.Random) -> str:
+    """One to three lines: spam may begin like a friend, and friends pass spam on; with slips of the hand."""
+    parts = [opened(label, rng)]
+    if label == "spam" and rng.random() < 0.3:
+        parts.insert(0, opened("ham", rng))
+    elif label == "ham" and rng.random() < 0.08:
+        parts = [Grammar(rng, SHORT["shared"])("forward"), opened("spam", rng)]
+    elif rng.random() < 0.2:
+        parts.append(opened(label, rng))
+    shared = Grammar(rng, SHORT["shared"])
+    text = " ".join(part for part in (shared("opening"), *parts, shared("ending")) if part)
+    for _ in range(len(text) // 60):
+        text = typos(text, rng) if rng.random() < 0.3 else text
+    if rng.random() < (0.5 if label == "spam" else 0.04):
+        text = " ".join(hidden(word, rng) for word in text.split(" "))
+    style = rng.random()
+    return text.upper() if style < 0.06 else text.lower() if style > 0.6 else text
+
+
+def opened(label: str, rng: random.Random) -> str:
+    """A line of a class, the first ones oftener than the last."""
+    lines = SHORT[label]["line"]
+    [line] = rng.choices(lines, [1 / (place + 3) for place in range(len(lines))])
+    grammar = Grammar(rng, SHORT["shared"], SHORT[label])
+    return re.sub(r"\{([\w-]+)\}", lambda match: grammar(match[1]), line)
+
+
+def hidden(word: str, rng: random.Random) -> str:
+    """A long word, now and then with a look-alike letter, or with dots or spaces between its letters."""
+    looks = {"a": "@", "e": "3", "i": "1", "l": "1", "o": "0", "s": "$"}
+    if len(word) < 4 or not word.isalpha() or rng.random() < 0.5:
+        return word
+    if rng.random() < 0.3:
+        return rng.choice((".", " ", "-")).join(word)
+    place = rng.randrange(len(word))
+    return word[:place] + looks.get(word[place].lower(), word[place]) + word[place + 1 :]
 
 
 # ---- tables -------------------------------------------------------------------------------------
@@ -450,6 +509,7 @@ def write_samples(folder: Path) -> None:
     """All sample corpora, each from a seed of its own."""
     write_newswire(folder / "newswire", random.Random(21578))
     write_mail(folder / "mail.tar.gz", random.Random(822))
+    write_messages(folder / "messages.csv", random.Random(160))
     write_tables(folder, random.Random(4180))
     write_essays(folder / "essays.tsv", random.Random(2012))
     write_dialects(folder / "dialects.csv", random.Random(1874))

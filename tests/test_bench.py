@@ -45,7 +45,7 @@ def no_data(*arguments, **options):
     return run_fresh(*arguments, env={"TEXTSVM_DATA": "no/such/folder"}, **options)
 
 
-@pytest.mark.parametrize("which", ["lodhi", "essays", "crammer_singer"])
+@pytest.mark.parametrize("which", ["lodhi", "essays", "crammer_singer", "panel"])
 def test_without_corpora_there_is_a_sentence(which, tmp_path):
     message = fails("bench", which, "--device", "cpu", "-o", tmp_path / "r", run=no_data)
     assert "set TEXTSVM_DATA" in message

@@ -221,7 +221,7 @@ BAD = [
     ({"reject": (0.1, 0.2, 0.3)}, "reject=.* is neither"),
     ({"reject": "often"}, "reject='often' is neither"),
     ({"reject": True}, "reject=True is neither"),
-    ({"cv": 50}, "there are 40 documents and 50 folds"),
+    ({"cv": StratifiedKFold(50)}, "cannot split 40 documents"),
     ({"cv": [(np.arange(10, 40), np.array([0]))]}, "no document of class .* is in the test part"),
     ({"estimator": SVC(C=-1)}, "C=-1"),
 ]

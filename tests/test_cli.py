@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -59,9 +60,26 @@ def test_version():
 
 def test_demo():
     result = run("demo")
-    assert result.returncode == 0, result.stderr.decode()
-    for word in ("spectrum", "edit", "gap", "accuracy", "confusion matrix", "decision"):
-        assert word in result.stdout.decode()
+    said, shown = result.stderr.decode(), result.stdout.decode()
+    assert result.returncode == 0, said
+    assert "note:" not in said
+    assert "warning:" not in said
+    figures = re.findall(r"([\d.]+) % +(\d+) of (\d+)", shown)
+    assert len(figures) == 2
+    for share, right, of in figures:
+        assert float(share) == pytest.approx(100 * int(right) / int(of), abs=0.05)
+        assert float(share) > 80
+    only = [
+        int(count) for count in re.findall(r"right on (\d+) of them, only scikit-learn on (\d+)", shown)[0]
+    ]
+    assert only[0] - only[1] == int(figures[0][1]) - int(figures[1][1])
+    assert "you were chosen for a pr1ze" in shown
+    named = re.search(r"is spam \(decision value \+[\d.]+\), most of all for (.*)", shown)[1]
+    words = [each.rsplit(" ", 1) for each in named.split(", ")]
+    assert len(words) == 5
+    values = [float(value) for _, value in words]
+    assert values == sorted(values, reverse=True)
+    assert values[0] > 0
 
 
 def test_train_reports_what_a_script_needs(model):

@@ -188,7 +188,7 @@ def test_wrong_usage(verb, arguments, words, tmp_path):
     ("content", "options", "words"),
     [
         ("text,label\n" + "aaaaa,x\n" * 6 + "bbbbb,y\n", [], "class y has 1 document and there are 5 folds"),
-        ("text,label,g\n" + "aaaaa,x,1\nbbbbb,y,2\n" * 6, ["--groups", "g"], "2 groups and 5 folds"),
+        ("text,label,g\n" + "aaaaa,x,1\nbbbbb,y,2\n" * 6, ["--groups", "g"], "in one group only"),
         ("text,label,g\n" + "aaaaa,x,1\nbbbbb,y,\n" * 6, ["--groups", "g"], "has no g"),
         ("text,y\n" + "aaaaa,3\n" * 9, ["--regress", "y"], "all 9 targets are 3"),
         ("text,label,w\n" + "aaaaa,x,0\nbbbbb,y,0\n" * 6, ["--weights", "w"], "zero for all"),
@@ -200,6 +200,17 @@ def test_wrong_usage(verb, arguments, words, tmp_path):
 def test_what_cannot_be_validated_is_told_before_the_work(verb, content, options, words, tmp_path):
     (tmp_path / "x.csv").write_text(content)
     assert words in fails(verb, tmp_path / "x.csv", "-q", *options)
+
+
+@pytest.mark.parametrize("verb", ["cv", "tune"])
+def test_a_class_of_four_documents_is_a_note(verb, tmp_path):
+    rows = "".join(f"{'ab'[i % 2] * 6} {i},{'xy'[i % 2]}\n" for i in range(20)) + "ccc ccc,z\n" * 4
+    (tmp_path / "x.csv").write_text("text,label\n" + rows)
+    done = run(verb, tmp_path / "x.csv", "--p", "2", "--json")
+    assert done.returncode == 0
+    notes = [line for line in done.stderr.decode().splitlines() if "class 'z'" in line]
+    assert notes == ["note: class 'z' has 4 documents to test: not all of the 5 folds test it"]
+    assert b"least populated" not in done.stderr
 
 
 def test_a_grid_that_does_not_fit_the_time():

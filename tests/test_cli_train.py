@@ -256,11 +256,27 @@ def test_asap_essays(data, tmp_path):
     assert trained["holdout"]["pearson"] > 0.8
 
 
-def test_holdout_needs_two_documents_of_every_class(tmp_path):
+def test_a_class_of_one_document_is_trained_on_and_not_held_out(tmp_path):
     rows = "".join(f"{'ab'[i % 2] * 9} {i},{'ab'[i % 2]}\n" for i in range(8)) + "alone,c\n"
     (tmp_path / "x.csv").write_text("text,label\n" + rows)
-    message = fails("train", tmp_path / "x.csv", "--holdout", "0.5", "-o", tmp_path / "m")
-    assert "class c has one document only" in message
+    done = run("train", tmp_path / "x.csv", "--holdout", "0.5", "--json", "-o", tmp_path / "m")
+    assert b"note: class 'c' has 1 document: it is trained on and never held out" in done.stderr
+    found = json.loads(done.stdout)
+    assert (found["n_train"], found["holdout"]["n"]) == (5, 4)
+    assert {"class": "c", "documents": 1, "support_vectors": 1} in found["classes"]
+    (tmp_path / "y.csv").write_text("text,label\none,a\ntwo,b\n")
+    message = fails("train", tmp_path / "y.csv", "--holdout", "0.5", "-o", tmp_path / "m2")
+    assert "--holdout 0.5 cannot be drawn" in message
+
+
+def test_rare_classes_are_calibrated_too(tmp_path):
+    rows = "".join(f"{'ab'[i % 2] * 9} {i},{'ab'[i % 2]}\n" for i in range(20)) + "alone,c\n"
+    (tmp_path / "x.csv").write_text("text,label\n" + rows)
+    done = run("train", tmp_path / "x.csv", "--calibrate", "sigmoid", "-o", tmp_path / "m")
+    assert b"note: class 'c' has 1 document: it is trained on in every fold and never tested" in done.stderr
+    [row] = lines_of(tmp_path / "m", tmp_path / "x.csv", "--proba")[-1:]
+    assert row["probabilities"].keys() == {"a", "b", "c"}
+    assert all(0 < p < 1 for p in row["probabilities"].values())
 
 
 @pytest.mark.parametrize("kernel", ["spectrum", "gap", "edit"])

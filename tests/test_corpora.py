@@ -46,7 +46,7 @@ def test_samples_are_found_and_small():
 def test_mails_are_varied():
     raw = b"".join(data for _, data in members(sample("mail"))).lower()
     charsets = set(re.findall(rb'charset="([^"]*)"', raw))
-    assert len(charsets) >= 18
+    assert len(charsets) == 17
     for word in (
         b"base64",
         b"quoted-printable",
@@ -61,10 +61,16 @@ def test_mails_are_varied():
 
 @pytest.mark.parametrize(
     ("name", "positive", "low", "high"),
-    [("newswire", "earn", 0.9, 0.99), ("newswire", "acq", 0.9, 0.99), ("mail", "spam", 0.88, 0.98)],
+    [
+        ("newswire", "earn", 0.9, 0.99),
+        ("newswire", "acq", 0.9, 0.99),
+        ("mail", "spam", 0.88, 0.98),
+        ("messages", "spam", 0.85, 0.97),
+    ],
 )
 def test_a_good_classifier_is_mostly_right(name, positive, low, high):
-    corpus = read_corpus(sample(name)).reduce_labels(positive)
+    columns = {"text": "text", "label": "label"} if name == "messages" else {}
+    corpus = read_corpus(sample(name), **columns).reduce_labels(positive)
     texts = [normalise(text) for text in corpus.texts]
     model = make_pipeline(
         CountVectorizer(analyzer="char", ngram_range=(4, 4)), Normalizer(), SVC(kernel="linear", C=10)

@@ -59,8 +59,9 @@ COMMANDS = {
     "gram": ["gram", "c.csv", "-o"],
     "cv": ["cv", "c.csv", "--folds", "2", "--predictions"],
     "evaluate": ["evaluate", "m.textsvm", "c.csv", "--report"],
+    "compare": ["compare", "c.csv", "--kernel", "spectrum:2", "--report"],
 }
-ENDINGS = {"heatmap": ".svg", "gram": ".npy", "evaluate": ".html"}
+ENDINGS = {"heatmap": ".svg", "gram": ".npy", "evaluate": ".html", "compare": ".html"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

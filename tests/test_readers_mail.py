@@ -2,12 +2,15 @@
 
 import email
 import email.policy
+import importlib
 import io
 import mailbox
+import random
 import re
 import tarfile
 import zipfile
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from growth import assert_at_most_linear
@@ -19,6 +22,7 @@ from textsvm.readers.charsets import decode_declared, is_binary
 from textsvm.readers.html import html_text
 from textsvm.readers.mail import is_mail, is_mbox, message_text
 
+ROOT = Path(__file__).resolve().parent.parent
 HEAD = b"From: a@example.org\nTo: b@example.org\n"
 
 
@@ -294,8 +298,17 @@ def test_one_message_from_a_file_or_stdin(tmp_path, monkeypatch):
     assert (corpus.ids, corpus.texts, corpus.labels) == (["-"], ["x\ny"], None)
 
 
-def test_sample_mail():
+def test_the_sample_mails_are_whole():
     corpus = read_corpus(sample("mail"))
+    assert corpus.problems == []
+    assert len(corpus) == 400
+
+
+def test_damaged_sample_mails(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "corpora")
+    make_samples = importlib.import_module("make_samples")
+    make_samples.write_mail(tmp_path / "mail.tar.gz", random.Random(822), broken=True)
+    corpus = read_corpus(tmp_path / "mail.tar.gz")
     assert corpus.format == "mail"
     assert len(corpus) == 400
     assert set(corpus.labels) == {"ham", "spam"}

@@ -14,24 +14,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.pipeline import make_pipeline
-from sklearn.svm import LinearSVC
+from sklearn.base import clone
 
+from textsvm.bench import opponents
 from textsvm.bench.corpora import Task
 from textsvm.estimators.svc import SVC
 from textsvm.kernels.base import Kernel
 from textsvm.selection.leakage import LeakageWarning
 from textsvm.selection.tuning import Tuning, tune
 
-OPPONENT = "TF-IDF char 1-5 + LinearSVC"
-
-
-def opponent() -> BaseEstimator:
-    """The pipeline, with scikit-learn's defaults otherwise."""
-    vectors = TfidfVectorizer(analyzer="char", ngram_range=(1, 5), sublinear_tf=True, min_df=2)
-    return make_pipeline(vectors, LinearSVC())
+OPPONENT = opponents.FIRST
 
 
 def judge(model: Any, task: Task) -> dict[str, Any]:
@@ -70,7 +62,12 @@ def chosen(task: Task, model: SVC, found: Mapping[str, Any]) -> dict[str, Any]:
 
 def judge_opponent(task: Task) -> dict[str, Any]:
     """The opponent's row."""
-    return {"corpus": task.name, "classifier": OPPONENT, "cross-validation %": "", **judge(opponent(), task)}
+    return {
+        "corpus": task.name,
+        "classifier": OPPONENT,
+        "cross-validation %": "",
+        **judge(opponents.first(), task),
+    }
 
 
 def best_of(found: Tuning, **params: Any) -> Mapping[str, Any]:

@@ -113,7 +113,7 @@ def write_report(
 ) -> None:
     """A Markdown table with the command and the environment, and the same as JSON beside it."""
     about = environment()
-    lines = [f"# {title}", "", f"    {command}", "", _description(about), ""]
+    lines = [f"# {title}", "", f"    {command}", "", describe_environment(about), ""]
     lines += ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
     lines += ["| " + " | ".join(_cell(row[name]) for name in header) + " |" for row in rows]
     for target, text in (
@@ -141,7 +141,8 @@ def data_folder() -> Path:
     return folder
 
 
-def _description(about: dict[str, Any]) -> str:
+def describe_environment(about: dict[str, Any]) -> str:
+    """Machine, versions and commit in a sentence."""
     versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
     return (
         f"{about['cpu']}, {about['threads']} threads; {about['device']}; {about['system']}, "

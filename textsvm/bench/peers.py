@@ -16,7 +16,8 @@ import numpy as np
 from sklearn.svm import SVC as LibSVC
 
 from textsvm import device as devices
-from textsvm.bench.classifiers import OPPONENT, judge, kernel_name, opponent
+from textsvm.bench import opponents
+from textsvm.bench.classifiers import OPPONENT, judge, kernel_name
 from textsvm.bench.corpora import Task, full_tasks, paper_tasks
 from textsvm.bench.gram import Matrix, count_vectorizer, rapidfuzz, strkernels
 from textsvm.bench.harness import Rows, data_folder, paired
@@ -196,7 +197,7 @@ def classifier_row(task: Task, device: str, repeats: int) -> dict[str, Any]:
         outcome["ours"] = judge(SVC(kernel, C=cost, device=device), task)
 
     def theirs() -> None:
-        outcome["theirs"] = judge(opponent(), task)
+        outcome["theirs"] = judge(opponents.first(), task)
 
     times = paired(ours, theirs, repeats)
     return {

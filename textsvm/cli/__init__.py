@@ -8,6 +8,7 @@ import typer
 
 from textsvm.cli import console
 from textsvm.cli.bench import BENCH_SETTINGS, bench
+from textsvm.cli.compare import compare
 from textsvm.cli.corpus import corpus
 from textsvm.cli.cv import cv
 from textsvm.cli.demo import demo
@@ -26,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, corpus, train, evaluate, predict, explain, tune, cv, gram, devices):
+for command in (demo, corpus, train, evaluate, predict, explain, tune, cv, compare, gram, devices):
     app.command()(command)
 app.command(context_settings=BENCH_SETTINGS)(bench)
 

@@ -21,6 +21,7 @@ class Benchmark(Enum):
     grid = "grid"
     multiclass = "multiclass"
     essays = "essays"
+    panel = "panel"
     reviews = "reviews"
     tuned = "tuned"
     vectors = "vectors"

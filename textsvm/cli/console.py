@@ -27,6 +27,7 @@ STAGES = {
     "duplicates": "near-duplicates",
     "predict": "predicting",
     "explain": "explaining",
+    "compare": "comparing",
 }
 
 #: Exit code after Ctrl-C.
@@ -100,8 +101,11 @@ class Console:
         """Say what the numerics warn of inside the block, at once."""
         import warnings
 
+        from textsvm.selection.rare import RareClassWarning
+
         def show(message: Warning | str, *where: object, **more: object) -> None:
-            self.say(f"warning: {message}".replace("group_duplicates", "--group-duplicates"))
+            kind = "note" if isinstance(message, RareClassWarning) else "warning"
+            self.say(f"{kind}: {message}".replace("group_duplicates", "--group-duplicates"))
 
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)  # convergence, leakage

@@ -1,68 +1,104 @@
-"""textsvm demo: the main job on the embedded sample corpora."""
+"""textsvm demo: the main job on embedded messages, with what scikit-learn's users would write beside it."""
 
 from __future__ import annotations
 
-import tempfile
-import time
-from pathlib import Path
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 from textsvm.cli import options
 from textsvm.cli.console import Console
 
 if TYPE_CHECKING:
-    from textsvm.estimators.svc import SVC
+    from textsvm.bench.opponents import Answer
+    from textsvm.evaluation.explanation import Explanation
+    from textsvm.readers import Corpus
 
-MESSAGE = "Congratulations! You have won a free prize. Click here to claim your money now!!!"
+MESSAGE = (
+    "Hi Anna, see you on Friday? You were chosen for a pr1ze of 900 euros, cla1m your free phone: reply YES"
+)
+#: Words that are named.
+WORDS = 5
 
 
 def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
-    """Train, evaluate and use a spam filter on the embedded sample mails, with each kernel."""
+    """Train a spam filter on embedded messages, judge it beside scikit-learn, and ask it for its reasons."""
     console = Console(quiet)
 
     from sklearn.model_selection import train_test_split
 
-    from textsvm.cli.evaluate import judge, show
-    from textsvm.estimators.svc import SVC
-    from textsvm.kernels import EditDistance, GapWeighted, Spectrum
+    from textsvm.bench import opponents
+    from textsvm.evaluation.explanation import explain
     from textsvm.readers import sample
 
     console.say("The first run compiles the kernels for this processor: some seconds, once.")
-    path = sample("mail")
-    corpus = options.read(console, path, options.Reading(positive="spam", negative="ham"))
-    rest, held = train_test_split(range(len(corpus)), test_size=0.25, random_state=0, stratify=corpus.labels)
+    corpus = options.read(console, sample("messages"), options.Reading(text="text", label="label"))
+    rest, held = train_test_split(range(len(corpus)), test_size=1 / 3, random_state=0, stratify=corpus.labels)
     training, test = corpus.subset(sorted(rest)), corpus.subset(sorted(held))
-
-    rows, judged = [], []
-    for kernel in (Spectrum(p=4), GapWeighted(p=3, decay=0.5), EditDistance(gamma=5.0, relative=True)):
-        model = SVC(kernel, C=10, device=device, max_length=1000)
-        clock = time.perf_counter()
-        with console.progress():
-            model.fit(training.texts, training.labels, progress=console.stage)
-            results = judge(model, test, "spam", console.stage)
-        seconds = f"{time.perf_counter() - clock:.1f}"
-        rows.append((kernel.name, f"{100 * results.accuracy:.1f} %", f"{len(model.support_)}", seconds))
-        judged.append((model, results))
-    model, results = judged[0]
+    few = training.subset(range(100))
+    opponents.answer(_machine(device), few.texts, few.labels or [], few.texts)
+    model = _machine(device)
+    ours = opponents.answer(model, training.texts, training.labels or [], test.texts)
+    theirs = opponents.answer(opponents.first(), training.texts, training.labels or [], test.texts)
     console.say_device(model.device_)
-    console.table(
-        f"{len(training)} sample mails to learn from, {len(test)} to judge on; {model.device_.description}",
-        rows,
-        ("kernel", "accuracy", "support vectors", "seconds"),
+    console.line(
+        f"{len(training)} short messages to learn from, {len(test)} to judge on; "
+        f"{model.device_.description}{f'; {ours.chosen}' if ours.chosen else ''}\n"
     )
-    show(console, "spectrum kernel", results)
-    console.line(_use(model))
-    console.line("\nThe same on your own mails (a sub-folder or an archive of each class):")
-    console.line("  textsvm train MAILS -o spam.textsvm --holdout 0.25")
-    console.line("  textsvm predict spam.textsvm message.eml")
+    _compare(console, test, ours, theirs)
+    _tell(console, explain(model, [MESSAGE], positive="spam")[0])
+    console.line("\nThe same on your own messages (a table, or a sub-folder of each class):")
+    console.line("  textsvm train MESSAGES -o spam.textsvm --holdout 0.25")
+    console.line("  textsvm explain spam.textsvm message.eml")
 
 
-def _use(model: SVC) -> str:
-    """Save the model, load it again and classify a message with it."""
-    from textsvm.model_file import load, save
+def _machine(device: str) -> Any:
+    """What the demo trains."""
+    from textsvm.estimators.svc import SVC
+    from textsvm.kernels import Spectrum
 
-    with tempfile.TemporaryDirectory() as folder:
-        save(model, Path(folder) / "spam.textsvm")
-        again = load(Path(folder) / "spam.textsvm")
-    value = float(again.decision_function([MESSAGE])[0])
-    return f"{MESSAGE!r} is {again.classes_[int(value > 0)]} (decision {value:+.2f})"
+    return SVC(Spectrum((1, 5), "log", idf=True), C=1, multiclass="ovr", device=device)
+
+
+def _compare(console: Console, test: Corpus, ours: Answer, theirs: Answer) -> None:
+    """Both sides on the same messages, and whether they really differ."""
+    from textsvm.bench.opponents import FIRST
+    from textsvm.evaluation.paired import compare_predictions
+
+    labels = test.labels or []
+    rows = []
+    for name, each in (("textsvm", ours), (f"scikit-learn: {FIRST}", theirs)):
+        right = sum(said == label for said, label in zip(each.predicted.tolist(), labels, strict=True))
+        seconds = f"{each.fit + each.predict:.2f}"
+        rows.append((name, f"{100 * right / len(labels):.1f} %", f"{right} of {len(labels)}", seconds))
+    console.table("ham or spam?", rows, ("", "accuracy", "right", "seconds"))
+    found = compare_predictions(labels, ours.predicted, theirs.predicted)
+    console.line(
+        f"Only textsvm is right on {found.only_first} of them, only scikit-learn on {found.only_second}: "
+        f"p = {found.p_value:.2g}.\n"
+    )
+
+
+def _tell(console: Console, found: Explanation) -> None:
+    """One message decided, and the words that decided it."""
+    from rich.text import Text
+
+    from textsvm.cli.explain import coloured, key
+    from textsvm.reporting.escape import printable
+
+    console.stdout.print(coloured(found), soft_wrap=True)
+    console.stdout.print(key(found), soft_wrap=True)
+    head = Text(f"is {printable(str(found.prediction))}", style="bold")
+    head.append(f" (decision value {found.value:+.2f}), most of all for", style="not bold")
+    for number, (word, share) in enumerate(_words(found)):
+        head.append(f"{', ' if number else ' '}{printable(word)} {share:+.2f}", style="not bold")
+    console.stdout.print(head, soft_wrap=True)
+
+
+def _words(found: Explanation) -> list[tuple[str, float]]:
+    """The words that speak most for the decision, with the sums of their symbols' contributions."""
+    sign = 1 if found.value > 0 else -1
+    words = [
+        (each[0].strip(".,:;!?") or each[0], float(found.symbols[each.start() : each.end()].sum()))
+        for each in re.finditer(r"\S+", found.text)
+    ]
+    return sorted(words, key=lambda word: -sign * word[1])[:WORDS]

@@ -10,6 +10,8 @@ from textsvm.cli import options
 from textsvm.cli.console import Console
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from textsvm.evaluation.explanation import Explanation
 
 #: Backgrounds of the steps of colour, on any terminal with 256 colours: for and against.
@@ -68,7 +70,7 @@ def _show(console: Console, identifier: str, found: Explanation) -> None:
     from rich.text import Text
 
     from textsvm.reporting.escape import printable
-    from textsvm.reporting.mistakes import runs, visible
+    from textsvm.reporting.mistakes import visible
 
     number = found.towards is None
     prediction = f"{found.prediction:.4g}" if number else str(found.prediction)
@@ -78,17 +80,8 @@ def _show(console: Console, identifier: str, found: Explanation) -> None:
             printable(f"  (value {found.value:+.4f}, positive for {found.towards})"), style="not bold dim"
         )
     console.stdout.print(head, soft_wrap=True)
-    coloured = Text()
-    for piece, step in runs(found.text, found.symbols):
-        style = "" if not step else f"black {FOR[step - 1] if step > 0 else AGAINST[-step - 1]}"
-        coloured.append(printable(piece), style=style)
-    console.stdout.print(coloured, soft_wrap=True)
-    towards, away = (printable(str(side)) for side in _sides(found))
-    how = found.attribution.description
-    key = Text.assemble(
-        ("   ", FOR[3]), f" for {towards}  ", ("   ", AGAINST[3]), f" for {away}; {how}", style="dim"
-    )
-    console.stdout.print(key, soft_wrap=True)
+    console.stdout.print(coloured(found), soft_wrap=True)
+    console.stdout.print(key(found), soft_wrap=True)
     if found.substrings:
         rows = [
             (visible(each.text), f"{each.count}", f"{each.contribution:+.4f}") for each in found.substrings
@@ -103,6 +96,33 @@ def _show(console: Console, identifier: str, found: Explanation) -> None:
         for each in found.similar:
             console.line(f"{each.index:,}: {printable(each.text[:SHOWN])}{' …' * (len(each.text) > SHOWN)}")
     console.line("")
+
+
+def coloured(found: Explanation) -> Text:
+    """The text, each symbol on the colour of what it contributes."""
+    from rich.text import Text
+
+    from textsvm.reporting.escape import printable
+    from textsvm.reporting.mistakes import runs
+
+    text = Text()
+    for piece, step in runs(found.text, found.symbols):
+        style = "" if not step else f"black {FOR[step - 1] if step > 0 else AGAINST[-step - 1]}"
+        text.append(printable(piece), style=style)
+    return text
+
+
+def key(found: Explanation) -> Text:
+    """What the colours mean."""
+    from rich.text import Text
+
+    from textsvm.reporting.escape import printable
+
+    towards, away = (printable(str(side)) for side in _sides(found))
+    how = found.attribution.description
+    return Text.assemble(
+        ("   ", FOR[3]), f" for {towards}  ", ("   ", AGAINST[3]), f" for {away}; {how}", style="dim"
+    )
 
 
 def _sides(found: Explanation) -> tuple[Any, Any]:

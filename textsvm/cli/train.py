@@ -120,12 +120,10 @@ def train(
     seconds = {"read": time.perf_counter() - started}
     if made_from.text.max_length is None and made_from.kernel.one().quadratic:
         options.note_long_documents(console, documents)
-    training, held = _hold_out(documents, task.holdout, task.seed)
+    training, held = hold_out(console, documents, task.holdout, task.seed)
     if task.one_class is not None:
         of_class = (i for i, label in enumerate(training.labels or []) if label == task.one_class)
         training = training.subset(of_class)
-    if task.calibrate is not None:
-        model.cv = _calibration_folds(console, training)
     results = _fit(console, model, training, held, task.one_class or reading.positive)
     summary = summarise(model, training) | {"holdout": None}
     if results is not None and held is not None:
@@ -160,36 +158,44 @@ def _of_one_class(corpus: Corpus, label: str) -> Corpus:
     return corpus.reduce_labels(label)
 
 
-def _hold_out(corpus: Corpus, share: float | None, seed: int) -> tuple[Corpus, Corpus | None]:
+def hold_out(
+    console: Console, corpus: Corpus, share: float | None, seed: int
+) -> tuple[Corpus, Corpus | None]:
     """Draw a part of the corpus for evaluation, stratified by its labels."""
     if share is None:
         return corpus, None
-    if corpus.labels is not None:
-        name, size = min(Counter(options.targets(corpus)).items(), key=lambda item: item[1])
-        if size < 2:
-            raise InputError(
-                f"--holdout draws from every class, and class {name} has one document only; "
-                "give it more, or leave it out"
-            )
+    lone = _of_lone_classes(corpus)
+    if lone:
+        console.say(f"note: {_stay(sorted(str(options.targets(corpus)[i]) for i in lone))}")
     from sklearn.model_selection import train_test_split
 
     try:
-        rest, held = train_test_split(
-            range(len(corpus)), test_size=share, random_state=seed, stratify=corpus.labels
-        )
+        drawn = [i for i in range(len(corpus)) if i not in lone]
+        labels = corpus.labels and [corpus.labels[i] for i in drawn]
+        rest, held = train_test_split(drawn, test_size=share, random_state=seed, stratify=labels)
     except ValueError as error:
         raise InputError(
             f"--holdout {share:g} cannot be drawn from {len(corpus)} documents: {error}"
         ) from error
-    return corpus.subset(sorted(rest)), corpus.subset(sorted(held))
+    return corpus.subset(sorted([*rest, *lone])), corpus.subset(sorted(held))
 
 
-def _calibration_folds(console: Console, corpus: Corpus) -> int:
-    """5, or fewer where a class has fewer documents."""
-    name, size = min(Counter(options.targets(corpus)).items(), key=lambda item: item[1])
-    if 2 <= size < 5:
-        console.say(f"note: calibrated on {size} folds: class {name} has {size} documents")
-    return max(2, min(5, size))
+def _of_lone_classes(corpus: Corpus) -> set[int]:
+    """Documents that are the only one of their class."""
+    if corpus.labels is None:
+        return set()
+    labels = options.targets(corpus)
+    counts = Counter(labels)
+    return {i for i, label in enumerate(labels) if counts[label] == 1}
+
+
+def _stay(labels: list[str]) -> str:
+    """What is done with classes of one document."""
+    from textsvm.selection.rare import names
+
+    if len(labels) == 1:
+        return f"class {names(labels)} has 1 document: it is trained on and never held out"
+    return f"classes {names(labels)} have 1 document each: they are trained on and never held out"
 
 
 def _fit(

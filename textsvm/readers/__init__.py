@@ -13,6 +13,7 @@ __all__ = ["FORMATS", "SAMPLES", "Corpus", "read_corpus", "read_documents", "sam
 SAMPLES = {
     "newswire": "newswire",
     "mail": "mail.tar.gz",
+    "messages": "messages.csv",
     "reviews": "reviews.csv",
     "questions": "questions.jsonl",
     "essays": "essays.tsv",
@@ -25,7 +26,7 @@ def sample(name: str) -> Path:
 
     Parameters
     ----------
-    name : {"newswire", "mail", "reviews", "questions", "essays"}
+    name : {"newswire", "mail", "messages", "reviews", "questions", "essays", "dialects"}
 
     Raises
     ------

@@ -128,6 +128,10 @@ class Chart:
         """A dashed horizontal line."""
         self.parts.append(f'<path class="dash" d="M{LEFT} {self.py(y):.1f}H{self.width - RIGHT}"/>')
 
+    def upright(self, x: float) -> None:
+        """A dashed vertical line."""
+        self.parts.append(f'<path class="dash" d="M{self.px(x):.1f} {TOP}V{self.height - BOTTOM}"/>')
+
     def bars(self, edges: ArrayLike, heights: ArrayLike, style: str) -> None:
         """A histogram as one stepped area from the floor."""
         e, floor = [self.px(x) for x in _floats(edges)], self.py(max(self.y[0], 0.0))
@@ -150,6 +154,18 @@ class Chart:
             for x, low, high in zip(_floats(xs), _floats(lows), _floats(highs), strict=True)
         )
         self.parts.append(f'<path class="whisker {style}" d="{path}"/>')
+
+    def intervals(self, lows: ArrayLike, highs: ArrayLike, ys: ArrayLike, style: str) -> None:
+        """Horizontal intervals."""
+        path = "".join(
+            f"M{self.px(low):.1f} {self.py(y):.1f}H{self.px(high):.1f}"
+            for low, high, y in zip(_floats(lows), _floats(highs), _floats(ys), strict=True)
+        )
+        self.parts.append(f'<path class="whisker {style}" d="{path}"/>')
+
+    def note(self, y: float, text: str) -> None:
+        """Words at the left, at this height."""
+        self._text(LEFT, self.py(y), text, "label")
 
     def marker(self, name: str, x: float, y: float | None = None) -> None:
         """A point, or without `y` a vertical line, that the page's script moves by its id."""

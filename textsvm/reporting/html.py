@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib.resources import files
 from string import Template
@@ -46,14 +47,29 @@ def render(report: Report) -> str:
         mistakes.section(report),
         _facts(report),
     ]
+    return page(report.title, _lead(results), body, _embedded(threshold.data(results)))
+
+
+def page(title: str, lead: str, body: Iterable[str], data: str = "") -> str:
+    """A page of these sections, in light and dark.
+
+    Parameters
+    ----------
+    title, lead : str
+        Plain text.
+    body : iterable of str
+        Sections in HTML; empty ones are left out.
+    data : str
+        For the page's script.
+    """
     script = _file("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return Template(_file("template.html")).substitute(
-        title=safe(report.title),
-        lead=safe(_lead(results)),
+        title=safe(title),
+        lead=safe(lead),
         style=Template(_file("report.css")).substitute(threshold.slider_place()),
         body="\n".join(part for part in body if part),
-        data=_embedded(threshold.data(results)),
+        data=data,
         script=script,
         script_hash=f"sha256-{digest}",
     )

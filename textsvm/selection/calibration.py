@@ -16,7 +16,7 @@ maps; they are kept as plain arrays.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -152,9 +152,10 @@ class CalibratedSVC(ClassifierMixin, BaseEstimator):
         self._check_classes(target.classes)
         folds = make_folds(self.cv, target, random_state=self.random_state)
         tested = np.unique(np.concatenate([test for _, test in folds]))
-        for missing in np.setdiff1d(np.arange(len(target.classes)), target.values[tested])[:1]:
+        missing = np.setdiff1d(np.arange(len(target.classes)), target.values[tested])
+        if len(missing) and not isinstance(self.cv, int | np.integer):
             raise InputError(
-                f"no document of class {target.classes[missing]!s} is in the test part of a fold"
+                f"no document of class {target.classes[missing[0]]!s} is in the test part of a fold"
             )
         folds.append((np.arange(len(target.values)), np.empty(0, np.int64)))
         for train, _ in folds:
@@ -274,11 +275,11 @@ class _DecisionValues(ClassifierMixin, BaseEstimator):
         return self
 
     def decision_function(self, X: Any) -> Any:
-        return X[:, 0] if X.shape[1] == 1 else X
+        return X[:, 0]
 
     def predict(self, X: Any) -> Any:
         """Required of an estimator, and not used."""
-        return self.classes_[X.argmax(axis=1) if X.shape[1] > 1 else (X[:, 0] > 0).astype(int)]
+        return self.classes_[(X[:, 0] > 0).astype(int)]
 
 
 def _fit_maps(
@@ -288,23 +289,47 @@ def _fit_maps(
     weight: NDArray[np.float64] | None,
 ) -> dict[str, NDArray[np.float64 | np.int64]]:
     """Calibrate decision values; the maps as `CalibratedSVC.calibration_state` gives them."""
-    columns = decision[:, None] if decision.ndim == 1 else decision
-    everyone = np.arange(len(codes))
-    # Without an ensemble there is one map a class for the values of all folds together.
-    machinery = CalibratedClassifierCV(
-        _DecisionValues(), method=method, cv=[(everyone, everyone)], ensemble=False
-    ).fit(columns, codes, sample_weight=weight)
-    maps = machinery.calibrated_classifiers_[0].calibrators
+    fitted = [_fit_map(method, *each) for each in _one_against_the_rest(decision, codes, weight)]
     if method == "sigmoid":
         return {
-            "a": np.array([one.a_ for one in maps], np.float64),
-            "b": np.array([one.b_ for one in maps], np.float64),
+            "a": np.array([one.a_ for one in fitted], np.float64),
+            "b": np.array([one.b_ for one in fitted], np.float64),
         }
     return {
-        "x": np.concatenate([one.X_thresholds_ for one in maps]).astype(np.float64),
-        "y": np.concatenate([one.y_thresholds_ for one in maps]).astype(np.float64),
-        "starts": np.cumsum([0, *(len(one.X_thresholds_) for one in maps)]).astype(np.int64),
+        "x": np.concatenate([one.X_thresholds_ for one in fitted]).astype(np.float64),
+        "y": np.concatenate([one.y_thresholds_ for one in fitted]).astype(np.float64),
+        "starts": np.cumsum([0, *(len(one.X_thresholds_) for one in fitted)]).astype(np.int64),
     }
+
+
+def _one_against_the_rest(
+    decision: NDArray[np.float64], codes: NDArray[np.int64], weight: NDArray[np.float64] | None
+) -> Iterator[tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64] | None]]:
+    """Values, which of them are of the class, and weights, for each map.
+
+    A class that was never tested has no values of its own: its map is that of all other classes together.
+    """
+    if decision.ndim == 1:
+        yield decision, codes == 1, weight
+        return
+    tested = np.unique(codes)
+    for k in range(decision.shape[1]):
+        some = [k] if k in tested else tested.tolist()
+        values = np.concatenate([decision[:, a] for a in some])
+        member = np.concatenate([codes == a for a in some])
+        yield values, member, None if weight is None else np.tile(weight, len(some))
+
+
+def _fit_map(
+    method: str, values: NDArray[np.float64], member: NDArray[np.bool_], weight: NDArray[np.float64] | None
+) -> Any:
+    """scikit-learn's calibrator of the values of one class against the rest."""
+    everyone = np.arange(len(values))
+    # Without an ensemble there is one map for the values of all folds together.
+    machinery = CalibratedClassifierCV(
+        _DecisionValues(), method=method, cv=[(everyone, everyone)], ensemble=False
+    ).fit(values[:, None], member.astype(np.int64), sample_weight=weight)
+    return machinery.calibrated_classifiers_[0].calibrators[0]
 
 
 def _apply(maps: Mapping[str, NDArray[Any]], k: int, values: NDArray[np.float64]) -> NDArray[np.float64]:

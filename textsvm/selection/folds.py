@@ -7,13 +7,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
 from textsvm.errors import InputError
 from textsvm.estimators.base import Target
-
-#: Rows to train on and rows to test on.
-Fold = tuple[NDArray[np.int64], NDArray[np.int64]]
+from textsvm.selection.rare import Fold, NumberedFolds
 
 
 def make_folds(
@@ -29,7 +26,8 @@ def make_folds(
     ----------
     cv : int, scikit-learn splitter, or sequence of (train, test) index pairs
         A number of folds means shuffled ones: stratified by class (regression: not), and with `groups` no
-        group on both sides.
+        group on both sides. Classes of too few documents are then tested in fewer folds, or (of one document)
+        in none, and a `RareClassWarning` says so.
     target : Target
         Of all n documents.
     groups : array-like, shape (n,), optional
@@ -46,21 +44,19 @@ def make_folds(
     Raises
     ------
     InputError
-        If that many folds cannot be made, a training part lacks a class, or indices are no good.
+        If folds cannot be made, a training part of a given splitter lacks a class, or indices are no good.
     """
     n = len(target.values)
     numbers = None if groups is None else as_groups(groups, n)
     if isinstance(repeats, bool) or not isinstance(repeats, int | np.integer) or repeats < 1:
         raise InputError(f"repeats={repeats!r} must be a whole number of at least 1")
     if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
-        _check_number(int(cv), target, numbers)
         seeds = [None if random_state is None else random_state + r for r in range(repeats)]
-        splitters = [_splitter(int(cv), target, numbers is not None, seed) for seed in seeds]
+        folds = _numbered(int(cv), target, numbers, seeds)
     elif repeats > 1:
         raise InputError("repeats needs a number of folds; repeat a splitter with RepeatedKFold or its like")
     else:
-        splitters = [cv]
-    folds = [fold for splitter in splitters for fold in _split(splitter, target, numbers)]
+        folds = _split(cv, target, numbers)
     if not folds:
         raise InputError("there are no folds")
     for number, (train, test) in enumerate(folds):
@@ -93,35 +89,13 @@ def as_groups(groups: ArrayLike, n: int) -> NDArray[np.int64]:
         raise InputError("groups of different types cannot be sorted; use only strings or numbers") from error
 
 
-def _check_number(k: int, target: Target, groups: NDArray[np.int64] | None) -> None:
-    if k < 2:
-        raise InputError(f"cv={k} folds are too few; there must be at least 2")
-    n = len(target.values)
-    if n < k:
-        raise InputError(f"there are {_count(n, 'document')} and {k} folds; use at most {n}")
-    if groups is not None and (found := int(groups.max()) + 1) < k:
-        if found == 1:
-            raise InputError("all documents are in one group, and no fold may part it")
-        raise InputError(f"there are {found} groups and {k} folds; use at most {found} folds")
-    if target.classes is None:
-        return
-    sizes = np.bincount(target.values, minlength=len(target.classes))
-    smallest = int(sizes.argmin())
-    size = int(sizes[smallest])
-    if size < k:
-        advice = f"use at most {size} folds, give" if size > 1 else "give"
-        raise InputError(
-            f"class {target.classes[smallest]!s} has {_count(size, 'document')} and there are {k} folds; "
-            f"{advice} it more documents, or leave it out"
-        )
-
-
-def _splitter(k: int, target: Target, grouped: bool, seed: int | None) -> Any:
-    if target.classes is None:
-        made = GroupKFold if grouped else KFold
-    else:
-        made = StratifiedGroupKFold if grouped else StratifiedKFold
-    return made(k, shuffle=True, random_state=seed)
+def _numbered(
+    k: int, target: Target, groups: NDArray[np.int64] | None, seeds: Iterable[int | None]
+) -> list[Fold]:
+    made = NumberedFolds(k, target, groups)
+    folds = [fold for seed in seeds for fold in made.split(seed)]
+    made.warn(stacklevel=4)
+    return folds
 
 
 def _split(splitter: Any, target: Target, groups: NDArray[np.int64] | None) -> list[Fold]:

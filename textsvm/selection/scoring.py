@@ -132,7 +132,7 @@ def judge(
     target: Target,
     names: Sequence[str],
 ) -> dict[str, float]:
-    """Metrics of decision values; one that is not defined is NaN."""
+    """Metrics of decision values; one that is not defined is NaN, as of a class that is not there."""
     grades = None
     if target.classes is None and as_grades(target.values) is not None:
         grades = (int(target.values.min()), int(target.values.max()))
@@ -141,6 +141,10 @@ def judge(
     ranked = decision if "roc_auc" in names else None
     with config_context(assume_finite=True, skip_parameter_validation=True):
         found = scores(truth, predicted, ranked, target.classes, grades)
+    if target.classes is not None:
+        there = np.searchsorted(target.classes, np.concatenate([truth, predicted]))
+        absent = np.bincount(there, minlength=len(target.classes)) == 0
+        found |= {f"f1[{label}]": np.nan for label in target.classes[absent]}
     return {name: found.get(name, np.nan) for name in names}
 
 

@@ -65,7 +65,7 @@ class Search:
         if nested is not None:
             splitting.require_number("nested tuning splits training parts; give cv as a number of folds")
             outer = replace(splitting, cv=nested, repeats=1, group_duplicates=None)
-            for train, test in outer.folds(self.target):
+            for train, test in outer.quietly(self.target):
                 self._add_nested(splitting, train, test)
         for path in paths_along_c([setting.model for setting in self.settings]):
             for train, _ in self.all_folds:
@@ -76,7 +76,7 @@ class Search:
         target, groups = self.target, splitting.groups
         some = None if groups is None else as_groups(groups, len(target.values))[train]
         try:
-            inside = replace(splitting, groups=some, group_duplicates=None).folds(
+            inside = replace(splitting, groups=some, group_duplicates=None).quietly(
                 Target(target.values[train], target.classes)
             )
         except InputError as error:

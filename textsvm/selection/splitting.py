@@ -24,6 +24,7 @@ from textsvm.selection.leakage import (
     merge_groups,
     near_duplicates,
 )
+from textsvm.selection.rare import RareClassWarning
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,17 @@ class Splitting:
         InputError
             If they cannot be made.
         """
-        if self.group_duplicates is not None:
-            check_bound(self.group_duplicates)
-            self.require_number(
-                "near-duplicates cannot be kept together in given folds; give a number of folds"
-            )
-        return make_folds(self.cv, target, self.groups, self.repeats, self.random_state)
+        if self.group_duplicates is None:
+            return make_folds(self.cv, target, self.groups, self.repeats, self.random_state)
+        check_bound(self.group_duplicates)
+        self.require_number("near-duplicates cannot be kept together in given folds; give a number of folds")
+        return replace(self, group_duplicates=None).quietly(target)
+
+    def quietly(self, target: Target) -> list[Fold]:
+        """The same without a word on rare classes: other folds will be made, or have been told of."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RareClassWarning)
+            return self.folds(target)
 
     def with_duplicates(self, gram: Gram, progress: Progress | None) -> Splitting:
         """The same, with near-duplicates and what is grouped already in one group."""

@@ -1,0 +1,173 @@
+"""compare: kernels and scikit-learn's pipelines on one corpus, the same figures in every form."""
+
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from command import fails, report, run
+from test_reporting import HOSTILE, Page
+
+from textsvm import EditDistance, GapWeighted, Spectrum
+from textsvm.bench import opponents
+from textsvm.bench.compare import compare
+from textsvm.cli.compare import kernel_of
+from textsvm.cli.console import WrongUsage
+from textsvm.errors import InputError
+from textsvm.evaluation.comparison import judge_prediction
+from textsvm.readers import read_corpus, sample
+from textsvm.reporting import comparison
+
+DIALECTS = [sample("dialects"), "--text", "text", "--label", "dialect", "--device", "cpu"]
+FAST = ["--kernel", "spectrum:2-3"]
+
+
+def parts_of_dialects():
+    corpus = read_corpus(sample("dialects"), text="text", label="dialect")
+    return (corpus.select(part="train"), corpus.select(part="test"))
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    page = tmp_path_factory.mktemp("compared") / "c.html"
+    return report("compare", *DIALECTS, *FAST, "--kernel", "gap:3", "--report", page), page
+
+
+def test_figures_are_those_of_the_classifiers(compared):
+    found, _ = compared
+    names = [each["name"] for each in found["classifiers"]]
+    assert names == [*opponents.OPPONENTS, "spectrum:2-3", "gap:3"]
+    train, test = parts_of_dialects()
+    assert found["how"] == f"of the test part, {len(train)} to learn from"
+    expected = opponents.answer(opponents.first(), train.texts, train.labels, test.texts).predicted
+    right = np.mean(expected == np.array(test.labels))
+    first, *others = found["classifiers"]
+    assert first["accuracy"] == right
+    assert first["interval"][0] < right < first["interval"][1]
+    assert first["paired"] is None
+    assert not first["ours"]
+    for each in others:
+        assert each["n"] == len(test)
+        assert each["paired"]["difference"] == pytest.approx(each["accuracy"] - right)
+        assert 0 < each["paired"]["p_value"] <= 1
+        assert each["fit"] > 0
+    assert others[0]["chosen"].startswith("C=")
+    assert others[1]["ours"]
+
+
+def test_the_page_is_whole_and_shows_them(compared):
+    found, page = compared
+    html = page.read_text("utf-8")
+    parsed = Page(html)
+    words = " ".join(parsed.words)
+    for each in found["classifiers"]:
+        assert each["name"] in words
+        assert f"{100 * each['accuracy']:.2f} %" in words
+    assert parsed.count("svg") == 1
+    assert len(re.findall(r'class="whisker c7"', html)) == len(re.findall(r'class="whisker c2"', html)) == 2
+    assert "http:" not in html
+    assert "https:" not in html
+
+
+def test_the_table_fits_a_terminal(compared):
+    _, page = compared
+    before = page.read_text("utf-8")
+    done = run("compare", *DIALECTS, *FAST, "--holdout", "0.3", "--seed", "1", "--report", page)
+    assert page.read_text("utf-8") != before  # its own kind is replaced
+    shown = done.stdout.decode()
+    assert done.returncode == 0, done.stderr.decode()
+    assert shown.startswith("dialects.csv: 60 documents held out, 140 to learn from")
+    assert re.search(r"opponent 1 +\d+\.\d\d +\d+\.\d-\d+\.\d +\d+\.\d\d\s", shown)
+    assert re.search(r"spectrum:2-3 +\d+\.\d\d +\d+\.\d-\d+\.\d +[+-]\d+\.\d\d +\S+ +\d+\.\d\d\s", shown)
+    assert "opponent 2: scikit-learn, TF-IDF char 1-5, words 1-2 + LinearSVC, C by 3 folds; chose C=" in shown
+    assert max(len(line) for line in shown.splitlines()) <= 110
+
+
+def test_folds_judge_every_document_that_can_be_tested(tmp_path):
+    train, _ = parts_of_dialects()
+    texts, labels = [*train.texts[:60], "a lone one"], [*train.labels[:60], "lone"]
+    rows = "".join(json.dumps({"text": t, "label": y}) + "\n" for t, y in zip(texts, labels, strict=True))
+    (tmp_path / "c.jsonl").write_text(rows)
+    done = run("compare", tmp_path / "c.jsonl", *FAST, "--cv", "2", "--json", "--device", "cpu")
+    assert b"note: class 'lone' has 1 document" in done.stderr
+    assert b"least populated" not in done.stderr
+    found = json.loads(done.stdout)
+    assert found["how"] == "in 2 folds"
+    assert {each["n"] for each in found["classifiers"]} == {60}
+
+
+def test_names_cannot_break_the_page():
+    truth = np.array(["a", "b"] * 10)
+    lines = [
+        judge_prediction(truth, truth, None, name="first", fit=1.0, predict=1.0, chosen="", ours=False),
+        judge_prediction(
+            truth, truth[::-1], truth, name=HOSTILE, fit=1, predict=1, chosen=HOSTILE, ours=True
+        ),
+    ]
+    for part in (comparison.picture(lines), comparison.table(lines)):
+        page = Page(part)
+        assert page.count("script") == page.count("img") == 0
+    assert lines[1].accuracy == 0
+    assert lines[0].interval[1] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "kernel"),
+    [
+        ("spectrum", Spectrum(4)),
+        ("spectrum:1-5,log,idf", Spectrum((1, 5), "log", idf=True)),
+        ("spectrum: idf, p=3", Spectrum(3, idf=True)),
+        ("gap:3,0.7", GapWeighted(3, 0.7)),
+        ("gap:decay=0.25", GapWeighted(5, 0.25)),
+        ("edit:5,relative", EditDistance(5.0, relative=True)),
+    ],
+)
+def test_kernels_as_they_are_written(text, kernel):
+    made = kernel_of(text)
+    assert type(made) is type(kernel)
+    assert made.get_params() == kernel.get_params()
+
+
+@pytest.mark.parametrize(
+    "text", ["spectral", "spectrum:log,log", "spectrum:q=3", "gap:4,idf", "gap:3,0.5,0.5", "edit:-1"]
+)
+def test_kernels_that_are_none(text):
+    with pytest.raises(WrongUsage, match=f"--kernel {text}: "):
+        kernel_of(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--kernel", "spectrum:9-3"], "9-3 is no value of an option of spectrum"),
+        (["--holdout", "1"], "--holdout 1 is not a share"),
+        (["--cv", "1"], "--cv 1 folds are too few"),
+        (["--cv", "3", "--holdout", "0.5"], "do not go together"),
+        (["--report", "x.md"], "the page is written as .html"),
+        (["--report", "no/x.html"], "is not there"),
+        (["--device", "gpu"], "device"),
+    ],
+)
+def test_wrong_usage(options, words, tmp_path):
+    assert words in fails("compare", *DIALECTS, *options, code=2, cwd=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_compared(tmp_path):
+    assert "may have several labels" in fails("compare", sample("newswire"), "-q")
+    (tmp_path / "y.csv").write_text("text,label\nq,x\nz,y\nw,x\nv,y\n")
+    assert "cannot be trained on 2 documents" in fails(
+        "compare", tmp_path / "y.csv", "-q", "--holdout", "0.5"
+    )
+    with pytest.raises(InputError, match="is the name of an opponent"):
+        compare(["a"] * 4, [0, 1, 0, 1], [([0, 1], [2, 3])], {opponents.FIRST: opponents.first})
+
+
+def test_a_closed_pipe_is_no_error():
+    arguments = " ".join(f'"{each}"' for each in [*DIALECTS, *FAST])
+    command = f'"{sys.executable}" -m textsvm compare {arguments} 2>&1 | head -1'
+    result = subprocess.run(["sh", "-c", command], capture_output=True, timeout=120)
+    assert b"Traceback" not in result.stdout + result.stderr
+    assert b"Broken" not in result.stdout + result.stderr

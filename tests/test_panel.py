@@ -1,0 +1,106 @@
+"""The opponents, and the benchmark of many small sets against them."""
+
+import json
+import lzma
+
+import numpy as np
+import pytest
+from command import fails, run
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.svm import LinearSVC
+
+from textsvm.bench import opponents, panel
+from textsvm.errors import InputError
+from textsvm.readers import read_corpus, sample
+
+
+def reviews():
+    corpus = read_corpus(sample("dialects"), text="text", label="dialect")
+    return corpus.texts[:150], corpus.labels[:150], corpus.texts[150:], corpus.labels[150:]
+
+
+@pytest.fixture
+def sets(tmp_path):
+    """Two sets: the dialects, and every other one of them."""
+    texts, labels, test, truth = reviews()
+    folder = tmp_path / "sets"
+    folder.mkdir()
+    for name, step in (("all", 1), ("half", 2)):
+        for part, rows in (
+            ("train", zip(labels, texts, strict=True)),
+            ("test", zip(truth, test, strict=True)),
+        ):
+            lines = [f"{label}\t{text}\n" for label, text in list(rows)[::step]]
+            (folder / f"{name}-{part}.tsv.xz").write_bytes(lzma.compress("".join(lines).encode()))
+    return folder
+
+
+def test_the_first_opponent_is_what_the_snippet_says():
+    texts, labels, test, _ = reviews()
+    found = opponents.answer(opponents.first(), texts, labels, test)
+    vectors = TfidfVectorizer(analyzer="char", ngram_range=(1, 5), sublinear_tf=True, min_df=2)
+    model = LinearSVC(C=1, random_state=0).fit(vectors.fit_transform(texts), labels)
+    np.testing.assert_array_equal(found.predicted, model.predict(vectors.transform(test)))
+    assert found.chosen == ""
+    assert min(found.fit, found.predict) > 0
+
+
+def test_the_second_opponent_has_words_too_and_chooses_c():
+    texts, labels, test, truth = reviews()
+    model = opponents.second()
+    found = opponents.answer(model, texts, labels, test)
+    assert found.chosen in {"C=0.1", "C=0.3", "C=1", "C=3"}
+    names = model[0].get_feature_names_out()
+    assert {name.partition("__")[0] for name in names} == {"characters", "words"}
+    assert "words__." in names
+    assert np.mean(found.predicted == np.array(truth)) > 0.7
+
+
+def test_what_an_opponent_cannot_learn_is_a_sentence():
+    with pytest.raises(InputError, match=r"TF-IDF \+ LinearSVC cannot be trained on 2 documents: .*no terms"):
+        opponents.answer(opponents.first(), ["a", "b"], [0, 1], ["a"])
+
+
+def test_a_panel_is_measured_and_its_opponents_are_not_measured_twice(sets, tmp_path, monkeypatch):
+    monkeypatch.setenv("TEXTSVM_COMMIT", "abc")
+    options = ["--panel", str(sets), "--device", "cpu"]
+    panel.main([*options, "-o", str(tmp_path / "one")])
+    found = json.loads((tmp_path / "one.json").read_text())
+    assert [row["key"] for row in found["rows"]] == [
+        f"{name}, {classifier}" for name in ("all", "half") for classifier in (*opponents.OPPONENTS, "fast")
+    ]
+    texts, labels, test, truth = reviews()
+    expected = np.mean(opponents.answer(opponents.first(), texts, labels, test).predicted == np.array(truth))
+    assert found["rows"][0]["accuracy"] == expected
+    first, second = found["summary"]
+    assert (first["sets"], first["against"], second["against"]) == (2, "opponent 1", "opponent 2")
+    points = [100 * (found["rows"][k + 2]["accuracy"] - found["rows"][k]["accuracy"]) for k in (0, 3)]
+    assert first["mean difference"] == pytest.approx(np.mean(points))
+    assert first["ahead"] + first["behind"] == np.count_nonzero(points)
+    written = (tmp_path / "one.md").read_text()
+    assert f"| half | {100 * found['rows'][3]['accuracy']:.2f} / " in written
+    assert "opponent 2: C=" in written
+
+    skip = ["--skip-opponents", str(tmp_path / "one.json"), "--sets", "half"]
+    panel.main([*options, *skip, "-o", str(tmp_path / "two")])
+    again = json.loads((tmp_path / "two.json").read_text())["rows"]
+    assert again[:2] == found["rows"][3:5]
+    assert again[2]["accuracy"] == found["rows"][5]["accuracy"]
+
+
+def test_what_a_panel_cannot_be_made_of(sets, tmp_path):
+    output = ["-o", tmp_path / "r", "--device", "cpu"]
+    assert "no files NAME-train.tsv.xz" in fails("bench", "panel", "--panel", tmp_path, *output)
+    given = ["bench", "panel", "--panel", sets]
+    assert "no set 'none'" in fails(*given, "--sets", "all,none", *output)
+    (tmp_path / "x.json").write_text("{}")
+    assert "is no report of" in fails(*given, "--skip-opponents", tmp_path / "x.json", *output)
+    other = {"cpu": "another", "threads": 1, "rows": []}
+    (tmp_path / "x.json").write_text(json.dumps(other))
+    assert "is of another machine" in fails(*given, "--skip-opponents", tmp_path / "x.json", *output)
+    (sets / "bad-train.tsv.xz").write_bytes(lzma.compress(b"a\tb\nno label\n"))
+    assert "line 2 of" in fails(*given, "--sets", "bad", *output)
+    (sets / "bad-train.tsv.xz").write_bytes(b"no archive")
+    assert "cannot be read" in fails(*given, "--sets", "bad", *output)
+    assert not (tmp_path / "r.json").exists()
+    assert b"--skip-opponents" in run("bench", "panel", "--help").stdout

@@ -1,0 +1,264 @@
+"""textsvm bench panel: our defaults against both opponents on many small sets, without a choice by hand.
+
+A set is two files, NAME-train.tsv.xz and NAME-test.tsv.xz, a document a line, `label<TAB>text`. Every
+classifier gets the texts as they are and is looked at once. Times are from texts in memory; what compiles has
+been compiled on a few documents of the set before. Points are percent of accuracy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import f1_score
+
+from textsvm.bench.corpora import Task
+from textsvm.bench.harness import Rows, data_folder, describe_environment, environment
+from textsvm.bench.opponents import OPPONENTS, SHORT, answer
+from textsvm.errors import InputError
+from textsvm.estimators.svc import SVC
+from textsvm.files import replacing
+from textsvm.kernels import Spectrum
+
+#: Documents that compile what will be timed.
+WARM_UP = 200
+
+
+def machines(device: str) -> dict[str, Callable[[], Any]]:
+    """What is measured, by name."""
+    return {"fast": lambda: SVC(Spectrum((1, 5), "log", idf=True), C=1, multiclass="ovr", device=device)}
+
+
+def names_of(folder: Path, wanted: str | None) -> list[str]:
+    """The sets of a folder, or those that are asked for.
+
+    Raises
+    ------
+    InputError
+        If there are none, or one that is asked for is not there.
+    """
+    found = sorted(path.name.removesuffix("-train.tsv.xz") for path in folder.glob("*-train.tsv.xz"))
+    if not found:
+        raise InputError(f"there are no files NAME-train.tsv.xz in {folder}; say where they are with --panel")
+    asked = [] if wanted is None else [name.strip() for name in wanted.split(",")]
+    for name in asked:
+        if name not in found:
+            raise InputError(f"there is no set {name!r} in {folder}; there is: {', '.join(found)}")
+    return asked or found
+
+
+def read_set(folder: Path, name: str) -> Task:
+    """Both parts of a set."""
+    train, test = (_read(folder / f"{name}-{part}.tsv.xz") for part in ("train", "test"))
+    return Task(name, train[1], np.array(train[0]), test[1], np.array(test[0]))
+
+
+def _read(path: Path) -> tuple[list[str], list[str]]:
+    try:
+        with lzma.open(path, "rt", encoding="utf-8", newline="\n") as lines:
+            pairs = [line.rstrip("\n").partition("\t") for line in lines]
+    except (OSError, lzma.LZMAError, UnicodeDecodeError, EOFError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+    for number, (_, tab, _) in enumerate(pairs, 1):
+        if not tab:
+            raise InputError(f"line {number} of {path} is not a label, a TAB and a text")
+    return [label for label, _, _ in pairs], [text for _, _, text in pairs]
+
+
+def measure(task: Task, make: Callable[[], Any]) -> dict[str, Any]:
+    """What one classifier does on one set."""
+    found = answer(make(), task.train, task.y_train, task.test)
+    return {
+        "accuracy": float(np.mean(found.predicted == task.y_test)),
+        "macro_f1": float(f1_score(task.y_test, found.predicted, average="macro", zero_division=0.0)),
+        "fit": found.fit,
+        "predict": found.predict,
+        "chosen": found.chosen,
+    }
+
+
+def warm_up(task: Task, make: Callable[[], Any]) -> None:
+    """Compile what will be timed."""
+    step = max(1, len(task.train) // WARM_UP)
+    answer(make(), task.train[::step], task.y_train[::step], task.test[:WARM_UP])
+
+
+class Panel(Rows):
+    """A row for each set and classifier; written as JSON as they are made, and as tables of them."""
+
+    def write(self) -> None:
+        """Write what there is."""
+        about, rows = environment(), list(self.rows.values())
+        lines = [f"# {self.title}", "", f"    {self.command}", "", describe_environment(about), ""]
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(
+            {"command": self.command, **about, "rows": rows, "summary": summaries(rows)}, indent=1
+        )
+        for suffix, content in (
+            (".md", "\n".join([*lines, *tables(rows)]) + "\n"),
+            (".json", text + "\n"),
+        ):
+            with replacing(self.path.with_suffix(suffix)) as temporary:
+                temporary.write_text(content, encoding="utf-8")
+
+
+def by_set(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Rows by set and classifier."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row["set"], {})[row["classifier"]] = row
+    return found
+
+
+def ours(rows: Iterable[dict[str, Any]]) -> list[str]:
+    """Names of our machines among the rows."""
+    return list(dict.fromkeys(row["classifier"] for row in rows if row["classifier"] not in OPPONENTS))
+
+
+def summaries(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each of our machines against each opponent, over the sets that both have."""
+    found = []
+    for machine in ours(rows):
+        for opponent in OPPONENTS:
+            pairs = [
+                (of[machine], of[opponent]) for of in by_set(rows).values() if {machine, opponent} <= set(of)
+            ]
+            if pairs:
+                found.append({"machine": machine, "against": SHORT[opponent], **_summary(pairs)})
+    return found
+
+
+def _summary(pairs: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, Any]:
+    points = np.array([100 * (mine["accuracy"] - other["accuracy"]) for mine, other in pairs])
+    f1 = np.array([100 * (mine["macro_f1"] - other["macro_f1"]) for mine, other in pairs])
+    mine, other = (sum(pair[k]["fit"] + pair[k]["predict"] for pair in pairs) for k in (0, 1))
+    return {
+        "sets": len(pairs),
+        "mean difference": float(points.mean()),
+        "ahead": int((points > 0).sum()),
+        "behind": int((points < 0).sum()),
+        "worst": float(points.min()),
+        "mean difference of macro-F1": float(f1.mean()),
+        "seconds": mine,
+        "its seconds": other,
+    }
+
+
+def tables(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """The lines of the report: the sums, accuracy and macro-F1 of each set, seconds, and what was chosen."""
+    machines = ours(rows)
+    columns = [name for name in (*OPPONENTS, *machines) if any(row["classifier"] == name for row in rows)]
+    titles = [SHORT.get(name, name) for name in columns]
+    found = by_set(rows)
+    lines = ["All sets, in points (percent of accuracy):", ""]
+    sums = summaries(rows)
+    if sums:
+        lines += _table(list(sums[0]), [list(each.values()) for each in sums])
+    gaps = [(machine, opponent) for machine in machines for opponent in OPPONENTS if opponent in columns]
+    lines += ["", "Accuracy % / macro-F1 %, and differences in accuracy:", ""]
+    head = ["set", *titles, *(f"{machine} - {SHORT[opponent]}" for machine, opponent in gaps), "chosen"]
+    lines += _table(head, [_figures(name, of, columns, gaps) for name, of in found.items()])
+    lines += ["", "Seconds, training + prediction:", ""]
+    lines += _table(["set", *titles], [[name, *_seconds(of, columns)] for name, of in found.items()])
+    return lines
+
+
+def _figures(
+    name: str, of: dict[str, dict[str, Any]], columns: Sequence[str], gaps: Sequence[tuple[str, str]]
+) -> list[str]:
+    shown = [
+        f"{100 * of[each]['accuracy']:.2f} / {100 * of[each]['macro_f1']:.2f}" if each in of else ""
+        for each in columns
+    ]
+    differences = [
+        f"{100 * (of[mine]['accuracy'] - of[other]['accuracy']):+.2f}" if {mine, other} <= set(of) else ""
+        for mine, other in gaps
+    ]
+    chosen = "; ".join(
+        f"{SHORT.get(each, each)}: {of[each]['chosen']}"
+        for each in columns
+        if each in of and of[each]["chosen"]
+    )
+    return [name, *shown, *differences, chosen]
+
+
+def _seconds(of: dict[str, dict[str, Any]], columns: Sequence[str]) -> list[str]:
+    return [f"{of[each]['fit']:.2f} + {of[each]['predict']:.2f}" if each in of else "" for each in columns]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+    lines = [head, ["---"] * len(head), *rows]
+    return [
+        "| " + " | ".join(f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in line) + " |"
+        for line in lines
+    ]
+
+
+def known_opponents(path: Path) -> dict[str, dict[str, Any]]:
+    """Rows of the opponents in an earlier report of this machine, by key.
+
+    Raises
+    ------
+    InputError
+        If the file is no such report, or another machine's.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        rows = {row["key"]: row for row in found["rows"] if row["classifier"] in OPPONENTS}
+        host = (found["cpu"], found["threads"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"--skip-opponents: {path} is no report of textsvm bench panel") from error
+    here = environment()
+    if host != (here["cpu"], here["threads"]):
+        raise InputError(
+            f"--skip-opponents: {path} is of another machine ({host[0]}, {host[1]} threads), and seconds of "
+            "two machines cannot be compared"
+        )
+    return rows
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write reports/panel.md and panel.json (or the files asked for)."""
+    parser = argparse.ArgumentParser(prog="textsvm bench panel", description=__doc__)
+    parser.add_argument("-o", "--output", type=Path, default=Path("reports/panel"))
+    parser.add_argument("--panel", type=Path, help="the folder of the sets (default: panel in TEXTSVM_DATA)")
+    parser.add_argument("--sets", help="only these, with commas between them")
+    parser.add_argument("--skip-opponents", type=Path, metavar="FILE",
+                        help="take the opponents' rows from an earlier JSON of this machine")  # fmt: skip
+    parser.add_argument("--device", default="auto")
+    options = parser.parse_args(arguments)
+    command = f"textsvm bench panel --device {options.device}"
+    command += f" --sets {options.sets}" * (options.sets is not None)
+    folder = options.panel or data_folder() / "panel"
+    names = names_of(folder, options.sets)
+    known = {} if options.skip_opponents is None else known_opponents(options.skip_opponents)
+    panel = Panel(options.output, "Defaults against both opponents on many small sets", command)
+    for name in names:
+        _run(panel, read_set(folder, name), known, options.device)
+    panel.write()
+
+
+def _run(panel: Panel, task: Task, known: dict[str, dict[str, Any]], device: str) -> None:
+    """The rows of one set."""
+    for classifier, make in {**OPPONENTS, **machines(device)}.items():
+        key = f"{task.name}, {classifier}"
+
+        def made(
+            make: Callable[[], Any] = make, key: str = key, classifier: str = classifier
+        ) -> dict[str, Any]:
+            if key in known:
+                return known[key]
+            if classifier not in OPPONENTS:
+                warm_up(task, make)
+            return {"set": task.name, "classifier": classifier, **measure(task, make)}
+
+        panel.row(key, made)
+
+
+if __name__ == "__main__":
+    main()

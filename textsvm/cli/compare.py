@@ -1,0 +1,199 @@
+"""textsvm compare: candidates and what scikit-learn's users would write, on one's own corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from textsvm.cli import options
+from textsvm.cli.console import Console, WrongUsage
+from textsvm.cli.machines import checked
+from textsvm.cli.output import REPORTS, Force, Output
+from textsvm.cli.train import hold_out
+from textsvm.errors import InputError
+from textsvm.kernels import KERNELS
+
+if TYPE_CHECKING:
+    from textsvm.bench.compare import Part
+    from textsvm.evaluation.comparison import Compared
+    from textsvm.kernels.base import Kernel
+    from textsvm.kernels.option import Option
+    from textsvm.readers import Corpus
+
+#: Share of the documents that are judged on if nothing else is said.
+HOLDOUT = 0.25
+
+
+@dataclass(frozen=True)
+class Judging:
+    """What is compared, and on which documents."""
+
+    kernel: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KERNEL",
+            help="A candidate, such as spectrum:1-5,log,idf or gap:p=4,decay=0.5; may be given several times "
+            "(default: a short list).",
+        ),
+    ] = None
+    holdout: Annotated[
+        float | None,
+        typer.Option(help=f"Share of the documents to judge on (default: the test part, or {HOLDOUT:g})."),
+    ] = None
+    cv: Annotated[int | None, typer.Option(help="Judge on all documents, in so many folds.")] = None
+    seed: Annotated[int, typer.Option(help="Seed of what is drawn at random.")] = 0
+    device: options.Device = "auto"
+    report: Annotated[Path | None, typer.Option(help="Write a web page with a picture (.html).")] = None
+    force: Force = False
+
+    def check(self, corpus: Path) -> None:
+        """Wrong usage, before any work."""
+        if self.holdout is not None and self.cv is not None:
+            raise WrongUsage("--holdout and --cv do not go together")
+        if self.holdout is not None and not 0 < self.holdout < 1:
+            raise WrongUsage(f"--holdout {self.holdout:g} is not a share between 0 and 1")
+        if self.cv is not None and self.cv < 2:
+            raise WrongUsage(f"--cv {self.cv} folds are too few; there must be at least 2")
+        if self.report is None:
+            return
+        if self.report.suffix.lower() not in (".html", ".htm"):
+            raise WrongUsage(f"--report {self.report}: the page is written as .html; name it so")
+        Output("--report", self.report, REPORTS[".html"], self.force).check({"the corpus": corpus})
+
+
+@options.with_groups
+def compare(
+    corpus: options.CorpusPath,
+    reading: options.Reading,
+    judging: Judging,
+    printing: options.Printing,
+) -> None:
+    """Compare kernels with each other and with scikit-learn: accuracy, whether the lead is real, and seconds.
+
+    textsvm compare mails.tar.gz --kernel spectrum:1-5,log,idf --kernel gap:4 --cv 5 --report compare.html
+    """
+    console = Console(printing.quiet)
+    judging.check(corpus)
+    kernels = {text: kernel_of(text) for text in judging.kernel or []}
+
+    from textsvm.bench.compare import candidates, machine
+    from textsvm.bench.compare import compare as run
+    from textsvm.device import select
+
+    named = {text: partial(machine, kernel, judging.device) for text, kernel in kernels.items()}
+    ours = named or candidates(judging.device)
+    for make in ours.values():
+        checked(make)
+    documents = options.read(console, corpus, reading)
+    labels = [str(label) for label in options.targets(documents)]
+    with console.progress(), console.warnings():
+        parts, how = _parts(console, documents, labels, judging)
+        compared = run(documents.texts, labels, parts, ours, console.stage)
+    device = select(judging.device)
+    console.say_device(device)
+    title = f"{corpus.name}: {compared[0].n:,} documents {how}"
+    if judging.report is not None:
+        from textsvm.reporting.comparison import write
+
+        write(judging.report, f"Classifiers of {corpus.name}", f"{compared[0].n:,} documents {how}", compared)
+    if printing.json:
+        lines = [each.as_dict() for each in compared]
+        console.print_json(
+            {"corpus": str(corpus), "how": how, "device": device.description, "classifiers": lines}
+        )
+    else:
+        _show(console, title, compared)
+
+
+def kernel_of(text: str) -> Kernel:
+    """A kernel as it is written for `--kernel`: its name, a colon, and values of its options.
+
+    Raises
+    ------
+    WrongUsage
+        If there is no such kernel or it has no such option.
+    """
+    name, _, rest = text.partition(":")
+    if name not in KERNELS:
+        raise WrongUsage(f"--kernel {text}: {name} is not one of {', '.join(KERNELS)}")
+    options = KERNELS.options(name)
+    given: dict[str, Any] = {}
+    for piece in filter(None, map(str.strip, rest.split(","))):
+        found = _meant(piece, [option for option in options if option.name not in given])
+        if found is None:
+            known = ", ".join(option.name for option in options)
+            raise WrongUsage(f"--kernel {text}: {piece} is no value of an option of {name} ({known})")
+        given |= found
+    values = {option.name: option.convert(option.default) for option in options if option.metavar} | given
+    fields = [option.parameters(values[option.name]) for option in options if option.name in values]
+    kernel = KERNELS[name](**{key: value for each in fields for key, value in each.items()})
+    try:
+        kernel.check()
+    except InputError as error:
+        raise WrongUsage(f"--kernel {text}: {error}") from error
+    return kernel
+
+
+def _meant(piece: str, options: Sequence[Option]) -> dict[str, Any] | None:
+    """The option that a flag, a name=value or a value alone is of, and its value; None if there is none."""
+    name, named, value = piece.partition("=")
+    for option in options:
+        if not option.metavar:
+            if piece == option.name:
+                return {option.name: True}
+        elif not named or option.name == name:
+            with suppress(InputError, ValueError):
+                return {option.name: option.convert(value if named else piece)}
+    return None
+
+
+def _parts(console: Console, corpus: Corpus, labels: list[str], judging: Judging) -> tuple[list[Part], str]:
+    """Training and test parts, and what they are."""
+    if judging.cv is not None:
+        from textsvm.estimators.svc import SVC
+        from textsvm.selection.folds import make_folds
+
+        folds = make_folds(judging.cv, SVC().as_target(labels, len(labels)), random_state=judging.seed)
+        return [(train.tolist(), test.tolist()) for train, test in folds], f"in {len(folds)} folds"
+    if judging.holdout is None and {"train", "test"} <= set(corpus.part):
+        parts = [[i for i, part in enumerate(corpus.part) if part == wanted] for wanted in ("train", "test")]
+        return [(parts[0], parts[1])], f"of the test part, {len(parts[0]):,} to learn from"
+    share = HOLDOUT if judging.holdout is None else judging.holdout
+    place = {identifier: i for i, identifier in enumerate(corpus.ids)}
+    training, held = hold_out(console, corpus, share, judging.seed)
+    assert held is not None
+    rows = [place[identifier] for identifier in training.ids], [place[identifier] for identifier in held.ids]
+    return [rows], f"held out, {len(rows[0]):,} to learn from"
+
+
+def _show(console: Console, title: str, compared: list[Compared]) -> None:
+    from textsvm.bench.opponents import SHORT
+
+    header = ("", "accuracy", "interval", "lead", "p", "seconds")
+    rows = [(SHORT.get(each.name, each.name), *_cells(each)) for each in compared]
+    console.table(title, rows, header)
+    for each in compared:
+        about = [f"scikit-learn, {each.name}"] * (each.name in SHORT) + [f"chose {each.chosen}"] * bool(
+            each.chosen
+        )
+        if about:
+            console.line(f"{SHORT.get(each.name, each.name)}: {'; '.join(about)}")
+    console.line("accuracy in %; interval: 95 %; lead: points over opponent 1, p of an exact McNemar test")
+
+
+def _cells(each: Compared) -> tuple[str, ...]:
+    low, high = each.interval
+    paired = each.paired
+    return (
+        f"{100 * each.accuracy:.2f}",
+        f"{100 * low:.1f}-{100 * high:.1f}",
+        "" if paired is None else f"{100 * paired.difference:+.2f}",
+        "" if paired is None else f"{paired.p_value:.2g}",
+        f"{each.seconds:.2f}",
+    )
