@@ -113,7 +113,7 @@ def gram(
     console.say_device(used)
     report = {
         "output": str(output.path), "rows": len(documents), "columns": len(columns), "labels": names,
-        "kernel": {"name": chosen.name, **chosen.get_params()}, "device": used.description,
+        "kernel": chosen.as_dict(), "device": used.description,
         "seconds": seconds,
     }  # fmt: skip
     console.print_json(report) if printing.json else _show(console, report)

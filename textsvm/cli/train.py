@@ -246,7 +246,7 @@ def summarise(model: Any, training: Corpus) -> dict[str, Any]:
     return {
         "estimator": type(model).__name__,
         "device": model.device_.description,
-        "kernel": {"name": model.kernel_.name, **model.kernel_.get_params()},
+        "kernel": model.kernel_.as_dict(),
         "kernel_matrix": model.gram_,
         "n_train": len(training),
         "classes": _per_class(model, training),

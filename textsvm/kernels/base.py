@@ -182,6 +182,25 @@ class Kernel(BaseEstimator, ABC):
         return (self.view,)
 
     @property
+    def leaves(self) -> tuple[Kernel, ...]:
+        """The kernels it is made of that are made of no others: itself, if it is neither sum nor product."""
+        return (self,)
+
+    @property
+    def terms(self) -> Sequence[tuple[float, Kernel]]:
+        """It as a weighted sum of kernels that are no sums, those of weight 0 left out."""
+        return ((1.0, self),)
+
+    @property
+    def depth(self) -> int:
+        """Levels of sums and products that it is made of."""
+        return 0
+
+    def read(self, documents: Documents) -> Documents:
+        """What it reads of documents that may have several views."""
+        return documents.of(self.view)
+
+    @property
     def min_length(self) -> int:
         """Symbols a document needs to have any feature."""
         return 0
@@ -279,6 +298,10 @@ class Kernel(BaseEstimator, ABC):
         """Deprecated name of `rows`."""
         warnings.warn("Kernel.against is called rows now", DeprecationWarning, stacklevel=2)
         return self.rows(documents, device)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Its name and parameters, JSON values but for arrays: the form that is saved and printed."""
+        return {"name": self.name, **self.get_params(deep=False)}
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Arrays learnt by `fit`, to be saved with a model."""

@@ -102,12 +102,15 @@ class TextSource(Source):
 
     def kernel_for(self, examples: Documents) -> Kernel:
         """See `Source`."""
-        kernel, longest = self.make_kernel(), int(examples.lengths.max())
-        if longest < kernel.min_length:
-            raise InputError(
-                f"every document is shorter than p = {kernel.min_length} (the longest has {longest} "
-                "symbols); lower p or give longer documents"
-            )
+        kernel = self.make_kernel()
+        for leaf in kernel.leaves:
+            longest = int(leaf.read(examples).lengths.max())
+            if longest < leaf.min_length:
+                which = "" if leaf is kernel else f" of its part {leaf!r}"
+                raise InputError(
+                    f"every document is shorter than p = {leaf.min_length}{which} (the longest has {longest} "
+                    "symbols); lower p or give longer documents"
+                )
         return kernel
 
     def memory(self, wished: int | str | None, n: int, device: Device) -> int | str | None:
@@ -134,7 +137,7 @@ class TextSource(Source):
         kernel, documents = kept.kernel, kept.documents
         assert kernel is not None
         assert documents is not None
-        if kernel.name not in KERNELS:
+        if any(leaf.name not in KERNELS for leaf in kernel.leaves):
             raise InputError(
                 "a model with a kernel function cannot be saved, for a file holds no code; train it again "
                 "where it is needed, or save the model of a precomputed kernel matrix"
@@ -142,7 +145,7 @@ class TextSource(Source):
         _require_length(kernel, documents)
         arrays = {"codes": documents.codes, "offsets": documents.offsets, "alphabet": documents.alphabet}
         arrays |= {_STATE + name: array for name, array in kernel.state().items()}
-        return {"name": kernel.name, **kernel.get_params()}, arrays
+        return kernel.as_dict(), arrays
 
     def restore(
         self, n_features: int | None, support: NDArray[np.int64], arrays: dict[str, NDArray[Any]]
@@ -196,12 +199,13 @@ def is_missing(value: Any) -> bool:
 
 def _require_length(kernel: Kernel, support: Documents) -> None:
     """A saved p is bounded by the support vectors beside it, as work with it is not."""
-    longest = int(support.lengths.max(initial=0))
-    if len(support) and longest < kernel.min_length:
-        raise InputError(
-            f"its kernel needs p = {kernel.min_length:,} symbols and its longest support vector has "
-            f"{longest}; lower p and train it again"
-        )
+    for leaf in kernel.leaves:
+        longest = int(leaf.read(support).lengths.max(initial=0))
+        if len(support) and longest < leaf.min_length:
+            raise InputError(
+                f"its kernel needs p = {leaf.min_length:,} symbols and its longest support vector has "
+                f"{longest}; lower p and train it again"
+            )
 
 
 def _documents(arrays: dict[str, NDArray[Any]]) -> Documents:
