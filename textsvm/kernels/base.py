@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -302,6 +302,11 @@ class Kernel(BaseEstimator, ABC):
     def as_dict(self) -> dict[str, Any]:
         """Its name and parameters, JSON values but for arrays: the form that is saved and printed."""
         return {"name": self.name, **self.get_params(deep=False)}
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for kernels of equal values, learnt from the same documents."""
+        return f"{type(self)} {self.as_dict()}" if self.comparable else id(self)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Arrays learnt by `fit`, to be saved with a model."""

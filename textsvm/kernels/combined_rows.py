@@ -36,9 +36,6 @@ class CombinedRows(ABC):
     device : Device
     """
 
-    #: Whole matrices that exist at a time while `gram` makes one.
-    matrices = 2
-
     def __init__(
         self, kernel: Kernel, terms: Sequence[tuple[float, Kernel]], documents: Documents, device: Device
     ) -> None:
@@ -46,6 +43,12 @@ class CombinedRows(ABC):
         self.terms = terms
         #: Those of the parts.
         self.parts: list[KernelRows] = [each.rows(each.read(documents), device) for _, each in terms]
+
+    @property
+    def matrices(self) -> int:
+        """Whole matrices that exist at a time while `gram` makes one: the result, and those of a part."""
+        most = [getattr(rows, "matrices", 1) for rows in self.parts]
+        return max(most[0], *(1 + each for each in most[1:])) if len(most) > 1 else most[0]
 
     def diag(self) -> Any:
         """See `KernelRows`."""

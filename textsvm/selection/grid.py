@@ -107,14 +107,13 @@ def encode_all(
     shared = []
     for of_form in forms.values():
         examples = settings[of_form[0]].model.encode(X, None, progress)
-        kernels: dict[str, Kernel] = {}
-        members: dict[str, list[int]] = {}
+        kernels: dict[Hashable, Kernel] = {}
+        members: dict[Hashable, list[int]] = {}
         for k in of_form:
             kernel = settings[k].model.source.kernel_for(examples)
             given = settings[k].params.get("kernel", model.kernel)
             # A callable object is copied with its model; it is known by what was given.
-            known = sorted(kernel.get_params().items()) if kernel.comparable else id(given)
-            key = f"{type(kernel)} {known}"
+            key = kernel.key if kernel.comparable else id(given)
             kernels.setdefault(key, kernel)
             members.setdefault(key, []).append(k)
         shared.append(Shared(examples, list(kernels.values()), list(members.values())))
