@@ -14,6 +14,7 @@ from textsvm.documents import MAX_ALPHABET, NORMALISATIONS, Documents, encode, n
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel, Predictor
+from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction, UserKernel
 from textsvm.parallel import StageProgress
 from textsvm.sources.base import Kept, Source
@@ -106,7 +107,7 @@ class TextSource(Source):
         for leaf in kernel.leaves:
             longest = int(leaf.read(examples).lengths.max())
             if longest < leaf.min_length:
-                which = "" if leaf is kernel else f" of its part {leaf!r}"
+                which = "" if leaf is kernel else f" of its part {spell(leaf)}"
                 raise InputError(
                     f"every document is shorter than p = {leaf.min_length}{which} (the longest has {longest} "
                     "symbols); lower p or give longer documents"
