@@ -14,6 +14,7 @@ from sklearn.model_selection import GridSearchCV
 
 from textsvm import (
     SVC,
+    CalibratedSVC,
     EditDistance,
     GapWeighted,
     InputError,
@@ -32,6 +33,7 @@ from textsvm.evaluation.explanation import explain
 from textsvm.gram.plan import make_gram
 from textsvm.gram.shared import grams
 from textsvm.kernels import edit, spectrum
+from textsvm.kernels.spelling import spell
 
 DOCUMENTS = ["red roses", "a rose is red", "rosy red", "green grass", "grass grows", "a green tree"] * 3
 LABELS = ["red", "red", "red", "green", "green", "green"] * 3
@@ -361,6 +363,47 @@ def test_tuning_makes_each_gram_once_and_equals_separate_fits(monkeypatch):
     best = found.best_estimator
     alone = SVC(**found.best_params_, device="cpu").fit(DOCUMENTS, LABELS)
     np.testing.assert_allclose(best.decision_function(NEW), alone.decision_function(NEW), atol=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore:.*near-duplicate")
+@pytest.mark.parametrize("memory", [None, 9 * 4 * 18**2, 3 * 4 * 18**2, 2 * 4 * 18**2, 4 * 18**2])
+def test_sums_that_learn_share_their_terms(monkeypatch, memory):
+    calls = []
+    original = spectrum.HostSpectrum.gram
+    monkeypatch.setattr(
+        spectrum.HostSpectrum,
+        "gram",
+        lambda self, *args: calls.append(spell(self.kernel)) or original(self, *args),
+    )
+    learning, fixed = Spectrum((1, 3), "log", idf=True), Spectrum(2)
+    sums = [
+        Sum([learning, fixed]),
+        Sum([learning, Sum([fixed, Spectrum(1, idf=True)])], [1, 3]),
+        learning,
+        Sum([learning, fixed, Spectrum(1, idf=True)], [1, 1, 0]),
+    ]
+    model = SVC(device="cpu", memory=memory)
+    found = tune(model, DOCUMENTS, LABELS, {"kernel": sums, "C": [0.1, 10]}, cv=3)
+    if memory is None:
+        # One for each training part, and one that the best is fitted to; what does not learn is made once.
+        assert calls.count(spell(learning)) <= 4
+        assert calls.count(spell(fixed)) == 1
+    for row in found.table:
+        alone = cross_validate(SVC(**row["params"], device="cpu"), DOCUMENTS, LABELS, cv=3)
+        assert row["metrics"]["accuracy"] == pytest.approx(alone.mean["accuracy"])
+    alone = SVC(**found.best_params_, device="cpu").fit(DOCUMENTS, LABELS)
+    best = found.best_estimator.decision_function(NEW)
+    np.testing.assert_allclose(best, alone.decision_function(NEW), atol=1e-3)
+
+
+@pytest.mark.parametrize("weights", [(1, 2, 3), (0, 1, 0), (1, 0, 0)])
+def test_a_sum_that_learns_is_calibrated_and_saved(tmp_path, weights):
+    kernel = Sum([Spectrum(1, idf=True), Spectrum(2), Spectrum(2, "log", idf=True)], weights)
+    model = CalibratedSVC(SVC(kernel, device="cpu"), cv=3).fit(DOCUMENTS, LABELS)
+    alone = SVC(kernel, device="cpu").fit(DOCUMENTS, LABELS)
+    np.testing.assert_allclose(model.decision_function(NEW), alone.decision_function(NEW), atol=1e-3)
+    save(model, tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(NEW), model.predict_proba(NEW))
 
 
 @pytest.mark.filterwarnings("ignore:.*near-duplicate")

@@ -18,7 +18,7 @@ from textsvm.estimators.base import KernelMachine, Prepared
 from textsvm.gram.shared import grams
 from textsvm.kernels.base import Kernel
 from textsvm.parallel import StageProgress, of_stage
-from textsvm.selection.fold_grams import FoldGrams
+from textsvm.selection.fold_grams import FoldGrams, terms_of
 
 #: What can be tuned besides the parameters of the kernel.
 TUNABLE = (
@@ -139,10 +139,12 @@ def all_grams(
             whole = Prepared(one.examples, one.kernels[k], gram, seconds)
             yield one.members[k], FoldGrams(model, one.examples, one.kernels[k], whole)
             clock = time.perf_counter()
+        terms = terms_of(model, [one.kernels[k] for k in learning], one.examples)
         for k in learning:
-            made = FoldGrams(model, one.examples, one.kernels[k])
+            made = FoldGrams(model, one.examples, one.kernels[k], terms=terms)
             yield one.members[k], made
             made.release()
+            terms.done(one.kernels[k])
 
 
 def simplicity(setting: Setting) -> tuple[float, float]:
