@@ -145,23 +145,6 @@ class TestHostSums(SumsOfGrams):
     pass
 
 
-@pytest.mark.gpu
-class TestCuda(KernelContract):
-    cases = CASES
-
-
-@pytest.mark.gpu
-class TestCudaSums(SumsOfGrams):
-    pass
-
-
-@pytest.mark.gpu
-def test_a_machine_decides_alike_on_both_devices():
-    kernel = Sum([*PARTS, Product(PARTS)])
-    host, card = (SVC(kernel, C=10, device=name).fit(DOCUMENTS, LABELS) for name in ("cpu", "cuda"))
-    np.testing.assert_allclose(card.decision_function(NEW), host.decision_function(NEW), atol=1e-3)
-
-
 weights_of_three = st.lists(st.floats(0, 1e3), min_size=3, max_size=3).filter(lambda w: sum(w) > 1e-3)
 
 

@@ -156,10 +156,7 @@ class _Making:
 
     def _cost(self, step: _Pass) -> float:
         """Whole microseconds, so that sums of them are exact and progress never steps back."""
-        costs = []
-        for part in step.parts:
-            lengths = part.kernel.read(self.documents).lengths
-            costs.append(part.kernel.cost(lengths, lengths).sum())
+        costs = [part.kernel.seconds(self.documents, self.documents) for part in step.parts]
         return float(np.ceil(1e6 * max(costs)))
 
     def _made(self, step: _Pass, progress: Progress | None) -> Iterator[tuple[_Part, Gram]]:

@@ -34,6 +34,10 @@ class Kernels(UserDict[str, Any]):
             return import_module(kernel.partition(":")[0] + "_options").OPTIONS
         return kernel.options
 
+    def simple(self) -> list[str]:
+        """Names of the kernels that are made of no others: those that have options."""
+        return [name for name in self if self.options(name)]
+
 
 #: Kernels by the name that the command line and model files use; a function of the user's has none.
 KERNELS = Kernels(

@@ -260,6 +260,11 @@ class Kernel(BaseEstimator, ABC):
         """
         return np.full(len(row_lengths), len(column_lengths) / UNKNOWN_RATE)
 
+    def seconds(self, rows: Documents, columns: Documents) -> float:
+        """The same for all values of some documents with others, which may have several views."""
+        parts = ((leaf.cost, leaf.read(rows), leaf.read(columns)) for leaf in self.leaves)
+        return float(sum(cost(some.lengths, others.lengths).sum() for cost, some, others in parts))
+
     @property
     def quadratic(self) -> bool:
         """Whether the time of a value grows with the product of the two lengths."""

@@ -94,10 +94,7 @@ class CombinedRows(ABC):
 
     def _steps(self, others: Documents, progress: Progress | None) -> list[Progress | None]:
         """Progress of each part, by what it is predicted to cost."""
-        costs = []
-        for (_, each), rows in zip(self.terms, self.parts, strict=True):
-            read, columns = each.read(others), rows.documents
-            costs.append(1e-9 + float(each.cost(read.lengths, columns.lengths).sum()))
+        costs = [1e-9 + each.seconds(others, self.documents) for _, each in self.terms]
         ends = np.cumsum(costs)
         return [part(progress, end - cost, cost, ends[-1]) for cost, end in zip(costs, ends, strict=True)]
 
@@ -140,7 +137,7 @@ class ProductRows(CombinedRows):
             weights = devices.array_module(self.device).asarray(coef)
             for start in range(0, len(others), size):
                 block = others.take(np.arange(start, min(start + size, len(others))))
-                values[start : start + size] = devices.to_host(self.cross(block) @ weights)
+                values[start : start + size] = devices.to_host(self.cross(block).astype(np.float64) @ weights)
                 if progress is not None:
                     progress(min(start + size, len(others)), len(others))
         return values

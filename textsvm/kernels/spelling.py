@@ -35,7 +35,7 @@ def is_spelled_out(text: str) -> bool:
 
 def names() -> list[str]:
     """What a part can begin with."""
-    return [*(name for name in KERNELS if KERNELS.options(name)), *NAMED]
+    return [*KERNELS.simple(), *NAMED]
 
 
 def parse(text: str) -> Kernel:

@@ -74,7 +74,9 @@ class TextSource(Source):
         """
         if isinstance(self.kernel, str):
             if self.kernel not in KERNELS:
-                raise InputError(f"kernel={self.kernel!r} is not one of {', '.join(KERNELS)}, precomputed")
+                raise InputError(
+                    f"kernel={self.kernel!r} is not one of {', '.join(KERNELS.simple())}, precomputed"
+                )
             return KERNELS[self.kernel]()
         if isinstance(self.kernel, Kernel):
             return clone(self.kernel)
