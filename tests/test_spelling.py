@@ -9,6 +9,8 @@ from sklearn.base import clone
 
 import textsvm
 from textsvm import EditDistance, GapWeighted, InputError, Product, Spectrum, Sum, UserKernel
+from textsvm.kernels import KERNELS
+from textsvm.kernels.option import Option
 from textsvm.kernels.spelling import names, parse, spell
 
 REVIEWS = ("corpora/samples/reviews.csv", "--text", "text", "--label", "label")
@@ -97,6 +99,36 @@ def test_wrong_lines_get_one_sentence(text, message):
         parse(text)
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
+
+
+class OfTokens(Spectrum):
+    """Reads tokens of several kinds."""
+
+    options = (
+        *(option for option in Spectrum.options if option.name != "tokens"),
+        Option("tokens", "what a symbol is", "KIND", "characters"),
+    )
+
+    def __init__(self, p=4, weight="count", idf=False, normalised=True, tokens="characters"):
+        super().__init__(p, weight, idf, normalised)
+        self.tokens = tokens
+
+
+def test_words_are_a_spectrum_of_words(monkeypatch):
+    monkeypatch.setitem(KERNELS, "spectrum", OfTokens)
+    for text, kernel in {
+        "words:1-2,log,idf": OfTokens((1, 2), "log", idf=True, tokens="words"),
+        "words:1": OfTokens(1, tokens="words"),
+        "words:4": OfTokens(4, tokens="words"),
+        "spectrum:2,tokens=other": OfTokens(2, tokens="other"),
+        "spectrum:2+words:2": Sum([OfTokens(2), OfTokens(2, tokens="words")]),
+    }.items():
+        assert parse(text).as_dict() == kernel.as_dict()
+        assert spell(kernel) == text
+    assert parse("words").p == 1
+    assert parse("words:log").as_dict() == parse("spectrum:log,tokens=words,1").as_dict()
+    with pytest.raises(InputError, match="tokens is given twice in words:tokens=words"):
+        parse("words:tokens=words")
 
 
 def test_sums_on_the_command_line(tmp_path):

@@ -1,6 +1,7 @@
 """Sums and products of kernels equal what their parts say, wherever kernels are taken."""
 
 import json
+import tracemalloc
 from dataclasses import dataclass
 
 import numpy as np
@@ -316,6 +317,17 @@ def test_it_is_searched_by_scikit_learn_and_here():
 
 
 @pytest.mark.filterwarnings("ignore:.*near-duplicate")
+def test_settings_of_a_grid_do_not_change_each_other():
+    parts, model = [Spectrum(2), GapWeighted(2)], SVC(Sum([EditDistance()]), device="cpu")
+    grid = {"kernel__kernels": [parts, parts[:1]], "kernel__0__p": [1, 4], "C": [1]}
+    found = tune(model, DOCUMENTS, LABELS, grid, cv=3)
+    assert len({str(row["params"]) for row in found.table}) == 4
+    assert found.best_estimator.kernel.kernels[0].p == found.best_params_["kernel__0__p"]
+    assert parts[0].p == 2
+    assert len(model.kernel.kernels) == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*near-duplicate")
 def test_tuning_makes_each_gram_once_and_equals_separate_fits(monkeypatch):
     calls = {"spectrum": 0, "edit": 0}
 
@@ -409,6 +421,26 @@ def test_a_function_may_be_a_part_and_is_not_saved(tmp_path):
     assert set(model.predict(NEW)) <= {"red", "green"}
     with pytest.raises(InputError, match="a file holds no code"):
         save(model, tmp_path / "model")
+
+
+@pytest.mark.parametrize("matrices", [2, 3, 5])
+def test_sums_of_a_grid_keep_to_the_memory(matrices):
+    n = 1000
+    documents = encode([f"text {i} of {n}" for i in range(n)])
+    kernels = [Sum([EditDistance(0.1), Spectrum((1, 2))], [1, weight]) for weight in (1, 2, 3)] + [
+        Sum([EditDistance(0.2), Spectrum((1, 3)), EditDistance(0.1)])
+    ]
+    for _ in grams(kernels[:2], documents, CPU):  # compiled before memory is counted
+        pass
+    tracemalloc.start()
+    before = None
+    for _, gram in grams(kernels, documents, CPU, matrices * 4 * n * n):
+        assert gram.window().complete
+        assert before is None or before.matrix is None
+        before = gram
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < matrices * 4 * n * n + (12 << 20)
 
 
 def test_rows_on_demand_where_two_matrices_do_not_fit():

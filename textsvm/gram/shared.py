@@ -5,8 +5,8 @@ takes memory for two matrices or more. Within the budget there are as many to a 
 one matrix fits, rows are computed on demand, kernel by kernel.
 
 The Gram of a kernel that sums have in common is made once and added to each of them: a sum that is not
-complete takes a matrix, and the work on its terms one (alone) or two and more (shared). There are as many
-sums at a time as fit; where not two matrices fit, rows of a sum are computed on demand too.
+complete takes a matrix, and the work on its terms one (alone) or two and more (shared, or a product). There
+are as many sums at a time as fit; where not two matrices fit, rows of a sum are computed on demand too.
 """
 
 from __future__ import annotations
@@ -132,14 +132,15 @@ class _Making:
     def _batches(self) -> list[list[int]]:
         """Numbers of kernels that are made together: the sums for which there is room beside their parts."""
         sums = [number for number in range(len(self.kernels)) if not self._is_whole(number)]
-        size = max(1, self.room - 2)
+        size = max(1, self.room - 1 - max([self.kernels[number].depth for number in sums], default=0))
         batches = [sums[first : first + size] for first in range(0, len(sums), size)] or [[]]
         batches[0] = [number for number in range(len(self.kernels)) if number not in sums] + batches[0]
         return batches
 
     def _is_whole(self, number: int) -> bool:
         """Whether the Gram of a kernel is not made from those of its terms, of which there may be no room."""
-        return self.room < 2 or any(term is self.kernels[number] for _, term in self.kernels[number].terms)
+        kernel = self.kernels[number]
+        return self.room <= kernel.depth or any(term is kernel for _, term in kernel.terms)
 
     def _passes_of(self, batch: Sequence[int]) -> Iterator[_Pass]:
         whole = [number for number in batch if self._is_whole(number)]

@@ -2,7 +2,7 @@
 
 A kernel that learns has a Gram for every training part of model selection (`textsvm.selection.fold_grams`).
 Of a sum only the terms that learn are made anew for each, and sums that have a term in common share it. Kept
-are as many Grams as there is room for beside two, the sum's and one that is being made.
+are as many Grams as there is room for beside the sum's and one that is being made (of a product, two).
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class TermGrams:
         self, kernels: Sequence[Kernel], documents: Documents, device: Device, memory: int | str | None
     ) -> None:
         self.documents, self.device, self.allowed = documents, device, allowed_bytes(memory, device)
-        self.room = self.allowed // max(1, 4 * len(documents) ** 2) - 2
+        at_work = 1 + max([1, *(kernel.depth for kernel in kernels)])
+        self.room = self.allowed // max(1, 4 * len(documents) ** 2) - at_work
         #: How many of the kernels that are still to come want each term.
         self.wanted = Counter(term.key for kernel in kernels for _, term in kernel.terms)
         self._kept: dict[tuple[Hashable, bytes], tuple[Kernel, Any]] = {}

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from textsvm import device as devices
 from textsvm.device import Device
 from textsvm.documents import Documents
+from textsvm.errors import InputError
 from textsvm.kernels.attribution import Contributions, complete
 from textsvm.kernels.base import BLOCK_BYTES, Kernel, KernelRows
 from textsvm.parallel import Progress, part, run
@@ -198,7 +199,10 @@ def _onto_text(
 ) -> NDArray[np.float64]:
     """Contributions of the symbols that a part reads of document d, as those of the symbols of its text."""
     if len(share) != documents.lengths[d]:
-        raise NotImplementedError("symbols of a part are not those of the text")
+        raise InputError(
+            f"a kernel of the sum reads {len(share)} symbols of a text of {documents.lengths[d]}, so its "
+            "contributions cannot be added to those of the others"
+        )
     return share
 
 

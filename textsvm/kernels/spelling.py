@@ -21,7 +21,7 @@ from textsvm.kernels.option import Option
 if TYPE_CHECKING:
     from textsvm.kernels.base import Kernel
 
-#: Other names of kernels: the kernel, the options that make it so (as `spell` writes them), its own defaults.
+#: Other names of kernels: the kernel, the options that make it so, and its own defaults.
 NAMED: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "words": ("spectrum", ("tokens=words",), ("p=1",))
 }
@@ -133,18 +133,26 @@ def _shown(option: Option) -> str:
 def _spell_part(kernel: Kernel) -> str:
     params, pieces = kernel.get_params(deep=False), []
     usual: dict[str, Any] = type(kernel)().get_params(deep=False) if kernel.options else params
-    rest = {name: value for name, value in params.items() if not _same(value, usual[name])}
+    name, said = _name_of(kernel, params)
+    rest = {key: value for key, value in params.items() if not _same(value, usual[key]) and key not in said}
     for number, option in enumerate(kernel.options):
         piece, sets = _piece(option, params)
-        if sets and (number == 0 or any(name in rest for name in sets)):
-            pieces.append(piece)
-            rest = {name: value for name, value in rest.items() if name not in sets}
-    name = kernel.name
-    for other, (base, fixed, _) in NAMED.items():
-        if base == kernel.name and set(fixed) <= set(pieces):
-            name, pieces = other, [piece for piece in pieces if piece not in fixed]
+        if number == 0 or any(key in rest for key in sets):
+            pieces += [piece] if sets else []
+            rest = {key: value for key, value in rest.items() if key not in sets}
     pieces += [f"{key}={_plain(value)}" for key, value in rest.items()]
     return f"{name}:{','.join(pieces)}" if pieces else name
+
+
+def _name_of(kernel: Kernel, params: dict[str, Any]) -> tuple[str, set[str]]:
+    """The name that says most of a kernel, and the parameters that it says."""
+    options = {option.name: option for option in kernel.options}
+    for name, (base, fixed, _) in NAMED.items():
+        if base == kernel.name and all(piece.partition("=")[0] in options for piece in fixed):
+            sets = {key: value for piece in fixed for key, value in _option(piece, options, name)[1].items()}
+            if _all_same(sets, params):
+                return name, set(sets)
+    return kernel.name, set()
 
 
 def _piece(option: Option, params: dict[str, Any]) -> tuple[str, set[str]]:
@@ -176,4 +184,4 @@ def _plain(value: Any) -> Any:
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, list | tuple):
         return tuple(map(_plain, value))
-    return value
+    return getattr(value, "__name__", value) if callable(value) else value

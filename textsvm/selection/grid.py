@@ -90,11 +90,17 @@ def _with(model: KernelMachine, params: dict[str, Any]) -> KernelMachine:
             raise InputError(f"{name!r} cannot be tuned; {', '.join(known)} and kernel__PARAMETER can")
     try:
         # A kernel of its own for each setting: nested parameters must not change that of another one.
-        made.set_params(**{k: clone(v) if isinstance(v, Kernel) else v for k, v in params.items()})
+        made.set_params(**{name: _own(value) for name, value in params.items()})
     except (ValueError, AttributeError) as error:
         raise InputError(f"the grid cannot be used: {' '.join(str(error).split())}") from error
     made.check()
     return made
+
+
+def _own(value: Any) -> Any:
+    """A copy of a kernel, or of a list of kernels."""
+    listed = value if isinstance(value, list | tuple) else [value]
+    return clone(value) if listed and all(isinstance(one, Kernel) for one in listed) else value
 
 
 def encode_all(
