@@ -425,7 +425,7 @@ def test_a_function_may_be_a_part_and_is_not_saved(tmp_path):
 
 @pytest.mark.parametrize("matrices", [2, 3, 5])
 def test_sums_of_a_grid_keep_to_the_memory(matrices):
-    n = 1000
+    n = 2000
     documents = encode([f"text {i} of {n}" for i in range(n)])
     kernels = [Sum([EditDistance(0.1), Spectrum((1, 2))], [1, weight]) for weight in (1, 2, 3)] + [
         Sum([EditDistance(0.2), Spectrum((1, 3)), EditDistance(0.1)])
@@ -440,7 +440,8 @@ def test_sums_of_a_grid_keep_to_the_memory(matrices):
         before = gram
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < matrices * 4 * n * n + (12 << 20)
+    # The rest is working memory, less than a matrix.
+    assert peak < matrices * 4 * n * n + (14 << 20)
 
 
 def test_rows_on_demand_where_two_matrices_do_not_fit():

@@ -182,7 +182,7 @@ class _Making:
         """The Gram of a part where it is wanted itself, and the sums that are complete with it."""
         values = gram.window().values if part.sums else None
         if part.alone is not None:
-            self.kernels[part.alone].fit(self.documents)
+            part.kernel.fit(part.kernel.read(self.documents))
             yield part.alone, gram
         gram.release()
         for at, (number, weight) in enumerate(part.sums):
