@@ -182,7 +182,6 @@ class _Making:
         """The Gram of a part where it is wanted itself, and the sums that are complete with it."""
         values = gram.window().values if part.sums else None
         if part.alone is not None:
-            part.kernel.fit(part.kernel.read(self.documents))
             yield part.alone, gram
         gram.release()
         for at, (number, weight) in enumerate(part.sums):
@@ -204,4 +203,4 @@ class _Making:
 
     def _description(self, number: int) -> str:
         terms = len(self.kernels[number].terms)
-        return f"{plan(len(self.documents), self.allowed).description}, the sum of {terms} that are made once"
+        return f"{plan(len(self.documents), self.allowed).description}, from those of its {terms} parts"

@@ -65,7 +65,9 @@ class TermGrams:
             del values
         self._fit_others(kernel, learnt_from)
         said = plan(len(self.documents), self.allowed).description
-        return DenseGram(total, f"{said}, the sum of {len(kernel.terms)}" if kernel.depth else said)
+        return DenseGram(
+            total, f"{said}, from those of its {len(kernel.terms)} parts" if kernel.depth else said
+        )
 
     def done(self, kernel: Kernel) -> None:
         """No Gram of this kernel will be asked for any more."""

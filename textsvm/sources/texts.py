@@ -122,7 +122,7 @@ class TextSource(Source):
 
     def keep(self, kernel: Kernel, examples: Documents, support: NDArray[np.int64]) -> Kept:
         """See `Source`."""
-        return Kept(support, kernel, examples.take(support))
+        return Kept(support, kernel, kernel.read(examples).take(support))
 
     def others(self, given: list[str], kept: Kept) -> Documents:
         """See `Source`."""
