@@ -9,6 +9,7 @@ from sklearn.base import clone
 
 import textsvm
 from textsvm import EditDistance, GapWeighted, InputError, Product, Spectrum, Sum, UserKernel
+from textsvm.cli.kernels import options_of
 from textsvm.kernels import KERNELS
 from textsvm.kernels.option import Option
 from textsvm.kernels.spelling import names, parse, spell
@@ -129,6 +130,8 @@ def test_words_are_a_spectrum_of_words(monkeypatch):
     assert parse("words:log").as_dict() == parse("spectrum:log,tokens=words,1").as_dict()
     with pytest.raises(InputError, match="tokens is given twice in words:tokens=words"):
         parse("words:tokens=words")
+    chosen = options_of(KERNELS)(kernel=["gap,words", "edit+words:2"]).grid()
+    assert [spell(kernel) for kernel in chosen] == ["gap:5", "words:1", "edit:gamma=0.05+words:2"]
 
 
 def test_sums_on_the_command_line(tmp_path):

@@ -37,7 +37,7 @@ class _KernelOptions:
         typer.Option(
             metavar="|".join(spelling.names()),
             help="Which kernel; spelled out, a sum (+) or product (*) of several: "
-            "spectrum:2-7,log,idf+gap:4,decay=0.3 (default: spectrum).",
+            "spectrum:2-7,log,idf+gap:4 (default: spectrum).",
             rich_help_panel=_KERNEL,
         ),
     ] = None
@@ -47,11 +47,13 @@ class _KernelOptions:
 
         With `tuning`, options that are not given take the values that a search tries.
         """
-        given = list(self.kernel or ["spectrum"])
+        given = []
+        for text in self.kernel or ["spectrum"]:
+            given += [text] if spelling.is_spelled_out(text) else several("--kernel", text, str)
         spelled = [text for text in given if spelling.is_spelled_out(text)]
-        names = [name for text in given if text not in spelled for name in several("--kernel", text, str)]
+        names = [name for name in given if name not in spelled]
         for name in names:
-            if name not in spelling.names():
+            if name not in KERNELS.simple():
                 raise WrongUsage(f"--kernel {name} is not one of {', '.join(spelling.names())}")
         self._refuse_others(names, spelled)
         options = {name: KERNELS.options(name) for name in names}
