@@ -86,7 +86,8 @@ def test_train_reports_what_a_script_needs(model):
     path, report = model
     assert path.exists()
     assert report.keys() == {
-        "model", "estimator", "device", "kernel", "kernel_matrix", "n_train", "classes", "n_support",
+        "model", "estimator", "device", "kernel", "kernel_spelled", "kernel_matrix", "n_train", "classes",
+        "n_support",
         "machines", "iterations", "converged", "status", "objective", "duality_gap", "seconds", "holdout",
     }  # fmt: skip
     assert report["seconds"].keys() == {"read", "encode", "gram", "solve", "total"}

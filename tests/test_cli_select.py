@@ -130,7 +130,7 @@ def test_tune_shows_a_table_and_a_heat_map():
     assert b"note: 12 settings on 5 folds of 60 documents" in result.stderr
     assert "12 settings by mean accuracy over 5 folds of 60 documents" in shown
     heat = shown[shown.index("mean accuracy\n") :]
-    for word in ("C 0.001", "C 1", "p 2 weight count", "p 2-4 weight presence", "%*", "the best setting"):
+    for word in ("C 0.001", "C 1", "spectrum:2", "spectrum:2-4,presence", "%*", "the best setting"):
         assert word in heat
     assert "not written" in heat
 

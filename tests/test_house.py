@@ -165,6 +165,9 @@ def questions() -> list[str]:
         "EditDistance",
         "GapWeighted",
         "UserKernel",
+        "Composite",
+        "Product",
+        "Sum",
     }
     found = []
     for module, tree in modules().items():

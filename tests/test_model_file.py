@@ -398,6 +398,35 @@ def test_a_p_that_no_support_vector_has_is_refused(tmp_path):
         textsvm.load(tmp_path / "m.textsvm")
 
 
+def _nested(levels):
+    kernel = {"name": "spectrum", "p": 2}
+    for _ in range(levels):
+        kernel = {"name": "sum", "weights": None, "kernels": [kernel]}
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda kernel: kernel.update(kernels=[]), "a list of one kernel or more"),
+        (lambda kernel: kernel.update(kernels=[3, 4]), "part 0 of a sum of kernels is 3"),
+        (lambda kernel: kernel.update(weights=[1, -1]), "not negative"),
+        (lambda kernel: kernel["kernels"][1].update(name="other"), "its kernel 'other' is not known"),
+        (lambda kernel: kernel["kernels"][1].pop("name"), "damaged: 'name'"),
+        (lambda kernel: kernel["kernels"][1].update(p=900), "needs p = 900 symbols"),
+        (lambda kernel: kernel["kernels"][0].update(_nested(11)), "nested more than 10 deep"),
+        (lambda kernel: kernel.update(kernels=[_nested(0)] * 101, weights=None), "at most 100 kernels"),
+        (lambda kernel: kernel["kernels"][0].update(idf=True, p=3), "idf weights are damaged"),
+    ],
+)
+def test_damaged_sums_are_refused(tmp_path, change, message):
+    kernel = textsvm.Sum([textsvm.Spectrum(2, "log", idf=True), GapWeighted(2)], [1, 2])
+    textsvm.save(SVC(kernel).fit(TEXTS, LABELS), tmp_path / "m.textsvm")
+    _rewrite(tmp_path / "m.textsvm", lambda header: change(header["kernel"]))
+    with pytest.raises(InputError, match=message):
+        textsvm.load(tmp_path / "m.textsvm")
+
+
 def test_classes_of_many_machines_are_counted_not_listed(path):
     _rewrite(path, lambda header: header.update(classes=list(range(60_000))))
     with pytest.raises(InputError, match="1 biases and needs 1799970000"):

@@ -165,17 +165,17 @@ def test_it_is_explained_and_reported():
     wrong = ["green" if label == "red" else "red" for label in LABELS]
     report = make_report(model, judge(model, TEXTS, wrong), TEXTS, [str(i) for i in range(len(TEXTS))])
     assert report.mistakes[0].explanation.method == "occlusion"
-    assert dict(report.facts)["kernel"] == "symbols: power 1"
+    assert dict(report.facts)["kernel"] == "symbols:power=1"
 
 
 def test_it_has_options_on_the_command_line():
     options = options_of(KERNELS)
-    assert options(kernel="symbols", power="2").one().power == 2
-    assert [kernel.power for kernel in options(kernel="symbols").grid(tuning=True)] == [1, 2]
+    assert options(kernel=["symbols"], power="2").one().power == 2
+    assert [kernel.power for kernel in options(kernel=["symbols"]).grid(tuning=True)] == [1, 2]
     with pytest.raises(Exception, match="--power is not an option of the edit kernel"):
-        options(kernel="edit", power="1").grid()
+        options(kernel=["edit"], power="1").grid()
     with pytest.raises(Exception, match="power=5 is neither"):
-        options(kernel="symbols", power="5").grid()
+        options(kernel=["symbols"], power="5").grid()
 
 
 def test_help_is_had_without_the_kernels():

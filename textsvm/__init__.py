@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from textsvm.estimators.svc import SVC
     from textsvm.estimators.svr import SVR
     from textsvm.gram.files import read_gram, write_gram
-    from textsvm.kernels import EditDistance, GapWeighted, Spectrum, UserKernel
+    from textsvm.kernels import EditDistance, GapWeighted, Product, Spectrum, Sum, UserKernel
     from textsvm.model_file import load, save
     from textsvm.readers import Corpus, read_corpus
     from textsvm.selection.calibration import CalibratedSVC
@@ -31,6 +31,8 @@ _HOME = {
     "Spectrum": "textsvm.kernels",
     "EditDistance": "textsvm.kernels",
     "GapWeighted": "textsvm.kernels",
+    "Sum": "textsvm.kernels",
+    "Product": "textsvm.kernels",
     "UserKernel": "textsvm.kernels",
     "read_gram": "textsvm.gram.files",
     "write_gram": "textsvm.gram.files",
@@ -50,7 +52,9 @@ __all__ = [
     "GapWeighted",
     "InputError",
     "OneClassSVM",
+    "Product",
     "Spectrum",
+    "Sum",
     "UserKernel",
     "__version__",
     "cross_validate",

@@ -219,14 +219,24 @@ def _n_support(
     return n_support
 
 
-def _kernel(header: dict[str, Any]) -> Kernel:
+def _kernel(header: dict[str, Any], level: int = 0) -> Kernel:
+    """A kernel and those it is made of, checked by the outermost."""
     from textsvm.kernels import KERNELS
+    from textsvm.kernels.sums import MOST_DEPTH
 
+    if level > MOST_DEPTH:
+        raise InputError(f"its kernels are nested more than {MOST_DEPTH} deep")
     parameters = dict(header)
     name = parameters.pop("name")
     if name not in KERNELS:
         raise InputError(f"its kernel {name!r} is not known to this version")
-    kernel = KERNELS[name](**{k: tuple(v) if isinstance(v, list) else v for k, v in parameters.items()})
+
+    def parameter(value: Any) -> Any:
+        if not isinstance(value, list):
+            return value
+        return tuple(_kernel(one, level + 1) if isinstance(one, dict) else one for one in value)
+
+    kernel = KERNELS[name](**{k: parameter(v) for k, v in parameters.items()})
     kernel.check()
     return kernel
 

@@ -38,7 +38,7 @@ def to_json(value: Any) -> Any:
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     if hasattr(value, "get_params") and isinstance(getattr(value, "name", None), str):
-        return {"name": value.name, **to_json(value.get_params())}
+        return {"name": value.name, **to_json(value.get_params(deep=False))}
     return repr(value)
 
 

@@ -140,7 +140,7 @@ class Console:
         table = Table(show_header=bool(header), box=box.SIMPLE)
         for i in range(max(map(len, rows))):
             name = Text(printable(header[i])) if header else ""
-            table.add_column(name, justify="right" if i and header else "left")
+            table.add_column(name, justify="right" if i and header else "left", overflow="fold")
         for row in rows:
             table.add_row(*(Text(printable(cell)) for cell in row))
         self.stdout.print(Text(printable(title), style="bold"), soft_wrap=True)

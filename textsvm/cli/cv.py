@@ -14,6 +14,7 @@ from textsvm.cli import machines, options
 from textsvm.cli.console import Console, json_line
 from textsvm.cli.metric_columns import SHOWN, cells
 from textsvm.cli.output import PREDICTIONS, Force, Output
+from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
     from textsvm.readers import Corpus
@@ -91,6 +92,7 @@ def summarise(result: CrossValidation, corpus: Corpus, model: Any) -> dict[str, 
     return {
         "n": len(corpus),
         "kernel": to_json(model.kernel),
+        "kernel_spelled": spell(model.kernel),
         "C": model.C,
         "device": options.device_of(model).description,
         "folds": [

@@ -13,6 +13,7 @@ from textsvm.cli import kernels, machines, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.output import LIBSVM, NPY, STDOUT, Force, Output
 from textsvm.errors import InputError
+from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
     from textsvm.device import Device
@@ -113,7 +114,7 @@ def gram(
     console.say_device(used)
     report = {
         "output": str(output.path), "rows": len(documents), "columns": len(columns), "labels": names,
-        "kernel": {"name": chosen.name, **chosen.get_params()}, "device": used.description,
+        "kernel": chosen.as_dict(), "kernel_spelled": spell(chosen), "device": used.description,
         "seconds": seconds,
     }  # fmt: skip
     console.print_json(report) if printing.json else _show(console, report)
@@ -136,10 +137,12 @@ def _matrix(console: Console, model: KernelMachine, documents: Corpus, columns: 
     from textsvm.device import select
 
     device = select(model.device)
-    _require_memory(4 * len(documents) * len(columns), device)
+    # Of a sum, the result and that of a part.
+    matrices = 1 + model.make_kernel().depth
+    _require_memory(4 * len(documents) * len(columns) * matrices, device)
     with console.progress():
         if columns is documents:
-            model.memory = 4 * len(documents) ** 2
+            model.memory = 1 << 62  # there is room for it, so the whole of it
             gram = model.prepare(documents.texts, console.stage).gram
             return gram.window().values, device
         with model.at_work(device):
@@ -164,7 +167,7 @@ def _require_memory(needed: int, device: Device) -> None:
 
 def _show(console: Console, report: dict[str, Any]) -> None:
     rows = [
-        ("kernel", kernels.describe(report["kernel"])),
+        ("kernel", report["kernel_spelled"]),
         ("rows", f"{report['rows']:,}"),
         ("columns", f"{report['columns']:,}"),
         ("device", report["device"]),

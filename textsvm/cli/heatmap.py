@@ -10,6 +10,7 @@ from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.metric_columns import SHOWN
 from textsvm.cli.output import PICTURES, STDOUT, Kind
 from textsvm.errors import InputError
+from textsvm.kernels.spelling import spell
 from textsvm.reporting.format_metrics import format_metric
 
 if TYPE_CHECKING:
@@ -19,52 +20,20 @@ if TYPE_CHECKING:
 _LOW, _HIGH = (247, 251, 255), (66, 146, 198)
 
 
-class Names:
-    """Settings of a search for people: what differs between them."""
-
-    def __init__(self, result: Tuning) -> None:
-        every = [row["params"] for row in result.table] + result.untried
-        self._several = len({params["kernel"].name for params in every}) > 1
-        self._varied = {
-            name
-            for kind in {type(params["kernel"]) for params in every}
-            for name in kind().get_params()
-            if len({repr(p["kernel"].get_params()[name]) for p in every if type(p["kernel"]) is kind}) > 1
-        }
-
-    def kernel(self, kernel: Any, everything: bool = False) -> str:
-        """A kernel by the parameters that vary, or by all that are not their defaults."""
-        params, usual = kernel.get_params(), type(kernel)().get_params()
-        shown = [
-            name if value is True else f"{name} {_value(value)}"
-            for name, value in params.items()
-            if name in self._varied or name == "p" or (everything and value != usual[name])
-        ]
-        return " ".join([kernel.name] * (self._several or everything or not shown) + shown)
-
-    def penalty(self, params: dict[str, Any]) -> str:
-        """C, and epsilon or the multiclass strategy if that is searched too."""
-        numbers = [f"{name} {params[name]:g}" for name in ("C", "epsilon") if name in params]
-        return ", ".join([*numbers, *([params["multiclass"]] if "multiclass" in params else [])])
-
-    def of(self, params: dict[str, Any], everything: bool = False) -> str:
-        """A whole setting."""
-        return f"{self.kernel(params['kernel'], everything)}, {self.penalty(params)}"
+def penalty(params: dict[str, Any]) -> str:
+    """C, and epsilon or the multiclass strategy if that is searched too."""
+    numbers = [f"{name} {params[name]:g}" for name in ("C", "epsilon") if name in params]
+    return ", ".join([*numbers, *([params["multiclass"]] if "multiclass" in params else [])])
 
 
-def _value(value: Any) -> str:
-    if isinstance(value, tuple) and len(value) == 2:
-        return f"{value[0]}-{value[1]}"
-    return ",".join(f"{each:g}" for each in value) if isinstance(value, tuple) else str(value)
+def setting(params: dict[str, Any]) -> str:
+    """A point of the grid for people."""
+    return f"{spell(params['kernel'])}, {penalty(params)}"
 
 
 def _cells(result: Tuning) -> tuple[list[str], list[str], dict[tuple[str, str], float]]:
     """Rows (kernels), columns (penalties), and the mean in each cell."""
-    names = Names(result)
-    cells = {
-        (names.kernel(row["params"]["kernel"]), names.penalty(row["params"])): row["mean"]
-        for row in result.table
-    }
+    cells = {(spell(row["params"]["kernel"]), penalty(row["params"])): row["mean"] for row in result.table}
     return list(dict.fromkeys(k for k, _ in cells)), list(dict.fromkeys(c for _, c in cells)), cells
 
 
@@ -92,8 +61,7 @@ def show(console: Console, result: Tuning) -> None:
     table.add_column("")
     for column in columns:
         table.add_column(column, justify="right", overflow="fold")
-    names = Names(result)
-    best = (names.kernel(result.best_params_["kernel"]), names.penalty(result.best_params_))
+    best = (spell(result.best_params_["kernel"]), penalty(result.best_params_))
     for row in rows:
         line = [Text(row)]
         for column in columns:

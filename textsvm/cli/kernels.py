@@ -1,4 +1,8 @@
-"""Options of kernels -> kernel objects; lists with commas are grids for `tune`."""
+"""Options of kernels -> kernel objects; lists with commas are grids for `tune`.
+
+A kernel is given by its name and options of the command (``--kernel spectrum --p 4``), or spelled out, as
+sums and products are (``--kernel spectrum:2-7,log,idf+gap:4``, see `textsvm.kernels.spelling`).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ import typer
 
 from textsvm.cli.console import WrongUsage
 from textsvm.errors import InputError
-from textsvm.kernels import KERNELS, Kernels
+from textsvm.kernels import KERNELS, Kernels, spelling
 
 if TYPE_CHECKING:
     from textsvm.kernels import Kernel
@@ -23,32 +27,54 @@ _KERNEL = "Kernel"
 
 @dataclass(frozen=True)
 class _KernelOptions:
-    """The kernel; in `tune` each may be a list with commas.
+    """The kernel; in `tune` each may be a list with commas, and `--kernel` may be given several times.
 
     The options of the kernels follow as fields of a subclass, see `options_of`.
     """
 
     kernel: Annotated[
-        str, typer.Option(metavar="|".join(KERNELS), help="Which kernel.", rich_help_panel=_KERNEL)
-    ] = "spectrum"
+        list[str] | None,
+        typer.Option(
+            metavar="|".join(spelling.names()),
+            help="Which kernel; spelled out, a sum (+) or product (*) of several: "
+            "spectrum:2-7,log,idf+gap:4 (default: spectrum).",
+            rich_help_panel=_KERNEL,
+        ),
+    ] = None
 
     def grid(self, tuning: bool = False) -> list[Kernel]:
         """Every kernel that the options describe; options of no kernel that is asked for are refused.
 
         With `tuning`, options that are not given take the values that a search tries.
         """
-        names = several("--kernel", self.kernel, str)
+        given = []
+        for text in self.kernel or ["spectrum"]:
+            given += [text] if spelling.is_spelled_out(text) else several("--kernel", text, str)
+        spelled = [text for text in given if spelling.is_spelled_out(text)]
+        names = [name for name in given if name not in spelled]
         for name in names:
-            if name not in KERNELS:
-                raise WrongUsage(f"--kernel {name} is not one of {', '.join(KERNELS)}")
+            if name not in KERNELS.simple():
+                raise WrongUsage(f"--kernel {name} is not one of {', '.join(spelling.names())}")
+        self._refuse_others(names, spelled)
         options = {name: KERNELS.options(name) for name in names}
-        known = {option.name for of_kernel in options.values() for option in of_kernel}
+        return [
+            *(kernel for name in names for kernel in self._of(KERNELS[name], options[name], tuning)),
+            *map(_spelled_out, spelled),
+        ]
+
+    def _refuse_others(self, names: list[str], spelled: list[str]) -> None:
+        """Wrong usage, if there are options of no kernel that is asked for by name."""
+        known = {option.name for name in names for option in KERNELS.options(name)}
         for option, value in vars(self).items():
-            if option != "kernel" and value not in (None, False) and option not in known:
+            if option == "kernel" or value in (None, False):
+                continue
+            name = option.replace("_", "-")
+            if spelled:
                 raise WrongUsage(
-                    f"--{option.replace('_', '-')} is not an option of the {' or '.join(names)} kernel"
+                    f"--{name} does not go with --kernel {spelled[0]}, which has its options in itself"
                 )
-        return [kernel for name in names for kernel in self._of(KERNELS[name], options[name], tuning)]
+            if option not in known:
+                raise WrongUsage(f"--{name} is not an option of the {' or '.join(names)} kernel")
 
     def one(self) -> Kernel:
         """The kernel that the options describe."""
@@ -118,14 +144,11 @@ else:
     KernelOptions = options_of(KERNELS)
 
 
-def describe(kernel: dict[str, Any]) -> str:
-    """A kernel's name and parameters, as far as they say something, on a line."""
-    parts = [kernel["name"]]
-    for name, value in kernel.items():
-        if name not in ("name", "normalised") and value not in (None, "characters") and value is not False:
-            text = "-".join(map(str, value)) if name == "p" and isinstance(value, tuple) else str(value)
-            parts.append(name if value is True else f"{name} {text}")
-    return ", ".join(parts)
+def _spelled_out(text: str) -> Kernel:
+    try:
+        return spelling.parse(text)
+    except InputError as error:
+        raise WrongUsage(f"--kernel {text}: {error}") from error
 
 
 def several(option: str, text: str, convert: Callable[[str], T]) -> list[T]:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import kernels, machines, options
+from textsvm.cli import machines, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.output import MODEL, Force, Output
 from textsvm.errors import InputError
+from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
     from textsvm.evaluation.results import Results
@@ -252,7 +253,8 @@ def summarise(model: Any, training: Corpus) -> dict[str, Any]:
     return {
         "estimator": type(model).__name__,
         "device": model.device_.description,
-        "kernel": {"name": model.kernel_.name, **model.kernel_.get_params()},
+        "kernel": model.kernel_.as_dict(),
+        "kernel_spelled": spell(model.kernel_),
         "kernel_matrix": model.gram_,
         "n_train": len(training),
         "classes": _per_class(model, training),
@@ -287,7 +289,7 @@ def _show(console: Console, report: dict[str, Any], results: Results | None) -> 
         f"model {report['model']}",
         [
             ("machine", report["estimator"]),
-            ("kernel", kernels.describe(report["kernel"])),
+            ("kernel", report["kernel_spelled"]),
             ("device", report["device"]),
             ("kernel matrix", report["kernel_matrix"]),
             ("training documents", f"{report['n_train']:,}"),

@@ -15,6 +15,7 @@ from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.cv import leaks_by_id
 from textsvm.cli.metric_columns import SHOWN
 from textsvm.cli.output import MODEL, Force, Output
+from textsvm.kernels.spelling import spell
 from textsvm.reporting.format_metrics import format_metric
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ def tune(
     textsvm tune CORPUS --kernel gap --p 3,4,5 --decay 0.3,0.5 -C 1,10,100 -o best.textsvm
 
     textsvm tune CORPUS --kernel gap,spectrum --weight count,log --multiclass ovo,ovr --minutes 10
+
+    textsvm tune CORPUS --kernel spectrum:1-5,log,idf --kernel spectrum:1-5,log,idf+gap:3
     """
     started = time.perf_counter()
     folds.check()
@@ -118,6 +121,7 @@ def tune(
         heatmap.draw(picture.path, result)
     seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
     report = summarise(result, documents) | {
+        "best_kernel_spelled": spell(result.best_params_["kernel"]),
         "model": search.output and str(search.output),
         "seconds": seconds,
     }
@@ -144,7 +148,7 @@ def summarise(result: Tuning, corpus: Corpus) -> dict[str, Any]:
 
 
 def _show(console: Console, result: Tuning, corpus: Corpus, report: dict[str, Any]) -> None:
-    name, names = result.metric, heatmap.Names(result)
+    name = result.metric
     title = SHOWN.get(name, name)
     ranked = sorted(result.table, key=lambda row: -_merit(row["mean"], name))
     best = next(row for row in ranked if row["params"] is result.best_params_)
@@ -152,7 +156,7 @@ def _show(console: Console, result: Tuning, corpus: Corpus, report: dict[str, An
     others = [other for other in SHOWN if other in ranked[0]["metrics"] and other != name][:3]
     rows = [
         (
-            ("* " if row is best else "  ") + names.of(row["params"]),
+            ("* " if row is best else "  ") + heatmap.setting(row["params"]),
             format_metric(name, row["mean"]),
             format_metric(name, row["sd"]),
             *(format_metric(other, row["metrics"][other]) for other in others),
@@ -169,7 +173,7 @@ def _show(console: Console, result: Tuning, corpus: Corpus, report: dict[str, An
     )
     heatmap.show(console, result)
     summary = [
-        ("best", names.of(result.best_params_, everything=True)),
+        ("best", heatmap.setting(result.best_params_)),
         (f"{title}, mean of folds", _mean_and_sd(name, best["mean"], best["sd"])),
     ]
     if result.nested is not None:

@@ -189,7 +189,7 @@ class KernelMachine(BaseEstimator, ABC):
         if progress is not None:
             # Preparing, and compiling at first use, come before any work is counted.
             progress("gram", 0, 1)
-        rows = kernel.rows(examples, device)
+        rows = kernel.rows(kernel.read(examples), device)
         memory = self.source.memory(self.memory, len(examples), device)
         gram = make_gram(rows, memory, of_stage(progress, "gram"))
         devices.synchronize(device)
@@ -342,7 +342,7 @@ class KernelMachine(BaseEstimator, ABC):
             clock = time.perf_counter()
             examples = self.encode(given, None, progress)
             kernel = self.source.kernel_for(examples)
-            kernel.fit(examples)
+            kernel.fit(kernel.read(examples))
             encoded = {"encode": time.perf_counter() - clock}
             prepared = self.compare(examples, kernel, progress)
         return replace(prepared, seconds=encoded | prepared.seconds)

@@ -22,7 +22,7 @@ from textsvm import device as devices
 from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
 from textsvm.evaluation.judge import machine_of
-from textsvm.kernels.attribution import Attribution, Contributions
+from textsvm.kernels.attribution import Attribution, Contributions, complete
 from textsvm.parallel import Progress
 from textsvm.parallel import part as part_of
 from textsvm.plain_json import to_json
@@ -186,12 +186,11 @@ def _explain(
     found = Contributions([np.zeros(len(text)) for text in texts])
     if len(support):
         found = kernel.contributions(rows, documents, coef, values, progress)
+        if kernel.attribution.exact:
+            found = complete(found, (coef * values).sum(axis=1))
     explanations = []
     for d, text in enumerate(texts):
         terms, share = coef[d] * values[d], found.symbols[d]
-        if kernel.attribution.exact and len(support) and not share.any() and len(text):
-            # Too short to have features, and so equal to a support vector or unlike all.
-            share = np.full(len(text), terms.sum() / len(text))
         features = sorted(found.features[d], key=lambda each: -abs(each[2])) if found.features else []
         nearest = np.argsort(-np.abs(terms), kind="stable")[:n_similar]
         explanations.append(

@@ -35,10 +35,17 @@ class Plan:
     description: str
 
 
-def plan(n: int, memory: int) -> Plan:
-    """Decide where the rows of an n x n kernel matrix come from, given a byte budget."""
+def plan(n: int, memory: int, matrices: int = 1) -> Plan:
+    """Decide where the rows of an n x n kernel matrix come from, given a byte budget.
+
+    Parameters
+    ----------
+    n, memory : int
+    matrices : int
+        How many there are at a time while the whole one is made.
+    """
     need = 4 * n * n
-    if need <= memory:
+    if matrices * need <= memory:
         return Plan(
             True, memory, f"whole kernel matrix in memory ({show_bytes(need)} of {show_bytes(memory)})"
         )
@@ -67,7 +74,8 @@ def make_gram(
     InputError
         If `memory` cannot be understood, or two rows do not fit.
     """
-    decided = plan(kernel_rows.n, allowed_bytes(memory, kernel_rows.device))
+    matrices = getattr(kernel_rows, "matrices", 1)
+    decided = plan(kernel_rows.n, allowed_bytes(memory, kernel_rows.device), matrices)
     if decided.dense:
         return DenseGram(kernel_rows.gram(progress), decided.description)
     return CachedGram(kernel_rows, decided.memory, decided.description)

@@ -3,12 +3,17 @@
 What parameters have in common is computed once: each kernel says what that is (`Kernel.sharing`). Sharing
 takes memory for two matrices or more. Within the budget there are as many to a pass as fit; where not even
 one matrix fits, rows are computed on demand, kernel by kernel.
+
+The Gram of a kernel that sums have in common is made once and added to each of them: a sum that is not
+complete takes a matrix, and the work on its terms one (alone) or two and more (shared, or a product). There
+are as many sums at a time as fit; where not two matrices fit, rows of a sum are computed on demand too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +22,9 @@ from textsvm.documents import Documents
 from textsvm.gram.base import DenseGram, Gram
 from textsvm.gram.plan import allowed_bytes, make_gram, plan
 from textsvm.kernels.base import Kernel, Sharing
-from textsvm.parallel import Progress, part
+from textsvm.kernels.combined_rows import add, scale
+from textsvm.parallel import Progress
+from textsvm.parallel import part as part_of
 
 #: Number of the kernel, and its Gram.
 Numbered = tuple[int, Gram]
@@ -57,66 +64,143 @@ def grams(
     """
     for kernel in kernels:
         kernel.check()
-    allowed = allowed_bytes(memory, device)
-    room = allowed // max(1, 4 * len(documents) ** 2)
-    return _in_turn(kernels, list(_passes(kernels, room)), documents, device, allowed, progress)
+    making = _Making(kernels, documents, device, allowed_bytes(memory, device))
+    return making.in_turn(progress)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A kernel whose Gram is made.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    alone : int, optional
+        Its number, if it is one of those wanted.
+    sums : list of (int, float)
+        Numbers of the sums that have it as a term, and its weights in them.
+    """
+
+    kernel: Kernel
+    alone: int | None
+    sums: list[tuple[int, float]]
 
 
 @dataclass(frozen=True)
 class _Pass:
-    """Kernels that are computed together, by their numbers; one alone shares nothing."""
+    """Parts that are computed together; one alone shares nothing."""
 
-    numbers: list[int]
+    parts: list[_Part]
     sharing: Sharing | None
 
 
-def _passes(kernels: Sequence[Kernel], room: int) -> Iterator[_Pass]:
+def _passes(parts: Sequence[_Part], room: int) -> Iterator[_Pass]:
     """The work in order, given how many matrices fit."""
-    alike: dict[Sharing | int, list[int]] = {}
-    for number, kernel in enumerate(kernels):
-        shared = kernel.sharing if room >= 2 else None
-        alike.setdefault(number if shared is None else shared, []).append(number)
-    for key, numbers in alike.items():
-        if isinstance(key, int) or len(numbers) == 1:
-            yield _Pass(numbers, None)
+    alike: dict[Hashable, list[_Part]] = {}
+    for number, part in enumerate(parts):
+        shared = part.kernel.sharing if room >= 2 else None
+        alike.setdefault(number if shared is None else (shared, part.kernel.view), []).append(part)
+    for of_kind in alike.values():
+        sharing = of_kind[0].kernel.sharing
+        if sharing is None or len(of_kind) == 1:
+            yield _Pass(of_kind, None)
             continue
-        for positions in key.passes([kernels[number] for number in numbers], room):
-            yield _Pass([numbers[i] for i in positions], key if len(positions) > 1 else None)
+        for positions in sharing.passes([part.kernel for part in of_kind], room):
+            yield _Pass([of_kind[i] for i in positions], sharing if len(positions) > 1 else None)
 
 
-def _in_turn(
-    kernels: Sequence[Kernel],
-    passes: Sequence[_Pass],
-    documents: Documents,
-    device: Device,
-    allowed: int,
-    progress: Progress | None,
-) -> Iterator[Numbered]:
-    lengths = documents.lengths
-    # Whole microseconds, so that sums of them are exact and progress never steps back.
-    costs = [
-        np.ceil(1e6 * max(kernels[i].cost(lengths, lengths).sum() for i in step.numbers)) for step in passes
-    ]
-    begins = np.concatenate([[0.0], np.cumsum(costs)]).tolist()
-    for step, begin, end in zip(passes, begins, begins[1:], strict=False):
-        for number in step.numbers:
-            kernels[number].fit(documents)
-        within = part(progress, begin, end - begin, begins[-1])
+class _Making:
+    """Grams on their way, and the sums that are not complete yet."""
+
+    def __init__(self, kernels: Sequence[Kernel], documents: Documents, device: Device, allowed: int) -> None:
+        self.kernels, self.documents, self.device, self.allowed = kernels, documents, device, allowed
+        self.room = allowed // max(1, 4 * len(documents) ** 2)
+        #: What sums have so far, and how many terms they lack.
+        self.totals: dict[int, Any] = {}
+        self.missing: dict[int, int] = {}
+
+    def in_turn(self, progress: Progress | None) -> Iterator[Numbered]:
+        passes = [step for batch in self._batches() for step in self._passes_of(batch)]
+        ends = np.cumsum([self._cost(step) for step in passes]).tolist()
+        for step, begin, end in zip(passes, [0.0, *ends], ends, strict=False):
+            within = part_of(progress, begin, end - begin, ends[-1])
+            for part, gram in self._made(step, within):
+                yield from self._hand_out(part, gram)
+            if progress is not None:
+                progress(end, ends[-1])
+
+    def _batches(self) -> list[list[int]]:
+        """Numbers of kernels that are made together: the sums for which there is room beside their parts."""
+        sums = [number for number in range(len(self.kernels)) if not self._is_whole(number)]
+        size = max(1, self.room - 1 - max([self.kernels[number].depth for number in sums], default=0))
+        batches = [sums[first : first + size] for first in range(0, len(sums), size)] or [[]]
+        batches[0] = [number for number in range(len(self.kernels)) if number not in sums] + batches[0]
+        return batches
+
+    def _is_whole(self, number: int) -> bool:
+        """Whether the Gram of a kernel is not made from those of its terms, of which there may be no room."""
+        kernel = self.kernels[number]
+        return self.room <= kernel.depth or any(term is kernel for _, term in kernel.terms)
+
+    def _passes_of(self, batch: Sequence[int]) -> Iterator[_Pass]:
+        whole = [number for number in batch if self._is_whole(number)]
+        parts = [_Part(self.kernels[number], number, []) for number in whole]
+        known: dict[Hashable, _Part] = {part.kernel.key: part for part in parts}
+        for number in batch[len(whole) :]:
+            self.missing[number] = len(self.kernels[number].terms)
+            for weight, term in self.kernels[number].terms:
+                if term.key not in known:
+                    known[term.key] = _Part(term, None, [])
+                    parts.append(known[term.key])
+                known[term.key].sums.append((number, weight))
+        return _passes(parts, self.room - (len(batch) - len(whole)))
+
+    def _cost(self, step: _Pass) -> float:
+        """Whole microseconds, so that sums of them are exact and progress never steps back."""
+        costs = [part.kernel.seconds(self.documents, self.documents) for part in step.parts]
+        return float(np.ceil(1e6 * max(costs)))
+
+    def _made(self, step: _Pass, progress: Progress | None) -> Iterator[tuple[_Part, Gram]]:
+        read = step.parts[0].kernel.read(self.documents)
+        kernels = [part.kernel.fit(read) for part in step.parts]
         if step.sharing is None:
-            (number,) = step.numbers
-            rows = kernels[number].rows(documents, device)
-            gram = make_gram(rows, allowed, within)
-            del rows
-            yield number, gram
-            gram.release()
+            ((part,), (kernel,)) = step.parts, kernels
+            rows = kernel.rows(read, self.device)
+            if part.sums:
+                yield part, DenseGram(rows.gram(progress))
+            else:
+                yield part, make_gram(rows, self.allowed, progress)
+            return
+        said = step.sharing.description(kernels)
+        description = f"{plan(len(read), self.allowed).description}, {said}"
+        for position, matrix in step.sharing.grams(kernels, read, self.device, progress):
+            gram = DenseGram(matrix, description)
+            del matrix
+            yield step.parts[position], gram
+
+    def _hand_out(self, part: _Part, gram: Gram) -> Iterator[Numbered]:
+        """The Gram of a part where it is wanted itself, and the sums that are complete with it."""
+        values = gram.window().values if part.sums else None
+        if part.alone is not None:
+            yield part.alone, gram
+        gram.release()
+        for at, (number, weight) in enumerate(part.sums):
+            self._add(number, values, weight, last=at + 1 == len(part.sums))
+            self.missing[number] -= 1
+            if not self.missing[number]:
+                self.kernels[number].fit(self.documents)
+                total = DenseGram(self.totals.pop(number), self._description(number))
+                yield number, total
+                total.release()
+
+    def _add(self, number: int, values: Any, weight: float, last: bool) -> None:
+        """Add a term to a sum; the last sum that wants one may begin with it."""
+        if number in self.totals:
+            add(self.totals[number], values, weight)
         else:
-            some = [kernels[number] for number in step.numbers]
-            said = step.sharing.description(some)
-            description = f"{plan(len(documents), allowed).description}, {said}"
-            for position, matrix in step.sharing.grams(some, documents, device, within):
-                gram = DenseGram(matrix, description)
-                del matrix
-                yield step.numbers[position], gram
-                gram.release()
-        if progress is not None:
-            progress(end, begins[-1])
+            self.totals[number] = values if last else values.copy()
+            scale(self.totals[number], weight)
+
+    def _description(self, number: int) -> str:
+        terms = len(self.kernels[number].terms)
+        return f"{plan(len(self.documents), self.allowed).description}, from those of its {terms} parts"

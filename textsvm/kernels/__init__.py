@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from textsvm.kernels.edit import EditDistance
     from textsvm.kernels.gap import GapWeighted
     from textsvm.kernels.spectrum import Spectrum
+    from textsvm.kernels.sums import Product, Sum
     from textsvm.kernels.user import UserKernel
 
 
@@ -33,22 +34,30 @@ class Kernels(UserDict[str, Any]):
             return import_module(kernel.partition(":")[0] + "_options").OPTIONS
         return kernel.options
 
+    def simple(self) -> list[str]:
+        """Names of the kernels that are made of no others: those that have options."""
+        return [name for name in self if self.options(name)]
+
 
 #: Kernels by the name that the command line and model files use; a function of the user's has none.
 KERNELS = Kernels(
     spectrum="textsvm.kernels.spectrum:Spectrum",
     edit="textsvm.kernels.edit:EditDistance",
     gap="textsvm.kernels.gap:GapWeighted",
+    sum="textsvm.kernels.sums:Sum",
+    product="textsvm.kernels.sums:Product",
 )
 _HOME = {
     "Kernel": "base",
     "EditDistance": "edit",
     "GapWeighted": "gap",
+    "Product": "sums",
     "Spectrum": "spectrum",
+    "Sum": "sums",
     "UserKernel": "user",
 }
 
-__all__ = ["KERNELS", "EditDistance", "GapWeighted", "Kernel", "Spectrum", "UserKernel"]
+__all__ = ["KERNELS", "EditDistance", "GapWeighted", "Kernel", "Product", "Spectrum", "Sum", "UserKernel"]
 
 
 def __getattr__(name: str) -> Any:

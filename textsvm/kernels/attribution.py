@@ -98,6 +98,19 @@ def occlusion(
     return Contributions(symbols)
 
 
+def complete(found: Contributions, values: Array) -> Contributions:
+    """Exact contributions, with those to documents that have no feature; values has shape (n,).
+
+    A document too short to have features is equal to a support vector or unlike all: its value is its whole
+    text's, and is spread evenly.
+    """
+    symbols = [
+        share if share.any() or not len(share) else np.full(len(share), value / len(share))
+        for share, value in zip(found.symbols, values, strict=True)
+    ]
+    return Contributions(symbols, found.features)
+
+
 def pieces(text: str, most: int = PIECES) -> Sequence[tuple[int, int]]:
     """Cut a text into words with the space behind them, joined or cut until there are about `most`."""
     if not text:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -184,6 +184,25 @@ class Kernel(BaseEstimator, ABC):
         return (self.view,)
 
     @property
+    def leaves(self) -> tuple[Kernel, ...]:
+        """The kernels it is made of that are made of no others: itself, if it is neither sum nor product."""
+        return (self,)
+
+    @property
+    def terms(self) -> Sequence[tuple[float, Kernel]]:
+        """It as a weighted sum of kernels that are no sums, those of weight 0 left out."""
+        return ((1.0, self),)
+
+    @property
+    def depth(self) -> int:
+        """Levels of sums and products that it is made of."""
+        return 0
+
+    def read(self, documents: Documents) -> Documents:
+        """What it reads of documents that may have several views."""
+        return documents.of(self.view)
+
+    @property
     def min_length(self) -> int:
         """Symbols a document needs to have any feature."""
         return 0
@@ -243,6 +262,11 @@ class Kernel(BaseEstimator, ABC):
         """
         return np.full(len(row_lengths), len(column_lengths) / UNKNOWN_RATE)
 
+    def seconds(self, rows: Documents, columns: Documents) -> float:
+        """The same for all values of some documents with others, which may have several views."""
+        parts = ((leaf.cost, leaf.read(rows), leaf.read(columns)) for leaf in self.leaves)
+        return float(sum(cost(some.lengths, others.lengths).sum() for cost, some, others in parts))
+
     @property
     def quadratic(self) -> bool:
         """Whether the time of a value grows with the product of the two lengths."""
@@ -281,6 +305,15 @@ class Kernel(BaseEstimator, ABC):
         """Deprecated name of `rows`."""
         warnings.warn("Kernel.against is called rows now", DeprecationWarning, stacklevel=2)
         return self.rows(documents, device)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Its name and parameters, JSON values but for arrays: the form that is saved and printed."""
+        return {"name": self.name, **self.get_params(deep=False)}
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for kernels of equal values, learnt from the same documents."""
+        return f"{type(self)} {self.as_dict()}" if self.comparable else id(self)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Arrays learnt by `fit`, to be saved with a model."""

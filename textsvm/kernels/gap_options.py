@@ -14,8 +14,24 @@ def _p(low_and_high: tuple[int, int]) -> dict[str, Any]:
     return {"p": high, "weights": weights}
 
 
+def _p_text(params: dict[str, Any]) -> str:
+    """Other weights than those of a range have no text."""
+    p, weights = params["p"], params["weights"]
+    return str(p) if weights is None else f"{1 + sum(weight == 0 for weight in weights)}-{p}"
+
+
 OPTIONS = (
-    Option("p", "length of what is compared, or a range such as 3-5", "LENGTH", "5", "3,4,5", lengths, _p),
+    Option(
+        "p",
+        "length of what is compared, or a range such as 3-5",
+        "LENGTH",
+        "5",
+        "3,4,5",
+        lengths,
+        _p,
+        _p_text,
+        bare=True,
+    ),
     Option("decay", "lambda in (0, 1], the cost of a symbol spanned", "NUMBER", "0.5", convert=float),
     *SYMBOLS,
 )

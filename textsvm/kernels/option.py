@@ -35,6 +35,11 @@ class Option:
         predicate of a sentence about the text where it is otherwise wrong.
     fields : callable, optional
         From the value to parameters of the kernel; by default that of the option's name.
+    text : callable, optional
+        From parameters of the kernel to the text of a value that sets them; by default that of the parameter
+        of the option's name.
+    bare : bool
+        Whether a value may stand without its name where a kernel is spelled out: ``spectrum:2-7,log``.
     """
 
     name: str
@@ -44,6 +49,8 @@ class Option:
     tuned: str = ""
     convert: Callable[[str], Any] = str
     fields: Callable[[Any], dict[str, Any]] | None = None
+    text: Callable[[dict[str, Any]], str] | None = None
+    bare: bool = False
 
     def parameters(self, value: Any) -> dict[str, Any]:
         """The kernel's parameters for a converted value."""

@@ -6,7 +6,7 @@ the diagonal on and mirrored; the blocks on the diagonal tell whether the functi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -43,6 +43,10 @@ class UserKernel(Kernel):
 
     def __init__(self, function: KernelFunction) -> None:
         self.function = function
+
+    @property
+    def key(self) -> Hashable:
+        return type(self), id(self.function)
 
     def check(self) -> None:
         if not callable(self.function):

@@ -13,6 +13,7 @@ import textsvm
 from textsvm.evaluation.explanation import Explanation, explain
 from textsvm.evaluation.judge import machine_of
 from textsvm.evaluation.results import Results
+from textsvm.kernels.spelling import spell
 from textsvm.parallel import Progress
 from textsvm.plain_json import to_json
 
@@ -166,9 +167,7 @@ def _facts(model: Any, results: Results) -> list[tuple[str, str]]:
     info = getattr(model, "info_", {})
     facts = [("machine", type(model).__name__)]
     if kernel is not None:
-        given = {name: value for name, value in kernel.get_params().items() if value is not None}
-        parameters = ", ".join(f"{name} {value}" for name, value in given.items())
-        facts.append(("kernel", f"{kernel.name}: {parameters}" if parameters else kernel.name))
+        facts.append(("kernel", spell(kernel)))
     machine = machine_of(model)
     if isinstance(getattr(machine, "C", None), int | float):
         facts.append(("C", f"{machine.C:g}"))

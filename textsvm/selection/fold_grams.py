@@ -3,7 +3,8 @@
 The values of most kernels depend on two documents alone: one Gram of all documents serves every fold, and
 all folds are solved side by side. A kernel that learns from documents (idf weights) must learn from those of
 the training part alone, so every training part has a Gram of its own: all documents, weighed by what the
-kernel learnt from the part. The first costs one Gram, the second one a fold.
+kernel learnt from the part. The first costs one Gram, the second one a fold; of a sum of kernels the parts
+that learn do.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from textsvm import device as devices
 from textsvm.estimators.base import KernelMachine, Prepared, Target
+from textsvm.gram.terms import TermGrams
 from textsvm.kernels.base import Kernel
 from textsvm.parallel import StageProgress, of_stage
 from textsvm.selection.folds import Fold
@@ -56,19 +59,40 @@ class FoldGrams:
         Fitted here, unless `whole` is given.
     whole : Prepared, optional
         The Gram of the kernel fitted to all examples, if it has been made.
+    terms : TermGrams, optional
+        Where the Grams of sums that learn come from, if others have terms in common with this one.
     """
 
     def __init__(
-        self, model: KernelMachine, examples: Any, kernel: Kernel, whole: Prepared | None = None
+        self,
+        model: KernelMachine,
+        examples: Any,
+        kernel: Kernel,
+        whole: Prepared | None = None,
+        terms: TermGrams | None = None,
     ) -> None:
         self.model, self.examples, self.kernel, self._whole = model, examples, kernel, whole
+        self._terms = terms
+        if terms is None and kernel.learns:
+            self._terms = terms_of(model, [kernel], examples)
 
     def whole(self, progress: StageProgress | None = None) -> Prepared:
         """The kernel fitted to all examples, and its Gram."""
         if self._whole is None:
-            self.kernel.fit(self.examples)
-            self._whole = self.model.compare(self.examples, self.kernel, progress)
+            self._whole = self._compare(self.kernel, None, progress)
         return self._whole
+
+    def _compare(
+        self, kernel: Kernel, train: NDArray[np.int64] | None, progress: StageProgress | None
+    ) -> Prepared:
+        """Fit the kernel to some of the examples, or to all, and make the rows of all."""
+        if self._terms is None or not self._terms.serves(kernel):
+            kernel.fit(kernel.read(self.examples if train is None else self.examples.take(train)))
+            return self.model.compare(self.examples, kernel, progress)
+        clock = time.perf_counter()
+        gram = self._terms.gram(kernel, train, of_stage(progress, "gram"))
+        devices.synchronize(gram.device)
+        return Prepared(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
 
     def release(self) -> None:
         """Give the memory of the Gram of all examples back."""
@@ -104,11 +128,15 @@ class FoldGrams:
         sharing = self.sharing(folds)
         for done, numbers in enumerate(sharing):
             step = of_all(progress, done, len(sharing))
-            kernel = clone(self.kernel)
-            kernel.fit(self.examples.take(np.unique(folds[numbers[0]][0])))
-            prepared = self.model.compare(self.examples, kernel, step)
+            prepared = self._compare(clone(self.kernel), np.unique(folds[numbers[0]][0]), step)
             yield numbers, prepared, step
             prepared.gram.release()
+
+
+def terms_of(model: KernelMachine, kernels: Sequence[Kernel], examples: Any) -> TermGrams:
+    """Where the Grams of these kernels' terms are kept, within the memory of the model."""
+    device = devices.select(model.device)
+    return TermGrams(kernels, examples, device, model.source.memory(model.memory, len(examples), device))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from textsvm.estimators.base import KernelMachine, Prepared
 from textsvm.gram.shared import grams
 from textsvm.kernels.base import Kernel
 from textsvm.parallel import StageProgress, of_stage
-from textsvm.selection.fold_grams import FoldGrams
+from textsvm.selection.fold_grams import FoldGrams, terms_of
 
 #: What can be tuned besides the parameters of the kernel.
 TUNABLE = (
@@ -90,11 +90,17 @@ def _with(model: KernelMachine, params: dict[str, Any]) -> KernelMachine:
             raise InputError(f"{name!r} cannot be tuned; {', '.join(known)} and kernel__PARAMETER can")
     try:
         # A kernel of its own for each setting: nested parameters must not change that of another one.
-        made.set_params(**{k: clone(v) if isinstance(v, Kernel) else v for k, v in params.items()})
+        made.set_params(**{name: _own(value) for name, value in params.items()})
     except (ValueError, AttributeError) as error:
         raise InputError(f"the grid cannot be used: {' '.join(str(error).split())}") from error
     made.check()
     return made
+
+
+def _own(value: Any) -> Any:
+    """A copy of a kernel, or of a list of kernels."""
+    listed = value if isinstance(value, list | tuple) else [value]
+    return clone(value) if listed and all(isinstance(one, Kernel) for one in listed) else value
 
 
 def encode_all(
@@ -107,14 +113,13 @@ def encode_all(
     shared = []
     for of_form in forms.values():
         examples = settings[of_form[0]].model.encode(X, None, progress)
-        kernels: dict[str, Kernel] = {}
-        members: dict[str, list[int]] = {}
+        kernels: dict[Hashable, Kernel] = {}
+        members: dict[Hashable, list[int]] = {}
         for k in of_form:
             kernel = settings[k].model.source.kernel_for(examples)
             given = settings[k].params.get("kernel", model.kernel)
             # A callable object is copied with its model; it is known by what was given.
-            known = sorted(kernel.get_params().items()) if kernel.comparable else id(given)
-            key = f"{type(kernel)} {known}"
+            key = kernel.key if kernel.comparable else id(given)
             kernels.setdefault(key, kernel)
             members.setdefault(key, []).append(k)
         shared.append(Shared(examples, list(kernels.values()), list(members.values())))
@@ -140,10 +145,12 @@ def all_grams(
             whole = Prepared(one.examples, one.kernels[k], gram, seconds)
             yield one.members[k], FoldGrams(model, one.examples, one.kernels[k], whole)
             clock = time.perf_counter()
+        terms = terms_of(model, [one.kernels[k] for k in learning], one.examples)
         for k in learning:
-            made = FoldGrams(model, one.examples, one.kernels[k])
+            made = FoldGrams(model, one.examples, one.kernels[k], terms=terms)
             yield one.members[k], made
             made.release()
+            terms.done(one.kernels[k])
 
 
 def simplicity(setting: Setting) -> tuple[float, float]:

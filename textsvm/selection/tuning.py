@@ -140,6 +140,7 @@ def tune(
     cv, repeats, groups, sample_weight, group_duplicates, random_state
         See `textsvm.selection.cross_validation.cross_validate`. Near-duplicates are those of the kernel
         whose Gram is made first. A kernel that learns from documents takes a Gram for each training part.
+        Sums of kernels share the Grams of their parts, as far as there is memory.
     minutes : float, optional
         Time budget. A grid that is estimated to take longer is refused before the work starts; if the
         estimate was wrong, kernels whose turn has not come when time is over are left out, with a warning.

@@ -17,6 +17,7 @@ from textsvm.documents import NORMALISATIONS, Documents, View, Views, encode_as,
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel, Predictor
+from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction, UserKernel
 from textsvm.parallel import Progress, StageProgress, of_stage, part
 from textsvm.sources.base import Kept, Source
@@ -76,7 +77,9 @@ class TextSource(Source):
         """
         if isinstance(self.kernel, str):
             if self.kernel not in KERNELS:
-                raise InputError(f"kernel={self.kernel!r} is not one of {', '.join(KERNELS)}, precomputed")
+                raise InputError(
+                    f"kernel={self.kernel!r} is not one of {', '.join(KERNELS.simple())}, precomputed"
+                )
             return KERNELS[self.kernel]()
         if isinstance(self.kernel, Kernel):
             return clone(self.kernel)
@@ -119,18 +122,21 @@ class TextSource(Source):
 
     def kernel_for(self, examples: Documents | Views) -> Kernel:
         """See `Source`."""
-        kernel, longest = self.make_kernel(), int(examples.lengths.max())
+        kernel = self.make_kernel()
         for view in kernel.views:
             if view.tokens != "characters" and not examples.of(view).lengths.any():
                 raise InputError(
                     f"no document has any token (tokens={view.tokens!r}); take characters, or give other "
                     "documents"
                 )
-        if longest < kernel.min_length:
-            raise InputError(
-                f"every document is shorter than p = {kernel.min_length} (the longest has {longest} "
-                "symbols); lower p or give longer documents"
-            )
+        for leaf in kernel.leaves:
+            longest = int(leaf.read(examples).lengths.max())
+            if longest < leaf.min_length:
+                which = "" if leaf is kernel else f" of its part {spell(leaf)}"
+                raise InputError(
+                    f"every document is shorter than p = {leaf.min_length}{which} (the longest has {longest} "
+                    "symbols); lower p or give longer documents"
+                )
         return kernel
 
     def memory(self, wished: int | str | None, n: int, device: Device) -> int | str | None:
@@ -139,7 +145,7 @@ class TextSource(Source):
 
     def keep(self, kernel: Kernel, examples: Documents, support: NDArray[np.int64]) -> Kept:
         """See `Source`."""
-        return Kept(support, kernel, examples.take(support))
+        return Kept(support, kernel, kernel.read(examples).take(support))
 
     def others(self, given: list[str], kept: Kept) -> Documents | Views:
         """See `Source`."""
@@ -157,7 +163,7 @@ class TextSource(Source):
         kernel, documents = kept.kernel, kept.documents
         assert kernel is not None
         assert documents is not None
-        if kernel.name not in KERNELS:
+        if any(leaf.name not in KERNELS for leaf in kernel.leaves):
             raise InputError(
                 "a model with a kernel function cannot be saved, for a file holds no code; train it again "
                 "where it is needed, or save the model of a precomputed kernel matrix"
@@ -172,7 +178,7 @@ class TextSource(Source):
         for prefix, view in _named(kernel.views):
             arrays |= {prefix + name: array for name, array in _arrays(documents.of(view)).items()}
         arrays |= {_STATE + name: array for name, array in kernel.state().items()}
-        return {"name": kernel.name, **kernel.get_params()}, arrays
+        return kernel.as_dict(), arrays
 
     def restore(
         self, n_features: int | None, support: NDArray[np.int64], arrays: dict[str, NDArray[Any]]
@@ -231,12 +237,13 @@ def is_missing(value: Any) -> bool:
 
 def _require_length(kernel: Kernel, support: Documents | Views) -> None:
     """A saved p is bounded by the support vectors beside it, as work with it is not."""
-    longest = int(support.lengths.max(initial=0))
-    if len(support) and longest < kernel.min_length:
-        raise InputError(
-            f"its kernel needs p = {kernel.min_length:,} symbols and its longest support vector has "
-            f"{longest}; lower p and train it again"
-        )
+    for leaf in kernel.leaves:
+        longest = int(leaf.read(support).lengths.max(initial=0))
+        if len(support) and longest < leaf.min_length:
+            raise InputError(
+                f"its kernel needs p = {leaf.min_length:,} symbols and its longest support vector has "
+                f"{longest}; lower p and train it again"
+            )
 
 
 def _named(views: Sequence[View]) -> list[tuple[str, View]]:

@@ -1,0 +1,184 @@
+"""Kernels on a line: what is written is read as an equal kernel, and wrong lines get one sentence."""
+
+import numpy as np
+import pytest
+from command import fails, report, run
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+import textsvm
+from textsvm import EditDistance, GapWeighted, InputError, Product, Spectrum, Sum, UserKernel
+from textsvm.cli.kernels import options_of
+from textsvm.kernels import KERNELS
+from textsvm.kernels.option import Option
+from textsvm.kernels.spelling import names, parse, spell
+
+REVIEWS = ("corpora/samples/reviews.csv", "--text", "text", "--label", "label")
+lengths = st.integers(1, 30)
+ranges = st.tuples(lengths, lengths).map(lambda pair: (min(pair), max(pair) + 1))
+rates = st.floats(1e-300, 1e300)
+spectra = st.builds(
+    Spectrum, lengths | ranges, st.sampled_from(("count", "presence", "intersection", "log")), st.booleans()
+)
+gaps = st.builds(
+    lambda p, decay: (
+        GapWeighted(p, decay)
+        if isinstance(p, int)
+        else GapWeighted(p[1], decay, tuple(float(q >= p[0]) for q in range(1, p[1] + 1)))
+    ),
+    lengths | ranges,
+    st.floats(1e-300, 1),
+)
+leaves = spectra | gaps | st.builds(EditDistance, rates, st.booleans())
+products = st.lists(leaves, min_size=2, max_size=3).map(Product)
+sums = st.lists(leaves | products, min_size=2, max_size=4).map(Sum)
+
+
+@given(leaves | products | sums)
+def test_what_is_written_is_read(kernel):
+    assert parse(spell(kernel)).as_dict() == kernel.as_dict()
+    assert parse(spell(clone(kernel))).key == kernel.key
+
+
+@pytest.mark.parametrize(
+    ("text", "kernel"),
+    [
+        ("spectrum:2-7,log,idf", Spectrum((2, 7), "log", idf=True)),
+        ("spectrum:idf,log,2-7", Spectrum((2, 7), "log", idf=True)),
+        (" spectrum : p=3, weight=presence ", Spectrum(3, "presence")),
+        ("edit:gamma=5,relative", EditDistance(5.0, relative=True)),
+        ("gap", GapWeighted()),
+        ("gap:2-3,decay=0.25", GapWeighted(3, 0.25, (0.0, 1.0, 1.0))),
+        ("spectrum:2+gap*edit", Sum([Spectrum(2), Product([GapWeighted(), EditDistance()])])),
+        ("spectrum:2*gap+edit", Sum([Product([Spectrum(2), GapWeighted()]), EditDistance()])),
+    ],
+)
+def test_lines_are_read(text, kernel):
+    assert parse(text).as_dict() == kernel.as_dict()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "text"),
+    [
+        (Spectrum(), "spectrum:4"),
+        (Spectrum([2, 3], "log", np.True_), "spectrum:2-3,log,idf"),
+        (Spectrum(3, normalised=False), "spectrum:3,normalised=False"),
+        (GapWeighted(3, weights=np.array([1, 0, 0.5])), "gap:p=3,weights=(1.0, 0.0, 0.5)"),
+        (Sum([Spectrum(2), EditDistance()], [1, 3]), "0.25 spectrum:2 + 0.75 edit:gamma=0.05"),
+        (Sum([Sum([Spectrum(2), Spectrum(3)]), GapWeighted(4)]), "(spectrum:2+spectrum:3)+gap:4"),
+        (Product([Sum([Spectrum(2), Spectrum(3)]), GapWeighted(4)]), "(spectrum:2+spectrum:3)*gap:4"),
+        (Sum([UserKernel(len), Product([Spectrum(1), Spectrum(2)])]), "user+spectrum:1*spectrum:2"),
+    ],
+)
+def test_every_kernel_is_written(kernel, text):
+    assert spell(kernel) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "a kernel is missing"),
+        ("spectrum:2+", "a kernel is missing"),
+        ("*gap", "a kernel is missing"),
+        ("spectre:2", "'spectre' is no kernel; take one of spectrum, edit, gap"),
+        ("sum:2", "'sum' is no kernel"),
+        ("spectrum:", "an option is missing in spectrum:; it takes LENGTH, "),
+        ("spectrum:2,,log", "an option is missing"),
+        ("spectrum:2,lag", "'lag' is no option in spectrum:2,lag"),
+        ("spectrum:2,3", "p is given twice in spectrum:2,3"),
+        ("spectrum:p=7-2", "p=7-2 must be 1 or more, and a range must not fall"),
+        ("spectrum:weight=lag", "weight=lag is not one of count"),
+        ("spectrum:idf=yes", "'idf=yes' is no option"),
+        ("edit:5", "'5' is no option in edit:5; it takes gamma=NUMBER, relative"),
+        ("edit:gamma=x", "gamma=x is no number"),
+        ("gap:decay=7", "decay=7.0 of the gap-weighted kernel must be above 0"),
+    ],
+)
+def test_wrong_lines_get_one_sentence(text, message):
+    with pytest.raises(InputError) as error:
+        parse(text)
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
+
+
+class OfTokens(Spectrum):
+    """Reads tokens of several kinds."""
+
+    options = (
+        *(option for option in Spectrum.options if option.name != "tokens"),
+        Option("tokens", "what a symbol is", "KIND", "characters"),
+    )
+
+    def __init__(self, p=4, weight="count", idf=False, normalised=True, tokens="characters"):
+        super().__init__(p, weight, idf, normalised)
+        self.tokens = tokens
+
+
+def test_words_are_a_spectrum_of_words(monkeypatch):
+    monkeypatch.setitem(KERNELS, "spectrum", OfTokens)
+    for text, kernel in {
+        "words:1-2,log,idf": OfTokens((1, 2), "log", idf=True, tokens="words"),
+        "words:1": OfTokens(1, tokens="words"),
+        "words:4": OfTokens(4, tokens="words"),
+        "spectrum:2,tokens=other": OfTokens(2, tokens="other"),
+        "spectrum:2+words:2": Sum([OfTokens(2), OfTokens(2, tokens="words")]),
+    }.items():
+        assert parse(text).as_dict() == kernel.as_dict()
+        assert spell(kernel) == text
+    assert parse("words").p == 1
+    assert parse("words:log").as_dict() == parse("spectrum:log,tokens=words,1").as_dict()
+    with pytest.raises(InputError, match="tokens is given twice in words:tokens=words"):
+        parse("words:tokens=words")
+    chosen = options_of(KERNELS)(kernel=["gap,words", "edit+words:2"]).grid()
+    assert [spell(kernel) for kernel in chosen] == ["gap:5", "words:1", "edit:gamma=0.05+words:2"]
+
+
+def test_sums_on_the_command_line(tmp_path):
+    text, model = "spectrum:2-4,log,idf+gap:3,decay=0.3*edit:gamma=0.1", tmp_path / "m"
+    trained = report("train", *REVIEWS, "--kernel", text, "--max-length", 60, "-C", 10, "-o", model)
+    assert trained["kernel_spelled"] == text
+    assert [part["name"] for part in trained["kernel"]["kernels"]] == ["spectrum", "product"]
+    assert spell(textsvm.load(model).kernel_) == text
+    shown = run("evaluate", model, *REVIEWS)
+    assert shown.returncode == 0, shown.stderr
+    found = report("cv", *REVIEWS, "--kernel", "spectrum:2+gap:2", "--max-length", 60, "--folds", 3)
+    assert found["kernel_spelled"] == "spectrum:2+gap:2"
+    gram = tmp_path / "k.npy"
+    made = report("gram", *REVIEWS, "--kernel", "spectrum:2*gap:2", "--max-length", 60, "-o", gram)
+    assert made["kernel_spelled"] == "spectrum:2*gap:2"
+    np.testing.assert_allclose(np.diag(np.load(gram)), 1, atol=1e-6)
+
+
+def test_tune_takes_several_kernels_spelled_out():
+    kernels = ["spectrum:2-4,log", "spectrum:2-4,log+gap:2", "gap:2"]
+    given = [word for text in kernels for word in ("--kernel", text)]
+    result = run("tune", *REVIEWS, *given, "--max-length", 60, "-C", "1,10", "--folds", 3)
+    assert result.returncode == 0, result.stderr.decode()
+    assert b"6 settings" in result.stderr
+    for text in kernels:
+        assert text in result.stdout.decode()
+    found = report(
+        "tune", *REVIEWS, *given[:4], "--kernel", "edit", "--max-length", 60, "-C", 1, "--folds", 3
+    )
+    assert len(found["table"]) == 3
+    assert found["best_kernel_spelled"] in (*kernels[:2], "edit:gamma=0.05")
+
+
+def test_wrong_usage(tmp_path):
+    wrong = ["train", *REVIEWS, "-o", tmp_path / "m"]
+    message = fails(*wrong, "--kernel", "spectrum:2+gop:3", code=2)
+    assert "--kernel spectrum:2+gop:3: 'gop' is no kernel; take one of" in message
+    message = fails(*wrong, "--kernel", "spectrum:2-4", "--p", "3", code=2)
+    assert "--p does not go with --kernel spectrum:2-4" in message
+    assert "2 kernels" in fails(*wrong, "--kernel", "spectrum:2", "--kernel", "gap:2", code=2)
+    assert "--kernel sum is not one of spectrum, edit, gap" in fails(*wrong, "--kernel", "sum", code=2)
+    assert "shorter than p = 5000 of its part spectrum:5000" in fails(
+        *wrong, "--kernel", "gap:2+spectrum:5000"
+    )
+    assert not (tmp_path / "m").exists()
+
+
+def test_names_are_those_of_kernels_with_options():
+    assert {"spectrum", "edit", "gap"} <= set(names())
+    assert not {"sum", "product"} & set(names())

@@ -1,0 +1,101 @@
+"""Grams of sums whose parts learn from documents: each part's is made once for each training part, and kept.
+
+A kernel that learns has a Gram for every training part of model selection (`textsvm.selection.fold_grams`).
+Of a sum only the terms that learn are made anew for each, and sums that have a term in common share it. Kept
+are as many Grams as there is room for beside the sum's and one that is being made (of a product, two).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.device import Device
+from textsvm.documents import Documents
+from textsvm.gram.base import DenseGram
+from textsvm.gram.plan import allowed_bytes, plan
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.combined_rows import add, scale
+from textsvm.parallel import Progress, part
+
+
+class TermGrams:
+    """Grams of the terms of some kernels on the same documents.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+        All that Grams will be asked for.
+    documents : Documents
+    device : Device
+    memory : int or str, optional
+        Bytes that all Grams together may take; None is half of what is free there.
+    """
+
+    def __init__(
+        self, kernels: Sequence[Kernel], documents: Documents, device: Device, memory: int | str | None
+    ) -> None:
+        self.documents, self.device, self.allowed = documents, device, allowed_bytes(memory, device)
+        at_work = 1 + max([1, *(kernel.depth for kernel in kernels)])
+        self.room = self.allowed // max(1, 4 * len(documents) ** 2) - at_work
+        #: How many of the kernels that are still to come want each term.
+        self.wanted = Counter(term.key for kernel in kernels for _, term in kernel.terms)
+        self._kept: dict[tuple[Hashable, bytes], tuple[Kernel, Any]] = {}
+
+    def serves(self, kernel: Kernel) -> bool:
+        """Whether a Gram is made here: there is room, and it has terms, or is one of another kernel."""
+        return self.room >= 0 and (kernel.depth > 0 or self.wanted[kernel.key] > 1)
+
+    def gram(self, kernel: Kernel, train: NDArray[np.int64] | None, progress: Progress | None) -> DenseGram:
+        """Fit a kernel to some of the documents, or to all, and make its Gram of all."""
+        learnt_from = self.documents if train is None else self.documents.take(train)
+        total = None
+        for number, (weight, term) in enumerate(kernel.terms):
+            step = part(progress, number, 1, len(kernel.terms))
+            values, kept = self._values(term, learnt_from, b"" if train is None else train.tobytes(), step)
+            if total is None:
+                total = values.copy() if kept else values
+                scale(total, weight)
+            else:
+                add(total, values, weight)
+            del values
+        self._fit_others(kernel, learnt_from)
+        said = plan(len(self.documents), self.allowed).description
+        return DenseGram(
+            total, f"{said}, from those of its {len(kernel.terms)} parts" if kernel.depth else said
+        )
+
+    def done(self, kernel: Kernel) -> None:
+        """No Gram of this kernel will be asked for any more."""
+        for _, term in kernel.terms:
+            self.wanted[term.key] -= 1
+        self._kept = {at: known for at, known in self._kept.items() if self.wanted[at[0]] > 0}
+
+    def _values(
+        self, term: Kernel, learnt_from: Documents, name: bytes, progress: Progress | None
+    ) -> tuple[Any, bool]:
+        """The Gram of a term, and whether it is kept."""
+        at = term.key, name if term.learns else b""
+        if at in self._kept:
+            known, values = self._kept[at]
+            for leaf, fitted in zip(term.leaves, known.leaves, strict=True):
+                leaf.__dict__.update(vars(fitted))
+            return values, True
+        term.fit(term.read(learnt_from))
+        values = term.rows(term.read(self.documents), self.device).gram(progress)
+        keep = len(self._kept) < self.room and (self.wanted[term.key] > 1 or not term.learns)
+        if keep:
+            self._kept[at] = term, values
+        return values, keep
+
+    @staticmethod
+    def _fit_others(kernel: Kernel, learnt_from: Documents) -> None:
+        """Fit what has no weight, and so no Gram: it is saved with the others."""
+        fitted = {id(leaf) for _, term in kernel.terms for leaf in term.leaves}
+        for leaf in kernel.leaves:
+            if id(leaf) not in fitted:
+                leaf.fit(leaf.read(learnt_from))

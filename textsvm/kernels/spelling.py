@@ -1,0 +1,187 @@
+"""A kernel on a line: ``spectrum:2-7,log,idf+gap:4,decay=0.5*edit:gamma=0.1``, read and written.
+
+    kernel := term + term + ...         the mean of the terms (Sum)
+    term   := part * part * ...         the product of the parts (Product)
+    part   := name, or name:option,option,...
+    option := the value of an option that may stand without its name, a flag, or option=value
+
+Names and options are those of the kernels (`Kernel.options`), and `NAMED`; what is not given has its default.
+Light to import: the command line reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from textsvm.errors import InputError
+from textsvm.kernels import KERNELS
+from textsvm.kernels.option import Option
+
+if TYPE_CHECKING:
+    from textsvm.kernels.base import Kernel
+
+#: Other names of kernels: the kernel, the options that make it so, and its own defaults.
+NAMED: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "words": ("spectrum", ("tokens=words",), ("p=1",))
+}
+_SIGNS = {"sum": "+", "product": "*"}
+
+
+def is_spelled_out(text: str) -> bool:
+    """Whether a text says more than the name of a kernel."""
+    return text in NAMED or any(sign in text for sign in ":+*")
+
+
+def names() -> list[str]:
+    """What a part can begin with."""
+    return [*KERNELS.simple(), *NAMED]
+
+
+def parse(text: str) -> Kernel:
+    """Read a kernel.
+
+    Raises
+    ------
+    InputError
+        If a name or an option is unknown, a value is wrong, given twice or out of range, or a part is empty.
+    """
+    kernel = _joined(
+        "sum", [_joined("product", list(map(_part, term.split("*")))) for term in text.split("+")]
+    )
+    kernel.check()
+    return kernel
+
+
+def spell(kernel: Kernel) -> str:
+    """Write a kernel; `parse` makes an equal one of it, unless it has what cannot be given there.
+
+    That are weights of a sum, sums of sums and in products, products in products, and parameters that are no
+    options.
+    """
+    if kernel.name not in _SIGNS:
+        return _spell_part(kernel)
+    weights, parts = kernel.get_params(deep=False).get("weights"), kernel.get_params(deep=False)["kernels"]
+    inside = [
+        f"({spell(part)})" if part.name == "sum" or part.name == kernel.name else spell(part)
+        for part in parts
+    ]
+    if weights is None:
+        return _SIGNS[kernel.name].join(inside)
+    total = sum(weights)
+    return " + ".join(f"{weight / total:.3g} {part}" for weight, part in zip(weights, inside, strict=True))
+
+
+def _joined(name: str, parts: Sequence[Kernel]) -> Kernel:
+    return parts[0] if len(parts) == 1 else KERNELS[name](kernels=parts)
+
+
+def _part(text: str) -> Kernel:
+    name, colon, listed = (piece.strip() for piece in text.partition(":"))
+    if name not in names():
+        what = f"{name!r} is no kernel" if name else "a kernel is missing"
+        raise InputError(f"{what}; take one of {', '.join(names())}, as in spectrum:2-7,log,idf+gap:4")
+    base, fixed, usual = NAMED.get(name, (name, (), ()))
+    options = {option.name: option for option in KERNELS.options(base)}
+    pieces = [*fixed, *(listed.split(",") if colon else ())]
+    given: dict[str, dict[str, Any]] = {}
+    for piece in pieces:
+        option, value = _option(piece.strip(), options, text)
+        if option.name in given:
+            raise InputError(f"{option.name} is given twice in {text}")
+        given[option.name] = value
+    for piece in usual:
+        option, value = _option(piece, options, text)
+        given.setdefault(option.name, value)
+    return KERNELS[base](**{name: value for each in given.values() for name, value in each.items()})
+
+
+def _option(piece: str, options: dict[str, Option], text: str) -> tuple[Option, dict[str, Any]]:
+    """Which option a piece of a part gives, and the parameters that it sets."""
+    name, equals, value = piece.partition("=")
+    if equals and name in options and options[name].metavar:
+        return options[name], _converted(options[name], value)
+    if piece in options and not options[piece].metavar:
+        return options[piece], options[piece].parameters(True)
+    for option in options.values():
+        if option.bare and not equals:
+            try:
+                return option, option.parameters(option.convert(piece))
+            except (InputError, ValueError):
+                continue
+    can = ", ".join(_shown(option) for option in options.values())
+    what = f"{piece!r} is no option" if piece else "an option is missing"
+    raise InputError(f"{what} in {text}; it takes {can}")
+
+
+def _converted(option: Option, value: str) -> dict[str, Any]:
+    try:
+        return option.parameters(option.convert(value))
+    except InputError as error:
+        raise InputError(f"{option.name}={value} {error}") from error
+    except ValueError as error:
+        raise InputError(f"{option.name}={value} is no number") from error
+
+
+def _shown(option: Option) -> str:
+    """How an option is given."""
+    if not option.metavar:
+        return option.name
+    return option.metavar if option.bare else f"{option.name}={option.metavar}"
+
+
+def _spell_part(kernel: Kernel) -> str:
+    params, pieces = kernel.get_params(deep=False), []
+    usual: dict[str, Any] = type(kernel)().get_params(deep=False) if kernel.options else params
+    name, said = _name_of(kernel, params)
+    rest = {key: value for key, value in params.items() if not _same(value, usual[key]) and key not in said}
+    for number, option in enumerate(kernel.options):
+        piece, sets = _piece(option, params)
+        if number == 0 or any(key in rest for key in sets):
+            pieces += [piece] if sets else []
+            rest = {key: value for key, value in rest.items() if key not in sets}
+    pieces += [f"{key}={_plain(value)}" for key, value in rest.items()]
+    return f"{name}:{','.join(pieces)}" if pieces else name
+
+
+def _name_of(kernel: Kernel, params: dict[str, Any]) -> tuple[str, set[str]]:
+    """The name that says most of a kernel, and the parameters that it says."""
+    options = {option.name: option for option in kernel.options}
+    for name, (base, fixed, _) in NAMED.items():
+        if base == kernel.name and all(piece.partition("=")[0] in options for piece in fixed):
+            sets = {key: value for piece in fixed for key, value in _option(piece, options, name)[1].items()}
+            if _all_same(sets, params):
+                return name, set(sets)
+    return kernel.name, set()
+
+
+def _piece(option: Option, params: dict[str, Any]) -> tuple[str, set[str]]:
+    """How an option is given to set these parameters, and which it sets; "" and none if it cannot."""
+    if not option.metavar:
+        sets = option.parameters(True)
+        return (option.name, set(sets)) if _all_same(sets, params) else ("", set())
+    write: Callable[[dict[str, Any]], str] = option.text or (lambda params: str(params[option.name]))
+    value = write(params).replace("e+", "e")
+    try:
+        sets = option.parameters(option.convert(value))
+    except (InputError, ValueError):
+        return "", set()
+    if not _all_same(sets, params):
+        return "", set()
+    return (value if option.bare else f"{option.name}={value}"), set(sets)
+
+
+def _all_same(sets: dict[str, Any], params: dict[str, Any]) -> bool:
+    return all(_same(value, params[name]) for name, value in sets.items())
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether parameters are equal, lists and arrays like tuples."""
+    return bool(_plain(a) == _plain(b))
+
+
+def _plain(value: Any) -> Any:
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
+    return getattr(value, "__name__", value) if callable(value) else value
