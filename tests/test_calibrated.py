@@ -104,7 +104,7 @@ def test_idf_weights_of_calibration_are_learnt_from_each_training_part(monkeypat
     fitted = clone(estimator).fit(documents, y)
     new, _ = texts(30, seed=2)
     np.testing.assert_allclose(model.decision_function(new), fitted.decision_function(new), atol=1e-5)
-    assert model.kernel_.idf_.n == 60
+    assert model.kernel_.weights_.n == 60
 
 
 def test_training_values_would_have_been_too_good():

@@ -213,7 +213,7 @@ def test_kernels_are_fitted():
     kernels = [Spectrum((1, p), "log", idf=True) for p in (2, 3)]
     documents = encode(TEXTS["words"])
     for number, _ in grams(kernels, documents, select("cpu")):
-        assert kernels[number].idf_.n == len(documents)
+        assert kernels[number].weights_.n == len(documents)
 
 
 def test_wrong_parameters_are_told_at_once():

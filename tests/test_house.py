@@ -26,6 +26,7 @@ FLOORS = [
     {"sources"},
     {"gram"},
     {"solvers"},
+    {"choice"},
     {"estimators"},
     {"evaluation"},
     {"selection"},

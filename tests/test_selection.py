@@ -348,4 +348,4 @@ def test_the_model_stays_as_it_is():
         before = dict(vars(model))
         cross_validate(model, X, target_, cv=2)
         assert vars(model) == before
-        assert not hasattr(model.kernel, "idf_")
+        assert not hasattr(model.kernel, "weights_")

@@ -210,7 +210,7 @@ def test_the_best_of_kernels_that_learn_is_fitted_to_all_documents(monkeypatch, 
     # With idf: for near-duplicates, of three parts, and of all documents for the best.
     assert columns == ([40] * 5 if idf else [40])
     if idf:
-        assert result.best_estimator.kernel_.idf_.n == 40
+        assert result.best_estimator.kernel_.weights_.n == 40
 
 
 def test_a_grid_of_a_kernel_that_learns_is_estimated_with_a_gram_for_each_part(monkeypatch):

@@ -12,7 +12,7 @@ import sys
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any
@@ -58,12 +58,15 @@ class Documents:
         with that one, so codes of the two can be compared; symbols it did not have come after.
     texts : tuple of n str, optional
         The normalised texts that tokens were taken from, where they are still known.
+    classes : int64 array, shape (n,), optional
+        The numbers of the documents' classes, for kernels that learn from them.
     """
 
     codes: NDArray[np.unsignedinteger]
     offsets: NDArray[np.int64]
     alphabet: NDArray[Any]
     texts: tuple[str, ...] | None = None
+    classes: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -99,7 +102,12 @@ class Documents:
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         source = np.repeat(self.offsets[:-1][indices] - offsets[:-1], lengths)
         texts = None if self.texts is None else tuple(self.texts[i] for i in indices)
-        return Documents(self.codes[source + np.arange(offsets[-1])], offsets, self.alphabet, texts)
+        classes = None if self.classes is None else self.classes[indices]
+        return Documents(self.codes[source + np.arange(offsets[-1])], offsets, self.alphabet, texts, classes)
+
+    def with_classes(self, classes: NDArray[np.int64] | None) -> Documents:
+        """The same documents, their classes known."""
+        return replace(self, classes=classes)
 
     def symbols(self, index: int) -> str | list[str]:
         """The symbols of one document: its normalised text, or its tokens."""
@@ -175,6 +183,10 @@ class Views:
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Views:
         """The documents at `indices`, in that order."""
         return Views({view: each.take(indices) for view, each in self.documents.items()})
+
+    def with_classes(self, classes: NDArray[np.int64] | None) -> Views:
+        """The same documents, their classes known."""
+        return Views({view: each.with_classes(classes) for view, each in self.documents.items()})
 
     def text(self, index: int) -> str:
         """The text of one document in the first view."""

@@ -44,11 +44,11 @@ from numpy.typing import NDArray
 from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.errors import InputError
-from textsvm.features.idf import Idf
 from textsvm.features.pmers import count_each
 from textsvm.features.products import Columns, Half, finish_half
 from textsvm.features.sparse import Sparse
 from textsvm.features.vocabulary import Vocabulary
+from textsvm.features.weights import FeatureWeights
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.base import Sharing, SymbolKernel
 from textsvm.kernels.normalisation import Normalisation
@@ -114,6 +114,8 @@ class Spectrum(SymbolKernel):
         What a symbol is: a function takes a normalised text and returns its tokens.
     keep_case : bool
         Tell upper and lower case apart.
+    odds : bool
+        Weigh every p-mer by what it tells about the class (`textsvm.features.weights`), learnt by `fit`.
     """
 
     name: ClassVar[str] = "spectrum"
@@ -128,6 +130,7 @@ class Spectrum(SymbolKernel):
         normalised: bool = True,
         tokens: Tokens = "characters",
         keep_case: bool = False,
+        odds: bool = False,
     ) -> None:
         self.p = p
         self.weight = weight
@@ -135,6 +138,7 @@ class Spectrum(SymbolKernel):
         self.normalised = normalised
         self.tokens = tokens
         self.keep_case = keep_case
+        self.odds = odds
 
     @property
     def lengths(self) -> tuple[int, int]:
@@ -150,7 +154,12 @@ class Spectrum(SymbolKernel):
 
     @property
     def learns(self) -> bool:
-        return bool(self.idf)
+        return self.weighted
+
+    @property
+    def weighted(self) -> bool:
+        """Whether it has learnt weights."""
+        return bool(self.idf or self.odds)
 
     def check(self) -> None:
         super().check()
@@ -165,8 +174,12 @@ class Spectrum(SymbolKernel):
 
     def fit(self, documents: Documents) -> Spectrum:
         self.check()
-        if self.idf:
-            self.idf_ = Idf.learn(documents, *self.lengths)
+        if self.odds and documents.classes is None:
+            raise InputError(
+                "odds are learnt from classes: give such a kernel to a classifier of one label a text"
+            )
+        if self.weighted:
+            self.weights_ = FeatureWeights.learn(documents, *self.lengths, self.idf, self.odds)
         return self
 
     def rows(self, documents: Documents, device: Device) -> Any:
@@ -182,24 +195,26 @@ class Spectrum(SymbolKernel):
 
     def state(self) -> dict[str, NDArray[Any]]:
         self.check_fitted()
-        return self.idf_.state() if self.idf else {}
+        return self.weights_.state() if self.weighted else {}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        if not self.idf:
+        if not self.weighted:
             return
         self.check()
         try:
-            self.idf_ = Idf.from_state(state, *self.lengths)
+            self.weights_ = FeatureWeights.from_state(state, *self.lengths, self.idf, self.odds)
         except (KeyError, ValueError, TypeError, IndexError, OverflowError) as error:
-            raise InputError(f"the saved idf weights are damaged ({error}); train the model again") from None
+            raise InputError(f"the saved weights are damaged ({error}); train the model again") from None
 
     def check_fitted(self) -> None:
-        """Raise InputError if idf weights are asked for and not learnt."""
-        if self.idf and not hasattr(self, "idf_"):
-            raise InputError("idf weights are learnt from training documents: call fit before anything else")
+        """Raise InputError if weights are asked for and not learnt."""
+        if self.weighted and not hasattr(self, "weights_"):
+            raise InputError("weights are learnt from training documents: call fit before anything else")
 
     @property
-    def sharing(self) -> SharedLengths:
+    def sharing(self) -> SharedLengths | None:
+        if self.odds:
+            return None  # what a p-mer tells is measured against all lengths
         return SharedLengths(self.lengths[0], self.weight, bool(self.idf))
 
     def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -238,7 +253,7 @@ class HostSpectrum:
     Parameters
     ----------
     kernel : Spectrum
-        Fitted, if it learns idf weights.
+        Fitted, if it learns weights.
     documents : Documents
         The columns.
     device : Device
@@ -318,7 +333,7 @@ def host_grams(
     total, self_values = np.zeros((n, n), np.float32), np.zeros(n)
     vocabulary = Vocabulary.empty(documents, *kernel.lengths)
     first, lengths = vocabulary.p1, vocabulary.p2 + 1 - vocabulary.p1
-    weights = kernel.idf_.weights_each(vocabulary) if kernel.idf else None
+    weights = kernel.weights_.weights_each(vocabulary) if kernel.weighted else None
     for q, size, counts in count_each(documents, vocabulary):
         starts = feature_starts(kernel, counts, size)
         x = matrix_of(kernel, counts, next(weights) if weights is not None else None, starts)

@@ -15,11 +15,11 @@ from textsvm import device as gpu
 from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.documents_cuda import DeviceDocuments
-from textsvm.features.idf import Idf
 from textsvm.features.pmers_cuda import CudaCounts, CudaPmers, match_unary, upload
 from textsvm.features.products_cuda import CudaColumns, Factors, mirror
 from textsvm.features.sparse_cuda import CudaSparse
 from textsvm.features.vocabulary import Vocabulary, longest_of
+from textsvm.features.weights import FeatureWeights
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.spectrum_features import FeatureMap, SpectrumPredictor
 from textsvm.parallel import Progress
@@ -29,11 +29,11 @@ Array = Any  # a CuPy array
 WHAT = "the spectrum kernel"
 
 
-class CudaIdf:
-    """`features.idf.Idf`, on the current card."""
+class CudaWeights:
+    """`features.weights.FeatureWeights`, on the current card."""
 
-    def __init__(self, idf: Idf) -> None:
-        self.vocabulary, self.table = upload(idf.vocabulary), gpu.cupy().asarray(idf.table)
+    def __init__(self, learnt: FeatureWeights) -> None:
+        self.vocabulary, self.table = upload(learnt.vocabulary), gpu.cupy().asarray(learnt.table)
 
     def weights(self, vocabulary: Vocabulary) -> Array:
         """The weight of every p-mer of `vocabulary`."""
@@ -45,7 +45,7 @@ class CudaFeatureSpace:
     """`FeatureSpace` on the device; `starts` is None where each p-mer is one feature."""
 
     kernel: FeatureMap
-    idf: CudaIdf | None
+    learnt: CudaWeights | None
     pmers: CudaPmers
     starts: Array | None
 
@@ -56,24 +56,24 @@ class CudaFeatureSpace:
 
     def project(self, others: Documents, columns: Normalisation) -> tuple[CudaSparse, Normalisation]:
         """X of other documents over these features, and their k(s, s) over all of their own."""
-        space, x = represent(self.kernel, self.idf, DeviceDocuments(others))
+        space, x = represent(self.kernel, self.learnt, DeviceDocuments(others))
         normalisation = Normalisation(others, x.squares, self.kernel.normalised, columns)
         return x.select(self.find(space)), normalisation
 
 
 def represent(
-    kernel: FeatureMap, idf: CudaIdf | None, text: DeviceDocuments
+    kernel: FeatureMap, learnt: CudaWeights | None, text: DeviceDocuments
 ) -> tuple[CudaFeatureSpace, CudaSparse]:
     """Documents over the features of their own p-mers: the features, and X."""
     pmers = CudaPmers(text, *kernel.lengths)
     counts = CudaCounts(pmers, kernel.weight == "intersection")
-    weights = None if idf is None else idf.weights(pmers.vocabulary)
+    weights = None if learnt is None else learnt.weights(pmers.vocabulary)
     pmers.forget_positions()
-    return CudaFeatureSpace(kernel, idf, pmers, counts.starts), matrix_of(kernel, counts, weights)
+    return CudaFeatureSpace(kernel, learnt, pmers, counts.starts), matrix_of(kernel, counts, weights)
 
 
 def matrix_of(kernel: FeatureMap, counts: CudaCounts, weights: Array | None) -> CudaSparse:
-    """X of the documents that were counted, given idf weights."""
+    """X of the documents that were counted, given learnt weights."""
     cp = gpu.cupy()
     values = counts.counts if kernel.weight == "count" else cp.ones(len(counts.features), np.float32)
     if kernel.weight == "log":
@@ -83,7 +83,7 @@ def matrix_of(kernel: FeatureMap, counts: CudaCounts, weights: Array | None) -> 
         values = cp.sqrt(w) if kernel.weight == "intersection" else w * values
     values = values.astype(np.float32, copy=False)
     highest = counts.highest if kernel.weight == "count" else cp.ones(len(counts.df), np.int32)
-    whole = not kernel.idf and kernel.weight != "log"
+    whole = not kernel.weighted and kernel.weight != "log"
     return CudaSparse(counts.indptr, counts.documents, counts.features, values, counts.df, highest, whole)
 
 
@@ -99,8 +99,8 @@ class CudaSpectrum:
 
     def prepare(self, text: DeviceDocuments) -> None:
         """From the documents on the device to X."""
-        idf = CudaIdf(self.kernel.idf_) if self.kernel.idf else None
-        self.space, self.x = represent(self.kernel, idf, text)
+        learnt = CudaWeights(self.kernel.weights_) if self.kernel.weighted else None
+        self.space, self.x = represent(self.kernel, learnt, text)
         self.normalisation = Normalisation(self.documents, self.x.squares, self.kernel.normalised)
         self.__dict__.pop("columns", None)
 

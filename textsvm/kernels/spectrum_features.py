@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from textsvm import device as devices
 from textsvm.device import Device
 from textsvm.documents import Documents
-from textsvm.features.idf import Idf
 from textsvm.features.pmers import Counts, count
 from textsvm.features.sparse import Sparse, match_unary, unary_starts
 from textsvm.features.vocabulary import Vocabulary, longest_of
+from textsvm.features.weights import FeatureWeights
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.parallel import Progress
 
@@ -26,16 +26,19 @@ class FeatureMap(Protocol):
     """The parameters of `textsvm.kernels.spectrum.Spectrum`, and what it has learnt."""
 
     weight: str
-    idf: bool
     normalised: bool
-    idf_: Idf
+    weights_: FeatureWeights
 
     @property
     def lengths(self) -> tuple[int, int]:
         """Shortest and longest substring that counts."""
 
+    @property
+    def weighted(self) -> bool:
+        """Whether it has learnt weights."""
+
     def check_fitted(self) -> None:
-        """Raise InputError if idf weights are asked for and not learnt."""
+        """Raise InputError if weights are asked for and not learnt."""
 
 
 class Represented(Protocol):
@@ -89,7 +92,7 @@ def represent(kernel: FeatureMap, documents: Documents) -> tuple[FeatureSpace, C
     """Documents over the features of their own p-mers: the features, what was counted, and X."""
     vocabulary, counts = count(documents, *kernel.lengths)
     starts = feature_starts(kernel, counts, int(vocabulary.first[-1]))
-    weights = kernel.idf_.weights(vocabulary) if kernel.idf else None
+    weights = kernel.weights_.weights(vocabulary) if kernel.weighted else None
     return FeatureSpace(kernel, vocabulary, starts), counts, matrix_of(kernel, counts, weights, starts)
 
 
@@ -103,7 +106,7 @@ def feature_starts(kernel: FeatureMap, counts: Counts, size: int) -> NDArray[np.
 def matrix_of(
     kernel: FeatureMap, counts: Counts, weights: NDArray[np.float64] | None, starts: NDArray[np.int64]
 ) -> Sparse:
-    """X of the documents that were counted, given idf weights; the features of p-mers start at `starts`."""
+    """X of the documents that were counted, given learnt weights; features of p-mers start at `starts`."""
     values: NDArray[np.floating] = np.ones(len(counts.counts), np.float32)
     if kernel.weight == "count":
         values = counts.counts.astype(np.float64)

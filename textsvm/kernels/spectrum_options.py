@@ -33,5 +33,6 @@ OPTIONS = (
     ),
     Option("weight", "what a count weighs", "|".join(WEIGHTS), "count", convert=one_of(*WEIGHTS), bare=True),
     Option("idf", "rare substrings weigh more"),
+    Option("odds", "substrings that tell classes apart weigh more"),
     *SYMBOLS,
 )

@@ -1,0 +1,158 @@
+"""Documents as rows of features for a linear solver: k(s, t) = x_s . x_t for s != t.
+
+A feature that one document alone has is in no product of two documents. It only makes the document's own
+kernel value larger, and is left out of the rows: what k(s, s) is beyond |x_s|^2 is the document's ridge, in
+which it is kept exactly. More than half of the features of real texts are such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from textsvm.features.sparse import Sparse, feature_type
+from textsvm.parallel import n_threads, run
+
+Array = NDArray[Any]
+#: Documents a thread takes at a time, at least.
+PIECE = 64
+
+
+@dataclass(frozen=True)
+class FeatureRows:
+    """Rows of features, and what a document's kernel value with itself has beyond them.
+
+    Attributes
+    ----------
+    x : Sparse, n rows
+    ridge : float64 array, shape (n,)
+        k(s, s) - |x_s|^2, at least 0.
+    """
+
+    x: Sparse
+    ridge: NDArray[np.float64]
+
+    def take(self, indices: NDArray[np.int64]) -> FeatureRows:
+        """The rows at `indices`."""
+        return FeatureRows(self.x.take(indices), self.ridge[indices])
+
+
+@dataclass(frozen=True)
+class SharedFeatures:
+    """Features that two documents have in common, and those of one alone; before they are weighed.
+
+    Attributes
+    ----------
+    indptr : int64 array, shape (n + 1,)
+    features : int32 or int64 array, shape (number of entries,)
+        Numbers of shared features, the commonest first: what is read most is near in memory.
+    values : float32 array, shape (number of entries,)
+    number : int64 array, shape (n_features,)
+        Which feature each of the shared ones was.
+    alone : float64 array, shape (n,)
+        Sum of squared values of the features that a document has alone.
+    """
+
+    indptr: NDArray[np.int64]
+    features: NDArray[np.signedinteger]
+    values: NDArray[np.float32]
+    number: NDArray[np.int64]
+    alone: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, x: Sparse, df: NDArray[np.int64]) -> SharedFeatures:
+        """Those of rows, given the number of documents that have each feature."""
+        number = np.flatnonzero(df > 1)
+        number = number[np.argsort(-df[number], kind="stable")]
+        target = np.full(x.n_features, -1, feature_type(x.n_features))
+        target[number] = np.arange(len(number))
+        shared = x.select(target, len(number))
+        return cls(shared.indptr, shared.features, shared.values, number, x.squares() - shared.squares())
+
+    def weighed(
+        self, weights: NDArray[np.float64] | None, alone: NDArray[np.float64] | float, normalised: bool
+    ) -> FeatureRows:
+        """Rows of features times their weights.
+
+        Parameters
+        ----------
+        weights : float64 array, shape (number of shared features,), optional
+        alone : float64 array, shape (n,), or float
+            The weight of the features that a document has alone.
+        normalised : bool
+            Divide rows by their lengths; a document without features is 1 with itself then.
+        """
+        n = len(self.indptr) - 1
+        values, squares = np.empty(len(self.values), np.float32), np.empty(n)
+        table = np.ones(len(self.number)) if weights is None else weights
+        rest = self.alone * np.square(alone)
+        step = max(PIECE, n // (4 * n_threads()) + 1)
+
+        def weigh_piece(first: int) -> None:
+            last = min(first + step, n)
+            _weigh(
+                self.indptr, self.features, self.values, first, last, table, rest, normalised, values, squares
+            )
+
+        run(weigh_piece, range(0, n, step))
+        return FeatureRows(Sparse(self.indptr, self.features, values, len(self.number)), squares)
+
+
+def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> FeatureRows:
+    """The rows of sum_i w_i k_i: the features of all parts, those of part i times sqrt(w_i)."""
+    if len(parts) == 1 and weights[0] == 1:
+        return parts[0]
+    indptr = np.sum([part.x.indptr for part in parts], axis=0)
+    first = np.cumsum([0] + [part.x.n_features for part in parts])
+    features = np.empty(int(indptr[-1]), feature_type(int(first[-1])))
+    values, begin = np.empty(len(features), np.float32), indptr[:-1].copy()
+    for part, weight, base in zip(parts, weights, first, strict=False):
+        root, x = np.float32(np.sqrt(weight)), part.x
+        _place(x.indptr, x.features, x.values, base, root, begin, features, values)
+    ridge = np.sum([weight * part.ridge for part, weight in zip(parts, weights, strict=True)], axis=0)
+    return FeatureRows(Sparse(indptr, features, values, int(first[-1])), ridge)
+
+
+@njit(nogil=True, cache=True)
+def _weigh(
+    indptr: Array,
+    features: Array,
+    given: Array,
+    first: int,
+    last: int,
+    weights: Array,
+    alone: Array,
+    normalised: bool,
+    values: Array,
+    ridge: Array,
+) -> None:
+    """Values of some rows, and their ridges."""
+    for i in range(first, last):
+        total = 0.0
+        for k in range(indptr[i], indptr[i + 1]):
+            v = given[k] * weights[features[k]]
+            values[k] = np.float32(v)
+            total += v * v
+        ridge[i] = alone[i]
+        if normalised:
+            whole = total + alone[i]
+            scale = 1 / np.sqrt(whole) if whole > 0 else 1.0
+            for k in range(indptr[i], indptr[i + 1]):
+                values[k] = np.float32(values[k] * scale)
+            ridge[i] = alone[i] * scale * scale if whole > 0 else 1.0
+
+
+@njit(nogil=True, cache=True)
+def _place(
+    indptr: Array, features: Array, values: Array, base: int, root: float, begin: Array, to: Array, out: Array
+) -> None:
+    for i in range(len(indptr) - 1):
+        for k in range(indptr[i], indptr[i + 1]):
+            to[begin[i]] = features[k] + base
+            out[begin[i]] = values[k] * root
+            begin[i] += 1

@@ -1,0 +1,73 @@
+"""Documents whose p-mers are counted once, for spectrum kernels that weigh them differently."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.documents import Documents
+from textsvm.features.pmers import count
+from textsvm.features.rows import FeatureRows, SharedFeatures
+from textsvm.features.weights import FeatureWeights
+from textsvm.kernels.spectrum_features import feature_starts, matrix_of
+
+
+class CountedDocuments:
+    """Documents as rows of features, by what spectrum kernels of one view and range learn from some of them.
+
+    Parameters
+    ----------
+    kernel : Spectrum
+        Says which p-mers.
+    documents : Documents
+    """
+
+    def __init__(self, kernel: Any, documents: Documents) -> None:
+        self.documents = documents
+        self.vocabulary, self.counts = count(documents, *kernel.lengths)
+        self._shared: dict[str, SharedFeatures] = {}
+
+    @cached_property
+    def df(self) -> NDArray[np.int64]:
+        """How many documents hold each p-mer."""
+        return np.bincount(self.counts.features, minlength=int(self.vocabulary.first[-1]))
+
+    def weights(self, kernel: Any, train: NDArray[np.int64]) -> FeatureWeights:
+        """What a kernel learns from some of the documents."""
+        classes = self.documents.classes if kernel.odds else None
+        return FeatureWeights.of_counts(self.vocabulary, self.counts, train, bool(kernel.idf), classes)
+
+    def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
+        """All documents as rows of features, weighed by what a kernel learns from some."""
+        if kernel.weight == "intersection" and kernel.weighted:
+            raise NotImplementedError("unary features of learnt weights")
+        shared = self.shared(kernel)
+        if not kernel.weighted:
+            return shared.weighed(None, 1.0, kernel.normalised)
+        table = self.weights(kernel, train).table
+        return shared.weighed(table[shared.number], self._alone(table), kernel.normalised)
+
+    def shared(self, kernel: Any) -> SharedFeatures:
+        """The features, before they are weighed, of all kernels of this weight."""
+        if kernel.weight not in self._shared:
+            starts = feature_starts(kernel, self.counts, int(self.vocabulary.first[-1]))
+            x = matrix_of(kernel, self.counts, None, starts)
+            df = np.bincount(x.features, minlength=x.n_features)
+            self._shared[kernel.weight] = SharedFeatures.of(x, df)
+        return self._shared[kernel.weight]
+
+    @cached_property
+    def _single(self) -> NDArray[np.int64]:
+        """A p-mer that each document has alone, -1 if it has none."""
+        found = np.full(len(self.documents), -1, np.int64)
+        single = self.df[self.counts.features] == 1
+        owner = np.repeat(np.arange(len(found)), np.diff(self.counts.indptr))
+        found[owner[single]] = self.counts.features[single]
+        return found
+
+    def _alone(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The weight of the p-mers that each document has alone: one for all of them."""
+        return np.where(self._single >= 0, table[self._single], 0.0)
