@@ -161,7 +161,7 @@ def large(tokens):
         (GapWeighted(2, 0.5), lambda s, t: oracles.gap(s, t, 2, 0.5)),
         (EditDistance(0.1), lambda s, t: oracles.edit(s, t, 0.1)),
     ],
-    ids=str,
+    ids=["spectrum", "gap", "edit"],
 )
 def test_more_than_65_536_symbols(kernel, oracle, tokens):
     documents, others, columns, rows = large(tokens)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
-from textsvm.documents import Documents, View
+from textsvm.documents import Documents, View, Views
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import OCCLUSION, PIECES, Attribution, Contributions, occlusion
 from textsvm.kernels.option import Option
@@ -198,7 +198,7 @@ class Kernel(BaseEstimator, ABC):
         """Levels of sums and products that it is made of."""
         return 0
 
-    def read(self, documents: Documents) -> Documents:
+    def read(self, documents: Documents | Views) -> Any:
         """What it reads of documents that may have several views."""
         return documents.of(self.view)
 
@@ -262,8 +262,8 @@ class Kernel(BaseEstimator, ABC):
         """
         return np.full(len(row_lengths), len(column_lengths) / UNKNOWN_RATE)
 
-    def seconds(self, rows: Documents, columns: Documents) -> float:
-        """The same for all values of some documents with others, which may have several views."""
+    def seconds(self, rows: Documents | Views, columns: Documents | Views) -> float:
+        """The same for all values of some documents with others."""
         parts = ((leaf.cost, leaf.read(rows), leaf.read(columns)) for leaf in self.leaves)
         return float(sum(cost(some.lengths, others.lengths).sum() for cost, some, others in parts))
 
