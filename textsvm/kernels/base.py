@@ -313,7 +313,8 @@ class Kernel(BaseEstimator, ABC):
     @property
     def key(self) -> Hashable:
         """Equal for kernels of equal values, learnt from the same documents."""
-        return f"{type(self)} {self.as_dict()}" if self.comparable else id(self)
+        # Different functions of tokens may look alike in print.
+        return (f"{type(self)} {self.as_dict()}", self.views) if self.comparable else id(self)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Arrays learnt by `fit`, to be saved with a model."""
