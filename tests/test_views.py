@@ -86,6 +86,11 @@ def test_parts_read_their_own_view_of_the_texts():
     np.testing.assert_allclose(shared.rows(np.arange(len(documents))), gram_of(both), atol=1e-6)
 
 
+def test_the_length_of_a_document_is_that_of_its_longest_view():
+    views = [View("words"), View(), View(keep_case=True)]
+    assert in_views(["a word", "Straße"], views).lengths.tolist() == [6, 7]
+
+
 def test_others_are_read_in_the_same_views():
     kernel = Sum([SUM, PRODUCT])
     documents = in_views(TEXTS, kernel.views)
@@ -338,6 +343,22 @@ def test_a_file_whose_kernel_does_not_fit_is_refused(change, saved, tmp_path):
     else:
         kernel["kernels"][1] = None
     refused(rewritten(saved, tmp_path / "m", header))
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_any_flipped_bytes_give_a_model_or_one_sentence(saved, tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("flipped")
+    content = bytearray(rewritten(saved, folder / "m").read_bytes())
+    for at in data.draw(st.lists(st.integers(8, len(content) - 1), min_size=1, max_size=4)):
+        content[at] = data.draw(st.integers(0, 255))
+    (folder / "m").write_bytes(content)
+    sentence = ""
+    try:
+        load(folder / "m").predict(NEW)
+    except InputError as error:
+        sentence = str(error)
+    assert "\n" not in sentence
 
 
 SPELLED = "spectrum:2-4,log,idf+words:1-2,log,idf"

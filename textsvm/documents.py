@@ -169,8 +169,9 @@ class Views:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Number of symbols of each document in the first view, shape (n,)."""
-        return self._first.lengths
+        """Number of symbols of each document in the view that has most of them, shape (n,)."""
+        lengths: NDArray[np.int64] = np.max([each.lengths for each in self.documents.values()], axis=0)
+        return lengths
 
     def of(self, view: View) -> Documents:
         """What a kernel of this view reads."""

@@ -37,7 +37,7 @@ class _KernelOptions:
         typer.Option(
             metavar="|".join(spelling.names()),
             help="Which kernel; spelled out, a sum (+) or product (*) of several: "
-            "spectrum:2-7,log,idf+gap:4 (default: spectrum).",
+            "spectrum:2-7,log,idf+words:1-2,log,idf (default: spectrum).",
             rich_help_panel=_KERNEL,
         ),
     ] = None
