@@ -1,6 +1,7 @@
 """Sums and products whose parts read different things of a text: characters, words, with case or without."""
 
 import json
+from functools import cache
 
 import numpy as np
 import pytest
@@ -131,21 +132,17 @@ def test_contributions_of_views_add_up(kernel):
             assert found.symbols.sum() + found.bias == pytest.approx(found.value, abs=1e-6)
 
 
+@cache
+def fitted():
+    return SVC(SUM, C=10, device="cpu").fit(TEXTS, LABELS)
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.text(min_size=1, max_size=20))
 def test_contributions_of_any_text_add_up(text):
     [found] = explain(fitted(), [text])
     if found.text:
         assert found.symbols.sum() + found.bias == pytest.approx(found.value, abs=1e-6)
-
-
-MODELS = {}
-
-
-def fitted():
-    if not MODELS:
-        MODELS["sum"] = SVC(SUM, C=10, device="cpu").fit(TEXTS, LABELS)
-    return MODELS["sum"]
 
 
 @pytest.mark.parametrize("kernel", [PRODUCT, MIXED, SUM], ids=spell)
@@ -173,8 +170,7 @@ def test_a_product_in_a_sum_is_explained_in_the_text_with_case():
     assert not found.exact
 
 
-@pytest.mark.parametrize("calibrated", [False, True])
-def test_other_machines(calibrated, tmp_path):
+def test_other_machines(tmp_path):
     numbers = np.arange(len(TEXTS)) % 8 / 8
     for model, y in [
         (SVR(SUM, device="cpu"), numbers),

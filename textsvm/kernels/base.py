@@ -198,7 +198,7 @@ class Kernel(BaseEstimator, ABC):
         """Levels of sums and products that it is made of."""
         return 0
 
-    def read(self, documents: Documents | Views) -> Any:
+    def read(self, documents: Documents | Views) -> Documents:
         """What it reads of documents that may have several views."""
         return documents.of(self.view)
 
