@@ -29,13 +29,13 @@ def parts_of_dialects():
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
     page = tmp_path_factory.mktemp("compared") / "c.html"
-    return report("compare", *DIALECTS, *FAST, "--kernel", "gap:3", "--report", page), page
+    return report("compare", *DIALECTS, *FAST, "--kernel", "gap:3+words:1", "--report", page), page
 
 
 def test_figures_are_those_of_the_classifiers(compared):
     found, _ = compared
     names = [each["name"] for each in found["classifiers"]]
-    assert names == [*opponents.OPPONENTS, "spectrum:2-3", "gap:3"]
+    assert names == [*opponents.OPPONENTS, "spectrum:2-3", "gap:3+words:1"]
     train, test = parts_of_dialects()
     assert found["how"] == f"of the test part, {len(train)} to learn from"
     expected = opponents.answer(opponents.first(), train.texts, train.labels, test.texts).predicted
