@@ -10,7 +10,7 @@ import pytest
 from textsvm.bench import classifiers, essays, multiclass, reviews, tuned, vectors, weights
 from textsvm.bench.corpora import R8, SCORE_RANGES, Prompt, Task, essay_prompts, parted_task
 from textsvm.estimators.svc import SVC
-from textsvm.kernels import GapWeighted, Spectrum
+from textsvm.kernels import Spectrum
 
 
 def test_stretching_gives_the_known_the_moments_of_the_training_part():
@@ -84,11 +84,7 @@ def test_settings_in_words():
     words = classifiers.described(
         {"kernel": Spectrum((1, 5), "log", idf=True), "C": 3.0, "multiclass": "ovr"}
     )
-    assert words == "multiclass=ovr, spectrum, idf=True, normalised=True, p=(1, 5), weight=log, C=3.0"
-    assert classifiers.kernel_name(GapWeighted(5, 0.5)) == "gap, decay=0.5, normalised=True, p=5"
-    assert classifiers.kernel_name(Spectrum(4, normalised=False)) == (
-        "spectrum, idf=False, normalised=False, p=4, weight=count"
-    )
+    assert words == "multiclass=ovr, spectrum:1-5,log,idf, C=3.0"
 
 
 def test_both_sides_see_the_same_texts_and_errors_are_counted():

@@ -10,11 +10,8 @@ import pytest
 from command import fails, report, run
 from test_reporting import HOSTILE, Page
 
-from textsvm import EditDistance, GapWeighted, Spectrum
 from textsvm.bench import opponents
 from textsvm.bench.compare import compare
-from textsvm.cli.compare import kernel_of
-from textsvm.cli.console import WrongUsage
 from textsvm.errors import InputError
 from textsvm.evaluation.comparison import judge_prediction
 from textsvm.readers import read_corpus, sample
@@ -32,13 +29,13 @@ def parts_of_dialects():
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
     page = tmp_path_factory.mktemp("compared") / "c.html"
-    return report("compare", *DIALECTS, *FAST, "--kernel", "gap:3", "--report", page), page
+    return report("compare", *DIALECTS, *FAST, "--kernel", "gap:3+words:1", "--report", page), page
 
 
 def test_figures_are_those_of_the_classifiers(compared):
     found, _ = compared
     names = [each["name"] for each in found["classifiers"]]
-    assert names == [*opponents.OPPONENTS, "spectrum:2-3", "gap:3"]
+    assert names == [*opponents.OPPONENTS, "spectrum:2-3", "gap:3+words:1"]
     train, test = parts_of_dialects()
     assert found["how"] == f"of the test part, {len(train)} to learn from"
     expected = opponents.answer(opponents.first(), train.texts, train.labels, test.texts).predicted
@@ -114,34 +111,12 @@ def test_names_cannot_break_the_page():
 
 
 @pytest.mark.parametrize(
-    ("text", "kernel"),
-    [
-        ("spectrum", Spectrum(4)),
-        ("spectrum:1-5,log,idf", Spectrum((1, 5), "log", idf=True)),
-        ("spectrum: idf, p=3", Spectrum(3, idf=True)),
-        ("gap:3,0.7", GapWeighted(3, 0.7)),
-        ("gap:decay=0.25", GapWeighted(5, 0.25)),
-        ("edit:5,relative", EditDistance(5.0, relative=True)),
-    ],
-)
-def test_kernels_as_they_are_written(text, kernel):
-    made = kernel_of(text)
-    assert type(made) is type(kernel)
-    assert made.get_params() == kernel.get_params()
-
-
-@pytest.mark.parametrize(
-    "text", ["spectral", "spectrum:log,log", "spectrum:q=3", "gap:4,idf", "gap:3,0.5,0.5", "edit:-1"]
-)
-def test_kernels_that_are_none(text):
-    with pytest.raises(WrongUsage, match=f"--kernel {text}: "):
-        kernel_of(text)
-
-
-@pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--kernel", "spectrum:9-3"], "9-3 is no value of an option of spectrum"),
+        (["--kernel", "spectrum:9-3"], "--kernel spectrum:9-3: '9-3' is no option in spectrum:9-3"),
+        (["--kernel", "words:1+gap:4,idf"], "'idf' is no option in gap:4,idf"),
+        (["--kernel", "sum"], "'sum' is no kernel"),
+        (["--kernel", "edit:gamma=-1"], "--kernel edit:gamma=-1: gamma=-1.0"),
         (["--holdout", "1"], "--holdout 1 is not a share"),
         (["--cv", "1"], "--cv 1 folds are too few"),
         (["--cv", "3", "--holdout", "0.5"], "do not go together"),

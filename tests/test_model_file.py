@@ -412,7 +412,7 @@ def _nested(levels):
         (lambda kernel: kernel.update(kernels=[3, 4]), "part 0 of a sum of kernels is 3"),
         (lambda kernel: kernel.update(weights=[1, -1]), "not negative"),
         (lambda kernel: kernel["kernels"][1].update(name="other"), "its kernel 'other' is not known"),
-        (lambda kernel: kernel["kernels"][1].pop("name"), "damaged: 'name'"),
+        (lambda kernel: kernel["kernels"][1].pop("name"), "damaged: it has no 'name'"),
         (lambda kernel: kernel["kernels"][1].update(p=900), "needs p = 900 symbols"),
         (lambda kernel: kernel["kernels"][0].update(_nested(11)), "nested more than 10 deep"),
         (lambda kernel: kernel.update(kernels=[_nested(0)] * 101, weights=None), "at most 100 kernels"),

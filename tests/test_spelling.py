@@ -11,26 +11,26 @@ import textsvm
 from textsvm import EditDistance, GapWeighted, InputError, Product, Spectrum, Sum, UserKernel
 from textsvm.cli.kernels import options_of
 from textsvm.kernels import KERNELS
-from textsvm.kernels.option import Option
 from textsvm.kernels.spelling import names, parse, spell
+from textsvm.tokens import NAMES
 
 REVIEWS = ("corpora/samples/reviews.csv", "--text", "text", "--label", "label")
 lengths = st.integers(1, 30)
 ranges = st.tuples(lengths, lengths).map(lambda pair: (min(pair), max(pair) + 1))
 rates = st.floats(1e-300, 1e300)
-spectra = st.builds(
-    Spectrum, lengths | ranges, st.sampled_from(("count", "presence", "intersection", "log")), st.booleans()
-)
-gaps = st.builds(
-    lambda p, decay: (
-        GapWeighted(p, decay)
-        if isinstance(p, int)
-        else GapWeighted(p[1], decay, tuple(float(q >= p[0]) for q in range(1, p[1] + 1)))
-    ),
-    lengths | ranges,
-    st.floats(1e-300, 1),
-)
-leaves = spectra | gaps | st.builds(EditDistance, rates, st.booleans())
+symbols = {"tokens": st.sampled_from(NAMES), "keep_case": st.booleans()}
+weights = st.sampled_from(("count", "presence", "intersection", "log"))
+spectra = st.builds(Spectrum, lengths | ranges, weights, st.booleans(), **symbols)
+
+
+def gap(p, decay, tokens, keep_case):
+    low, high = (p, p) if isinstance(p, int) else p
+    blend = None if isinstance(p, int) else tuple(float(q >= low) for q in range(1, high + 1))
+    return GapWeighted(high, decay, blend, tokens=tokens, keep_case=keep_case)
+
+
+gaps = st.builds(gap, lengths | ranges, st.floats(1e-300, 1), **symbols)
+leaves = spectra | gaps | st.builds(EditDistance, rates, st.booleans(), **symbols)
 products = st.lists(leaves, min_size=2, max_size=3).map(Product)
 sums = st.lists(leaves | products, min_size=2, max_size=4).map(Sum)
 
@@ -102,34 +102,24 @@ def test_wrong_lines_get_one_sentence(text, message):
     assert "\n" not in str(error.value)
 
 
-class OfTokens(Spectrum):
-    """Reads tokens of several kinds."""
-
-    options = (
-        *(option for option in Spectrum.options if option.name != "tokens"),
-        Option("tokens", "what a symbol is", "KIND", "characters"),
-    )
-
-    def __init__(self, p=4, weight="count", idf=False, normalised=True, tokens="characters"):
-        super().__init__(p, weight, idf, normalised)
-        self.tokens = tokens
-
-
-def test_words_are_a_spectrum_of_words(monkeypatch):
-    monkeypatch.setitem(KERNELS, "spectrum", OfTokens)
+def test_words_are_a_spectrum_of_words():
     for text, kernel in {
-        "words:1-2,log,idf": OfTokens((1, 2), "log", idf=True, tokens="words"),
-        "words:1": OfTokens(1, tokens="words"),
-        "words:4": OfTokens(4, tokens="words"),
-        "spectrum:2,tokens=other": OfTokens(2, tokens="other"),
-        "spectrum:2+words:2": Sum([OfTokens(2), OfTokens(2, tokens="words")]),
+        "words:1-2,log,idf": Spectrum((1, 2), "log", idf=True, tokens="words"),
+        "words:1": Spectrum(1, tokens="words"),
+        "words:4,keep_case": Spectrum(4, tokens="words", keep_case=True),
+        "spectrum:2,tokens=whitespace": Spectrum(2, tokens="whitespace"),
+        "gap:2,tokens=words,keep_case": GapWeighted(2, tokens="words", keep_case=True),
+        "spectrum:2,keep_case+words:2": Sum([Spectrum(2, keep_case=True), Spectrum(2, tokens="words")]),
     }.items():
         assert parse(text).as_dict() == kernel.as_dict()
         assert spell(kernel) == text
     assert parse("words").p == 1
     assert parse("words:log").as_dict() == parse("spectrum:log,tokens=words,1").as_dict()
+    assert parse("edit:keep-case").keep_case
     with pytest.raises(InputError, match="tokens is given twice in words:tokens=words"):
         parse("words:tokens=words")
+    with pytest.raises(InputError, match="keep_case is given twice in words:keep-case,keep_case"):
+        parse("words:keep-case,keep_case")
     chosen = options_of(KERNELS)(kernel=["gap,words", "edit+words:2"]).grid()
     assert [spell(kernel) for kernel in chosen] == ["gap:5", "words:1", "edit:gamma=0.05+words:2"]
 

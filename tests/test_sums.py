@@ -2,7 +2,6 @@
 
 import json
 import tracemalloc
-from dataclasses import dataclass
 
 import numpy as np
 import oracles
@@ -29,7 +28,7 @@ from textsvm import (
     tune,
 )
 from textsvm.device import select
-from textsvm.documents import Documents, View, encode
+from textsvm.documents import encode
 from textsvm.evaluation.explanation import explain
 from textsvm.gram.plan import make_gram
 from textsvm.gram.shared import grams
@@ -157,82 +156,6 @@ def test_any_weights_of_any_texts(weights, texts):
         w / sum(weights) * gram_of(k, texts).astype(float) for w, k in zip(weights, parts, strict=True)
     )
     np.testing.assert_allclose(gram_of(Sum(parts, weights), texts), expected, atol=1e-6)
-
-
-@dataclass(frozen=True)
-class TwoViews:
-    """Texts as characters and as words, as a kernel of either view reads them."""
-
-    characters: Documents
-    words: Documents
-
-    @classmethod
-    def make(cls, texts, known=None):
-        words = [[hash_of(word) for word in text.split()] for text in texts]
-        as_text = ["".join(chr(0x4E00 + word) for word in each) for each in words]
-        first, second = (None, None) if known is None else (known.characters.alphabet, known.words.alphabet)
-        return cls(encode(texts, first), encode(as_text, second))
-
-    def __len__(self):
-        return len(self.characters)
-
-    @property
-    def lengths(self):
-        return self.characters.lengths
-
-    def take(self, indices):
-        return TwoViews(self.characters.take(indices), self.words.take(indices))
-
-    def of(self, view):
-        return self.words if view.tokens == "words" else self.characters
-
-
-def hash_of(word):
-    return sum(ord(c) * 31**i for i, c in enumerate(word)) % 20_000
-
-
-class WordSpectrum(Spectrum):
-    """Reads words."""
-
-    @property
-    def view(self):
-        return View("words")
-
-
-def test_parts_read_their_own_view_of_the_texts():
-    kernel = Sum([Spectrum((1, 3)), Product([WordSpectrum(1), Spectrum(1)]), WordSpectrum(1, "log", True)])
-    assert kernel.views == (View(), View("words"))
-    documents = TwoViews.make(DOCUMENTS)
-    others = TwoViews.make(NEW, documents)
-    rows = kernel.fit(documents).rows(documents, CPU)
-    on_words = [Spectrum(1).fit(documents.words), Spectrum(1, "log", True).fit(documents.words)]
-
-    def expected(rows_of, of_characters, of_words):
-        one, two, three, four = (
-            rows_of(each, of)
-            for each, of in (
-                (Spectrum((1, 3)), of_characters),
-                (on_words[0], of_words),
-                (Spectrum(1), of_characters),
-                (on_words[1], of_words),
-            )
-        )
-        return (one + two * three + four) / 3
-
-    gram = expected(lambda each, of: each.rows(of, CPU).gram(), documents.characters, documents.words)
-    np.testing.assert_allclose(rows.gram(), gram, atol=1e-6)
-    _, shared = next(grams([kernel], documents, CPU))
-    np.testing.assert_allclose(shared.rows(np.arange(len(documents))), gram, atol=1e-6)
-
-    def cross(each, of):
-        columns = documents.words if of is others.words else documents.characters
-        return each.rows(columns, CPU).cross(of)
-
-    values = expected(cross, others.characters, others.words)
-    np.testing.assert_allclose(rows.cross(others), values, atol=1e-6)
-    coef = np.random.default_rng(0).normal(size=(1, len(documents)))
-    decided = kernel.predictor(documents, coef, CPU).values(others)
-    np.testing.assert_allclose(decided, values @ coef.T, atol=1e-5)
 
 
 def test_it_is_saved_loaded_and_decides_the_same(tmp_path):

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import test_views
 from contracts import KernelContract
 from test_sums import CASES, DOCUMENTS, LABELS, NEW, PARTS, SumsOfGrams
 
 from textsvm import SVC, Product, Sum, cross_validate
+from textsvm.kernels.spelling import spell
 
 pytestmark = pytest.mark.gpu
 
@@ -22,6 +24,13 @@ def test_a_machine_decides_alike_on_both_devices():
     kernel = Sum([*PARTS, Product(PARTS)])
     host, card = (SVC(kernel, C=10, device=name).fit(DOCUMENTS, LABELS) for name in ("cpu", "cuda"))
     np.testing.assert_allclose(card.decision_function(NEW), host.decision_function(NEW), atol=1e-3)
+
+
+@pytest.mark.parametrize("kernel", [test_views.SUM, test_views.PRODUCT, test_views.MIXED], ids=spell)
+def test_views_are_read_alike_on_both_devices(kernel):
+    texts, labels, new = test_views.TEXTS, test_views.LABELS, test_views.NEW
+    host, card = (SVC(kernel, C=10, device=name).fit(texts, labels) for name in ("cpu", "cuda"))
+    np.testing.assert_allclose(card.decision_function(new), host.decision_function(new), atol=1e-3)
 
 
 @pytest.mark.filterwarnings("ignore:.*near-duplicate")

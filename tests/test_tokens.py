@@ -2,7 +2,6 @@
 
 import unicodedata
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import oracles
@@ -20,8 +19,6 @@ from textsvm.device import select
 from textsvm.documents import View, Views, encode_as, normalise
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import data_warnings
-from textsvm.kernels import KERNELS
-from textsvm.kernels.base import HostRows, Kernel
 from textsvm.kernels.edit_narrow import narrow_runs
 from textsvm.kernels.option import SYMBOLS
 from textsvm.tokens import NAMES, align, locate, spread, tokenise
@@ -161,7 +158,7 @@ def large(tokens):
         (GapWeighted(2, 0.5), lambda s, t: oracles.gap(s, t, 2, 0.5)),
         (EditDistance(0.1), lambda s, t: oracles.edit(s, t, 0.1)),
     ],
-    ids=str,
+    ids=["spectrum", "gap", "edit"],
 )
 def test_more_than_65_536_symbols(kernel, oracle, tokens):
     documents, others, columns, rows = large(tokens)
@@ -404,62 +401,3 @@ def test_no_contribution_is_lost_on_the_way_to_the_text_with_case(text, most):
         seen = both.to_shown(0, view, own)
         assert len(seen) == len(both.shown(0))
         assert seen.sum() == pytest.approx(shares.sum() if len(seen) else 0)
-
-
-class Both(Kernel):
-    """Characters with their case beside words without."""
-
-    name: ClassVar[str] = "both"
-
-    @property
-    def parts(self):
-        return Spectrum(2, keep_case=True), Spectrum(1, tokens="words")
-
-    @property
-    def views(self):
-        return tuple(part.view for part in self.parts)
-
-    def rows(self, documents, device):
-        return BothRows(self, documents, device)
-
-
-class BothRows(HostRows):
-    def __init__(self, kernel, documents, device):
-        self.documents, self.device, self.n = documents, device, len(documents)
-        self.parts = [(part.view, part.rows(documents.of(part.view), device)) for part in kernel.parts]
-
-    def diag(self):
-        return sum(rows.diag() for _, rows in self.parts)
-
-    def rows(self, indices):
-        return sum(rows.rows(indices) for _, rows in self.parts)
-
-    def gram(self, progress=None):
-        return sum(rows.gram() for _, rows in self.parts)
-
-    def cross(self, others, progress=None):
-        return sum(rows.cross(others.of(view)) for view, rows in self.parts)
-
-
-def test_a_kernel_of_two_views(tmp_path, monkeypatch):
-    monkeypatch.setitem(KERNELS.data, "both", Both)
-    model = SVC(Both(), C=10, device="cpu").fit(TEXTS, LABELS)
-    gram = model.prepare(TEXTS).gram.window().values
-    parts = [SVC(part, device="cpu").prepare(TEXTS).gram.window().values for part in Both().parts]
-    np.testing.assert_allclose(gram, parts[0] + parts[1], atol=1e-6)
-    textsvm.save(model, tmp_path / "m.textsvm")
-    again = textsvm.load(tmp_path / "m.textsvm")
-    np.testing.assert_array_equal(again.decision_function(NEW), model.decision_function(NEW))
-    text = "Click NOW, straße"
-    [found] = explain(again, [text])
-    value, without = model.decision_function([text, "NOW, straße"])
-    assert found.text == text
-    assert found.symbols[: len("Click ")].sum() == pytest.approx(value - without)
-    assert [each.text for each in found.similar] == [
-        again.support_documents_.shown(i) for i in _places(again, found)
-    ]
-    assert len(cross_validate(SVC(Both(), device="cpu"), TEXTS, LABELS, cv=2).predictions) == len(TEXTS)
-
-
-def _places(model, found):
-    return [model.support_.tolist().index(each.index) for each in found.similar]

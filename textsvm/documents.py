@@ -90,6 +90,10 @@ class Documents:
         """What a kernel of this view reads: documents of one view are themselves."""
         return self
 
+    def only(self, views: Sequence[View]) -> Documents:
+        """The same in these views alone."""
+        return self
+
     def codes_for(self, *others: Documents) -> NDArray[np.unsignedinteger]:
         """A copy of the codes as compiled loops take them: uint16, or uint32 if these or `others` are."""
         types = [each.codes.dtype for each in (self, *others)]
@@ -173,12 +177,17 @@ class Views:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Number of symbols of each document in the first view, shape (n,)."""
-        return self._first.lengths
+        """Number of symbols of each document in the view that has most of them, shape (n,)."""
+        lengths: NDArray[np.int64] = np.max([each.lengths for each in self.documents.values()], axis=0)
+        return lengths
 
     def of(self, view: View) -> Documents:
         """What a kernel of this view reads."""
         return self.documents[view]
+
+    def only(self, views: Sequence[View]) -> Documents | Views:
+        """The same in these views alone."""
+        return self.of(views[0]) if len(views) == 1 else Views({view: self.of(view) for view in views})
 
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Views:
         """The documents at `indices`, in that order."""

@@ -105,7 +105,9 @@ def load(path: str | os.PathLike[str]) -> Any:
         return _build(header, arrays)
     except InputError as error:
         raise InputError(f"{path} is not a usable model: {error}") from error
-    except (KeyError, TypeError, ValueError, OverflowError, MemoryError) as error:
+    except KeyError as error:
+        raise InputError(f"{path} is damaged: it has no {_one_line(error)}; train it again") from error
+    except (TypeError, ValueError, OverflowError, MemoryError) as error:
         raise InputError(f"{path} is damaged: {_one_line(error)}; train it again") from error
 
 

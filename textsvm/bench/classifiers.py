@@ -19,7 +19,7 @@ from sklearn.base import clone
 from textsvm.bench import opponents
 from textsvm.bench.corpora import Task
 from textsvm.estimators.svc import SVC
-from textsvm.kernels.base import Kernel
+from textsvm.kernels.spelling import spell
 from textsvm.selection.leakage import LeakageWarning
 from textsvm.selection.tuning import Tuning, tune
 
@@ -79,13 +79,7 @@ def best_of(found: Tuning, **params: Any) -> Mapping[str, Any]:
 def described(params: Mapping[str, Any]) -> str:
     """A setting in words."""
     words = {name: f"{name}={value}" for name, value in sorted(params.items(), reverse=True)}
-    return ", ".join((words | {"kernel": kernel_name(params["kernel"])}).values())
-
-
-def kernel_name(kernel: Kernel) -> str:
-    """A kernel in words."""
-    params = {name: value for name, value in kernel.get_params().items() if value is not None}
-    return ", ".join([kernel.name, *(f"{name}={value}" for name, value in params.items())])
+    return ", ".join((words | {"kernel": spell(params["kernel"])}).values())
 
 
 def warm_up(model: SVC, grid: Mapping[str, Any], task: Task, n: int = 400) -> None:

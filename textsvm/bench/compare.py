@@ -17,8 +17,8 @@ from textsvm.bench.opponents import OPPONENTS, Answer, answer
 from textsvm.errors import InputError
 from textsvm.estimators.svc import SVC
 from textsvm.evaluation.comparison import Compared, judge_prediction
-from textsvm.kernels import Spectrum
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.spelling import parse
 from textsvm.parallel import StageProgress
 
 #: Rows to train on and rows to test on.
@@ -29,12 +29,8 @@ WARM_UP = 20
 
 def candidates(device: str) -> dict[str, Callable[[], Any]]:
     """What is compared if no kernel is named, by name."""
-    kernels = {
-        "spectrum:1-5,log,idf": Spectrum((1, 5), "log", idf=True),
-        "spectrum:2-7,log,idf": Spectrum((2, 7), "log", idf=True),
-        "spectrum:1-7,intersection": Spectrum((1, 7), "intersection"),
-    }
-    return {name: partial(machine, kernel, device) for name, kernel in kernels.items()}
+    names = ("spectrum:1-5,log,idf", "spectrum:2-7,log,idf", "spectrum:1-7,intersection")
+    return {name: partial(machine, parse(name), device) for name in names}
 
 
 def machine(kernel: Kernel, device: str) -> SVC:

@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from sklearn.metrics import cohen_kappa_score
 
 from textsvm import device as devices
-from textsvm.bench.classifiers import kernel_name
 from textsvm.bench.corpora import Prompt, essay_prompts
 from textsvm.bench.harness import Rows, data_folder
 from textsvm.device import Device, select
@@ -37,6 +36,7 @@ from textsvm.estimators.base import Target
 from textsvm.estimators.svr import SVR
 from textsvm.gram.shared import grams
 from textsvm.kernels import Spectrum
+from textsvm.kernels.spelling import spell
 from textsvm.selection.scoring import fold_scores, solve_folds
 
 PUBLISHED = (0.836, 0.724, 0.677, 0.821, 0.830, 0.828, 0.801, 0.726)
@@ -45,7 +45,7 @@ KERNELS = [Spectrum(p, "intersection", normalised=normalised) for normalised in 
 C = (0.1, 0.3, 1.0)
 EPSILON = (0.02, 0.05)
 #: What Cozma et al. use: all lengths to 15, normalised.
-PAPER = kernel_name(Spectrum((1, 15), "intersection"))
+PAPER = spell(Spectrum((1, 15), "intersection"))
 Grades = NDArray[np.int64]
 
 
@@ -101,7 +101,7 @@ def settings_on_folds(prompt: Prompt, device: Device) -> list[dict[str, Any]]:
             for (cost, epsilon), of_model in zip(points, values, strict=True):
                 found += [
                     {
-                        "kernel": kernel_name(KERNELS[number]), "C": cost, "epsilon": epsilon, "fold": fold,
+                        "kernel": spell(KERNELS[number]), "C": cost, "epsilon": epsilon, "fold": fold,
                         **kappas(prompt, fold, one, target),
                     }
                     for fold, one in enumerate(of_model)

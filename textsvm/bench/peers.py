@@ -17,7 +17,7 @@ from sklearn.svm import SVC as LibSVC
 
 from textsvm import device as devices
 from textsvm.bench import opponents
-from textsvm.bench.classifiers import OPPONENT, judge, kernel_name
+from textsvm.bench.classifiers import OPPONENT, judge
 from textsvm.bench.corpora import Task, full_tasks, paper_tasks
 from textsvm.bench.gram import Matrix, count_vectorizer, rapidfuzz, strkernels
 from textsvm.bench.harness import Rows, data_folder, paired
@@ -28,6 +28,7 @@ from textsvm.estimators.svc import SVC
 from textsvm.gram.base import DenseGram
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.spelling import spell
 from textsvm.solvers import dual, problems, smo
 from textsvm.solvers.products import decision_values
 
@@ -202,7 +203,7 @@ def classifier_row(task: Task, device: str, repeats: int) -> dict[str, Any]:
     times = paired(ours, theirs, repeats)
     return {
         "what": "texts to predictions",
-        "ours": f"{kernel_name(kernel)}, C={cost:g}",
+        "ours": f"{spell(kernel)}, C={cost:g}",
         "peer": OPPONENT,
         "corpus": task.name,
         "n": len(task.train) + len(task.test),

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
+from textsvm.cli.kernels import spelled_out
 from textsvm.cli.machines import checked
 from textsvm.cli.output import REPORTS, Force, Output
 from textsvm.cli.train import hold_out
-from textsvm.errors import InputError
-from textsvm.kernels import KERNELS
 
 if TYPE_CHECKING:
     from textsvm.bench.compare import Part
     from textsvm.evaluation.comparison import Compared
-    from textsvm.kernels.base import Kernel
-    from textsvm.kernels.option import Option
     from textsvm.readers import Corpus
 
 #: Share of the documents that are judged on if nothing else is said.
@@ -38,8 +33,8 @@ class Judging:
         list[str] | None,
         typer.Option(
             metavar="KERNEL",
-            help="A candidate, such as spectrum:1-5,log,idf or gap:p=4,decay=0.5; may be given several times "
-            "(default: a short list).",
+            help="A candidate, such as spectrum:1-5,log,idf+words:1-2,log,idf or gap:4; may be given several "
+            "times (default: a short list).",
         ),
     ] = None
     holdout: Annotated[
@@ -80,7 +75,7 @@ def compare(
     """
     console = Console(printing.quiet)
     judging.check(corpus)
-    kernels = {text: kernel_of(text) for text in judging.kernel or []}
+    kernels = {text: spelled_out(text) for text in judging.kernel or []}
 
     from textsvm.bench.compare import candidates, machine
     from textsvm.bench.compare import compare as run
@@ -109,48 +104,6 @@ def compare(
         )
     else:
         _show(console, title, compared)
-
-
-def kernel_of(text: str) -> Kernel:
-    """A kernel as it is written for `--kernel`: its name, a colon, and values of its options.
-
-    Raises
-    ------
-    WrongUsage
-        If there is no such kernel or it has no such option.
-    """
-    name, _, rest = text.partition(":")
-    if name not in KERNELS:
-        raise WrongUsage(f"--kernel {text}: {name} is not one of {', '.join(KERNELS)}")
-    options = KERNELS.options(name)
-    given: dict[str, Any] = {}
-    for piece in filter(None, map(str.strip, rest.split(","))):
-        found = _meant(piece, [option for option in options if option.name not in given])
-        if found is None:
-            known = ", ".join(option.name for option in options)
-            raise WrongUsage(f"--kernel {text}: {piece} is no value of an option of {name} ({known})")
-        given |= found
-    values = {option.name: option.convert(option.default) for option in options if option.metavar} | given
-    fields = [option.parameters(values[option.name]) for option in options if option.name in values]
-    kernel = KERNELS[name](**{key: value for each in fields for key, value in each.items()})
-    try:
-        kernel.check()
-    except InputError as error:
-        raise WrongUsage(f"--kernel {text}: {error}") from error
-    return kernel
-
-
-def _meant(piece: str, options: Sequence[Option]) -> dict[str, Any] | None:
-    """The option that a flag, a name=value or a value alone is of, and its value; None if there is none."""
-    name, named, value = piece.partition("=")
-    for option in options:
-        if not option.metavar:
-            if piece == option.name:
-                return {option.name: True}
-        elif not named or option.name == name:
-            with suppress(InputError, ValueError):
-                return {option.name: option.convert(value if named else piece)}
-    return None
 
 
 def _parts(console: Console, corpus: Corpus, labels: list[str], judging: Judging) -> tuple[list[Part], str]:

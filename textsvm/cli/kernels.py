@@ -37,7 +37,7 @@ class _KernelOptions:
         typer.Option(
             metavar="|".join(spelling.names()),
             help="Which kernel; spelled out, a sum (+) or product (*) of several: "
-            "spectrum:2-7,log,idf+gap:4 (default: spectrum).",
+            "spectrum:2-7,log,idf+words:1-2,log,idf (default: spectrum).",
             rich_help_panel=_KERNEL,
         ),
     ] = None
@@ -59,7 +59,7 @@ class _KernelOptions:
         options = {name: KERNELS.options(name) for name in names}
         return [
             *(kernel for name in names for kernel in self._of(KERNELS[name], options[name], tuning)),
-            *map(_spelled_out, spelled),
+            *map(spelled_out, spelled),
         ]
 
     def _refuse_others(self, names: list[str], spelled: list[str]) -> None:
@@ -144,7 +144,8 @@ else:
     KernelOptions = options_of(KERNELS)
 
 
-def _spelled_out(text: str) -> Kernel:
+def spelled_out(text: str) -> Kernel:
+    """The kernel that a text spells out, or wrong usage."""
     try:
         return spelling.parse(text)
     except InputError as error:

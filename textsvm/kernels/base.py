@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 
-from textsvm.documents import Documents, View
+from textsvm.documents import Documents, View, Views
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import OCCLUSION, PIECES, Attribution, Contributions, occlusion
 from textsvm.kernels.option import Option
@@ -198,7 +198,7 @@ class Kernel(BaseEstimator, ABC):
         """Levels of sums and products that it is made of."""
         return 0
 
-    def read(self, documents: Documents) -> Documents:
+    def read(self, documents: Documents | Views) -> Documents:
         """What it reads of documents that may have several views."""
         return documents.of(self.view)
 
@@ -262,8 +262,8 @@ class Kernel(BaseEstimator, ABC):
         """
         return np.full(len(row_lengths), len(column_lengths) / UNKNOWN_RATE)
 
-    def seconds(self, rows: Documents, columns: Documents) -> float:
-        """The same for all values of some documents with others, which may have several views."""
+    def seconds(self, rows: Documents | Views, columns: Documents | Views) -> float:
+        """The same for all values of some documents with others."""
         parts = ((leaf.cost, leaf.read(rows), leaf.read(columns)) for leaf in self.leaves)
         return float(sum(cost(some.lengths, others.lengths).sum() for cost, some, others in parts))
 
@@ -313,7 +313,8 @@ class Kernel(BaseEstimator, ABC):
     @property
     def key(self) -> Hashable:
         """Equal for kernels of equal values, learnt from the same documents."""
-        return f"{type(self)} {self.as_dict()}" if self.comparable else id(self)
+        # Different functions of tokens may look alike in print.
+        return (f"{type(self)} {self.as_dict()}", self.views) if self.comparable else id(self)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Arrays learnt by `fit`, to be saved with a model."""

@@ -101,8 +101,9 @@ def _option(piece: str, options: dict[str, Option], text: str) -> tuple[Option, 
     name, equals, value = piece.partition("=")
     if equals and name in options and options[name].metavar:
         return options[name], _converted(options[name], value)
-    if piece in options and not options[piece].metavar:
-        return options[piece], options[piece].parameters(True)
+    flag = options.get(piece.replace("-", "_"))
+    if flag is not None and not flag.metavar:
+        return flag, flag.parameters(True)
     for option in options.values():
         if option.bare and not equals:
             try:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.device import Device
-from textsvm.documents import Documents, View
+from textsvm.documents import Documents, View, Views
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.base import Kernel, Predictor
@@ -73,7 +73,7 @@ class Composite(Kernel):
     def quadratic(self) -> bool:
         return any(part.quadratic for part in self.kernels)
 
-    def read(self, documents: Documents) -> Documents:
+    def read(self, documents: Documents | Views) -> Any:
         return documents
 
     def fit(self, documents: Documents) -> Composite:

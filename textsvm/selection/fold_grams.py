@@ -87,7 +87,8 @@ class FoldGrams:
     ) -> Prepared:
         """Fit the kernel to some of the examples, or to all, and make the rows of all."""
         if self._terms is None or not self._terms.serves(kernel):
-            kernel.fit(kernel.read(self.examples if train is None else self.examples.take(train)))
+            read = kernel.read(self.examples)
+            kernel.fit(read if train is None else read.take(train))
             return self.model.compare(self.examples, kernel, progress)
         clock = time.perf_counter()
         gram = self._terms.gram(kernel, train, of_stage(progress, "gram"))

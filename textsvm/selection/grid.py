@@ -112,7 +112,8 @@ def encode_all(
         forms.setdefault(setting.model.source.form, []).append(k)
     shared = []
     for of_form in forms.values():
-        examples = settings[of_form[0]].model.encode(X, None, progress)
+        sources = [settings[k].model.source for k in of_form]
+        examples = sources[0].prepare_for(sources, X, progress)
         kernels: dict[Hashable, Kernel] = {}
         members: dict[Hashable, list[int]] = {}
         for k in of_form:

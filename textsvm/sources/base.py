@@ -6,7 +6,7 @@ A source has no state but its parameters; examples, kernels and what a machine k
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -56,7 +56,7 @@ class Source(ABC):
 
     @property
     def form(self) -> Hashable:
-        """Equal for sources that make the same examples of what they read."""
+        """Equal for sources whose kernels can have examples in common, see `prepare_for`."""
         return None
 
     @abstractmethod
@@ -88,6 +88,12 @@ class Source(ABC):
     @abstractmethod
     def prepare(self, given: Any, known: Any = None, progress: StageProgress | None = None) -> Any:
         """What was read -> `Examples`; texts over their own alphabet, or an extension of that of `known`."""
+
+    def prepare_for(
+        self, sources: Sequence[Source], given: Any, progress: StageProgress | None = None
+    ) -> Any:
+        """What was read -> `Examples` for the kernels of several sources of this form, itself one of them."""
+        return self.prepare(given, None, progress)
 
     @abstractmethod
     def kernel_for(self, examples: Any) -> Kernel:

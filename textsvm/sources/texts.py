@@ -51,7 +51,7 @@ class TextSource(Source):
     @property
     def form(self) -> Hashable:
         """See `Source`."""
-        return self._form, self.make_kernel().views
+        return self._form
 
     def check(self) -> None:
         """See `Source`."""
@@ -98,7 +98,23 @@ class TextSource(Source):
         if isinstance(known, np.ndarray):
             warnings.warn("encode takes documents, not their alphabet", DeprecationWarning, stacklevel=3)
             known = Documents(np.empty(0, np.uint8), np.zeros(1, np.int64), known)
-        views = self.make_kernel().views
+        return self._encoded(given, self.make_kernel().views, known, progress)
+
+    def prepare_for(
+        self, sources: Sequence[Source], given: list[str], progress: StageProgress | None = None
+    ) -> Documents | Views:
+        """See `Source`."""
+        kernels = [source.make_kernel() for source in sources if isinstance(source, TextSource)]
+        views = tuple(dict.fromkeys(view for kernel in kernels for view in kernel.views))
+        return self._encoded(given, views, None, progress)
+
+    def _encoded(
+        self,
+        given: list[str],
+        views: Sequence[View],
+        known: Documents | Views | None,
+        progress: StageProgress | None,
+    ) -> Documents | Views:
         cases = list(dict.fromkeys(view.keep_case for view in views))
         step, n = of_stage(progress, "encode"), len(given)
         texts = {
@@ -143,9 +159,9 @@ class TextSource(Source):
         """See `Source`."""
         return wished
 
-    def keep(self, kernel: Kernel, examples: Documents, support: NDArray[np.int64]) -> Kept:
-        """See `Source`."""
-        return Kept(support, kernel, kernel.read(examples).take(support))
+    def keep(self, kernel: Kernel, examples: Documents | Views, support: NDArray[np.int64]) -> Kept:
+        """See `Source`; of the views that examples have, those that the kernel reads."""
+        return Kept(support, kernel, examples.only(kernel.views).take(support))
 
     def others(self, given: list[str], kept: Kept) -> Documents | Views:
         """See `Source`."""

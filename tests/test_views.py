@@ -1,0 +1,407 @@
+"""Sums and products whose parts read different things of a text: characters, words, with case or without."""
+
+import json
+from functools import cache
+
+import numpy as np
+import pytest
+from command import fails, report, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from textsvm import (
+    SVC,
+    SVR,
+    CalibratedSVC,
+    EditDistance,
+    GapWeighted,
+    InputError,
+    OneClassSVM,
+    Product,
+    Spectrum,
+    Sum,
+    cross_validate,
+    load,
+    save,
+    tune,
+)
+from textsvm.device import select
+from textsvm.documents import Documents, View, Views, encode_as, normalise
+from textsvm.evaluation.explanation import explain
+from textsvm.gram.shared import grams
+from textsvm.kernels import edit, spectrum
+from textsvm.kernels.spelling import spell
+from textsvm.sources import texts as texts_source
+
+CPU = select("cpu")
+TEXTS = [
+    "Buy cheap pills now, don't wait!",
+    "Cheap, cheap watches: buy now now",
+    "WIN a prize - click now",
+    "You don't win; buy a prize, now",
+    "The meeting is at noon",
+    "See you at the meeting, the agenda is new",
+    "Don't be late at noon",
+    "New agenda: meeting of US and us",
+] * 2
+LABELS = (["spam"] * 4 + ["ham"] * 4) * 2
+NEW = ["Don't click: the WIN is at noon", "Straße, naïve", "!", "", "noon", "US"]
+CHARACTERS = Spectrum((1, 3), "log", idf=True)
+CASED = Spectrum(2, keep_case=True)
+WORDS = Spectrum((1, 2), "log", idf=True, tokens="words")
+SUM = Sum([CHARACTERS, WORDS, CASED], (2, 1, 1))
+PRODUCT = Product([CASED, Spectrum(1, tokens="words")])
+MIXED = Sum([PRODUCT, EditDistance(0.1, tokens="words")])
+pytestmark = pytest.mark.filterwarnings("ignore:.*near-duplicate")
+
+
+def gram_of(kernel):
+    return SVC(kernel, device="cpu").prepare(TEXTS).gram.window().values.astype(float)
+
+
+def in_views(texts, views, known=None):
+    return Views(
+        {
+            view: encode_as(
+                [normalise(text, keep_case=view.keep_case) for text in texts],
+                view.tokens,
+                None if known is None else known.of(view),
+            )
+            for view in views
+        }
+    )
+
+
+def test_parts_read_their_own_view_of_the_texts():
+    parts = [gram_of(part) for part in (CHARACTERS, WORDS, CASED, Spectrum(1, tokens="words"))]
+    expected = parts[0] / 2 + parts[1] / 4 + parts[2] / 4
+    np.testing.assert_allclose(gram_of(SUM), expected, atol=1e-6)
+    np.testing.assert_allclose(gram_of(PRODUCT), parts[2] * parts[3], atol=1e-6)
+    both = Sum([SUM, PRODUCT])
+    assert both.views == (View(), View("words"), View(keep_case=True))
+    np.testing.assert_allclose(gram_of(both), (expected + parts[2] * parts[3]) / 2, atol=1e-6)
+    documents = in_views(TEXTS, both.views)
+    _, shared = next(grams([both], documents, CPU))
+    np.testing.assert_allclose(shared.rows(np.arange(len(documents))), gram_of(both), atol=1e-6)
+
+
+def test_the_length_of_a_document_is_that_of_its_longest_view():
+    views = [View("words"), View(), View(keep_case=True)]
+    assert in_views(["a word", "Straße"], views).lengths.tolist() == [6, 7]
+
+
+def test_others_are_read_in_the_same_views():
+    kernel = Sum([SUM, PRODUCT])
+    documents = in_views(TEXTS, kernel.views)
+    others = in_views(NEW, kernel.views, documents)
+    rows = kernel.fit(documents).rows(documents, CPU)
+
+    def cross(part):
+        read = part.read(documents)
+        return part.fit(read).rows(read, CPU).cross(part.read(others)).astype(float)
+
+    total = cross(CHARACTERS) / 2 + cross(WORDS) / 4 + cross(CASED) / 4
+    expected = (total + cross(CASED) * cross(PRODUCT.kernels[1])) / 2
+    np.testing.assert_allclose(rows.cross(others), expected, atol=1e-6)
+    coef = np.random.default_rng(0).normal(size=(1, len(documents)))
+    np.testing.assert_allclose(rows.decision(others, coef.T), expected @ coef.T, atol=1e-5)
+    decided = kernel.predictor(documents, coef, CPU).values(others)
+    np.testing.assert_allclose(decided, expected @ coef.T, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        SUM,
+        Sum([CHARACTERS, Spectrum(3, tokens="words"), GapWeighted(2, tokens="words", keep_case=True)]),
+        Sum([WORDS, Spectrum(2, tokens="whitespace", keep_case=True)]),
+        Sum([Spectrum(1, tokens="words")]),
+    ],
+    ids=spell,
+)
+def test_contributions_of_views_add_up(kernel):
+    model = SVC(kernel, C=10, device="cpu").fit(TEXTS, LABELS)
+    for text, found in zip(NEW, explain(model, NEW), strict=True):
+        assert found.exact
+        assert found.text == normalise(text, keep_case=any(view.keep_case for view in kernel.views))
+        assert len(found.symbols) == len(found.text)
+        assert found.value == pytest.approx(model.decision_function([text])[0], abs=1e-6)
+        if text:
+            assert found.symbols.sum() + found.bias == pytest.approx(found.value, abs=1e-6)
+
+
+@cache
+def fitted():
+    return SVC(SUM, C=10, device="cpu").fit(TEXTS, LABELS)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.text(min_size=1, max_size=20))
+def test_contributions_of_any_text_add_up(text):
+    [found] = explain(fitted(), [text])
+    if found.text:
+        assert found.symbols.sum() + found.bias == pytest.approx(found.value, abs=1e-6)
+
+
+@pytest.mark.parametrize("kernel", [PRODUCT, MIXED, SUM], ids=spell)
+def test_a_model_of_views_is_saved_and_explained(kernel, tmp_path):
+    model = SVC(kernel, C=10, device="cpu").fit(TEXTS, LABELS)
+    save(model, tmp_path / "m.textsvm")
+    again = load(tmp_path / "m.textsvm")
+    assert again.kernel_.key == model.kernel_.key
+    assert tuple(again.support_documents_.documents) == kernel.views
+    np.testing.assert_array_equal(again.decision_function(NEW), model.decision_function(NEW))
+    text = "Click NOW, straße"
+    [found] = explain(again, [text])
+    assert found.text == text
+    assert {each.text for each in found.similar} <= set(TEXTS)
+    if not found.exact:
+        value, without = model.decision_function([text, "NOW, straße"])
+        assert found.symbols[: len("Click ")].sum() == pytest.approx(value - without)
+
+
+def test_a_product_in_a_sum_is_explained_in_the_text_with_case():
+    one_view = Product([Spectrum(2), GapWeighted(2)])
+    model = SVC(Sum([one_view, CASED]), C=10, device="cpu").fit(TEXTS, LABELS)
+    [found] = explain(model, ["Straße WIN"])
+    assert found.text == "Straße WIN"
+    assert not found.exact
+    alone = SVC(Sum([one_view, CASED], [1, 0]), C=10, device="cpu").fit(TEXTS, LABELS)
+    [found] = explain(alone, ["Straße WIN"])
+    assert found.text == "Straße WIN"
+    value, without = alone.decision_function(["Straße WIN", "WIN"])
+    assert found.symbols[: len("Straße ")].sum() == pytest.approx(value - without)
+
+
+def test_other_machines(tmp_path):
+    numbers = np.arange(len(TEXTS)) % 8 / 8
+    for model, y in [
+        (SVR(SUM, device="cpu"), numbers),
+        (OneClassSVM(SUM, device="cpu"), None),
+        (CalibratedSVC(SVC(SUM, device="cpu"), cv=2), LABELS),
+        (SVC(SUM, multiclass="ovr", device="cpu"), [*LABELS[:-2], "other", "other"]),
+    ]:
+        model.fit(TEXTS) if y is None else model.fit(TEXTS, y)
+        save(model, tmp_path / "m")
+        again = load(tmp_path / "m")
+        np.testing.assert_array_equal(again.predict(NEW), model.predict(NEW))
+        [found] = explain(again, NEW[:1])
+        assert found.symbols.sum() + found.bias == pytest.approx(found.value, abs=1e-6)
+
+
+def counted(monkeypatch, module, name):
+    calls, original = [], getattr(module, name)
+    monkeypatch.setattr(module, name, lambda *args: calls.append(name) or original(*args))
+    return calls
+
+
+def test_tuning_over_views_shares_documents_and_grams(monkeypatch):
+    made = counted(monkeypatch, spectrum, "host_grams")
+    distances = [counted(monkeypatch, edit.HostEdit, name) for name in ("distances_gram", "gram")]
+    encoded = counted(monkeypatch, texts_source, "encode_as")
+    words = Spectrum(2, tokens="words")
+    kernels = [
+        Spectrum(2),
+        words,
+        Sum([Spectrum(2), words]),
+        Sum([Spectrum(2), words, EditDistance(0.1, tokens="words")]),
+        Sum([CASED, EditDistance(0.1, tokens="words")]),
+        EditDistance(0.1),
+    ]
+    found = tune(SVC(device="cpu"), TEXTS, LABELS, {"kernel": kernels, "C": [0.1, 10]}, cv=3)
+    assert len(encoded) == 3  # characters with case and without, and words
+    assert len(made) == 3  # of one view each, the equal lengths together
+    assert sum(map(len, distances)) == 2
+    for row in found.table:
+        alone = cross_validate(SVC(**row["params"], device="cpu"), TEXTS, LABELS, cv=3)
+        assert row["metrics"]["accuracy"] == pytest.approx(alone.mean["accuracy"])
+    alone = SVC(**found.best_params_, device="cpu").fit(TEXTS, LABELS)
+    best = found.best_estimator
+    np.testing.assert_allclose(best.decision_function(NEW), alone.decision_function(NEW), atol=1e-3)
+
+
+def test_functions_of_tokens_that_look_alike_are_two_views():
+    class Split:
+        def __init__(self, letter):
+            self.letter = letter
+
+        def __call__(self, text):
+            return text.split(self.letter)
+
+        def __repr__(self):
+            return "Split"
+
+    kernels = [Sum([Spectrum(1, tokens=Split(letter)), Spectrum(3)]) for letter in "an"]
+    documents = in_views(TEXTS, [view for kernel in kernels for view in kernel.views])
+    for number, gram in grams(kernels, documents, CPU):
+        expected = gram_of(kernels[number])
+        np.testing.assert_allclose(gram.rows(np.arange(len(TEXTS))), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("memory", [None, 3 * 4 * 16**2, 4 * 16**2])
+def test_tuning_over_views_that_learn(memory):
+    kernels = [CHARACTERS, WORDS, Sum([CHARACTERS, WORDS]), SUM, Sum([CHARACTERS, PRODUCT])]
+    model = SVC(device="cpu", memory=memory)
+    found = tune(model, TEXTS, LABELS, {"kernel": kernels, "C": [0.1, 10]}, cv=3)
+    for row in found.table:
+        alone = cross_validate(SVC(**row["params"], device="cpu"), TEXTS, LABELS, cv=3)
+        assert row["metrics"]["accuracy"] == pytest.approx(alone.mean["accuracy"])
+
+
+@pytest.mark.parametrize("kernel", [WORDS, Sum([WORDS]), Sum([CHARACTERS, WORDS])], ids=spell)
+def test_the_best_of_a_grid_keeps_its_own_views_alone(kernel, tmp_path):
+    model = tune(
+        SVC(device="cpu"), TEXTS, LABELS, {"kernel": [kernel, EditDistance(50, keep_case=True)]}, cv=2
+    ).best_estimator
+    kept = model.support_documents_
+    assert spell(model.kernel_) == spell(kernel)
+    if len(kernel.views) == 1:
+        assert isinstance(kept, Documents)
+        assert kept.of_tokens
+    else:
+        assert tuple(kept.documents) == kernel.views
+    save(model, tmp_path / "m")
+    np.testing.assert_array_equal(load(tmp_path / "m").decision_function(NEW), model.decision_function(NEW))
+
+
+def test_a_budget_is_estimated_over_views():
+    kernels = [CHARACTERS, Sum([CHARACTERS, WORDS]), EditDistance(0.1, tokens="words")]
+    found = tune(SVC(device="cpu"), TEXTS, LABELS, {"kernel": kernels}, cv=2, minutes=10)
+    assert len(found.table) == 3
+
+
+def test_parts_of_other_views_that_fit_no_text():
+    long = Sum([Spectrum(2), Spectrum(20, tokens="words")])
+    with pytest.raises(InputError, match="shorter than p = 20 of its part words:20"):
+        SVC(long, device="cpu").fit(TEXTS, LABELS)
+    with pytest.raises(InputError, match=r"no document has any token \(tokens='words'\)"):
+        SVC(Sum([Spectrum(1), Spectrum(1, tokens="words")]), device="cpu").fit([" ", "\t"] * 4, [0, 1] * 4)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("views") / "m"
+    save(SVC(SUM, device="cpu").fit(TEXTS, LABELS), path)
+    with safe_open(path, framework="numpy") as file:
+        return file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+def rewritten(saved, path, header=None, **changed):
+    metadata, arrays = saved
+    if header is not None:
+        metadata = {"textsvm": json.dumps(header)}
+    arrays = {name: array for name, array in (arrays | changed).items() if array is not None}
+    save_file(arrays, path, metadata)
+    return path
+
+
+def refused(path):
+    with pytest.raises(InputError) as error:
+        load(path).predict(NEW)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_a_file_without_one_of_its_arrays_is_refused(saved, tmp_path):
+    _, arrays = saved
+    assert {"view_0.codes", "view_1.tokens", "view_2.alphabet"} <= set(arrays)
+    for name in arrays:
+        message = refused(rewritten(saved, tmp_path / "m", **{name: None}))
+        assert "m is damaged: it has no '" in message or name.startswith("kernel.")
+
+
+def test_a_file_whose_views_do_not_fit_is_refused(saved, tmp_path):
+    _, arrays = saved
+    fewer = arrays["view_1.offsets"][:-1]
+    message = refused(
+        rewritten(
+            saved,
+            tmp_path / "m",
+            **{"view_1.offsets": fewer, "view_1.codes": arrays["view_1.codes"][: fewer[-1]]},
+        )
+    )
+    assert "its support indices do not fit its support vectors" in message
+
+
+@pytest.mark.parametrize("change", ["part", "view", "weights", "kernels", "depth", "name", "none"])
+def test_a_file_whose_kernel_does_not_fit_is_refused(change, saved, tmp_path):
+    header = json.loads(saved[0]["textsvm"])
+    kernel = header["kernel"]
+    if change == "part":
+        kernel["kernels"].pop()
+    elif change == "view":
+        kernel["kernels"][0]["tokens"] = "whitespace"
+    elif change == "weights":
+        kernel["weights"] = [1, 2]
+    elif change == "kernels":
+        kernel["kernels"] = 5
+    elif change == "depth":
+        for _ in range(20):
+            kernel = header["kernel"] = {"name": "sum", "kernels": [kernel], "weights": None}
+    elif change == "name":
+        kernel["kernels"][1]["name"] = "spectre"
+    else:
+        kernel["kernels"][1] = None
+    refused(rewritten(saved, tmp_path / "m", header))
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_any_flipped_bytes_give_a_model_or_one_sentence(saved, tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("flipped")
+    content = bytearray(rewritten(saved, folder / "m").read_bytes())
+    for at in data.draw(st.lists(st.integers(8, len(content) - 1), min_size=1, max_size=4)):
+        content[at] = data.draw(st.integers(0, 255))
+    (folder / "m").write_bytes(content)
+    sentence = ""
+    try:
+        load(folder / "m").predict(NEW)
+    except InputError as error:
+        sentence = str(error)
+    assert "\n" not in sentence
+
+
+SPELLED = "spectrum:2-4,log,idf+words:1-2,log,idf"
+REVIEWS = ("corpora/samples/reviews.csv", "--text", "text", "--label", "label")
+ESSAYS = ("corpora/samples/essays.tsv", "--text", "essay")
+
+
+def test_the_command_line_end_to_end(tmp_path):
+    model = tmp_path / "m"
+    trained = report("train", *REVIEWS, "--kernel", SPELLED, "--calibrate", "sigmoid", "-o", model)
+    assert trained["kernel_spelled"] == SPELLED
+    text = "A Truly AWFUL film, and not worth it."
+    (tmp_path / "t.txt").write_text(text + "\n")
+    found = report("explain", model, tmp_path / "t.txt")
+    assert found["exact"]
+    assert sum(found["symbols"]) + found["bias"] == pytest.approx(found["value"], abs=1e-6)
+    assert load(model).decision_function([text])[0] == pytest.approx(found["value"], abs=1e-6)
+    predicted = run("predict", model, tmp_path / "t.txt")
+    assert predicted.returncode == 0, predicted.stderr
+    assert report("cv", *REVIEWS, "--kernel", SPELLED, "--folds", 2)["kernel_spelled"] == SPELLED
+    gram = tmp_path / "k.npy"
+    assert report("gram", *REVIEWS, "--kernel", SPELLED, "-o", gram)["kernel_spelled"] == SPELLED
+    np.testing.assert_allclose(np.diag(np.load(gram)), 1, atol=1e-6)
+
+
+def test_tune_on_the_command_line(tmp_path):
+    given = ["words:1-2,log,idf", SPELLED, "spectrum:2-4,log,idf,keep-case+words:1"]
+    options = [word for text in given for word in ("--kernel", text)]
+    found = report("tune", *REVIEWS, *options, "-C", 1, "--folds", 2, "-o", tmp_path / "m")
+    assert len(found["table"]) == 3
+    assert found["best_kernel_spelled"] in [text.replace("-case", "_case") for text in given]
+    assert spell(load(tmp_path / "m").kernel_) == found["best_kernel_spelled"]
+    message = fails(
+        "train", *REVIEWS, "--kernel", "words:1", "--tokens", "words", "-o", tmp_path / "n", code=2
+    )
+    assert "--tokens does not go with --kernel words:1" in message
+
+
+@pytest.mark.parametrize(
+    "options", [[*ESSAYS, "--regress", "score"], [*REVIEWS, "--one-class", "positive"]], ids=["svr", "one"]
+)
+def test_other_machines_on_the_command_line(options, tmp_path):
+    trained = report("train", *options, "--kernel", SPELLED, "-o", tmp_path / "m")
+    assert trained["kernel_spelled"] == SPELLED
