@@ -1,8 +1,8 @@
 """The kernel and C of a classifier whose user names none.
 
 Trials (`trial`) of a short list (`shortlist`), on as many texts as a budget of time allows. The time of the
-trials, and that of the usual alternative, TF-IDF of characters with a linear machine, are predicted from counts
-of operations and not measured, so that the same texts get the same kernel on any machine.
+trials, and that of the usual alternative, TF-IDF of characters with a linear machine, are predicted from
+counts of operations and not measured, so that the same texts get the same kernel on any machine.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def choose(
     some = documents.take(rows).with_classes(target[rows])
     trials = Trials(Examples(some, target[rows], n_classes, weight[rows], folds))
     made = _rounds(trials, seen, C, progress)
-    best = max(made, key=lambda trial: trial.accuracy)
+    best = _best(made)
     return Choice(best.kernel, best.C, _sentence(made, best, len(rows), len(target)), made)
 
 
@@ -102,7 +102,7 @@ def alternative(characters: Documents, n_classes: int) -> float:
 def _affordable(characters: Documents, n_classes: int, seen: Look, allowed: float) -> int:
     """How many texts trials can be made on in that time."""
     columns = 1 if n_classes == 2 else n_classes
-    trials = (4 if seen.words >= shortlist.FEW_WORDS else 3) + len(FACTORS)
+    trials = (5 if seen.words >= shortlist.FEW_WORDS else 3) + len(FACTORS)
     a_text = seen.characters * ENTRIES * FOLDS * trials * (READING + COLUMN * columns)
     return max(FEWEST, n_classes * 2 * FOLDS, int(allowed / max(a_text, 1e-12)))
 
@@ -110,19 +110,22 @@ def _affordable(characters: Documents, n_classes: int, seen: Look, allowed: floa
 def _rounds(trials: Trials, seen: Look, C: float, progress: StageProgress | None) -> list[Trial]:
     """Trials of one round after another, each around the best so far."""
     made: list[Trial] = []
-    work = [0, 5 * FOLDS]
+    work = [0, 6 * FOLDS]
 
     def done() -> None:
         work[0] += 1
         if progress is not None:
             progress("choose", min(work), work[1])
 
-    for more in (shortlist.first_round, shortlist.second_round, shortlist.third_round):
-        best = max(made, key=lambda trial: trial.accuracy).kernel if made else None
-        kernels = more(seen) if best is None else more(seen, best)  # type: ignore[call-arg, operator]
-        made += trials.run(kernels, [C], done)
-    best = max(made, key=lambda trial: trial.accuracy).kernel
-    return made + trials.run([best], [C * factor for factor in FACTORS], done)
+    made += trials.run(shortlist.first_round(seen), [C], done)
+    for more in (shortlist.second_round, shortlist.third_round):
+        made += trials.run(more(seen, _best(made).kernel), [C], done)
+    return made + trials.run([_best(made).kernel], [C * factor for factor in FACTORS], done)
+
+
+def _best(made: Sequence[Trial]) -> Trial:
+    """The best, of equal ones the first: they come simplest first."""
+    return max(made, key=lambda trial: trial.accuracy)
 
 
 def _subset(target: NDArray[np.int64], most: int) -> NDArray[np.int64]:

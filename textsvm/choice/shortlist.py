@@ -46,11 +46,6 @@ def look(characters: NDArray[np.int64], words: NDArray[np.int64], alphabet: int)
     return Look(float(np.mean(characters)), float(np.mean(words)), alphabet)
 
 
-def fixed() -> Kernel:
-    """The best kernel that needs no choice."""
-    return Spectrum((1, 5), "log", idf=True)
-
-
 def characters(odds: bool = False) -> Spectrum:
     """Substrings of up to five characters."""
     return Spectrum((1, 5), "log", idf=True, odds=odds)
@@ -84,7 +79,9 @@ def first_round(seen: Look) -> list[Kernel]:
 def second_round(seen: Look, best: Kernel) -> list[Kernel]:
     """What may be better, given the best of the first round."""
     beside = isinstance(best, Sum)
-    tried: list[Kernel] = [with_words(characters(True), True) if beside else characters(True)]
+    tried: list[Kernel] = [characters(True)]
+    if seen.words >= FEW_WORDS:
+        tried.append(with_words(characters(True), True))
     if seen.characters <= SHORT:
         tried.append(with_words(overlap(), False) if beside else overlap())
     return tried

@@ -122,7 +122,20 @@ class Trials:
         box = examples.weight[:, None] * np.repeat(penalties, len(classes))
         columns = Columns(train, np.tile(signs, len(penalties)), box.astype(np.float32))
         found = solve_columns(rows, columns, TOLERANCE, max_epochs=50)
-        values = rows.x.take(test).dot(found.weights) + found.bias
+        values = rows.x.take(test).dot(found.weights.astype(np.float64)) + found.bias
         values = values.reshape(len(test), len(penalties), len(classes))
         predicted = (values[:, :, 0] > 0).astype(np.int64) if first else values.argmax(axis=2)
         return (predicted == examples.target[test][:, None]).sum(axis=0).astype(np.float64)
+
+
+def counted_rows(kernel: Kernel, documents: Documents | Views) -> FeatureRows:
+    """Rows of features of all documents; the kernel learns from them what it learns."""
+    parts, terms = [], kernel.terms
+    everyone = np.arange(len(documents))
+    for _, leaf in terms:
+        spectrum: Any = leaf
+        counted = CountedDocuments(spectrum, documents.of(leaf.view))
+        if spectrum.weighted:
+            spectrum.weights_ = counted.weights(spectrum, everyone)
+        parts.append(counted.rows(spectrum, everyone))
+    return side_by_side(parts, [weight for weight, _ in terms])

@@ -81,6 +81,12 @@ class Target:
     classes: NDArray[Any] | None
 
 
+def with_classes(examples: Any, target: Target | None) -> Any:
+    """Documents that know their classes, where there are classes; other examples as they are."""
+    known = target is not None and target.classes is not None and hasattr(examples, "with_classes")
+    return examples.with_classes(target.values) if known and target is not None else examples
+
+
 class KernelMachine(BaseEstimator, ABC):
     """The parameters and the steps of SVC, SVR and OneClassSVM; described at `textsvm.SVC`."""
 
@@ -244,14 +250,18 @@ class KernelMachine(BaseEstimator, ABC):
 
     def keep(self, prepared: Prepared, target: Target, machines: Machines) -> None:
         """Set the fitted attributes from a solved problem; warn where it did not converge."""
+        self.gram_ = prepared.gram.description
+        self.seconds_ = dict(prepared.seconds)
+        self.keep_machines(prepared.kernel, prepared.examples, target, machines)
+
+    def keep_machines(self, kernel: Kernel, examples: Any, target: Target, machines: Machines) -> None:
+        """The same, of what solved it wherever the rows came from."""
         used = np.flatnonzero((machines.coef != 0).any(axis=0))
         support = machines.index[used]
         self.solutions_ = machines.solutions
         self.n_iter_ = sum(solution.iterations for solution in machines.solutions)
-        self.gram_ = prepared.gram.description
-        self.seconds_ = dict(prepared.seconds)
         was_given = vars(self).get("kernel_", self) is None
-        kept = self.source.keep(prepared.kernel, prepared.examples, support)
+        kept = self.source.keep(kernel, examples, support)
         coef = np.ascontiguousarray(machines.coef[:, used])
         self.restore(kept.kernel, kept.documents, support, coef, machines.bias, target.classes, {})
         if kept.n_features is not None:
@@ -322,7 +332,7 @@ class KernelMachine(BaseEstimator, ABC):
         target = self.as_target(y, n)
         problem = self.problem(target, np.arange(n), as_weights(sample_weight, n))
         self.device_ = devices.select(self.device)
-        prepared = self._prepare(given, progress)
+        prepared = self._prepare(given, progress, target)
         with self.at_work(self.device_):
             clock = time.perf_counter()
             [[machines]] = problems.solve(
@@ -337,11 +347,12 @@ class KernelMachine(BaseEstimator, ABC):
         self.keep(prepared, target, machines)
         self.seconds_["solve"] = solved
 
-    def _prepare(self, given: Any, progress: StageProgress | None) -> Prepared:
+    def _prepare(self, given: Any, progress: StageProgress | None, target: Target | None = None) -> Prepared:
         with self.at_work(devices.select(self.device)):
             clock = time.perf_counter()
             examples = self.encode(given, None, progress)
             kernel = self.source.kernel_for(examples)
+            examples = with_classes(examples, target)
             kernel.fit(kernel.read(examples))
             encoded = {"encode": time.perf_counter() - clock}
             prepared = self.compare(examples, kernel, progress)

@@ -13,11 +13,14 @@ from sklearn.utils.metadata_routing import UNUSED
 
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine, Target
-from textsvm.estimators.targets import as_classes, check_class_weight, class_factors
+from textsvm.estimators.default import Given, fit_default, is_default
+from textsvm.estimators.targets import as_classes, as_weights, check_class_weight, class_factors, is_number
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
 from textsvm.parallel import StageProgress
 from textsvm.solvers.problems import STRATEGIES, Classification, class_scores
+from textsvm.sources.base import Source
+from textsvm.sources.texts import TextForm, TextSource
 
 
 class SVC(ClassifierMixin, KernelMachine):
@@ -28,16 +31,21 @@ class SVC(ClassifierMixin, KernelMachine):
 
     Parameters
     ----------
-    kernel : Kernel, {"spectrum", "edit", "gap"}, "precomputed" or callable
-        For example ``GapWeighted(p=5, decay=0.5)``, or ``Spectrum((1, 2), tokens="words")`` for words as
-        symbols; a name stands for that kernel's defaults. With
+    kernel : "auto", "fast", Kernel, {"spectrum", "edit", "gap"}, "precomputed" or callable
+        "auto" chooses a sum of spectrum kernels, and C, by cross-validation on the training texts
+        (`textsvm.choice`); "fast" is ``Spectrum((1, 5), "log", idf=True)``, whatever the texts. A kernel
+        that is named is used as it is: ``GapWeighted(p=5, decay=0.5)``, ``Spectrum((1, 2), tokens="words")``
+        for words as symbols; a name stands for that kernel's defaults. With
         "precomputed" `fit` takes a kernel matrix instead of texts. A callable ``f(a, b)`` gives the kernel
         values of two lists of texts, shape ``(len(a), len(b))``.
     C : float
-        Penalty of margin violations, > 0.
-    multiclass : {"ovo", "ovr", "crammer-singer"}
-        More than two classes: a machine for each pair, a machine for each class against the rest, or a
+        Penalty of margin violations, > 0; "auto" tries a third of it and three times it as well.
+    multiclass : {"ovr", "ovo", "crammer-singer"}
+        More than two classes: a machine for each class against the rest, a machine for each pair, or a
         machine for each class, solved together.
+    budget : float, optional
+        Seconds that the choice of "auto" may take, as predicted from counts of operations. None: half of what
+        TF-IDF of characters with a linear machine would take.
     class_weight : None, "balanced" or dict, optional
         Factors of C for classes. "balanced": inversely proportional to their sums of sample weights.
     normalise : {"unicode", "paper", "none"}
@@ -79,6 +87,10 @@ class SVC(ClassifierMixin, KernelMachine):
         all of them with Crammer-Singer.
     n_iter_ : int
         Iterations, of all machines.
+    chosen_ : str
+        What "auto" chose and why, in a sentence.
+    C_ : float
+        The penalty that was used.
     device_ : Device
         What did the work.
     gram_ : str
@@ -96,10 +108,10 @@ class SVC(ClassifierMixin, KernelMachine):
 
     def __init__(
         self,
-        kernel: Kernel | KernelFunction | str = "spectrum",
+        kernel: Kernel | KernelFunction | str = "auto",
         C: float = 1.0,
         *,
-        multiclass: str = "ovo",
+        multiclass: str = "ovr",
         class_weight: Mapping[Any, float] | str | None = None,
         normalise: str = "unicode",
         punctuation: bool = True,
@@ -110,6 +122,7 @@ class SVC(ClassifierMixin, KernelMachine):
         memory: int | str | None = None,
         device: str = "auto",
         n_jobs: int | None = None,
+        budget: float | None = None,
     ) -> None:
         self.kernel = kernel
         self.C = C
@@ -124,6 +137,15 @@ class SVC(ClassifierMixin, KernelMachine):
         self.memory = memory
         self.device = device
         self.n_jobs = n_jobs
+        self.budget = budget
+
+    @property
+    def source(self) -> Source:
+        """See `KernelMachine`; a kernel that was chosen stays."""
+        if is_default(self.kernel) and getattr(self, "kernel_", None) is not None:
+            chosen: Any = self.kernel_
+            return TextSource(chosen, TextForm(self.normalise, self.punctuation, self.max_length))
+        return super().source
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""
@@ -131,6 +153,8 @@ class SVC(ClassifierMixin, KernelMachine):
         if not isinstance(self.multiclass, str) or self.multiclass not in STRATEGIES:
             raise InputError(f"multiclass={self.multiclass!r} is not one of {', '.join(STRATEGIES)}")
         check_class_weight(self.class_weight)
+        if self.budget is not None and not (is_number(self.budget) and 0 <= self.budget < np.inf):
+            raise InputError(f"budget={self.budget!r} must be a number of seconds, or None")
 
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None
@@ -154,7 +178,16 @@ class SVC(ClassifierMixin, KernelMachine):
             If a parameter, a text, a label or a weight is unusable, there is one class only, or no text is
             long enough for the kernel.
         """
-        self._fit(X, y, sample_weight, progress)
+        if not is_default(self.kernel):
+            self.C_, self.chosen_ = self.C, ""
+            self._fit(X, y, sample_weight, progress)
+            return self
+        self.check()
+        texts = self.read(X)
+        if not texts:
+            raise InputError("there are no documents to train on")
+        target = self.as_target(y, len(texts))
+        fit_default(self, Given(texts, target, as_weights(sample_weight, len(texts))), progress)
         return self
 
     def decision_function(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:
@@ -181,9 +214,13 @@ class SVC(ClassifierMixin, KernelMachine):
         return Target(codes, classes)
 
     def problem(
-        self, target: Target, index: NDArray[np.int64], sample_weight: NDArray[np.float64] | None = None
+        self,
+        target: Target,
+        index: NDArray[np.int64],
+        sample_weight: NDArray[np.float64] | None = None,
+        C: float | None = None,
     ) -> Classification:
-        """See `KernelMachine`."""
+        """See `KernelMachine`; with another C if one is given."""
         assert target.classes is not None
         codes = target.values[index]
         weight = np.ones(len(index)) if sample_weight is None else sample_weight[index]
@@ -197,7 +234,12 @@ class SVC(ClassifierMixin, KernelMachine):
             raise InputError(f"there is nothing to learn the class {target.classes[a]!s} from: {why}")
         factors = class_factors(self.class_weight, target.classes, totals)
         return Classification(
-            index, codes, len(target.classes), float(self.C), weight * factors[codes], self.multiclass
+            index,
+            codes,
+            len(target.classes),
+            float(self.C if C is None else C),
+            weight * factors[codes],
+            self.multiclass,
         )
 
     def scores(self, values: NDArray[np.float64], n_classes: int) -> NDArray[np.float64]:

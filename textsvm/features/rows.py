@@ -112,7 +112,7 @@ def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> Feat
     features = np.empty(int(indptr[-1]), feature_type(int(first[-1])))
     values, begin = np.empty(len(features), np.float32), indptr[:-1].copy()
     for part, weight, base in zip(parts, weights, first, strict=False):
-        root, x = np.float32(np.sqrt(weight)), part.x
+        root, x = float(np.sqrt(weight)), part.x
         _place(x.indptr, x.features, x.values, base, root, begin, features, values)
     ridge = np.sum([weight * part.ridge for part, weight in zip(parts, weights, strict=True)], axis=0)
     return FeatureRows(Sparse(indptr, features, values, int(first[-1])), ridge)
@@ -154,5 +154,5 @@ def _place(
     for i in range(len(indptr) - 1):
         for k in range(indptr[i], indptr[i + 1]):
             to[begin[i]] = features[k] + base
-            out[begin[i]] = values[k] * root
+            out[begin[i]] = np.float32(values[k] * root)
             begin[i] += 1

@@ -2,8 +2,8 @@
 
 idf: ln((1 + n) / (1 + df)) + 1, and ln(1 + n) + 1 for a p-mer that no training document holds.
 
-odds: how much a p-mer u tells about the class: the root mean square, over the classes c, of its
-log-odds ratio ln(P(c | u) / (1 - P(c | u))) - ln(P(c) / (1 - P(c))). P(c) is the share of class c in all pairs
+odds: how much a p-mer u tells about the class: the root mean square, over the classes c, of its log-odds
+ratio ln(P(c | u) / (1 - P(c | u))) - ln(P(c) / (1 - P(c))). P(c) is the share of class c in all pairs
 of a document and a p-mer that it holds, and its weight in the mean; P(c | u) is its share among the documents
 with u, and PSEUDO documents more of the usual shares. A p-mer of no training document tells nothing: 0. With
 two classes this is the log-count ratio of Wang and Manning 2012 (NB-SVM) but for the prior; one weight for

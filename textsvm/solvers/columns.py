@@ -100,14 +100,14 @@ def solve_columns(
 
     def solve_piece(k: int) -> None:
         first, last = m * k // pieces, m * (k + 1) // pieces
-        state = work.descend(*work.begin(columns, first, last), max(tol, TOGETHER))
+        state = work.descend(work.begin(columns, first, last), max(tol, TOGETHER))
         if tol >= TOGETHER:
             found[k] = state
         else:
             started[first:last] = [_one_of(state, c) for c in range(last - first)]
 
     def solve_column(c: int) -> None:
-        found[c] = work.descend(*started[c], tol)
+        found[c] = work.descend(started[c], tol)
         started[c] = None
 
     started: list[Any] = [None] * m
@@ -131,21 +131,21 @@ class _Work:
         x, ridge = self.rows.x, self.rows.ridge
         return x.indptr, x.features, x.values, x.squares().astype(np.float32), ridge.astype(np.float32)
 
-    def begin(self, columns: Columns, first: int, last: int) -> tuple[Array, Array, Array, Array, Array]:
+    def begin(self, columns: Columns, first: int, last: int) -> tuple[Array, ...]:
         """Signs, box, weights, alpha and bias of some columns at the start."""
         signs, box = (np.ascontiguousarray(a[:, first:last]) for a in (columns.signs, columns.box))
         weights = np.zeros((self.rows.x.n_features, signs.shape[1]), np.float32)
         return signs, box, weights, np.zeros(signs.shape, np.float32), np.zeros(signs.shape[1], np.float32)
 
-    def descend(
-        self, signs: Array, box: Array, weights: Array, alpha: Array, bias: Array, tol: float
-    ) -> tuple[tuple[Array, ...], int, float]:
+    def descend(self, state: tuple[Array, ...], tol: float) -> tuple[tuple[Array, ...], int, float]:
         """The same after descent to a tolerance, the epochs it took, and the largest violation."""
-        state = signs, box, weights, alpha, bias
+        signs, box, weights, alpha, bias = state
+        indptr, features, values, squares, ridge = self.arrays
         epochs, worst = _descend(
-            self.index, *self.arrays, *state, np.float32(tol), self.max_epochs, self.seed
-        )
-        return state, epochs, float(worst)
+            self.index, indptr, features, values, squares, ridge, signs, box, weights, alpha, bias,
+            tol, self.max_epochs, self.seed,
+        )  # fmt: skip
+        return state, int(epochs), float(worst)
 
 
 def _one_of(state: tuple[tuple[Array, ...], int, float], c: int) -> tuple[Array, ...]:
@@ -179,13 +179,13 @@ def _descend(
     for i in index:
         for c in range(m):
             balance[c] += alpha[i, c] * np.float32(signs[i, c])
-    worst = np.float32(0)
+    worst = 0.0
     for epoch in range(max_epochs):
         for i in range(active - 1, 0, -1):
             state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
             j = np.int64((state >> np.uint64(33)) % np.uint64(i + 1))
             order[i], order[j] = order[j], order[i]
-        worst = np.float32(0)
+        worst = 0.0
         at = 0
         while at < active:
             i = order[at]
@@ -210,8 +210,8 @@ def _descend(
                     continue
                 idle = False
                 size = abs(gradient)
-                worst = max(worst, size)
-                if size > np.float32(0.1) * tol:
+                worst = max(worst, float(size))
+                if size > 0.1 * tol:
                     new = min(max(a - gradient / (squares[i] + rho + ridge[i]), np.float32(0)), u)
                     alpha[i, c] = new
                     step[c] = y * (new - a)
@@ -230,11 +230,11 @@ def _descend(
             else:
                 at += 1
         for c in range(m):
-            worst = max(worst, rho * abs(balance[c]) / np.float32(10))
+            worst = max(worst, float(rho * abs(balance[c])) / 10)
             bias[c] += rho * balance[c]
-        margin = max(worst, tol)
+        margin = np.float32(max(worst, tol))
         if worst <= tol:
             if active == n:
-                return epoch + 1, worst
+                return epoch + 1, float(worst)
             active, margin = n, np.float32(np.inf)
-    return max_epochs, worst
+    return max_epochs, float(worst)

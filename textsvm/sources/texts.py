@@ -17,6 +17,7 @@ from textsvm.documents import NORMALISATIONS, Documents, View, Views, encode_as,
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel, Predictor
+from textsvm.kernels.spectrum import fixed_default
 from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction, UserKernel
 from textsvm.parallel import Progress, StageProgress, of_stage, part
@@ -76,10 +77,11 @@ class TextSource(Source):
             If it is nothing that a kernel can be made from.
         """
         if isinstance(self.kernel, str):
+            if self.kernel in ("auto", "fast"):
+                return fixed_default()
             if self.kernel not in KERNELS:
-                raise InputError(
-                    f"kernel={self.kernel!r} is not one of {', '.join(KERNELS.simple())}, precomputed"
-                )
+                known = ", ".join(["auto", "fast", *KERNELS.simple()])
+                raise InputError(f"kernel={self.kernel!r} is not one of {known}, precomputed")
             return KERNELS[self.kernel]()
         if isinstance(self.kernel, Kernel):
             return clone(self.kernel)
