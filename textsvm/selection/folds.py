@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import Target
+from textsvm.estimators.base import Fold, Target
 
-#: Rows to train on and rows to test on.
-Fold = tuple[NDArray[np.int64], NDArray[np.int64]]
+__all__ = ["Fold", "as_groups", "make_folds"]
 
 
 def make_folds(
@@ -28,8 +27,8 @@ def make_folds(
     Parameters
     ----------
     cv : int, scikit-learn splitter, or sequence of (train, test) index pairs
-        A number of folds means shuffled ones: stratified by class (regression: not), and with `groups` no
-        group on both sides.
+        A number of folds means shuffled ones: stratified by class (regression and several labels a document:
+        not), and with `groups` no group on both sides.
     target : Target
         Of all n documents.
     groups : array-like, shape (n,), optional
@@ -103,7 +102,7 @@ def _check_number(k: int, target: Target, groups: NDArray[np.int64] | None) -> N
         if found == 1:
             raise InputError("all documents are in one group, and no fold may part it")
         raise InputError(f"there are {found} groups and {k} folds; use at most {found} folds")
-    if target.classes is None:
+    if target.classes is None or target.multilabel:
         return
     sizes = np.bincount(target.values, minlength=len(target.classes))
     smallest = int(sizes.argmin())
@@ -117,7 +116,7 @@ def _check_number(k: int, target: Target, groups: NDArray[np.int64] | None) -> N
 
 
 def _splitter(k: int, target: Target, grouped: bool, seed: int | None) -> Any:
-    if target.classes is None:
+    if target.classes is None or target.multilabel:
         made = GroupKFold if grouped else KFold
     else:
         made = StratifiedGroupKFold if grouped else StratifiedKFold
@@ -158,7 +157,7 @@ def _rows(given: ArrayLike, number: int, n: int) -> NDArray[np.int64]:
 def _check_fold(number: int, train: NDArray[np.int64], test: NDArray[np.int64], target: Target) -> None:
     if both := len(np.intersect1d(train, test)):
         raise InputError(f"fold {number} tests on {_count(both, 'document')} that it is trained on")
-    if target.classes is None:
+    if target.classes is None or target.multilabel:
         return
     sizes = np.bincount(target.values[train], minlength=len(target.classes))
     for missing in np.flatnonzero(sizes == 0)[:1]:
