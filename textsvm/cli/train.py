@@ -72,12 +72,14 @@ class Task:
             "--positive": reading.positive,
             "--regress": learning.regress,
             "--one-class": self.one_class,
+            "--multilabel": learning.multilabel or None,
         }
         given = [option for option, value in tasks.items() if value is not None]
         if len(given) > 1:
             raise WrongUsage(f"{given[0]} and {given[1]} do not go together")
-        if self.calibrate is not None and (learning.regress or self.one_class) is not None:
-            raise WrongUsage(f"--calibrate is for classifiers and does not go with {given[0]}")
+        if self.calibrate is not None and given and reading.positive is None:
+            what = "classifiers of one label a document" if learning.multilabel else "classifiers"
+            raise WrongUsage(f"--calibrate is for {what} and does not go with {given[0]}")
 
 
 @dataclass(frozen=True)
@@ -111,12 +113,12 @@ def train(
     console = Console(printing.quiet, output.is_stdout)
     task.check(reading, learning)
     output.check({"the corpus": corpus})
-    model = _estimator(made_from, task, regression=learning.regress is not None)
+    model = _estimator(made_from, task, learning)
 
     documents = options.read(console, corpus, reading, learning)
     if task.one_class is not None:
         documents = _of_one_class(documents, task.one_class)
-    options.targets(documents)
+    options.targets(documents, learning.multilabel)
     seconds = {"read": time.perf_counter() - started}
     if made_from.text.max_length is None and made_from.kernel.one().quadratic:
         options.note_long_documents(console, documents)
@@ -139,11 +141,11 @@ def train(
     console.print_json(report) if printing.json else _show(console, report, results)
 
 
-def _estimator(made_from: machines.ModelOptions, task: Task, regression: bool) -> Any:
+def _estimator(made_from: machines.ModelOptions, task: Task, learning: options.Learning) -> Any:
     """The estimator that the options describe, checked."""
     if task.one_class is not None:
         return made_from.one_class(task.nu)
-    model = made_from.estimator(regression)
+    model = made_from.estimator(learning)
     if task.calibrate is None:
         return model
     from textsvm.selection.calibration import CalibratedSVC
@@ -161,10 +163,11 @@ def _of_one_class(corpus: Corpus, label: str) -> Corpus:
 
 
 def _hold_out(corpus: Corpus, share: float | None, seed: int) -> tuple[Corpus, Corpus | None]:
-    """Draw a part of the corpus for evaluation, stratified by its labels."""
+    """Draw a part of the corpus for evaluation, stratified by its labels where a document has one."""
     if share is None:
         return corpus, None
-    if corpus.labels is not None:
+    stratify = None if corpus.labels is None or isinstance(corpus.labels[0], tuple) else corpus.labels
+    if stratify is not None:
         name, size = min(Counter(options.targets(corpus)).items(), key=lambda item: item[1])
         if size < 2:
             raise InputError(
@@ -175,7 +178,7 @@ def _hold_out(corpus: Corpus, share: float | None, seed: int) -> tuple[Corpus, C
 
     try:
         rest, held = train_test_split(
-            range(len(corpus)), test_size=share, random_state=seed, stratify=corpus.labels
+            range(len(corpus)), test_size=share, random_state=seed, stratify=stratify
         )
     except ValueError as error:
         raise InputError(
@@ -201,7 +204,7 @@ def _fit(
     with console.progress(), console.warnings():
         model.fit(
             training.texts,
-            options.targets(training),
+            options.truth(training),
             sample_weight=training.weights,
             progress=console.stage,
         )
@@ -234,7 +237,7 @@ def _what_is_learnt(corpus: Corpus) -> str:
     if corpus.targets is not None:
         low, high = min(corpus.targets), max(corpus.targets)
         return f"{len(corpus):,} documents with numbers from {low:g} to {high:g}"
-    counts = Counter(options.targets(corpus)).most_common()
+    counts = _counts(corpus).most_common()
     shown = ", ".join(f"{name} {count:,}" for name, count in counts[:10])
     more = f" and {len(counts) - 10} more" if len(counts) > 10 else ""
     return f"{len(corpus):,} documents of {len(counts)} class{'es' * (len(counts) > 1)}: {shown}{more}"
@@ -264,12 +267,18 @@ def _per_class(model: Any, training: Corpus) -> list[dict[str, Any]]:
     """Documents and support vectors of each class; nothing for regression."""
     if training.targets is not None:
         return []
-    counts = Counter(options.targets(training))
+    counts = _counts(training)
     names = getattr(model, "classes_", list(counts))
     return [
         {"class": str(name), "documents": counts[str(name)], "support_vectors": int(support)}
         for name, support in zip(names, model.n_support_, strict=True)
     ]
+
+
+def _counts(corpus: Corpus) -> Counter[str]:
+    """How many documents have each label."""
+    labels = options.truth(corpus)
+    return Counter(one for each in labels for one in (each if isinstance(each, tuple) else (each,)))
 
 
 def _show(console: Console, report: dict[str, Any], results: Results | None) -> None:

@@ -22,7 +22,8 @@ LEVELS = 4
 def section(report: Report) -> str:
     """The worst mistakes as HTML."""
     results = report.results
-    wrong = int((results.predicted != results.truth).sum())
+    differ = results.predicted != results.truth
+    wrong = int((differ.any(axis=1) if results.task == "multilabel" else differ).sum())
     if not report.mistakes:
         count = (
             f"{wrong:,} of {results.n:,} documents; texts are left out of this report." if wrong else "None."
