@@ -250,7 +250,7 @@ def evaluate_labels(
 
 def _known_labels(truth: Any, classes: NDArray[Any]) -> tuple[NDArray[np.bool_], list[str]]:
     """Which classes documents have, and a sentence about labels that are none."""
-    if np.ndim(truth) == 2 and isinstance(truth, np.ndarray):
+    if isinstance(truth, np.ndarray) and truth.ndim == 2:
         return truth.astype(bool), []
     # What is a number in a model may be its digits in a file.
     places: dict[Any, int] = {str(label): a for a, label in enumerate(classes.tolist())}
