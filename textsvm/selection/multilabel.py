@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.metadata_routing import UNUSED
 
 from textsvm import device as devices
@@ -169,6 +170,14 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
         """The labels of each text, in the form that they were given in: tuples, array or sparse matrix."""
         found = self.predictions(self._scores(X), self.classes_)
         return in_form(found, self.classes_, self.label_form_)
+
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """Subset accuracy: the share of texts whose labels are all right; `y` in the form that `fit` got."""
+        found = self.predict(X)
+        if self.label_form_ != "tuples":
+            return float(accuracy_score(y, found, sample_weight=sample_weight))
+        right = [set(one) == set(other) for one, other in zip(y, found, strict=True)]
+        return float(np.average(right, weights=sample_weight))
 
     def as_target(self, y: Any, n: int) -> Target:
         """See `KernelMachine`."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from textsvm import device as devices
 from textsvm.errors import InputError
@@ -130,8 +131,9 @@ class Search:
             folds = [self.all_folds[k] for k in numbers]
             of_inner = [values[k] for k in numbers]
             found += model.fold_predictions(of_inner, folds, self.target)
-            folds, of_inner = [*folds, self.all_folds[outer]], [*of_inner, values[outer]]
-            found.append(model.fold_predictions(of_inner, folds, self.target)[-1])
+            learnt = clone(model)
+            learnt.learn_from_folds(of_inner, folds, self.target)
+            found.append(learnt.predictions(values[outer], self.target.classes))
         return found
 
     def refit(self, model: KernelMachine, prepared: Prepared) -> None:
