@@ -68,7 +68,7 @@ class Prepared:
 
 
 class KernelMachine(BaseEstimator, ABC):
-    """The parameters and the steps of SVC, SVR and OneClassSVM; described at `textsvm.SVC`."""
+    """The parameters and the steps of SVC, MultilabelSVC, SVR and OneClassSVM; described at `textsvm.SVC`."""
 
     kernel: Kernel | KernelFunction | str
     normalise: str
