@@ -79,11 +79,11 @@ def label_sets(indicator: NDArray[np.bool_], classes: NDArray[Any]) -> list[tupl
 
 
 def has_several(y: Any) -> bool:
-    """Whether labels are tuples, lists of any length but 1, or sets, rather than one a document."""
+    """Whether labels are sets, or tuples or lists of any length but 1, rather than one a document."""
     if isinstance(y, str) or not (isinstance(y, Sequence) or str(getattr(y, "dtype", "")) == "object"):
         return False
     return any(
-        isinstance(each, tuple | set | frozenset) or (isinstance(each, list) and len(each) != 1) for each in y
+        isinstance(each, set | frozenset) or (isinstance(each, tuple | list) and len(each) != 1) for each in y
     )
 
 

@@ -167,10 +167,10 @@ def class_factors(
 def _one_a_document(y: Any, n: int, what: str) -> NDArray[Any]:
     if y is None:
         raise InputError(f"this estimator requires y to be passed, but the target y is None; give {what}s")
-    if has_several(y):
+    if what == "label" and has_several(y):
         raise InputError(
-            f"documents have several {what}s, and this estimator takes one; MultilabelSVC (--multilabel) "
-            "takes several, and --positive (Corpus.reduce_labels) chooses one to be told from the others"
+            "expected one label a document, got several; MultilabelSVC (--multilabel) takes several, and "
+            "--positive (Corpus.reduce_labels) chooses one to be told from the others"
         )
     if isinstance(y, list | tuple) and len({isinstance(value, str) for value in y}) > 1:
         # NumPy would make one string type of them.

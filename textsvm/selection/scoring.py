@@ -33,7 +33,7 @@ def read(
     """What a user handed over, checked: texts (or a kernel matrix), targets, weights."""
     if not (is_classifier(model) or is_regressor(model)) or not isinstance(model, KernelMachine):
         raise InputError(
-            f"{type(model).__name__} is none of SVC, MultilabelSVC, SVR: there is nothing to compare y with"
+            f"{type(model).__name__} is neither SVC nor SVR nor MultilabelSVC; nothing is compared with y"
         )
     model.check()
     given = clone(model).read(X)  # a clone, for the model stays as it is
