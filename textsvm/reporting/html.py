@@ -194,8 +194,14 @@ def _classes(results: Results) -> str:
             *("documents", "predicted"),
         )
     )
+    note = (
+        '<p class="note">Break-even point: where precision is recall. A document gets a label whose decision '
+        "value is above its threshold.</p>"
+        if several
+        else ""
+    )
     return (
-        f'<section><h2>Classes</h2><div class="scroll"><table><thead><tr><th></th>{head}</tr></thead>'
+        f'<section><h2>Classes</h2>{note}<div class="scroll"><table><thead><tr><th></th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div></section>"
     )
 

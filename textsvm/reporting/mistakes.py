@@ -39,6 +39,8 @@ def section(report: Report) -> str:
     towards, away = (
         (safe(results.labels[1]), safe(results.labels[0])) if binary else ("the prediction", "other classes")
     )
+    if results.task == "multilabel":
+        towards, away = "the label of the largest value", "the others"
     if regression:
         towards, away = "a higher number", "a lower one"
     key = f'<li class="c2">speaks for {towards}</li><li class="c1">speaks for {away}</li>'

@@ -22,7 +22,7 @@ from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.estimators.base import Fold, KernelMachine, Prepared
 from textsvm.estimators.labels import FORMS, as_indicator, in_form
-from textsvm.estimators.targets import Target
+from textsvm.estimators.targets import Target, as_weights
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
 from textsvm.parallel import StageProgress
@@ -176,8 +176,8 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
         found = self.predict(X)
         if self.label_form_ != "tuples":
             return float(accuracy_score(y, found, sample_weight=sample_weight))
-        right = [set(one) == set(other) for one, other in zip(y, found, strict=True)]
-        return float(np.average(right, weights=sample_weight))
+        right = np.array([set(one) == set(other) for one, other in zip(y, found, strict=True)])
+        return float(np.average(right, weights=as_weights(sample_weight, len(right))))
 
     def as_target(self, y: Any, n: int) -> Target:
         """See `KernelMachine`."""
