@@ -21,7 +21,7 @@ from test_reporting import Page
 import textsvm
 from textsvm import SVC, InputError, MultilabelSVC, Spectrum, cross_validate, read_corpus, tune
 from textsvm.bench import multilabel as bench
-from textsvm.bench.corpora import LabelsTask
+from textsvm.bench.corpora import REUTERS, LabelsTask, labels_task
 from textsvm.evaluation import multilabel as figures
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import judge
@@ -514,3 +514,15 @@ def test_the_benchmark_chooses_on_the_training_part():
     assert rows[0]["micro-F1 in folds"] == rows[1]["micro-F1 in folds"]
     assert rows[0]["micro-F1"] != rows[1]["micro-F1"]
     assert float(bench.opponent(tasks[0])["micro-F1"]) > 50
+
+
+def test_the_90_categories_of_modapte(data):
+    task = labels_task(read_corpus(data / REUTERS))
+    assert len(task.classes) == 90
+    assert (len(task.train), len(task.test)) == (7770, 3019)
+    largest = task.classes[np.argsort(-task.y_train.sum(axis=0), kind="stable")[:10]]
+    assert set(largest.tolist()) == set(bench.LARGEST)
+    few = task.every(20)
+    assert few.y_train.any(axis=0).all()
+    assert few.y_train.any(axis=1).all()
+    assert len(few.train) == len(few.y_train) > 300
