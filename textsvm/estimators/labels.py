@@ -93,9 +93,15 @@ def _read(y: Any) -> tuple[NDArray[Any], NDArray[np.bool_], str]:
     if issparse(y):
         values = y.toarray()
         return np.arange(values.shape[1]), _as_bool(values), "sparse"
-    if not isinstance(y, list | tuple) and np.ndim(y) == 2:
+    if len(getattr(y, "shape", ())) == 2:
         values = np.asarray(y)
         return np.arange(values.shape[1]), _as_bool(values), "indicator"
+    if not hasattr(y, "__iter__") or len(getattr(y, "shape", ())) > 2:
+        shape = f" of shape {y.shape}" if hasattr(y, "shape") else ""
+        raise InputError(
+            "labels are given as one tuple, list or set a document, or as an indicator matrix, and this is "
+            f"of type {type(y).__name__}{shape}"
+        )
     return *_of_sets(list(y)), "tuples"
 
 
