@@ -8,9 +8,9 @@ in cross-validation on the training part; the test part is looked at once, with 
 
 Break-even points (precision = recall) of the ten largest categories and their mean over all, weighted by
 documents, stand beside published ones. Those are of the whole ModApte split (9,603 + 3,299 documents, some
-without a topic), and of words without stop words for Joachims: near, not the same task. Joachims (2002), as
-printed by Manning, Raghavan and Schuetze (2008, table 15.2); Lodhi et al. (2002): F1 of the approximated
-subsequence kernel, k = 5.
+without a topic), and of words for Joachims: near, not the same task. Joachims (2002), as printed by Manning,
+Raghavan and Schuetze (2008, table 15.2); Lodhi et al. (2002): F1 of the approximated subsequence kernel of
+length 5.
 """
 
 from __future__ import annotations
