@@ -32,7 +32,7 @@ from textsvm.bench.corpora import REUTERS, LabelsTask, labels_task
 from textsvm.bench.harness import Rows, data_folder
 from textsvm.estimators.targets import Target
 from textsvm.evaluation import multilabel
-from textsvm.kernels import Spectrum
+from textsvm.kernels import Spectrum, Sum
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.readers import read_corpus, sample
@@ -43,6 +43,7 @@ from textsvm.selection.thresholds import choose
 from textsvm.selection.tuning import tune
 
 KERNELS: dict[str, Kernel] = {f"{a}-{b}": Spectrum((a, b), "log", idf=True) for a, b in ((1, 5), (2, 7))}
+KERNELS["1-5+words"] = Sum([KERNELS["1-5"], Spectrum((1, 2), "log", idf=True, tokens="words")])
 COSTS = [1.0, 2.0, 4.0, 8.0]
 FOLDS = 5
 OPPONENT = "TF-IDF char 1-5 + one-vs-rest LinearSVC(C=1)"
@@ -150,7 +151,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="textsvm bench multilabel", description=__doc__)
     parser.add_argument("-o", "--output", type=Path, default=Path("reports/multilabel"))
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--kernel", choices=KERNELS, default="1-5", help="lengths; weights are log and idf")
+    parser.add_argument(
+        "--kernel", choices=KERNELS, default="1-5", help="lengths (and pairs of words); log, idf"
+    )
     parser.add_argument("--quick", action="store_true", help="the embedded stories")
     options = parser.parse_args(arguments)
     path = sample("newswire") if options.quick else data_folder() / REUTERS
