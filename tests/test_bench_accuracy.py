@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from textsvm.bench import classifiers, essays, multiclass, reviews, tuned, vectors, weights
+from textsvm.bench import classifiers, essays, multiclass, multilabel, reviews, tuned, vectors, weights
 from textsvm.bench.corpora import R8, SCORE_RANGES, Prompt, Task, essay_prompts, parted_task
 from textsvm.estimators.svc import SVC
 from textsvm.kernels import Spectrum
@@ -140,7 +140,7 @@ def test_letters_on_few_examples_agree_with_libsvm(data, tmp_path, monkeypatch):
     assert "| 3,498 |" in lines[1]
 
 
-@pytest.mark.parametrize("module", [essays, multiclass, reviews, tuned, vectors, weights])
+@pytest.mark.parametrize("module", [essays, multiclass, multilabel, reviews, tuned, vectors, weights])
 def test_each_says_what_it_does(module, capsys):
     with pytest.raises(SystemExit) as stopped:
         module.main(["--help"])

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from textsvm.readers import Corpus, read_corpus
     from textsvm.selection.calibration import CalibratedSVC
     from textsvm.selection.cross_validation import cross_validate
+    from textsvm.selection.multilabel import MultilabelSVC
     from textsvm.selection.tuning import tune
 
 __version__ = "0.1.0"
@@ -26,6 +27,7 @@ _HOME = {
     "SVR": "textsvm.estimators.svr",
     "OneClassSVM": "textsvm.estimators.one_class",
     "CalibratedSVC": "textsvm.selection.calibration",
+    "MultilabelSVC": "textsvm.selection.multilabel",
     "cross_validate": "textsvm.selection.cross_validation",
     "tune": "textsvm.selection.tuning",
     "Spectrum": "textsvm.kernels",
@@ -51,6 +53,7 @@ __all__ = [
     "EditDistance",
     "GapWeighted",
     "InputError",
+    "MultilabelSVC",
     "OneClassSVM",
     "Product",
     "Spectrum",

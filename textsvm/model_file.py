@@ -41,7 +41,9 @@ _PARAMETERS = {
     "SVC": ("C", "multiclass", "class_weight", *_SHARED),
     "SVR": ("C", "epsilon", *_SHARED),
     "OneClassSVM": ("nu", *_SHARED),
+    "MultilabelSVC": ("C", "thresholds", "random_state", *_SHARED),
 }
+_CLASSIFIERS = ("SVC", "MultilabelSVC")
 _CALIBRATION = ("method", "reject")
 _MAPS = "calibration."
 
@@ -53,7 +55,7 @@ def save(
 
     Parameters
     ----------
-    model : SVC, SVR, OneClassSVM or CalibratedSVC
+    model : SVC, MultilabelSVC, SVR, OneClassSVM or CalibratedSVC
         Fitted.
     path : path
         Replaced only once the new file is complete.
@@ -112,7 +114,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def _machine_form(model: KernelMachine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Header and arrays of SVC, SVR or OneClassSVM."""
+    """Header and arrays of a kernel machine."""
     kernel, state = model.source.state(model.kept)
     arrays = {"intercept": model.intercept_, "support": model.support_, **_pack(model.dual_coef_), **state}
     name = type(model).__name__
@@ -123,10 +125,12 @@ def _machine_form(model: KernelMachine) -> tuple[dict[str, Any], dict[str, NDArr
         "estimator": name,
         "kernel": kernel,
         "parameters": parameters,
-        "classes": [_label_form(label) for label in model.classes_] if name == "SVC" else None,
+        "classes": [_label_form(label) for label in model.classes_] if name in _CLASSIFIERS else None,
         "n_support": model.n_support_.tolist(),
         "n_features_in": model.kept.n_features,
     }
+    if name == "MultilabelSVC":
+        header["label_form"], arrays["thresholds"] = model.label_form_, model.thresholds_
     return header, arrays
 
 
@@ -191,7 +195,7 @@ def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> K
     model: KernelMachine = getattr(textsvm, name)(kernel=kernel, **parameters)
     model.check()
 
-    classes = _classes(header["classes"]) if name == "SVC" else None
+    classes = _classes(header["classes"]) if name in _CLASSIFIERS else None
     machines = model.n_machines(0 if classes is None else len(classes))
     intercept, support = _finite(arrays, "intercept"), arrays["support"]
     if intercept.shape != (machines,):
@@ -206,7 +210,11 @@ def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> K
     if kept.n_features is not None:
         model.n_features_in_ = kept.n_features
     model.restore(kept.kernel, kept.documents, support, dual_coef, intercept, classes, header["info"])
-    model.n_support_ = _n_support(header, classes, dual_coef)
+    if isinstance(model, textsvm.MultilabelSVC):
+        model.restore_labels(_finite(arrays, "thresholds"), header["label_form"])
+        model.n_support_ = (dual_coef != 0).sum(axis=1)
+    else:
+        model.n_support_ = _n_support(header, classes, dual_coef)
     return model
 
 

@@ -136,6 +136,48 @@ def mail_tasks(folder: Path | None, splits: int) -> list[Task]:
     ]
 
 
+@dataclass(frozen=True)
+class LabelsTask:
+    """Texts with any of several labels each.
+
+    Attributes
+    ----------
+    train, test : list of str
+    y_train, y_test : bool arrays, shape (n, n_classes)
+    classes : array, shape (n_classes,)
+    """
+
+    train: list[str]
+    y_train: NDArray[np.bool_]
+    test: list[str]
+    y_test: NDArray[np.bool_]
+    classes: NDArray[Any]
+
+    def every(self, step: int) -> LabelsTask:
+        """Every so many of the training texts, and their labels."""
+        some = self.y_train[::step]
+        known = some.any(axis=0) & ~some.all(axis=0)
+        rows = np.flatnonzero(some[:, known].any(axis=1)) * step
+        y, classes = self.y_train[np.ix_(rows, known)], self.classes[known]
+        return LabelsTask([self.train[i] for i in rows], y, self.test, self.y_test[:, known], classes)
+
+
+def labels_task(corpus: Corpus) -> LabelsTask:
+    """Documents that have a label which occurs in both parts, with these labels."""
+    parts = [corpus.select(part="train"), corpus.select(part="test")]
+    sets = [{label for labels in part.labels or [] for label in labels} for part in parts]
+    classes = sorted(sets[0] & sets[1])
+    (train, y_train), (test, y_test) = (_labelled(part, classes) for part in parts)
+    return LabelsTask(train, y_train, test, y_test, np.array(classes))
+
+
+def _labelled(part: Corpus, classes: list[str]) -> tuple[list[str], NDArray[np.bool_]]:
+    """Documents with one of these labels at least, and which."""
+    indicator = np.array([[label in labels for label in classes] for labels in part.labels or []])
+    rows = np.flatnonzero(indicator.any(axis=1))
+    return [part.texts[i] for i in rows], indicator[rows]
+
+
 def raw_task(name: str, train: Corpus, test: Corpus) -> Task:
     """Texts as their reader gives them, with their labels."""
     return Task(name, train.texts, np.array(train.labels), test.texts, np.array(test.labels))

@@ -20,6 +20,7 @@ class Benchmark(Enum):
     scale = "scale"
     grid = "grid"
     multiclass = "multiclass"
+    multilabel = "multilabel"
     essays = "essays"
     panel = "panel"
     reviews = "reviews"

@@ -63,9 +63,9 @@ def cv(
     folds.check()
     output = predictions.output(corpus)
     console = Console(printing.quiet, output is not None and output.is_stdout)
-    model = made_from.estimator(regression=learning.regress is not None)
+    model = made_from.estimator(learning)
     documents = options.read(console, corpus, reading, learning, groups=folds.groups)
-    truth = options.targets(documents)
+    truth = options.targets(documents, learning.multilabel)
     read = time.perf_counter() - started
     with console.progress(), console.warnings():
         result = cross_validate(
@@ -130,9 +130,16 @@ def show(console: Console, title: str, result: CrossValidation) -> None:
 
 
 def _write_predictions(path: Path, corpus: Corpus, truth: Sequence[Any], result: CrossValidation) -> None:
+    import numpy as np
+
+    from textsvm.estimators.labels import label_sets
     from textsvm.files import replacing
 
     found = result.as_dict()
+    if isinstance(truth[0], tuple):
+        found["predictions"] = label_sets(
+            result.predictions, np.unique([one for each in truth for one in each])
+        )
     fold_of: list[list[int]] = [[] for _ in corpus.ids]
     for number, (_, test) in enumerate(result.folds, 1):
         for i in test.tolist():

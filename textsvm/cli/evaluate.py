@@ -84,16 +84,22 @@ def evaluate(
 
     fitted = options.load_model(model, judging.device)
     training = options.Training.of(fitted)
+    several = hasattr(fitted, "label_form_")
     if reading.positive is None:
         reading = replace(reading, positive=training.positive, negative=reading.negative or training.negative)
     documents = options.read(
         console,
         corpus,
         reading,
-        options.Learning(judging.regress or training.regress),
+        options.Learning(
+            judging.regress or training.regress,
+            multilabel=several,
+            label_separator=training.label_separator,
+        ),
         headers=training.headers,
     )
-    options.targets(documents)
+    if not several or documents.labels is None:
+        options.targets(documents)
     read = time.perf_counter() - started
     if reading.positive is not None:
         training = replace(training, positive=reading.positive, negative=reading.negative)
@@ -117,7 +123,7 @@ def judge(
     """Predict a labelled corpus and compare; towards the class `positive`, if there is one."""
     from textsvm.evaluation.judge import judge as compare
 
-    return compare(model, corpus.texts, options.targets(corpus), positive, grades, progress, seconds)
+    return compare(model, corpus.texts, options.truth(corpus), positive, grades, progress, seconds)
 
 
 def _range(grades: str) -> tuple[int, int]:
@@ -164,14 +170,21 @@ def show(console: Console, title: str, results: Results) -> None:
     if results.task == "regression":
         return
     labels = [str(label) for label in results.labels]
-    if results.task == "multiclass":
-        shares = ("precision", "recall", "f1")
+    if results.task != "binary":
+        several = results.task == "multilabel"
+        shares = ("precision", "recall", "f1", *("break_even",) * several)
         classes = [
-            (str(each["label"]), *(format_metric(n, each[n]) for n in shares), f"{each['support']:,}")
+            (
+                str(each["label"]),
+                *(format_metric(n, each[n]) for n in shares),
+                *(f"{each[n]:.3f}" for n in ("threshold",) * several),
+                f"{each['support']:,}",
+            )
             for each in results.per_class
         ]
-        console.table("classes", classes, ("", "precision", "recall", "F1", "documents"))
-    if len(labels) <= MOST_COLUMNS:
+        more = ("break-even", "threshold") if several else ()
+        console.table("classes", classes, ("", "precision", "recall", "F1", *more, "documents"))
+    if results.confusion and len(labels) <= MOST_COLUMNS:
         console.table(
             "confusion matrix",
             [(f"truly {label}", *(f"{count:,}" for count in row))

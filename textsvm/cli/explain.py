@@ -73,7 +73,10 @@ def _show(console: Console, identifier: str, found: Explanation) -> None:
     from textsvm.reporting.mistakes import visible
 
     number = found.towards is None
-    prediction = f"{found.prediction:.4g}" if number else str(found.prediction)
+    said = found.prediction
+    prediction = (
+        f"{said:.4g}" if number else ", ".join(map(str, said)) if isinstance(said, tuple) else str(said)
+    )
     head = Text(printable(f"{identifier}: {prediction}"), style="bold")
     if not number:
         head.append(

@@ -155,9 +155,9 @@ class ModelOptions:
     text: TextOptions
     machine: MachineOptions
 
-    def estimator(self, regression: bool) -> KernelMachine:
+    def estimator(self, learning: options.Learning) -> KernelMachine:
         """The one that the options describe, checked."""
-        made = self._estimators({"kernel": [self.kernel.one()], **self.machine.varied()}, regression)
+        made = self._estimators({"kernel": [self.kernel.one()], **self.machine.varied()}, learning)
         if len(made) > 1:
             raise WrongUsage(
                 "-C, --epsilon and --multiclass take one value here; `textsvm tune` tries several"
@@ -172,26 +172,31 @@ class ModelOptions:
         parameters = {"kernel": self.kernel.one(), **_given(nu=nu), **self.machine.fixed()}
         return checked(lambda: OneClassSVM(**parameters, **self.text.as_dict()))
 
-    def grid(self, regression: bool) -> tuple[dict[str, list[Any]], KernelMachine]:
+    def grid(self, learning: options.Learning) -> tuple[dict[str, list[Any]], KernelMachine]:
         """The grid of `tune`, every point of it checked, and a machine to be set to its points."""
         grid: dict[str, list[Any]] = {
             "kernel": self.kernel.grid(tuning=True),
             "C": several("-C", _GRID_OF_C, float),
         }
         grid |= self.machine.varied()
-        return grid, self._estimators(grid, regression)[0]
+        return grid, self._estimators(grid, learning)[0]
 
-    def _estimators(self, grid: dict[str, list[Any]], regression: bool) -> list[KernelMachine]:
+    def _estimators(self, grid: dict[str, list[Any]], learning: options.Learning) -> list[KernelMachine]:
         from textsvm.estimators.svc import SVC
         from textsvm.estimators.svr import SVR
+        from textsvm.selection.multilabel import MultilabelSVC
 
-        if regression:
+        make: type[KernelMachine] = SVC
+        if learning.multilabel:
+            make = MultilabelSVC
+            self.machine.refuse("multiclass", "class_weight", "epsilon", of="--multilabel")
+        elif learning.regress is not None:
+            make = SVR
             self.machine.refuse("multiclass", "class_weight", of="--regress")
         else:
             self.machine.refuse("epsilon", of="a classifier; it goes with --regress")
         fixed = self.machine.fixed() | self.text.as_dict()
         points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-        make = SVR if regression else SVC
         return [checked(lambda point=point: make(**point, **fixed)) for point in points]  # type: ignore[misc]
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from textsvm.cli.console import WrongUsage
+from textsvm.cli.groups import with_groups as with_groups
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
@@ -70,51 +68,6 @@ Regress = Annotated[
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no messages.")]
-
-
-def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take groups of options: a parameter whose type is a dataclass becomes its fields."""
-    groups: dict[str, Any] = {}
-    flat: list[inspect.Parameter] = []
-    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
-        if is_dataclass(parameter.annotation):
-            groups[name] = parameter.annotation
-            flat += _options_of(parameter.annotation)
-        else:
-            flat.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-
-    @wraps(command)
-    def call(**given: Any) -> None:
-        grouped = {name: _gather(group, given) for name, group in groups.items()}
-        command(**given, **grouped)
-
-    call.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
-    call.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
-    return call
-
-
-def _options_of(group: Any) -> Iterator[inspect.Parameter]:
-    """The options of a group, and of the groups in it."""
-    types = get_type_hints(group, include_extras=True)
-    for each in fields(group):
-        kind = types[each.name]
-        if is_dataclass(kind):
-            yield from _options_of(kind)
-        else:
-            yield inspect.Parameter(
-                each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=kind
-            )
-
-
-def _gather(group: Any, given: dict[str, Any]) -> Any:
-    """A group made of its options, which are taken out of `given`."""
-    types = get_type_hints(group, include_extras=True)
-    return group(
-        **{
-            name: _gather(types[name], given) if is_dataclass(types[name]) else given.pop(name)
-            for name in (each.name for each in fields(group))
-        }
-    )
 
 
 @dataclass(frozen=True)
@@ -186,10 +139,42 @@ class Learning:
             rich_help_panel="Labels",
         ),
     ] = None
+    multilabel: Annotated[
+        bool,
+        typer.Option(
+            "--multilabel",
+            help="Documents may have several labels: topics of Reuters, lists of JSON, cells with ; between "
+            "labels.",
+            rich_help_panel="Labels",
+        ),
+    ] = False
+    label_separator: Annotated[
+        str | None,
+        typer.Option(
+            help="--multilabel: what stands between the labels of a cell (default: ;).",
+            metavar="TEXT",
+            rich_help_panel="Labels",
+        ),
+    ] = None
     duplicates: Annotated[
         Duplicates,
         typer.Option(help="Exact copies of a document: keep or drop.", rich_help_panel="Reading"),
     ] = Duplicates.keep
+
+    @property
+    def separator(self) -> str | None:
+        """What stands between labels; None where documents have one."""
+        return (self.label_separator or ";") if self.multilabel else None
+
+    def check(self, reading: Reading) -> None:
+        """Wrong usage, before any work."""
+        if self.label_separator is not None and not self.multilabel:
+            raise WrongUsage("--label-separator needs --multilabel")
+        if self.label_separator == "":
+            raise WrongUsage("--label-separator is empty; give what stands between the labels of a cell")
+        for option, given in (("--positive", reading.positive), ("--regress", self.regress)):
+            if self.multilabel and given is not None:
+                raise WrongUsage(f"--multilabel and {option} do not go together")
 
 
 @dataclass(frozen=True)
@@ -243,15 +228,16 @@ class Training:
     negative: str | None
     headers: bool = False
     regress: str | None = None
+    label_separator: str | None = None
 
     @classmethod
     def of(cls, model: Any) -> Training:
         """Taken from the file, so nothing is sure of its type."""
         info, reading = model.info_, model.info_.get("reading")
-        known = [info.get(name) for name in ("positive", "negative", "regress")]
-        positive, negative, regress = (value if isinstance(value, str) else None for value in known)
+        known = [info.get(name) for name in ("positive", "negative", "regress", "label_separator")]
+        positive, negative, regress, separator = (each if isinstance(each, str) else None for each in known)
         headers = isinstance(reading, dict) and reading.get("headers") is True
-        return cls(positive, negative, headers, regress)
+        return cls(positive, negative, headers, regress, separator)
 
 
 def read(
@@ -267,16 +253,33 @@ def read(
     from textsvm.readers import read_corpus
 
     learning = learning or Learning()
+    learning.check(reading)
     with console.progress():
         corpus = read_corpus(
             path, reading.format, part=reading.part, split=reading.split.value, text=reading.text,
             label=reading.label, id=reading.id, target=learning.regress, weight=learning.weights,
-            group=groups, headers=reading.headers or headers, progress=console.reading,
+            group=groups, headers=reading.headers or headers, label_separator=learning.separator,
+            progress=console.reading,
         )  # fmt: skip
     if reading.positive is not None:
         corpus = corpus.reduce_labels(reading.positive, reading.negative or "rest")
+    if learning.multilabel:
+        corpus = _with_several(console, corpus)
     report_problems(console, corpus)
     return corpus.without_duplicates() if learning.duplicates is Duplicates.drop else corpus
+
+
+def _with_several(console: Console, corpus: Corpus) -> Corpus:
+    """Every document with a tuple of labels; stories of Reuters that have no topic are left out."""
+    if corpus.labels is None:
+        return corpus
+    labels = [(label,) if isinstance(label, str) else label for label in corpus.labels]
+    corpus = replace(corpus, labels=labels)
+    labelled = [i for i, each in enumerate(labels) if each]
+    if corpus.format != "reuters" or len(labelled) == len(corpus):
+        return corpus
+    console.say(f"note: {len(corpus) - len(labelled):,} stories without a topic are left out")
+    return corpus.subset(labelled)
 
 
 def report_problems(console: Console, corpus: Corpus) -> None:
@@ -295,21 +298,36 @@ def report_problems(console: Console, corpus: Corpus) -> None:
         console.say(f"note: {extra:,} of {len(corpus):,} documents are exact copies of others{odd}")
 
 
-def targets(corpus: Corpus) -> list[str] | list[float]:
-    """What is to be learnt or judged: one number or one label a document, or a sentence about what to do."""
+def targets(corpus: Corpus, several: bool = False) -> list[Any]:
+    """What is to be learnt or judged: one number or one label a document, or a sentence about what to do.
+
+    `several`: tuples of labels, at least one each.
+    """
     if corpus.targets is not None:
         return corpus.targets
     if corpus.labels is None:
         raise InputError(
             f"{corpus.source} has no labels; name a column with --label, or use a folder per class"
         )
+    if several:
+        for identifier, each in zip(corpus.ids, corpus.labels, strict=True):
+            if not each:
+                raise InputError(
+                    f"document {identifier} of {corpus.source} has no label; give it one, or leave it out"
+                )
+        return list(corpus.labels)
     labels = [label for label in corpus.labels if isinstance(label, str)]
     if len(labels) < len(corpus):
         raise InputError(
-            f"documents of {corpus.source} may have several labels; choose one to be told from the others "
-            "with --positive"
+            f"documents of {corpus.source} may have several labels; train, cv and tune learn them all with "
+            "--multilabel, or choose one to be told from the others with --positive"
         )
     return labels
+
+
+def truth(corpus: Corpus) -> list[Any]:
+    """What `targets` gives, of documents for which it has been asked."""
+    return list(corpus.targets if corpus.targets is not None else corpus.labels or [])
 
 
 def note_long_documents(console: Console, corpus: Corpus) -> None:
@@ -348,7 +366,8 @@ def save_model(
     labels = {"positive": reading.positive, "negative": reading.negative or "rest"}
     info = {
         "corpus": corpus.source, "format": corpus.format, "part": reading.part, "reading": reading.as_dict(),
-        "regress": learning.regress, **(labels if reading.positive else {}), **about,
+        "regress": learning.regress, "label_separator": learning.separator,
+        **(labels if reading.positive else {}), **about,
     }  # fmt: skip
     with output.place() as path:
         save(model, path, info)

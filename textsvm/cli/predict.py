@@ -45,7 +45,8 @@ def predict(
     cat message.eml | textsvm predict spam.textsvm -
 
     A positive decision means the model's positive class (the one given by --positive in training). With more
-    than two classes there is a decision for each, and the largest wins.
+    than two classes there is a decision for each, and the largest wins. Where documents may have several
+    labels, "labels" lists those whose decisions are above their thresholds.
     """
     console = Console(quiet)
     bounds = None if unsure is None else kernels.several("--unsure", unsure, float)
@@ -95,10 +96,17 @@ def _reject(model: Any, bounds: list[float], training: options.Training) -> None
 
 def _rows(found: _Outputs, training: options.Training, proba: bool) -> Iterator[dict[str, Any]]:
     """What is printed of each document."""
+    import numpy as np
+
     if found.classes is None:
         yield from ({"value": value} for value in found.predicted.tolist())
         return
     classes = [str(label) for label in found.classes]
+    if found.predicted.ndim == 2:
+        names = np.array(classes, object)
+        for given, values in zip(found.predicted, found.decision.tolist(), strict=True):
+            yield {"labels": names[given].tolist(), "decision": dict(zip(classes, values, strict=True))}
+        return
     sign = -1.0 if found.decision.ndim == 1 and training.positive == classes[0] else 1.0
     decisions = (sign * found.decision).tolist()
     for i, label in enumerate(found.predicted.tolist()):

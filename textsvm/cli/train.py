@@ -73,12 +73,14 @@ class Task:
             "--positive": reading.positive,
             "--regress": learning.regress,
             "--one-class": self.one_class,
+            "--multilabel": learning.multilabel or None,
         }
         given = [option for option, value in tasks.items() if value is not None]
         if len(given) > 1:
             raise WrongUsage(f"{given[0]} and {given[1]} do not go together")
-        if self.calibrate is not None and (learning.regress or self.one_class) is not None:
-            raise WrongUsage(f"--calibrate is for classifiers and does not go with {given[0]}")
+        if self.calibrate is not None and given and reading.positive is None:
+            what = "classifiers of one label a document" if learning.multilabel else "classifiers"
+            raise WrongUsage(f"--calibrate is for {what} and does not go with {given[0]}")
 
 
 @dataclass(frozen=True)
@@ -112,12 +114,12 @@ def train(
     console = Console(printing.quiet, output.is_stdout)
     task.check(reading, learning)
     output.check({"the corpus": corpus})
-    model = _estimator(made_from, task, regression=learning.regress is not None)
+    model = _estimator(made_from, task, learning)
 
     documents = options.read(console, corpus, reading, learning)
     if task.one_class is not None:
         documents = _of_one_class(documents, task.one_class)
-    options.targets(documents)
+    options.targets(documents, learning.multilabel)
     seconds = {"read": time.perf_counter() - started}
     if made_from.text.max_length is None and made_from.kernel.one().quadratic:
         options.note_long_documents(console, documents)
@@ -138,11 +140,11 @@ def train(
     console.print_json(report) if printing.json else _show(console, report, results)
 
 
-def _estimator(made_from: machines.ModelOptions, task: Task, regression: bool) -> Any:
+def _estimator(made_from: machines.ModelOptions, task: Task, learning: options.Learning) -> Any:
     """The estimator that the options describe, checked."""
     if task.one_class is not None:
         return made_from.one_class(task.nu)
-    model = made_from.estimator(regression)
+    model = made_from.estimator(learning)
     if task.calibrate is None:
         return model
     from textsvm.selection.calibration import CalibratedSVC
@@ -162,7 +164,7 @@ def _of_one_class(corpus: Corpus, label: str) -> Corpus:
 def hold_out(
     console: Console, corpus: Corpus, share: float | None, seed: int
 ) -> tuple[Corpus, Corpus | None]:
-    """Draw a part of the corpus for evaluation, stratified by its labels."""
+    """Draw a part of the corpus for evaluation, stratified by its labels where a document has one."""
     if share is None:
         return corpus, None
     lone = _of_lone_classes(corpus)
@@ -172,8 +174,9 @@ def hold_out(
 
     try:
         drawn = [i for i in range(len(corpus)) if i not in lone]
-        labels = corpus.labels and [corpus.labels[i] for i in drawn]
-        rest, held = train_test_split(drawn, test_size=share, random_state=seed, stratify=labels)
+        labels = None if _has_several(corpus) else corpus.labels
+        stratify = labels and [labels[i] for i in drawn]
+        rest, held = train_test_split(drawn, test_size=share, random_state=seed, stratify=stratify)
     except ValueError as error:
         raise InputError(
             f"--holdout {share:g} cannot be drawn from {len(corpus)} documents: {error}"
@@ -181,9 +184,14 @@ def hold_out(
     return corpus.subset(sorted([*rest, *lone])), corpus.subset(sorted(held))
 
 
+def _has_several(corpus: Corpus) -> bool:
+    """Whether documents may have several labels."""
+    return any(isinstance(each, tuple) for each in corpus.labels or ())
+
+
 def _of_lone_classes(corpus: Corpus) -> set[int]:
     """Documents that are the only one of their class."""
-    if corpus.labels is None:
+    if corpus.labels is None or _has_several(corpus):
         return set()
     labels = options.targets(corpus)
     counts = Counter(labels)
@@ -208,7 +216,7 @@ def _fit(
     with console.progress(), console.warnings():
         model.fit(
             training.texts,
-            options.targets(training),
+            options.truth(training),
             sample_weight=training.weights,
             progress=console.stage,
         )
@@ -241,7 +249,7 @@ def _what_is_learnt(corpus: Corpus) -> str:
     if corpus.targets is not None:
         low, high = min(corpus.targets), max(corpus.targets)
         return f"{len(corpus):,} documents with numbers from {low:g} to {high:g}"
-    counts = Counter(options.targets(corpus)).most_common()
+    counts = _counts(corpus).most_common()
     shown = ", ".join(f"{name} {count:,}" for name, count in counts[:10])
     more = f" and {len(counts) - 10} more" if len(counts) > 10 else ""
     return f"{len(corpus):,} documents of {len(counts)} class{'es' * (len(counts) > 1)}: {shown}{more}"
@@ -272,12 +280,18 @@ def _per_class(model: Any, training: Corpus) -> list[dict[str, Any]]:
     """Documents and support vectors of each class; nothing for regression."""
     if training.targets is not None:
         return []
-    counts = Counter(options.targets(training))
+    counts = _counts(training)
     names = getattr(model, "classes_", list(counts))
     return [
         {"class": str(name), "documents": counts[str(name)], "support_vectors": int(support)}
         for name, support in zip(names, model.n_support_, strict=True)
     ]
+
+
+def _counts(corpus: Corpus) -> Counter[str]:
+    """How many documents have each label."""
+    labels = options.truth(corpus)
+    return Counter(one for each in labels for one in (each if isinstance(each, tuple) else (each,)))
 
 
 def _show(console: Console, report: dict[str, Any], results: Results | None) -> None:

@@ -39,7 +39,7 @@ class Search:
         str | None,
         typer.Option(
             help="What is best: accuracy, macro_f1, mcc, roc_auc, qwk, f1[LABEL], r2, mae, ... "
-            "(default: accuracy, r2).",
+            "(default: accuracy, micro_f1, r2).",
             show_default=False,
             rich_help_panel=_SEARCH,
         ),
@@ -103,9 +103,9 @@ def tune(
     folds.check()
     output, picture = search.outputs(corpus)
     console = Console(printing.quiet, output is not None and output.is_stdout)
-    grid, model = made_from.grid(learning.regress is not None)
+    grid, model = made_from.grid(learning)
     documents = options.read(console, corpus, reading, learning, groups=folds.groups)
-    truth = options.targets(documents)
+    truth = options.targets(documents, learning.multilabel)
     console.say(f"note: {_size(grid)} on {folds.folds * folds.repeats} folds of {len(documents):,} documents")
     read = time.perf_counter() - started
 

@@ -10,7 +10,7 @@ import threading
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -27,7 +27,7 @@ from textsvm import parallel
 from textsvm.device import Device
 from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
-from textsvm.estimators.targets import as_weights, is_integer, is_number
+from textsvm.estimators.targets import Target, as_weights, is_integer, is_number, with_classes
 from textsvm.gram.base import Gram
 from textsvm.gram.plan import make_gram, parse_bytes
 from textsvm.kernels.base import Kernel, Predictor
@@ -39,6 +39,8 @@ from textsvm.sources.base import Kept, Source
 from textsvm.sources.matrix import MatrixSource
 from textsvm.sources.texts import TextForm, TextSource
 
+#: Rows to train on and rows to test on.
+Fold = tuple[NDArray[np.int64], NDArray[np.int64]]
 #: Held while a predictor is made, so that threads that share a model make one.
 _making = threading.RLock()
 
@@ -65,30 +67,8 @@ class Prepared:
     seconds: dict[str, float]
 
 
-@dataclass(frozen=True)
-class Target:
-    """Checked targets of all examples.
-
-    Attributes
-    ----------
-    values : array, shape (n,)
-        int64 numbers of the classes for a classifier, float64 for regression.
-    classes : array, shape (n_classes,), optional
-        The classes, sorted; None where there are none.
-    """
-
-    values: NDArray[Any]
-    classes: NDArray[Any] | None
-
-
-def with_classes(examples: Any, target: Target | None) -> Any:
-    """Documents that know their classes, where there are classes; other examples as they are."""
-    known = target is not None and target.classes is not None and hasattr(examples, "with_classes")
-    return examples.with_classes(target.values) if known and target is not None else examples
-
-
 class KernelMachine(BaseEstimator, ABC):
-    """The parameters and the steps of SVC, SVR and OneClassSVM; described at `textsvm.SVC`."""
+    """The parameters and the steps of SVC, MultilabelSVC, SVR and OneClassSVM; described at `textsvm.SVC`."""
 
     kernel: Kernel | KernelFunction | str
     normalise: str
@@ -240,6 +220,17 @@ class KernelMachine(BaseEstimator, ABC):
     def predictions(self, scores: NDArray[np.float64], classes: NDArray[Any] | None) -> NDArray[Any]:
         """Scores -> what `predict` gives, shape (n,)."""
 
+    def fold_predictions(
+        self, values: Sequence[NDArray[np.float64]], folds: Sequence[Fold], target: Target
+    ) -> list[NDArray[Any]]:
+        """Scores of the test parts of folds -> predictions; thresholds are learnt from the other folds."""
+        return [self.predictions(one, target.classes) for one in values]
+
+    def learn_from_folds(
+        self, values: Sequence[NDArray[np.float64]], folds: Sequence[Fold], target: Target
+    ) -> None:
+        """Learn what is learnt from scores of the test parts of folds besides: for most machines, nothing."""
+
     def n_machines(self, n_classes: int) -> int:
         """How many machines there are."""
         return 1
@@ -282,7 +273,8 @@ class KernelMachine(BaseEstimator, ABC):
         how_far = f"violation {solutions[worst].violation:.2g}, tol {self.tol:g}"
         if len(solutions) == 1:
             return f"the solver stopped before it converged ({solutions[0].status}): {how_far}"
-        name = self.machine_names(classes, len(solutions))[worst]
+        learnt = np.flatnonzero(~np.isnan(machines.bias))
+        name = self.machine_names(classes, len(machines.bias))[learnt[worst]]
         return (
             f"{len(open_ones)} of {len(solutions)} machines stopped before they converged; the worst is "
             f"{name} ({solutions[worst].status}): {how_far}"

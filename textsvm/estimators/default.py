@@ -13,7 +13,7 @@ from textsvm import device as devices
 from textsvm.choice.choose import Choice, choose
 from textsvm.choice.trial import counted_rows
 from textsvm.documents import Views
-from textsvm.estimators.base import Target, with_classes
+from textsvm.estimators.targets import Target, with_classes
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spectrum import Spectrum, fixed_default
 from textsvm.kernels.sums import Sum

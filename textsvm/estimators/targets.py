@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,33 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import column_or_1d
 
 from textsvm.errors import InputError
+from textsvm.estimators.labels import has_several
 from textsvm.sources.texts import is_missing
+
+
+@dataclass(frozen=True)
+class Target:
+    """Checked targets of all examples.
+
+    Attributes
+    ----------
+    values : array, shape (n,) or (n, n_classes)
+        int64 numbers of the classes for a classifier, float64 for regression; where documents may have
+        several labels, bool, which of them each has.
+    classes : array, shape (n_classes,), optional
+        The classes, sorted; None where there are none.
+    form : str, optional
+        How several labels a document were given, see `textsvm.estimators.labels`.
+    """
+
+    values: NDArray[Any]
+    classes: NDArray[Any] | None
+    form: str | None = None
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether documents may have several labels."""
+        return self.values.ndim == 2
 
 
 def as_classes(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -140,6 +167,11 @@ def class_factors(
 def _one_a_document(y: Any, n: int, what: str) -> NDArray[Any]:
     if y is None:
         raise InputError(f"this estimator requires y to be passed, but the target y is None; give {what}s")
+    if what == "label" and has_several(y):
+        raise InputError(
+            "expected one label a document, got several; MultilabelSVC (--multilabel) takes several, and "
+            "--positive (Corpus.reduce_labels) chooses one to be told from the others"
+        )
     if isinstance(y, list | tuple) and len({isinstance(value, str) for value in y}) > 1:
         # NumPy would make one string type of them.
         y = np.array([*y, None], dtype=object)[:-1]
@@ -147,7 +179,8 @@ def _one_a_document(y: Any, n: int, what: str) -> NDArray[Any]:
     if values.ndim == 2 and values.shape[1] == 1:
         values = column_or_1d(values, warn=True)
     if values.ndim != 1:
-        raise InputError(f"expected one {what} a document, got an array of shape {values.shape}")
+        several = "; MultilabelSVC takes several" if values.ndim == 2 and what == "label" else ""
+        raise InputError(f"expected one {what} a document, got an array of shape {values.shape}{several}")
     if len(values) != n:
         raise InputError(f"there are {n} documents and {len(values)} {what}s; give one {what} a document")
     if values.dtype.kind in "OfcM":
@@ -165,3 +198,10 @@ def is_number(value: object) -> bool:
 def is_integer(value: object) -> bool:
     """Whether a parameter is a whole number (bool is none)."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def with_classes(examples: Any, target: Target | None) -> Any:
+    """Documents that know their classes, where each has one; other examples as they are."""
+    if target is None or target.classes is None or target.values.ndim > 1:
+        return examples
+    return examples.with_classes(target.values) if hasattr(examples, "with_classes") else examples

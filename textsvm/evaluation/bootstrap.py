@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.evaluation import multilabel
 from textsvm.evaluation.metrics import as_grade, as_grades
 
 Array = NDArray[np.float64]
@@ -91,6 +92,9 @@ def _metrics(results: Judged, weight: Array) -> dict[str, Array]:
     with np.errstate(divide="ignore", invalid="ignore"):
         if results.task == "regression":
             return _regression(results, weight)
+        if results.task == "multilabel":
+            found = (results.truth, results.predicted, results.decision, results.labels)
+            return multilabel.resampled(weight, *found)
         return _classes(results, weight)
 
 

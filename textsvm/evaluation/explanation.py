@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from textsvm import device as devices
 from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
+from textsvm.estimators.labels import label_sets
 from textsvm.evaluation.judge import machine_of
 from textsvm.kernels.attribution import Attribution, Contributions, complete
 from textsvm.parallel import Progress
@@ -70,8 +71,10 @@ class Explanation:
     Attributes
     ----------
     prediction : label or number
+        A tuple of labels where there may be several.
     towards : label, optional
-        The class that positive contributions speak for; None for regression.
+        The class that positive contributions speak for, of several labels the one of the largest value; None
+        for regression.
     against : label, optional
         With two classes, the other one.
     value, bias : float
@@ -126,7 +129,7 @@ def explain(
 
     Parameters
     ----------
-    model : SVC, SVR, OneClassSVM or CalibratedSVC
+    model : SVC, MultilabelSVC, SVR, OneClassSVM or CalibratedSVC
         Fitted to texts. Of a calibrated model its decision value is explained.
     texts : list of str
         Or what else `model.predict` takes.
@@ -232,6 +235,14 @@ def _machines_explained(
         if one_class:
             predictions = [meaning["towards" if each > 0 else "against"] for each in predictions]
         return np.ones((n, n_machines)), [{"prediction": each, **meaning} for each in predictions]
+    if getattr(model, "label_form_", None) is not None:
+        given = label_sets(model.predictions(machines, classes), classes)
+        first = machines.argmax(axis=1)
+        towards = classes[first].tolist()
+        meanings = [
+            {"prediction": p, "towards": t, "against": None} for p, t in zip(given, towards, strict=True)
+        ]
+        return np.eye(len(classes))[first], meanings
     chosen = model.predictions(model.scores(machines, len(classes)), classes)
     if len(classes) == 2:
         mix = np.array([-1.0, 1.0]) if n_machines == 2 else np.ones(1)

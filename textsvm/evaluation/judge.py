@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from textsvm.documents import Documents
 from textsvm.errors import InputError
-from textsvm.evaluation.results import Results, evaluate
+from textsvm.evaluation.results import Results, evaluate, evaluate_labels
 
 #: Warn when more than this share of the symbols is not in the model's alphabet.
 UNSEEN = 0.05
@@ -32,11 +32,11 @@ def judge(
 
     Parameters
     ----------
-    model : SVC, SVR, OneClassSVM or CalibratedSVC
+    model : SVC, MultilabelSVC, SVR, OneClassSVM or CalibratedSVC
         Fitted.
     texts : sequence of str, length n
     truth : sequence, length n
-        Labels, or numbers for an SVR.
+        Labels, or numbers for an SVR; tuples of labels, or a bool indicator, for a MultilabelSVC.
     positive : label, optional
         Of two classes the one to be found. An OneClassSVM needs it: the class that it has learnt.
     grades : (int, int), optional
@@ -55,13 +55,20 @@ def judge(
         raise InputError("there are no labelled documents to evaluate on")
     clock = time.perf_counter()
     classes, predicted, decision, probability = predict(model, texts, truth, positive, progress)
+    if classes is not None and predicted.ndim == 2:
+        results = evaluate_labels(truth, predicted, decision, classes, model.thresholds_)
+        return _with_notes(results, model, texts, {**(seconds or {}), "predict": time.perf_counter() - clock})
     if classes is not None and probability is not None:
         predicted = classes[probability.argmax(axis=1)]
     spent = time.perf_counter() - clock
     results = evaluate(
         truth, predicted, decision, classes, positive=positive, probability=probability, grades=grades
     )
-    results.seconds.update(seconds or {}, predict=spent)
+    return _with_notes(results, model, texts, {**(seconds or {}), "predict": spent})
+
+
+def _with_notes(results: Results, model: Any, texts: Sequence[str], seconds: dict[str, float]) -> Results:
+    results.seconds.update(seconds)
     results.warnings.extend(data_warnings(model, texts))
     return results
 

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn import metrics
 
 from textsvm.errors import InputError
+from textsvm.evaluation import multilabel
 
 #: More steps than these are no grades: years, prices.
 MOST_GRADES = 1000
@@ -36,7 +37,8 @@ def scores(
     Parameters
     ----------
     truth, predicted : array-like, shape (n,)
-        Labels out of `classes`, or numbers.
+        Labels out of `classes`, or numbers; bool arrays of shape (n, n_classes) where a document may have
+        several labels, see `textsvm.evaluation.multilabel`.
     decision : float64 array, optional
         Two classes: shape (n,), positive means ``classes[1]``. More: shape (n, n_classes). None: no ROC.
     classes : array, shape (n_classes,), sorted; or None
@@ -57,6 +59,8 @@ def scores(
     if classes is None:
         return _regression(truth.astype(float), predicted.astype(float), grades)
     classes = np.asarray(classes)
+    if truth.ndim == 2:
+        return multilabel.scores(truth, predicted, decision, classes)
     true, said = np.searchsorted(classes, truth), np.searchsorted(classes, predicted)
     k = len(classes)
     _, _, f1, support = metrics.precision_recall_fscore_support(

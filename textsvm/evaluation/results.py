@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn import metrics
 
 from textsvm.errors import InputError
+from textsvm.estimators.labels import label_sets
+from textsvm.evaluation import multilabel
 from textsvm.evaluation.bootstrap import intervals
 from textsvm.evaluation.metrics import as_grades, check_grades, grades_of, scores
 from textsvm.plain_json import to_json
@@ -22,7 +24,7 @@ class Results:
 
     Attributes
     ----------
-    task : {"binary", "multiclass", "regression"}
+    task : {"binary", "multiclass", "multilabel", "regression"}
     n : int
     labels : list
         The classes, with two the negative one first; rows (truth) and columns (prediction) of `confusion`.
@@ -31,11 +33,14 @@ class Results:
         See `scores`; `log_loss`, and with two classes `brier`, where there are probabilities. Those of two
         classes can be had as attributes too: ``results.accuracy``.
     confusion : list of list of int
+        Empty where documents may have several labels.
     per_class : list of dict
-        "label", "precision", "recall", "f1", "support" (true ones), "predicted".
+        "label", "precision", "recall", "f1", "support" (true ones), "predicted"; where documents may have
+        several labels "break_even" and "threshold" too, see `textsvm.evaluation.multilabel`.
     index : int64 array, shape (n,)
         Which of the given documents are judged; see `warnings` for the others.
     truth, predicted : array, shape (n,)
+        Several labels a document: bool arrays of shape (n, n_classes).
     decision : float64 array, shape (n,) or (n, n_classes)
         In the order of `labels`; the predicted numbers for regression.
     probability : float64 array of the same shape, optional
@@ -99,6 +104,14 @@ class Results:
         values = as_grades(np.asarray(self.labels))
         assert values is not None
         return self.grades or (int(values.min()), int(values.max()))
+
+    def labels_of(self, i: int) -> tuple[Any, Any]:
+        """Truth and prediction of a document, as people write them."""
+        if self.task != "multilabel":
+            return self.truth[i], self.predicted[i]
+        sets = label_sets(np.stack([self.truth[i], self.predicted[i]]), np.array(self.labels))
+        true, said = (", ".join(map(str, each)) or "nothing" for each in sets)
+        return true, said
 
     def with_intervals(self, resamples: int = 1000, level: float = 0.95, seed: int = 0) -> Results:
         """The same with percentile bootstrap intervals of all metrics, see `textsvm.evaluation.bootstrap`."""
@@ -192,6 +205,71 @@ def evaluate(
         grades=grades,
         warnings=warnings,
     )
+
+
+def evaluate_labels(
+    truth: Any,
+    predicted: NDArray[np.bool_],
+    decision: NDArray[np.float64],
+    classes: NDArray[Any],
+    thresholds: NDArray[np.float64],
+) -> Results:
+    """Judge predictions of several labels a document.
+
+    Parameters
+    ----------
+    truth : sequence of n tuples of labels, or bool array, shape (n, n_classes)
+        Labels that are none of the classes are left out of all figures, with a warning.
+    predicted : bool array, shape (n, n_classes)
+    decision : float64 array, shape (n, n_classes)
+    classes : array, shape (n_classes,)
+    thresholds : float64 array, shape (n_classes,)
+
+    Raises
+    ------
+    InputError
+        If there are no documents, or the model knows none of the labels.
+    """
+    if len(truth) == 0:
+        raise InputError("there are no labelled documents to evaluate on")
+    indicator, warnings = _known_labels(truth, classes)
+    return Results(
+        task="multilabel",
+        n=len(indicator),
+        labels=classes.tolist(),
+        metrics=multilabel.scores(indicator, predicted, decision, classes),
+        confusion=[],
+        per_class=multilabel.per_class(indicator, predicted, decision, classes, thresholds),
+        index=np.arange(len(indicator)),
+        truth=indicator,
+        predicted=predicted,
+        decision=decision,
+        warnings=warnings,
+    )
+
+
+def _known_labels(truth: Any, classes: NDArray[Any]) -> tuple[NDArray[np.bool_], list[str]]:
+    """Which classes documents have, and a sentence about labels that are none."""
+    if isinstance(truth, np.ndarray) and truth.ndim == 2:
+        return truth.astype(bool), []
+    # What is a number in a model may be its digits in a file.
+    places: dict[Any, int] = {str(label): a for a, label in enumerate(classes.tolist())}
+    places |= {label: a for a, label in enumerate(classes.tolist())}
+    indicator = np.zeros((len(truth), len(classes)), bool)
+    strange: set[str] = set()
+    for row, labels in zip(indicator, truth, strict=True):
+        row[[places[label] for label in labels if label in places]] = True
+        strange.update(str(label) for label in labels if label not in places)
+    if strange and not indicator.any():
+        raise InputError(
+            f"the model knows the labels {_shown(classes)}, and the documents have {_shown(sorted(strange))}"
+        )
+    if not strange:
+        return indicator, []
+    return indicator, [
+        f"{len(strange)} of the documents' labels are not known to the model ({_shown(sorted(strange))}) and "
+        "are left out of all figures"
+    ]
 
 
 def _known(truth: Sequence[Any], classes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[Any], list[str]]:

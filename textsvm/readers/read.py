@@ -30,6 +30,7 @@ class _Options:
     columns: Columns
     split: str
     headers: bool
+    label_separator: str | None = None
 
 
 def read_corpus(
@@ -45,6 +46,7 @@ def read_corpus(
     weight: str | None = None,
     group: str | None = None,
     headers: bool = False,
+    label_separator: str | None = None,
     progress: Progress | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> Corpus:
@@ -67,6 +69,9 @@ def read_corpus(
         tell how much a document counts, of names of what belongs together.
     headers : bool
         Mail: all header lines count as text, not the subject alone.
+    label_separator : str, optional
+        Tables: a document may have several labels, and this stands between those of a cell, such as ";". A
+        label of JSON that is a list is several in any case.
     progress : callable, optional
         Called with (share done, 1).
     max_bytes : int
@@ -78,7 +83,7 @@ def read_corpus(
         If the input is missing, unreadable, damaged as a whole, of no known format, or empty; if a number
         that was asked for is none.
     """
-    options = _Options(Columns(text, label, id, target, weight, group), split, headers)
+    options = _Options(Columns(text, label, id, target, weight, group), split, headers, label_separator)
     if str(path) == "-" and not Path(path).exists():
         raise InputError("a corpus is not read from standard input; write it to a file and name that")
     found = read_files(path, max_bytes=max_bytes, progress=_share(progress, 0, _READING_SHARE))
@@ -168,8 +173,9 @@ def _documents(found: Files, format: str, options: _Options, progress: Progress 
         return folders.read(files, problems, progress=progress)
     mixed = format == "tables"
     return tables.read(
-        _content(files), problems, None if mixed else format, options.columns, progress=progress
-    )
+        _content(files), problems, None if mixed else format, options.columns,
+        label_separator=options.label_separator, progress=progress,
+    )  # fmt: skip
 
 
 def _detect(found: Files, labelled: bool) -> str:

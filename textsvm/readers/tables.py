@@ -97,6 +97,7 @@ def read(
     format: str | None = None,
     columns: Columns = ANY_COLUMNS,
     *,
+    label_separator: str | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Document]:
     """The rows of tables.
@@ -110,6 +111,8 @@ def read(
     format : {"csv", "tsv", "jsonl", "parquet"}, optional
         By each file's name or content if not given.
     columns : Columns
+    label_separator : str, optional
+        A document may have several labels: what stands between those of a cell.
     progress : callable, optional
         Called with (bytes read, bytes in all).
 
@@ -127,7 +130,8 @@ def read(
             if all(row.get(name) is None for name in roles["text"]):
                 problems.append((f"{file.name}, row {number}", f"left out: it has no {roles['text'][0]!r}"))
             else:
-                yield _document(row, roles, number, file.name, len(files) > 1)
+                document = _document(row, roles, number, file.name, len(files) > 1)
+                yield document if label_separator is None else _parted(document, label_separator)
         done += len(file.data)
         if progress is not None:
             progress(done, total)
@@ -159,6 +163,13 @@ def _document(
         weight,
         group,
     )
+
+
+def _parted(document: Document, separator: str) -> Document:
+    """With a tuple of labels; the empty one where the cell is empty."""
+    label = document.label or ""
+    pieces = label.split(separator) if isinstance(label, str) else label
+    return document._replace(label=tuple(dict.fromkeys(each.strip() for each in pieces if each.strip())))
 
 
 def _number(value: Any, what: str, needed: bool) -> float | None:

@@ -10,7 +10,15 @@ NAMES = {
     "precision": "precision",
     "recall": "recall",
     "f1": "F1",
+    "micro_f1": "micro F1",
     "macro_f1": "macro F1",
+    "micro_precision": "micro precision",
+    "micro_recall": "micro recall",
+    "subset_accuracy": "all labels right",
+    "hamming_loss": "Hamming loss",
+    "precision_at_1": "precision at 1",
+    "precision_at_3": "precision at 3",
+    "precision_at_5": "precision at 5",
     "mcc": "MCC",
     "roc_auc": "ROC AUC",
     "qwk": "QWK",
@@ -21,8 +29,13 @@ NAMES = {
     "brier": "Brier score",
     "log_loss": "log loss",
 }
+#: Columns of the table of classes, where their names are not those of the figures.
+HEADS = {"f1": "F1", "break_even": "break-even point"}
 #: Shares, written in per cent.
-SHARES = {"accuracy", "precision", "recall", "f1", "macro_f1"}
+SHARES = {
+    "accuracy", "precision", "recall", "f1", "macro_f1", "micro_f1", "micro_precision", "micro_recall",
+    "subset_accuracy", "precision_at_1", "precision_at_3", "precision_at_5", "break_even",
+}  # fmt: skip
 
 
 def format_metric(name: str, value: float | None) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 from textsvm.evaluation.results import Results
 from textsvm.reporting import curves, mistakes, threshold
 from textsvm.reporting.escape import safe
-from textsvm.reporting.format_metrics import NAMES, format_interval, format_metric
+from textsvm.reporting.format_metrics import HEADS, NAMES, format_interval, format_metric
 from textsvm.reporting.report import Report
 
 #: Classes of a confusion matrix that is shown as one.
@@ -93,6 +93,8 @@ def _lead(results: Results) -> str:
     if results.task == "binary":
         negative, positive = results.labels
         return f"{results.n:,} documents; {positive} is to be told from {negative}"
+    if results.task == "multilabel":
+        return f"{results.n:,} documents, each with any of {len(results.labels)} labels"
     return f"{results.n:,} documents of {len(results.labels)} classes"
 
 
@@ -129,6 +131,8 @@ def _headline(results: Results) -> str:
 def _charts(report: Report) -> str:
     """Two charts a row; the last one has a row of its own where it would be left alone."""
     results = report.results
+    if results.task == "multilabel":
+        return ""
     if results.task == "regression":
         found = [curves.scatter(results), curves.error_histogram(results)]
     else:
@@ -188,22 +192,39 @@ def _common_confusions(results: Results) -> str:
 def _classes(results: Results) -> str:
     if results.task == "regression":
         return ""
-    rows = []
+    rows, several = [], results.task == "multilabel"
+    more = ("break_even", "threshold") if several else ()
     for each in results.per_class:
         bounds = format_interval("f1", results.intervals.get(f"f1[{each['label']}]"))
         shares = "".join(f"<td>{format_metric(name, each[name])}</td>" for name in ("precision", "recall"))
         rows.append(
             f"<tr><th>{safe(each['label'])}</th>{shares}<td>{format_metric('f1', each['f1'])}</td>"
-            f"<td><small>{bounds}</small></td><td>{each['support']:,}</td><td>{each['predicted']:,}</td></tr>"
+            f"<td><small>{bounds}</small></td>{_more_cells(each) if several else ''}"
+            f"<td>{each['support']:,}</td><td>{each['predicted']:,}</td></tr>"
         )
     head = "".join(
         f"<th>{name}</th>"
-        for name in ("precision", "recall", "F1", "95 % interval", "documents", "predicted")
+        for name in (
+            *("precision", "recall", "F1", "95 % interval"),
+            *(HEADS.get(name, name) for name in more),
+            *("documents", "predicted"),
+        )
+    )
+    note = (
+        '<p class="note">Break-even point: where precision is recall. A document gets a label whose decision '
+        "value is above its threshold.</p>"
+        if several
+        else ""
     )
     return (
-        f'<section><h2>Classes</h2><div class="scroll"><table><thead><tr><th></th>{head}</tr></thead>'
+        f'<section><h2>Classes</h2>{note}<div class="scroll"><table><thead><tr><th></th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div></section>"
     )
+
+
+def _more_cells(each: dict[str, Any]) -> str:
+    """What is known of a label besides, where documents may have several."""
+    return f"<td>{format_metric('break_even', each['break_even'])}</td><td>{each['threshold']:.3f}</td>"
 
 
 def _facts(report: Report) -> str:

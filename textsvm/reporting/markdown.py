@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from textsvm.reporting.escape import printable
-from textsvm.reporting.format_metrics import NAMES, format_interval, format_metric
+from textsvm.reporting.format_metrics import HEADS, NAMES, format_interval, format_metric
 from textsvm.reporting.mistakes import visible
 from textsvm.reporting.report import Mistake, Report
 
@@ -34,22 +34,25 @@ def render(report: Report) -> str:
         )
     )
     if results.task != "regression":
-        columns = ("precision", "recall", "f1")
+        several = results.task == "multilabel"
+        columns = ["precision", "recall", "f1", *["break_even"] * several]
+        more = ["threshold"] * several
         parts.append("## Classes")
         parts.append(
             _table(
-                ["", "precision", "recall", "F1", "documents", "predicted"],
+                ["", *(HEADS.get(name, name) for name in (*columns, *more)), "documents", "predicted"],
                 (
                     [
                         plain(each["label"]),
                         *(format_metric(name, each[name]) for name in columns),
+                        *(f"{each[name]:.3f}" for name in more),
                         *(f"{each[name]:,}" for name in ("support", "predicted")),
                     ]
                     for each in results.per_class
                 ),
             )
         )
-        if len(results.labels) <= MOST_CLASSES:
+        if results.confusion and len(results.labels) <= MOST_CLASSES:
             labels = [plain(label) for label in results.labels]
             rows = zip(labels, results.confusion, strict=True)
             parts += ["## Confusion matrix", "Rows: the truth. Columns: what the model says."]

@@ -22,7 +22,8 @@ LEVELS = 4
 def section(report: Report) -> str:
     """The worst mistakes as HTML."""
     results = report.results
-    wrong = int((results.predicted != results.truth).sum())
+    differ = results.predicted != results.truth
+    wrong = int((differ.any(axis=1) if results.task == "multilabel" else differ).sum())
     if not report.mistakes:
         count = (
             f"{wrong:,} of {results.n:,} documents; texts are left out of this report." if wrong else "None."
@@ -38,6 +39,8 @@ def section(report: Report) -> str:
     towards, away = (
         (safe(results.labels[1]), safe(results.labels[0])) if binary else ("the prediction", "other classes")
     )
+    if results.task == "multilabel":
+        towards, away = "the label of the largest value", "the others"
     if regression:
         towards, away = "a higher number", "a lower one"
     key = f'<li class="c2">speaks for {towards}</li><li class="c1">speaks for {away}</li>'

@@ -32,7 +32,8 @@ class Mistake:
     id : str
     truth, predicted : label or number
     value : float
-        The score, or for more than two classes by how much the wrong class leads; the error for regression.
+        The score, or for more than two classes by how much the wrong class leads; of several labels how far
+        the worst is from its threshold; the error for regression.
     text : str
         As the model reads it.
     explanation : Explanation, optional
@@ -98,7 +99,7 @@ def make_report(
 
     Parameters
     ----------
-    model : SVC, SVR, OneClassSVM or CalibratedSVC
+    model : SVC, MultilabelSVC, SVR, OneClassSVM or CalibratedSVC
     results : Results
         Of `textsvm.evaluation.judge.judge`.
     texts, ids : sequences of str
@@ -118,8 +119,7 @@ def make_report(
     found = [
         Mistake(
             ids[results.index[i]],
-            results.truth[i],
-            results.predicted[i],
+            *results.labels_of(i),
             float(_values(results)[i]),
             documents.shown(i),
             explanation,
@@ -132,6 +132,8 @@ def make_report(
 def worst(results: Results, most: int) -> list[int]:
     """The documents that are furthest from being right, numbers among those judged."""
     wrong = results.predicted != results.truth
+    if results.task == "multilabel":
+        wrong = wrong.any(axis=1)
     how_bad = np.where(wrong, np.abs(_values(results)), -1.0)
     order = np.argsort(-how_bad, kind="stable")[:most]
     return [i for i in order.tolist() if wrong[i]]
@@ -155,6 +157,10 @@ def _values(results: Results) -> NDArray[np.float64]:
         return results.predicted - results.truth
     if results.task == "binary":
         return results.decision
+    if results.task == "multilabel":
+        bounds = np.array([each["threshold"] for each in results.per_class])
+        wrong = results.predicted != results.truth
+        return np.where(wrong, np.abs(results.decision - bounds), 0.0).max(axis=1)
     rows, place = np.arange(results.n), {label: a for a, label in enumerate(results.labels)}
     true, said = (
         np.array([place[label] for label in y.tolist()]) for y in (results.truth, results.predicted)

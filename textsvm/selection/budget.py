@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,7 +91,7 @@ def _run(
     names: Sequence[str],
 ) -> tuple[float, float, float]:
     """Seconds that Grams of a sample take, that fits to it (side by side) and one judgement take."""
-    sample = Target(task.target.values[rows], task.target.classes)
+    sample = replace(task.target, values=task.target.values[rows])
     weights = None if task.weight is None else task.weight[rows]
     everyone = np.arange(len(rows))
     whole = [(everyone, everyone)] * min(len(task.folds), SIDE_BY_SIDE)
@@ -119,7 +120,10 @@ def _sample_order(target: Target, weight: NDArray[np.float64] | None) -> NDArray
         order = order[weight[order] > 0]
     if target.classes is None:
         return order
-    first = np.unique(target.values[order], return_index=True)[1]
+    if target.multilabel:
+        first = np.unique(target.values[order].argmax(axis=0))
+    else:
+        first = np.unique(target.values[order], return_index=True)[1]
     return np.concatenate([order[first], np.delete(order, first)])
 
 

@@ -48,8 +48,10 @@ class CrossValidation:
     decision : float64 array, shape (n,) or (n, n_classes)
         What `decision_function` (regression: `predict`) gives for each document, by machines that were not
         trained on it; the mean where it was tested several times, NaN where it never was.
-    predictions : array, shape (n,)
-        From these values; None where a document was never tested.
+    predictions : array, shape (n,) or (n, n_classes)
+        From these values; None where a document was never tested. Several labels a document: a bool array,
+        by thresholds that come from the other folds; False where a document was never tested, and in most of
+        its tests where there were several.
     tested : int64 array, shape (n,)
         How often each document was tested.
     folds : list of (train, test)
@@ -117,12 +119,12 @@ def cross_validate(
 
     Parameters
     ----------
-    model : SVC or SVR
+    model : SVC, MultilabelSVC or SVR
     X : n texts, or a kernel matrix with ``kernel="precomputed"``
     y : array-like, shape (n,)
-        Labels or numbers.
+        Labels or numbers; several labels a document as `MultilabelSVC.fit` takes them.
     cv : int, scikit-learn splitter or sequence of (train, test) index pairs
-        A number of folds means shuffled ones, stratified by class for a classifier.
+        A number of folds means shuffled ones, stratified by class for a classifier of one label a document.
     repeats : int
         Times that a number of folds is made, each time shuffled anew.
     groups : array-like, shape (n,), optional
@@ -182,10 +184,16 @@ def _judged(
     clock, target = time.perf_counter(), task.target
     truth = labels_of(target)
     tests = [test for _, test in task.folds]
-    table = [judge(model, truth[t], v, target, names) for t, v in zip(tests, values, strict=True)]
+    said = model.fold_predictions(values, task.folds, target)
+    table = [judge(model, truth[t], v, target, names, p) for t, v, p in zip(tests, values, said, strict=True)]
     decision, tested = mean_values(values, task.folds, len(truth))
-    pooled = judge(model, truth[tested > 0], decision[tested > 0], target, names)
-    predictions = _predictions(model, decision, tested, target)
+    if target.multilabel:
+        share, _ = mean_values([each.astype(float) for each in said], task.folds, len(truth))
+        predictions = share > 0.5
+    else:
+        predictions = _predictions(model, decision, tested, target)
+    some = tested > 0
+    pooled = judge(model, truth[some], decision[some], target, names, predictions[some])
     mean, sd = mean_and_sd(table)
     lap(known["seconds"], "score", clock)
     return CrossValidation(table, mean, sd, pooled, decision, predictions, tested, list(task.folds), **known)

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import Target
-from textsvm.selection.rare import Fold, NumberedFolds
+from textsvm.estimators.base import Fold, Target
+from textsvm.selection.rare import NumberedFolds
+
+__all__ = ["Fold", "as_groups", "make_folds"]
 
 
 def make_folds(
@@ -25,9 +27,9 @@ def make_folds(
     Parameters
     ----------
     cv : int, scikit-learn splitter, or sequence of (train, test) index pairs
-        A number of folds means shuffled ones: stratified by class (regression: not), and with `groups` no
-        group on both sides. Classes of too few documents are then tested in fewer folds, or (of one document)
-        in none, and a `RareClassWarning` says so.
+        A number of folds means shuffled ones: stratified by class (regression and several labels a document:
+        not), and with `groups` no group on both sides. Classes of too few documents are then tested in fewer
+        folds, or (of one document) in none, and a `RareClassWarning` says so.
     target : Target
         Of all n documents.
     groups : array-like, shape (n,), optional
@@ -132,7 +134,7 @@ def _rows(given: ArrayLike, number: int, n: int) -> NDArray[np.int64]:
 def _check_fold(number: int, train: NDArray[np.int64], test: NDArray[np.int64], target: Target) -> None:
     if both := len(np.intersect1d(train, test)):
         raise InputError(f"fold {number} tests on {_count(both, 'document')} that it is trained on")
-    if target.classes is None:
+    if target.classes is None or target.multilabel:
         return
     sizes = np.bincount(target.values[train], minlength=len(target.classes))
     for missing in np.flatnonzero(sizes == 0)[:1]:

@@ -17,10 +17,8 @@ from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import Target
+from textsvm.estimators.base import Fold, Target
 
-#: Rows to train on and rows to test on.
-Fold = tuple[NDArray[np.int64], NDArray[np.int64]]
 #: Classes that a message names.
 NAMED = 5
 
@@ -50,6 +48,8 @@ class NumberedFolds:
         if k < 2:
             raise InputError(f"cv={k} folds are too few; there must be at least 2")
         self.wished, self.target, self.grouped = k, target, groups is not None
+        #: What folds are stratified by: no numbers, and not several labels a document.
+        self.classes = None if target.multilabel else target.classes
         n = len(target.values)
         self.groups = np.arange(n) if groups is None else groups
         #: Documents that stay in every training part, and the classes for whose sake.
@@ -78,9 +78,9 @@ class NumberedFolds:
 
     def _lone(self) -> tuple[NDArray[np.bool_], set[int]]:
         """Documents of the groups that are the only one of a class, and such classes."""
-        if self.target.classes is None:
+        if self.classes is None:
             return np.zeros(len(self.groups), bool), set()
-        k = len(self.target.classes)
+        k = len(self.classes)
         group, label = np.divmod(np.unique(self.groups * k + self.target.values), k)
         lone = np.bincount(label)[label] == 1
         return np.isin(self.groups, group[lone]), set(label[lone].tolist())
@@ -91,7 +91,7 @@ class NumberedFolds:
         found = len(np.unique(self.groups[free]))
         if self.grouped and len(np.unique(self.groups)) == 1:
             raise InputError("all documents are in one group, and no fold may part it")
-        if self.target.classes is not None:
+        if self.classes is not None:
             sizes = self._sizes(free)
             if (sizes > 0).sum() < 2:
                 raise InputError(self._refusal(sizes))
@@ -102,7 +102,7 @@ class NumberedFolds:
         return min(self.wished, found)
 
     def _refusal(self, tested: NDArray[np.int64]) -> str:
-        sizes, classes = self._sizes(), self.target.classes
+        sizes, classes = self._sizes(), self.classes
         assert classes is not None
         smallest = int(np.where(tested > 0, len(self.groups) + 1, sizes).argmin())
         of = "in one group only" if self.grouped else _count(int(sizes[smallest]), "document")
@@ -113,7 +113,7 @@ class NumberedFolds:
         )
 
     def _splitter(self, seed: int | None) -> Any:
-        if self.target.classes is None:
+        if self.classes is None:
             made = GroupKFold if self.grouped else KFold
         else:
             made = StratifiedGroupKFold if self.grouped else StratifiedKFold
@@ -121,7 +121,7 @@ class NumberedFolds:
 
     def _lost(self, folds: Sequence[Fold]) -> int | None:
         """A class that a training part lacks."""
-        if self.target.classes is None:
+        if self.classes is None:
             return None
         for train, _ in folds:
             missing = np.flatnonzero(
@@ -139,8 +139,8 @@ class NumberedFolds:
 
     def _sizes(self, rows: Any = slice(None)) -> NDArray[np.int64]:
         """Documents of each class among some of all."""
-        assert self.target.classes is not None
-        return np.bincount(self.target.values[rows], minlength=len(self.target.classes))
+        assert self.classes is not None
+        return np.bincount(self.target.values[rows], minlength=len(self.classes))
 
     def _fewer(self) -> list[str]:
         if self.k == self.wished:
@@ -166,7 +166,7 @@ class NumberedFolds:
         ]
 
     def _seldom_tested(self) -> list[str]:
-        if self.target.classes is None:
+        if self.classes is None:
             return []
         sizes = self._sizes(~self.fixed)
         few = np.flatnonzero((sizes > 0) & (sizes < self.k))
@@ -180,8 +180,8 @@ class NumberedFolds:
         ]
 
     def _named(self, numbers: NDArray[np.int64]) -> str:
-        assert self.target.classes is not None
-        return names(self.target.classes[numbers].tolist())
+        assert self.classes is not None
+        return names(self.classes[numbers].tolist())
 
 
 def names(labels: Sequence[Any]) -> str:

@@ -32,7 +32,9 @@ def read(
 ) -> tuple[Any, Target, NDArray[np.float64] | None]:
     """What a user handed over, checked: texts (or a kernel matrix), targets, weights."""
     if not (is_classifier(model) or is_regressor(model)) or not isinstance(model, KernelMachine):
-        raise InputError(f"{type(model).__name__} is neither SVC nor SVR; there is nothing to compare with y")
+        raise InputError(
+            f"{type(model).__name__} is neither SVC nor SVR nor MultilabelSVC; nothing is compared with y"
+        )
     model.check()
     given = clone(model).read(X)  # a clone, for the model stays as it is
     n = len(given)
@@ -114,7 +116,8 @@ def mean_values(
 def metric_names(target: Target, metrics: Iterable[str] | str | None) -> list[str]:
     """Names of the metrics wanted, checked; all of them for None."""
     truth, classes = labels_of(target), target.classes
-    shape = len(truth) if classes is None or len(classes) == 2 else (len(truth), len(classes))
+    two = classes is not None and len(classes) == 2 and not target.multilabel
+    shape = len(truth) if classes is None or two else (len(truth), len(classes))
     known = scores(truth, truth, np.zeros(shape), classes)
     if metrics is None:
         return list(known)
@@ -131,21 +134,30 @@ def judge(
     decision: NDArray[np.float64],
     target: Target,
     names: Sequence[str],
+    predicted: NDArray[Any] | None = None,
 ) -> dict[str, float]:
-    """Metrics of decision values; one that is not defined is NaN, as of a class that is not there."""
+    """Metrics of decision values, and of what is predicted from them.
+
+    One that is not defined is NaN, as of a class that is not there.
+    """
     grades = None
     if target.classes is None and as_grades(target.values) is not None:
         grades = (int(target.values.min()), int(target.values.max()))
-    predicted = model.predictions(decision, target.classes)
+    if predicted is None:
+        predicted = model.predictions(decision, target.classes)
     # The area under the curve takes longer than all the others.
-    ranked = decision if "roc_auc" in names else None
+    ranked = decision if target.multilabel or "roc_auc" in names else None
     with config_context(assume_finite=True, skip_parameter_validation=True):
         found = scores(truth, predicted, ranked, target.classes, grades)
     if target.classes is not None:
-        there = np.searchsorted(target.classes, np.concatenate([truth, predicted]))
-        absent = np.bincount(there, minlength=len(target.classes)) == 0
+        absent = ~(_occurring(truth, target.classes) | _occurring(predicted, target.classes))
         found |= {f"f1[{label}]": np.nan for label in target.classes[absent]}
     return {name: found.get(name, np.nan) for name in names}
+
+
+def _occurring(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which classes some documents have, shape (n_classes,)."""
+    return np.isin(classes, labels) if labels.ndim == 1 else np.logical_or.reduce(labels, axis=0)
 
 
 def mean_and_sd(table: Sequence[dict[str, float]]) -> tuple[dict[str, float], dict[str, float]]:
@@ -160,8 +172,9 @@ def mean_and_sd(table: Sequence[dict[str, float]]) -> tuple[dict[str, float], di
 
 
 def labels_of(target: Target) -> NDArray[Any]:
-    """What the targets were given as: labels or numbers, shape (n,)."""
-    return target.values if target.classes is None else target.classes[target.values]
+    """What the targets were given as: labels or numbers, shape (n,); of several labels the indicator."""
+    plain = target.classes is None or target.multilabel
+    return target.values if plain else target.classes[target.values]  # type: ignore[index]
 
 
 def warn_unfinished(model: KernelMachine, machines: Sequence[Machines], target: Target) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from textsvm import device as devices
 from textsvm.errors import InputError
@@ -29,7 +30,7 @@ from textsvm.selection.splitting import Splitting
 from textsvm.solvers.problems import Machines
 
 #: Metrics of which less is better.
-LESS_IS_BETTER = ("mae", "rmse")
+LESS_IS_BETTER = ("mae", "rmse", "hamming_loss")
 
 
 class Search:
@@ -43,7 +44,8 @@ class Search:
         metric: str | None,
     ) -> None:
         self.settings, self.target, self.weight = settings, target, weight
-        self.metric = metric or ("accuracy" if target.classes is not None else "r2")
+        usual = "micro_f1" if target.multilabel else "accuracy"
+        self.metric = metric or (usual if target.classes is not None else "r2")
         metric_names(target, [self.metric])
         self.names = metric_names(target, None)
         #: Metrics of the table; the area under the curve would take longer than all else.
@@ -77,7 +79,7 @@ class Search:
         some = None if groups is None else as_groups(groups, len(target.values))[train]
         try:
             inside = replace(splitting, groups=some, group_duplicates=None).quietly(
-                Target(target.values[train], target.classes)
+                replace(target, values=target.values[train])
             )
         except InputError as error:
             raise InputError(f"inside an outer fold of nested tuning, {error}") from error
@@ -100,9 +102,12 @@ class Search:
         found = train_and_test(models, grams, task, seconds, progress)
         truth, clock = labels_of(self.target), time.perf_counter()
         for k, model, of_model in zip(members, models, found.values, strict=True):
+            said = self.predictions(model, of_model)
             self.tried[k] = [
-                judge(model, truth[test], value, self.target, names)
-                for (_, test), value, names in zip(self.all_folds, of_model, self.wanted, strict=True)
+                judge(model, truth[test], value, self.target, names, predicted)
+                for (_, test), value, names, predicted in zip(
+                    self.all_folds, of_model, self.wanted, said, strict=True
+                )
             ]
         clock = lap(seconds, "score", clock)
         for k in members:
@@ -112,8 +117,24 @@ class Search:
             self.best, self.best_machines = best, found.machines[members.index(best)]
             whole = grams.whole(progress)
             clock = lap(seconds, "gram", clock)
-            self.refit(self.settings[best].model, whole)
+            model, values = self.settings[best].model, found.values[members.index(best)]
+            self.refit(model, whole)
+            model.learn_from_folds(values[: len(self.folds)], self.folds, self.target)
             lap(seconds, "solve", clock)
+
+    def predictions(self, model: KernelMachine, values: Sequence[NDArray[np.float64]]) -> list[NDArray[Any]]:
+        """What is predicted on all folds; an outer fold goes by the folds inside of its training part."""
+        some = len(self.folds)
+        found = model.fold_predictions(values[:some], self.folds, self.target)
+        for inside, outer in self.inner:
+            numbers = list(inside)
+            folds = [self.all_folds[k] for k in numbers]
+            of_inner = [values[k] for k in numbers]
+            found += model.fold_predictions(of_inner, folds, self.target)
+            learnt = clone(model)
+            learnt.learn_from_folds(of_inner, folds, self.target)
+            found.append(learnt.predictions(values[outer], self.target.classes))
+        return found
 
     def refit(self, model: KernelMachine, prepared: Prepared) -> None:
         """Fit a model to all documents."""

@@ -128,15 +128,16 @@ def tune(
 
     Parameters
     ----------
-    model : SVC or SVR
+    model : SVC, MultilabelSVC or SVR
     X : n texts, or a kernel matrix with ``kernel="precomputed"``
     y : array-like, shape (n,)
-        Labels or numbers.
+        Labels or numbers; several labels a document as `MultilabelSVC.fit` takes them.
     grid : dict of lists, or several
         As scikit-learn's `ParameterGrid`: ``{"kernel__p": [3, 4, 5], "C": [1, 10]}``, or
         ``{"kernel": [GapWeighted(p=4), Spectrum(p=5)], "C": [1, 10]}``.
     metric : str, optional
-        Name of a metric; accuracy for a classifier, r2 for a regressor.
+        Name of a metric; accuracy for a classifier, micro_f1 where documents may have several labels, r2 for
+        a regressor.
     cv, repeats, groups, sample_weight, group_duplicates, random_state
         See `textsvm.selection.cross_validation.cross_validate`. Near-duplicates are those of the kernel
         whose Gram is made first. A kernel that learns from documents takes a Gram for each training part.

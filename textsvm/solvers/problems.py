@@ -8,6 +8,9 @@ them one-vs-one, k one-vs-rest, and ten folds have ten times as many.
     one-vs-rest      machine a: class a against all others; with two classes, one machine as one-vs-one
     crammer-singer   one machine a class, without bias, solved together (Crammer and Singer 2001)
 
+Where an example may have several labels, there is a machine a label: those that have it against the others.
+A label that all or none of the examples have is left out; its machine has no coefficient and a bias of NaN.
+
 A positive value of a two-class machine means the second class.
 """
 
@@ -57,6 +60,33 @@ class Classification:
 
 
 @dataclass(frozen=True)
+class Labelling:
+    """Labels, each of which an example has or has not.
+
+    Attributes
+    ----------
+    index : int64 array, shape (m,)
+        Rows of the Gram.
+    target : bool array, shape (m, n_labels)
+        Which labels each example has.
+    C : float
+    weight : float64 array, shape (m,)
+        Factors of C.
+    """
+
+    index: NDArray[np.int64]
+    target: NDArray[np.bool_]
+    C: float
+    weight: NDArray[np.float64]
+
+    @property
+    def learnt(self) -> NDArray[np.int64]:
+        """The labels that some of the examples that count have, and some have not."""
+        counted = self.target[self.weight > 0]
+        return np.flatnonzero(counted.any(axis=0) & ~counted.all(axis=0))
+
+
+@dataclass(frozen=True)
 class Regression:
     """Numbers to be predicted, within epsilon.
 
@@ -96,7 +126,7 @@ class OneClass:
     weight: NDArray[np.float64]
 
 
-Problem = Classification | Regression | OneClass
+Problem = Classification | Labelling | Regression | OneClass
 
 
 @dataclass(frozen=True)
@@ -129,7 +159,7 @@ class Machines:
         Value of machine k at x: sum_i coef[k, i] K(index_i, x) + bias[k].
     bias : float64 array, shape (n_machines,)
     solutions : tuple of Solution
-        One a machine; a single one of all of them for Crammer-Singer.
+        One a machine, without those left out; a single one of all of them for Crammer-Singer.
     """
 
     index: NDArray[np.int64]
@@ -170,7 +200,8 @@ def solve(
     result: list[list[Machines]] = []
     for path, made in zip(paths, parts, strict=True):
         # One list of solutions a dual, each in the order of the path; turned round.
-        by_problem = zip(*[next(solved) for _ in made[0]], strict=True)
+        by_machine = [next(solved) for _ in made[0]]
+        by_problem = zip(*by_machine, strict=True) if by_machine else [()] * len(path)
         result.append([_collect(*each) for each in zip(path, made, by_problem, strict=True)])
     return result
 
@@ -215,6 +246,9 @@ def _parts(problem: Problem) -> list[Part]:
     if isinstance(problem, OneClass):
         made, initial = dual.one_class(len(index), problem.nu, weight, index)
         return [Part(made, everyone, initial)]
+    if isinstance(problem, Labelling):
+        signs = [np.where(problem.target[:, a], 1.0, -1.0) for a in problem.learnt]
+        return [Part(dual.svc(sign, problem.C, weight, index), everyone) for sign in signs]
     target, parts = problem.target, []
     if problem.strategy == "crammer-singer":
         together = dual.crammer_singer(target, problem.n_classes, problem.C, weight, index)
@@ -232,7 +266,7 @@ def _parts(problem: Problem) -> list[Part]:
 
 
 def _collect(problem: Problem, parts: Sequence[Part], solutions: Sequence[Solution]) -> Machines:
-    if isinstance(parts[0].dual, MulticlassDual):
+    if parts and isinstance(parts[0].dual, MulticlassDual):
         [solution] = solutions
         return Machines(problem.index, solution.coef, np.zeros(len(solution.coef)), (solution,))
     coef = np.zeros((len(parts), len(problem.index)))
@@ -242,4 +276,16 @@ def _collect(problem: Problem, parts: Sequence[Part], solutions: Sequence[Soluti
         else:
             coef[k, part.at] = solution.coef
     bias = np.array([solution.bias for solution in solutions])
+    if isinstance(problem, Labelling):
+        coef, bias = _with_left_out(problem, coef, bias)
     return Machines(problem.index, coef, bias, tuple(solutions))
+
+
+def _with_left_out(
+    problem: Labelling, coef: NDArray[np.float64], bias: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Coefficients and biases of all labels, from those that were learnt."""
+    n_labels = problem.target.shape[1]
+    every_coef, every_bias = np.zeros((n_labels, coef.shape[1])), np.full(n_labels, np.nan)
+    every_coef[problem.learnt], every_bias[problem.learnt] = coef, bias
+    return every_coef, every_bias

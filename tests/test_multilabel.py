@@ -1,0 +1,563 @@
+"""Several labels a document: against scikit-learn's one-vs-rest, thresholds out of fold, files, commands."""
+
+import json
+import pickle
+import re
+
+import numpy as np
+import pytest
+from command import fails, report, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from problems import gaussian
+from scipy.sparse import csr_matrix, issparse
+from sklearn import metrics, svm
+from sklearn.base import clone
+from sklearn.model_selection import KFold, cross_val_score
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.preprocessing import MultiLabelBinarizer
+from test_reporting import Page
+
+import textsvm
+from textsvm import SVC, InputError, MultilabelSVC, Spectrum, Sum, cross_validate, read_corpus, tune
+from textsvm.bench import multilabel as bench
+from textsvm.bench.corpora import REUTERS, LabelsTask, labels_task
+from textsvm.cli.console import Console
+from textsvm.cli.train import hold_out
+from textsvm.evaluation import multilabel as figures
+from textsvm.evaluation.explanation import explain
+from textsvm.evaluation.judge import judge
+from textsvm.readers import sample
+from textsvm.reporting.files import write
+from textsvm.reporting.report import make_report
+from textsvm.selection import multilabel
+from textsvm.selection.folds import make_folds
+from textsvm.selection.thresholds import FBR, choose
+
+pytestmark = pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning")
+WORDS = {"fruit": "banana mango papaya", "pet": "kitten hamster parrot", "day": "monday sunday friday"}
+
+
+def documents(n=60, seed=0, rare=0):
+    """Texts with the words of their one or two labels; the last `rare` have a label of their own too."""
+    rng = np.random.default_rng(seed)
+    names = sorted(WORDS)
+    y = [tuple(sorted(rng.choice(names, rng.integers(1, 3), replace=False).tolist())) for _ in range(n)]
+    noise = rng.choice([word for words in WORDS.values() for word in words.split()], (n, 2))
+    texts = [
+        " ".join([*rng.choice(" ".join(WORDS[one] for one in labels).split(), 6), *more])
+        for labels, more in zip(y, noise, strict=True)
+    ]
+    return texts, y[: n - rare] + [(*labels, "rare") for labels in y[n - rare :]]
+
+
+def matrix_of(n=80, k=4, seed=0):
+    """A Gram, and labels that it tells apart more often than not."""
+    matrix, _ = gaussian(n, seed)
+    rng = np.random.default_rng(seed)
+    place = matrix @ rng.normal(size=(n, k)) / np.sqrt(n) + 0.05 * rng.normal(size=(n, k))
+    indicator = (place > np.quantile(place, [0.5, 0.7, 0.8, 0.9][:k], axis=0).diagonal()).astype(int)
+    indicator[~indicator.any(axis=1), 0] = 1
+    return matrix, indicator
+
+
+def on_matrix(**options):
+    return MultilabelSVC("precomputed", device="cpu", tol=1e-7, **options)
+
+
+def test_decisions_are_those_of_scikit_learns_one_vs_rest():
+    matrix, indicator = matrix_of()
+    ours = on_matrix(C=2).fit(matrix, indicator)
+    judge = OneVsRestClassifier(svm.SVC(kernel="precomputed", C=2, tol=1e-7))
+    judge.fit(matrix.astype(float), indicator)
+    np.testing.assert_allclose(
+        ours.decision_function(matrix), judge.decision_function(matrix.astype(float)), atol=1e-4
+    )
+    zero = on_matrix(C=2, thresholds="zero").fit(matrix, indicator)
+    np.testing.assert_array_equal(zero.predict(matrix), judge.predict(matrix.astype(float)))
+    assert zero.thresholds_.tolist() == [0.0] * 4
+    assert (ours.thresholds_ != 0).all()
+    assert ours.n_support_.tolist() == [len(one.support_) for one in judge.estimators_]
+
+
+def test_predictions_are_values_above_thresholds():
+    texts, y = documents()
+    model = MultilabelSVC(Spectrum(2), device="cpu").fit(texts, y)
+    above = model.decision_function(texts) > model.thresholds_
+    expected = [tuple(model.classes_[row].tolist()) for row in above]
+    assert model.predict(texts) == expected
+    assert model.score(texts, y) == np.mean([set(a) == set(b) for a, b in zip(y, expected, strict=True)])
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    labels=st.lists(
+        st.lists(st.sampled_from("abcd"), min_size=1, max_size=3, unique=True), min_size=12, max_size=25
+    ).filter(lambda y: all(0 < sum(c in one for one in y) < len(y) for c in {c for one in y for c in one}))
+)
+def test_tuples_and_matrices_give_the_same_model(labels):
+    texts = [" ".join(one) * 2 + f" x{i}" for i, one in enumerate(labels)]
+    binarizer = MultiLabelBinarizer()
+    indicator = binarizer.fit_transform(labels)
+    forms = [[tuple(one) for one in labels], [set(one) for one in labels], indicator, csr_matrix(indicator)]
+    models = [MultilabelSVC(Spectrum((1, 2)), device="cpu").fit(texts, y) for y in forms]
+    assert models[0].classes_.tolist() == binarizer.classes_.tolist()
+    assert models[2].classes_.tolist() == list(range(indicator.shape[1]))
+    for other in models[1:]:
+        np.testing.assert_array_equal(other.dual_coef_, models[0].dual_coef_)
+        np.testing.assert_array_equal(other.thresholds_, models[0].thresholds_)
+    found = [model.predict(texts) for model in models]
+    assert found[0] == found[1]
+    np.testing.assert_array_equal(binarizer.transform(found[0]), found[2])
+    assert issparse(found[3])
+    np.testing.assert_array_equal(found[3].toarray(), found[2])
+
+
+KERNELS = [
+    Spectrum((1, 3), "log"),
+    Spectrum((1, 3), "log", idf=True),
+    Sum([Spectrum((1, 3), "log", idf=True), Spectrum(1, "log", idf=True, tokens="words")]),
+]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=["log", "idf", "sum"])
+def test_thresholds_come_from_values_of_machines_that_never_saw_the_document(kernel):
+    texts, y = documents(50)
+    model = MultilabelSVC(kernel, device="cpu", tol=1e-7, cv=4).fit(texts, y)
+    truth = MultiLabelBinarizer().fit_transform(y).astype(bool)
+    values = np.empty(truth.shape)
+    for train, test in KFold(4, shuffle=True, random_state=0).split(texts):
+        part = MultilabelSVC(kernel, device="cpu", tol=1e-7, thresholds="zero")
+        part.fit([texts[i] for i in train], [y[i] for i in train])
+        values[test] = part.decision_function([texts[i] for i in test])
+    np.testing.assert_allclose(model.thresholds_, choose(values, truth), atol=1e-4)
+
+
+def test_in_cross_validation_thresholds_never_see_a_document_of_the_fold(monkeypatch):
+    matrix, indicator = matrix_of()
+    seen = []
+    monkeypatch.setattr(multilabel, "choose", lambda d, t: seen.append(d) or choose(d, t))
+    found = cross_validate(on_matrix(), matrix, indicator, cv=4)
+    assert len(seen) == 4
+    for (_, test), values in zip(found.folds, seen, strict=True):
+        assert len(values) == 80 - len(test)
+        assert not np.isin(found.decision[test], values).any()
+        bounds = choose(values, np.delete(indicator, test, axis=0).astype(bool))
+        np.testing.assert_array_equal(found.predictions[test], found.decision[test] > bounds)
+
+
+def test_nested_tuning_takes_thresholds_from_inside_of_the_training_part(monkeypatch):
+    matrix, indicator = matrix_of()
+    sizes = []
+    monkeypatch.setattr(multilabel, "choose", lambda d, t: sizes.append(len(d)) or choose(d, t))
+    found = tune(on_matrix(), matrix, indicator, {"C": [1.0]}, cv=4, nested=2)
+    # Four folds of 80; for each of two outer folds four of 40, and the outer one; at last all.
+    assert sizes == [60] * 4 + ([30] * 4 + [40]) * 2 + [80]
+    assert found.metric == "micro_f1"
+    direct = on_matrix(cv=4).fit(matrix, indicator)
+    np.testing.assert_array_equal(found.best_estimator.thresholds_, direct.thresholds_)
+    np.testing.assert_array_equal(
+        found.best_estimator.decision_function(matrix), direct.decision_function(matrix)
+    )
+    assert found.nested.mean["micro_f1"] > 0.3
+
+
+def test_a_grid_within_a_time_budget():
+    texts, y = documents(60, rare=1)
+    found = tune(
+        MultilabelSVC(device="cpu"), texts, y, {"kernel": [Spectrum(2), Spectrum(3)]}, cv=3, minutes=5
+    )
+    assert found.best_score > 0.8
+    assert found.best_estimator.predict(texts[:1])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_threshold_has_the_best_f1(seed):
+    rng = np.random.default_rng(seed)
+    values, truth = rng.integers(0, 6, 9) / 4, rng.random(9) < 0.6
+    truth[0] = True
+    [found] = choose(values[:, None], truth[:, None])  # so few are one part
+    every = [*(np.unique(values) - 0.1), values.max()]
+    best = max(metrics.f1_score(truth, values > bound, zero_division=0.0) for bound in every)
+    assert metrics.f1_score(truth, values > found) == pytest.approx(best)
+
+
+def test_a_label_of_chance_is_hardly_ever_given_and_nan_is_passed_over():
+    rng = np.random.default_rng(0)
+    values, truth = rng.normal(size=(500, 2)), np.zeros((500, 2), bool)
+    truth[[3, 50], 0] = True
+    truth[values[:, 1] > 1, 1] = True
+    values[3, 0] = -3
+    values[truth[:, 1].nonzero()[0][:5], 1] = np.nan
+    values[50, 0] = np.nan
+    found = choose(values, truth)
+    assert np.isfinite(found).all()
+    assert (values[:, 0] > found[0]).sum() <= 1
+    assert found[1] == pytest.approx(1, abs=0.05)
+    assert choose(np.full((20, 1), np.nan), truth[:20, :1]).tolist() == [0.0]
+    assert 0 < FBR < 1
+
+
+def test_a_label_of_one_document_is_left_out_of_its_fold():
+    texts, y = documents(60, rare=1)
+    model = MultilabelSVC(Spectrum(2), device="cpu").fit(texts, y)
+    assert np.isfinite(model.thresholds_).all()
+    assert "rare" in model.classes_
+    found = cross_validate(model, texts, y, cv=5)
+    rare = found.decision[:, model.classes_.tolist().index("rare")]
+    assert np.isnan(rare).sum() == 12
+    assert np.isnan(rare[-1])
+    assert found.pooled["f1[rare]"] == 0
+    # It is undefined where no document has the label or is given it.
+    given = found.predictions[:, model.classes_.tolist().index("rare")]
+    there = [59 in test or given[test].any() for _, test in found.folds]
+    assert [not np.isnan(row["f1[rare]"]) for row in found.table] == there
+    assert not all(there)
+    assert found.pooled["micro_f1"] > 0.8
+    assert found.pooled["precision_at_1"] > 0.8
+    json.dumps(found.as_dict(), allow_nan=False)
+
+
+def test_repeated_folds_vote():
+    texts, y = documents()
+    model = MultilabelSVC(Spectrum(2), device="cpu")
+    found = cross_validate(model, texts, y, cv=3, repeats=2, groups=np.arange(60) // 2)
+    assert found.tested.tolist() == [2] * 60
+    assert found.predictions.shape == (60, 3)
+    assert found.predictions.dtype == bool
+
+
+def test_weights_count_and_a_label_without_weight_is_named():
+    texts, y = documents(60, rare=2)
+    weight = np.ones(60)
+    weight[-2:] = 0
+    with pytest.raises(InputError, match="learn the label rare from: sample_weight is zero"):
+        MultilabelSVC(Spectrum(2), device="cpu").fit(texts, y, sample_weight=weight)
+    plain = MultilabelSVC(Spectrum(2), device="cpu", tol=1e-7, thresholds="zero")
+    twice = clone(plain).fit(texts + texts[:10], y + y[:10])
+    weight[:10], weight[-2:] = 2, 1
+    once = clone(plain).fit(texts, y, sample_weight=weight)
+    np.testing.assert_allclose(once.decision_function(texts), twice.decision_function(texts), atol=1e-4)
+
+
+BAD = [
+    (np.array([[1, 0, 0], [1, 0, 1], [0, 0, 1]]), r"no document has the label 1; leave that column"),
+    (np.array([[1, 0], [0, 0], [0, 1]]), r"document 1 has no label; give it one, or leave it out"),
+    (csr_matrix([[1, 0], [0, 1], [0, 0]]), r"document 2 has no label"),
+    ([("a",), (), ("b",)], r"document 1 has no label"),
+    ([(), (), ()], r"document 0 has no label"),
+    ([("a",), ("a", "b"), ("a",)], r"every document has the label a, so there is nothing to tell it from"),
+    (np.array([[1, 2], [0, 1], [1, 0]]), r"holds 0 and 1, and 2 is in row 0, column 1"),
+    (np.array([[1, 0], [np.nan, 1], [1, 0]]), r"holds 0 and 1, and nan is in row 1, column 0"),
+    (np.array([["a", "b"], ["a", "c"], ["b", "c"]]), r"of type <U1; labels by name"),
+    (["a", "b", "c"], r"the labels of document 0 are 'a' and no tuple"),
+    ([("a",), ("b", None), ("c",)], r"a label of document 1 is missing"),
+    ([("a",), ("b", 1), ("c",)], r"labels of different types"),
+    ([("a",), ("b",)], r"there are 3 documents and labels of 2"),
+    ([[1, 0], [0, 1], [1, 1]], r"may be labels or the rows of an indicator matrix"),
+    (None, r"the target y is None"),
+    (5, r"one tuple, list or set a document, or as an indicator matrix, and this is of type int"),
+    (np.zeros((3, 2, 2)), r"of type ndarray of shape \(3, 2, 2\)"),
+    ([("a",), ({"x": 1},), ("b",)], r"labels of different types"),
+]
+
+
+@pytest.mark.parametrize(("y", "message"), BAD, ids=[message[:30] for _, message in BAD])
+def test_bad_labels_are_one_sentence(y, message):
+    with pytest.raises(InputError, match=message) as caught:
+        MultilabelSVC(Spectrum(2), device="cpu", cv=2).fit(["banana", "kitten", "monday"], y)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("options", [{"thresholds": "best"}, {"thresholds": 0}, {"C": 0}])
+def test_bad_parameters_are_named(options):
+    with pytest.raises(InputError, match=f"{next(iter(options))}="):
+        MultilabelSVC(Spectrum(2), **options).fit(*documents(10))
+
+
+@pytest.mark.parametrize("y", [[("a",), ("b", "c"), ("a",)], [{"a"}, {"b"}, {"c"}], [["a", "b"], ["c"], []]])
+def test_an_svc_says_what_takes_several_labels(y):
+    with pytest.raises(InputError, match=r"MultilabelSVC \(--multilabel\) takes several"):
+        SVC().fit(["banana", "kitten", "monday"], y)
+    with pytest.raises(InputError, match="MultilabelSVC takes several"):
+        SVC().fit(["banana", "kitten", "monday"], np.eye(3))
+
+
+def test_metrics_are_scikit_learns():
+    rng = np.random.default_rng(0)
+    truth, said, values = rng.random((40, 6)) < 0.3, rng.random((40, 6)) < 0.3, rng.normal(size=(40, 6))
+    found = figures.scores(truth, said, values, np.arange(6))
+    assert found["micro_f1"] == pytest.approx(metrics.f1_score(truth, said, average="micro"))
+    assert found["macro_f1"] == pytest.approx(metrics.f1_score(truth, said, average="macro"))
+    assert found["subset_accuracy"] == pytest.approx((truth == said).all(axis=1).mean())
+    assert found["hamming_loss"] == pytest.approx((truth != said).mean())
+    for k in (1, 3, 5):
+        share = [truth[i, np.argsort(-values[i])[:k]].mean() for i in range(40)]
+        assert found[f"precision_at_{k}"] == pytest.approx(np.mean(share))
+    drawn = figures.resampled(np.ones((2, 40)), truth, said, values, range(6))
+    assert drawn.keys() == found.keys()
+    for name, value in found.items():
+        np.testing.assert_allclose(drawn[name], value)
+    weight = rng.multinomial(40, np.full(40, 1 / 40), 1).astype(float)
+    again = np.repeat(np.arange(40), weight[0].astype(int))
+    some = figures.scores(truth[again], said[again], values[again], np.arange(6))
+    drawn = figures.resampled(weight, truth, said, values, range(6))
+    for name, value in some.items():
+        assert drawn[name][0] == pytest.approx(value), name
+
+
+def test_at_the_break_even_point_precision_is_recall():
+    rng = np.random.default_rng(1)
+    truth, values = rng.random(50) < 0.3, rng.normal(size=50)
+    found = figures.break_even(truth, values)
+    said = values > np.sort(values)[-truth.sum() - 1]
+    assert found == metrics.precision_score(truth, said) == metrics.recall_score(truth, said)
+    # Of equal values as many as there is room for: of the two of value 1 one is right, and one has room.
+    assert figures.break_even(np.array([True, True, False, False]), np.array([2.0, 1, 1, 0])) == 0.75
+    assert figures.break_even(np.array([True, False]), np.array([np.nan, 0.0])) == 0
+    assert np.isnan(figures.break_even(np.zeros(3, bool), np.zeros(3)))
+
+
+@pytest.mark.parametrize("form", ["tuples", "indicator", "sparse"])
+def test_a_loaded_model_decides_the_same(form, tmp_path):
+    texts, y = documents()
+    indicator = MultiLabelBinarizer().fit_transform(y)
+    given = {"tuples": y, "indicator": indicator, "sparse": csr_matrix(indicator)}[form]
+    model = MultilabelSVC(Spectrum((1, 3), "log", idf=True), C=3, device="cpu").fit(texts, given)
+    textsvm.save(model, tmp_path / "m.textsvm")
+    for again in (textsvm.load(tmp_path / "m.textsvm"), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(again.decision_function(texts), model.decision_function(texts))
+        np.testing.assert_array_equal(again.thresholds_, model.thresholds_)
+        np.testing.assert_array_equal(again.n_support_, model.n_support_)
+        assert type(again.predict(texts)) is type(model.predict(texts))
+        assert again.label_form_ == form
+        assert again.thresholds == "cv"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("thresholds", np.zeros(2), "thresholds do not fit"),
+        ("thresholds", np.array([0, np.nan, 0]), "thresholds has values that are no finite"),
+        ("thresholds", np.zeros(3, np.float32), "thresholds has values that are no finite 64-bit"),
+        ("thresholds", None, "thresholds"),
+        ("label_form", "words", "known form"),
+        ("classes", ["a", "b"], "3 biases and needs 2"),
+    ],
+)
+def test_a_damaged_model_is_refused(name, value, message, tmp_path):
+    from safetensors.numpy import save as tensor_bytes
+
+    from textsvm.model_file import _read
+
+    texts, y = documents(30)
+    path = tmp_path / "m.textsvm"
+    textsvm.save(MultilabelSVC(Spectrum(2), device="cpu").fit(texts, y), path)
+    header, arrays = _read(path)
+    into = header if name in header else arrays
+    into[name] = value
+    arrays = {key: array for key, array in arrays.items() if array is not None}
+    path.write_bytes(tensor_bytes(arrays, metadata={"textsvm": json.dumps(header)}))
+    with pytest.raises(InputError, match=message):
+        textsvm.load(path)
+
+
+def test_scikit_learns_tools_take_it():
+    matrix, indicator = matrix_of()
+    model = on_matrix()
+    assert clone(model).get_params() == model.get_params()
+    assert cross_val_score(model, matrix, indicator, scoring="f1_micro", cv=3).mean() > 0.3
+    tags = model.__sklearn_tags__()
+    assert tags.classifier_tags.multi_label
+
+
+def test_explanations_add_up_to_the_largest_value():
+    texts, y = documents()
+    model = MultilabelSVC(Spectrum((1, 2)), device="cpu").fit(texts, y)
+    values, said = model.decision_function(texts[:5]), model.predict(texts[:5])
+    for each, value, labels in zip(explain(model, texts[:5]), values, said, strict=True):
+        assert each.towards == model.classes_[value.argmax()]
+        assert each.prediction == labels
+        assert each.symbols.sum() + each.bias == pytest.approx(value.max(), abs=1e-5)
+
+
+def test_characters_beside_words(tmp_path):
+    texts, y = documents()
+    found = tune(MultilabelSVC(device="cpu", cv=3), texts, y, {"kernel": KERNELS[1:], "C": [1, 10]}, cv=3)
+    assert found.best_score > 0.8
+    model = MultilabelSVC(KERNELS[-1], device="cpu", cv=3).fit(texts, y)
+    textsvm.save(model, tmp_path / "m.textsvm")
+    again, values = textsvm.load(tmp_path / "m.textsvm"), model.decision_function(texts[:5])
+    np.testing.assert_array_equal(again.decision_function(texts[:5]), values)
+    for each, value in zip(explain(again, texts[:5]), values, strict=True):
+        assert each.symbols.sum() + each.bias == pytest.approx(value.max(), abs=1e-5)
+
+
+def test_labels_that_the_model_does_not_know_are_told():
+    texts, y = documents()
+    model = MultilabelSVC(Spectrum(2), device="cpu").fit(texts, y)
+    results = judge(model, texts, [(*y[0], "new"), *y[1:]])
+    assert "1 of the documents' labels" in results.warnings[0]
+    assert results.metrics == judge(model, texts, y).metrics
+    with pytest.raises(
+        InputError, match="the model knows the labels day, fruit, pet, and the documents have"
+    ):
+        judge(model, texts[:2], [("new",), ("other",)])
+
+
+def test_folds_are_shuffled_and_not_stratified():
+    matrix, indicator = matrix_of()
+    target = on_matrix().as_target(indicator, 80)
+    for (train, test), (a, b) in zip(
+        make_folds(4, target, random_state=5),
+        KFold(4, shuffle=True, random_state=5).split(matrix),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(train, a)
+        np.testing.assert_array_equal(test, b)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """The same documents as JSON Lines and as two CSVs."""
+    folder = tmp_path_factory.mktemp("tables")
+    texts, y = documents(60)
+    with open(folder / "a.jsonl", "w") as stream:
+        for text, labels in zip(texts, y, strict=True):
+            stream.write(json.dumps({"text": text, "labels": labels}) + "\n")
+    for name, separator in (("a.csv", "; "), ("b.csv", "|")):
+        rows = (f'"{text}","{separator.join(labels)}"' for text, labels in zip(texts, y, strict=True))
+        (folder / name).write_text("text,label\n" + "\n".join(rows) + "\n")
+    return folder
+
+
+def test_readers_find_the_labels_of_a_cell(tables):
+    y = documents(60)[1]
+    assert read_corpus(tables / "a.jsonl").labels == y
+    assert read_corpus(tables / "a.csv", label_separator=";").labels == y
+    assert read_corpus(tables / "b.csv", label_separator="|").labels == y
+    assert isinstance(read_corpus(tables / "a.csv").labels[0], str)
+
+
+def test_held_out_documents_are_drawn_without_regard_to_labels(tables):
+    corpus = read_corpus(tables / "a.jsonl")
+    training, held = hold_out(Console(quiet=True), corpus, 0.3, 0)
+    assert len(held) == 18
+    assert sorted([*training.ids, *held.ids]) == sorted(corpus.ids)
+
+
+def test_commands(tables, tmp_path):
+    model, texts = tmp_path / "m.textsvm", documents(60)[0]
+    kernel = ["--kernel", "spectrum", "--p", "1-3"]
+    separator = ["--label-separator", "|"]
+    told = report(
+        "train", tables / "b.csv", "--multilabel", *separator, *kernel, "--holdout", 0.3, "-o", model
+    )
+    assert {row["label"] for row in told["holdout"]["per_class"]} == set(WORDS)
+    assert told["holdout"]["micro_f1"] > 0.8
+    assert told["machines"] == 3
+    # The model knows how labels were parted.
+    judged = report("evaluate", model, tables / "b.csv")
+    assert judged["micro_f1"] > 0.8
+    assert set(judged["per_class"][0]) >= {"precision", "recall", "f1", "support", "threshold", "break_even"}
+    row = json.loads(run("predict", model, "-", stdin=texts[0].encode()).stdout)
+    fitted = textsvm.load(model)
+    assert row["labels"] == list(fitted.predict(texts[:1])[0])
+    np.testing.assert_allclose(list(row["decision"].values()), fitted.decision_function(texts[:1])[0])
+    folds = report(
+        "cv", tables / "a.csv", "--multilabel", *kernel, "--predictions", tmp_path / "p.jsonl", "--folds", 3
+    )
+    assert {"micro_f1", "macro_f1", "subset_accuracy", "hamming_loss", "precision_at_1"} <= folds[
+        "mean"
+    ].keys()
+    lines = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    assert [tuple(line["truth"]) for line in lines] == documents(60)[1]
+    assert all(set(line["predicted"]) <= set(WORDS) for line in lines)
+    found = report(
+        "tune", tables / "a.jsonl", "--multilabel", "--kernel", "spectrum", "--p", "1,2", "-C", "1,10",
+        "--metric", "macro_f1", "-o", tmp_path / "t.textsvm",
+    )  # fmt: skip
+    assert found["metric"] == "macro_f1"
+    assert textsvm.load(tmp_path / "t.textsvm").label_form_ == "tuples"
+
+
+@pytest.mark.parametrize("suffix", ["html", "md", "json"])
+def test_reports_show_every_label(suffix, tables, tmp_path):
+    texts, y = documents(60)
+    model = MultilabelSVC(Spectrum(2), device="cpu", thresholds="zero").fit(texts[:20], y[:20])
+    results = judge(model, texts, y)
+    assert (results.predicted != results.truth).any()
+    made = make_report(model, results, texts, [f"id {i}" for i in range(60)], mistakes=2)
+    path = tmp_path / f"r.{suffix}"
+    write(made, path)
+    page = path.read_text("utf-8")
+    if suffix == "json":
+        told = json.loads(page)
+        assert {"micro_f1", "macro_f1", "hamming_loss"} <= told["intervals"].keys()
+        assert {row["label"] for row in told["per_class"]} == set(WORDS)
+        low, high = told["intervals"]["micro_f1"]
+        assert low < told["micro_f1"] < high
+        return
+    assert all(name in page for name in (*WORDS, "micro F1", "macro F1", "threshold", "break-even point"))
+    if suffix == "html":
+        Page(page)  # every tag is closed
+    worst = made.mistakes[0]
+    assert re.search(f"is {worst.truth}, predicted {worst.predicted}", page.replace("\\", ""))
+
+
+def test_usage_and_bad_input_are_one_sentence(tables, tmp_path):
+    out = ["-o", tmp_path / "m"]
+    several = fails("train", tables / "a.jsonl", *out)
+    assert "train, cv and tune learn them all with --multilabel" in several
+    assert "needs --multilabel" in fails("train", tables / "a.csv", *out, "--label-separator", ";", code=2)
+    for option in (["--positive", "pet"], ["--regress", "label"]):
+        said = fails("cv", tables / "a.csv", "--multilabel", *option, code=2)
+        assert f"--multilabel and {option[0]} do not go together" in said
+    for option in (["--one-class", "pet"], ["--calibrate", "sigmoid"], ["--multiclass", "ovr"]):
+        fails("train", tables / "a.csv", *out, "--multilabel", *option, code=2)
+    (tmp_path / "b.jsonl").write_text(
+        '{"id": "x1", "text": "banana", "labels": ["a"]}\n{"id": "x2", "text": "kitten", "labels": []}\n'
+    )
+    assert "document x2 of" in fails("train", tmp_path / "b.jsonl", *out, "--multilabel")
+    (tmp_path / "c.csv").write_text("id,text,label\nq1,banana,a;b\nq2,kitten,\n")
+    said = fails("train", tmp_path / "c.csv", *out, "--multilabel")
+    assert "document q2 of" in said
+    assert "has no label" in said
+
+
+def test_stories_without_a_topic_are_left_out_and_told(tmp_path):
+    done = run(
+        "train", sample("newswire"), "--part", "train", "--multilabel", "--kernel", "spectrum", "--p", "3",
+        "-o", tmp_path / "m",
+    )  # fmt: skip
+    said = done.stderr.decode()
+    assert done.returncode == 0, said
+    assert "stories without a topic are left out" in said
+    assert "earn" in textsvm.load(tmp_path / "m").classes_
+
+
+def test_the_benchmark_chooses_on_the_training_part():
+    texts, y = documents(60)
+    indicator = MultiLabelBinarizer().fit_transform(y).astype(bool)
+    names = np.array(sorted(WORDS))
+    tasks = [
+        LabelsTask(texts[:40], indicator[:40], texts[40:], truth, names)
+        for truth in (indicator[40:], indicator[40:][::-1])
+    ]
+    rows = [bench.ours(task, Spectrum(2), "cpu", [1.0, 4.0]) for task in tasks]
+    assert rows[0]["classifier"] == rows[1]["classifier"]
+    assert rows[0]["micro-F1 in folds"] == rows[1]["micro-F1 in folds"]
+    assert rows[0]["micro-F1"] != rows[1]["micro-F1"]
+    assert float(bench.opponent(tasks[0])["micro-F1"]) > 50
+
+
+def test_the_90_categories_of_modapte(data):
+    task = labels_task(read_corpus(data / REUTERS))
+    assert len(task.classes) == 90
+    assert (len(task.train), len(task.test)) == (7770, 3019)
+    largest = task.classes[np.argsort(-task.y_train.sum(axis=0), kind="stable")[:10]]
+    assert set(largest.tolist()) == set(bench.LARGEST)
+    few = task.every(20)
+    assert few.y_train.any(axis=0).all()
+    assert few.y_train.any(axis=1).all()
+    assert len(few.train) == len(few.y_train) > 300

@@ -1,0 +1,153 @@
+"""Documents with several labels: tuples of labels or an indicator matrix -> one checked form, and back.
+
+A sequence of tuples, lists or sets names the labels of each document. An array of two dimensions (or a
+sparse matrix) of 0 and 1 has a row a document and a column a label (scikit-learn's `MultiLabelBinarizer`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, issparse
+
+from textsvm.errors import InputError
+from textsvm.sources.texts import is_missing
+
+#: How labels were given: a sequence of tuples, an array, a sparse matrix.
+FORMS = ("tuples", "indicator", "sparse")
+_SETS = (tuple, list, set, frozenset, np.ndarray)
+
+
+def as_indicator(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.bool_], str]:
+    """Labels of n documents -> the sorted classes, which of them each document has, and the form of `y`.
+
+    Returns
+    -------
+    classes : array, shape (n_classes,)
+        Numbers of the columns for a matrix.
+    indicator : bool array, shape (n, n_classes)
+    form : {"tuples", "indicator", "sparse"}
+
+    Raises
+    ------
+    InputError
+        If there are not n, one is missing or unusable, a document has no label, or a label has no document or
+        all of them.
+    """
+    classes, indicator, form = _read(y)
+    if len(indicator) != n:
+        raise InputError(f"there are {n} documents and labels of {len(indicator)}; give each its labels")
+    if n < 2:
+        raise InputError("there is one sample only; a classifier needs two classes")
+    column = "" if form == "tuples" else "; leave that column of the indicator matrix out"
+    for a in np.flatnonzero(~indicator.any(axis=0))[:1]:
+        raise InputError(f"no document has the label {classes[a]!s}{column}")
+    for i in np.flatnonzero(~indicator.any(axis=1))[:1]:
+        raise InputError(f"document {i} has no label; give it one, or leave it out")
+    for a in np.flatnonzero(indicator.all(axis=0))[:1]:
+        raise InputError(
+            f"every document has the label {classes[a]!s}, so there is nothing to tell it from{column}"
+        )
+    return classes, indicator, form
+
+
+def in_form(indicator: NDArray[np.bool_], classes: NDArray[Any], form: str) -> Any:
+    """Labels in the form that they were given in.
+
+    Parameters
+    ----------
+    indicator : bool array, shape (n, n_classes)
+    classes : array, shape (n_classes,)
+    form : {"tuples", "indicator", "sparse"}
+
+    Returns
+    -------
+    list of tuples; or an int64 array or CSR matrix, shape (n, n_classes)
+    """
+    if form == "tuples":
+        return label_sets(indicator, classes)
+    return indicator.astype(np.int64) if form == "indicator" else csr_matrix(indicator, dtype=np.int64)
+
+
+def label_sets(indicator: NDArray[np.bool_], classes: NDArray[Any]) -> list[tuple[Any, ...]]:
+    """The labels of each document, in the order of the classes."""
+    names = classes.tolist()
+    return [tuple(names[a] for a in np.flatnonzero(row)) for row in indicator]
+
+
+def has_several(y: Any) -> bool:
+    """Whether labels are sets, or tuples or lists of any length but 1, rather than one a document."""
+    if isinstance(y, str) or not (isinstance(y, Sequence) or str(getattr(y, "dtype", "")) == "object"):
+        return False
+    return any(
+        isinstance(each, set | frozenset) or (isinstance(each, tuple | list) and len(each) != 1) for each in y
+    )
+
+
+def _read(y: Any) -> tuple[NDArray[Any], NDArray[np.bool_], str]:
+    if y is None:
+        raise InputError("this estimator requires y to be passed, but the target y is None; give labels")
+    if issparse(y):
+        values = y.toarray()
+        return np.arange(values.shape[1]), _as_bool(values), "sparse"
+    if len(getattr(y, "shape", ())) == 2:
+        values = np.asarray(y)
+        return np.arange(values.shape[1]), _as_bool(values), "indicator"
+    if not hasattr(y, "__iter__") or len(getattr(y, "shape", ())) > 2:
+        shape = f" of shape {y.shape}" if hasattr(y, "shape") else ""
+        raise InputError(
+            "labels are given as one tuple, list or set a document, or as an indicator matrix, and this is "
+            f"of type {type(y).__name__}{shape}"
+        )
+    return *_of_sets(list(y)), "tuples"
+
+
+def _as_bool(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """The values of an indicator matrix, checked."""
+    if values.dtype.kind not in "biuf":
+        raise InputError(
+            f"an indicator matrix holds 0 and 1, and this one is of type {values.dtype}; labels by name are "
+            "given as a list of tuples"
+        )
+    for i, a in np.argwhere((values != 0) & (values != 1))[:1]:
+        raise InputError(f"an indicator matrix holds 0 and 1, and {values[i, a]} is in row {i}, column {a}")
+    return values.astype(bool)
+
+
+def _of_sets(y: list[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    for i, each in enumerate(y):
+        if not isinstance(each, _SETS):
+            raise InputError(
+                f"the labels of document {i} are {each!r} and no tuple, list or set of labels; SVC takes one "
+                "label a document"
+            )
+    _refuse_rows_of_a_matrix(y)
+    pairs = [(i, label) for i, each in enumerate(y) for label in each]
+    for i, label in pairs:
+        if is_missing(label):
+            raise InputError(f"a label of document {i} is missing; remove it")
+    labels = [label for _, label in pairs]
+    if len({isinstance(label, str) for label in labels}) > 1:
+        raise InputError("labels of different types cannot be sorted; use only strings or only numbers")
+    try:
+        classes, columns = np.unique(np.array(labels), return_inverse=True)
+    except (TypeError, ValueError) as error:
+        raise InputError("labels of different types cannot be sorted; use only strings or numbers") from error
+    indicator = np.zeros((len(y), len(classes)), bool)
+    indicator[np.array([i for i, _ in pairs], np.int64), columns] = True
+    return classes, indicator
+
+
+def _refuse_rows_of_a_matrix(y: list[Any]) -> None:
+    """Lists of 0 and 1, all of one length, are more likely rows of a matrix than labels."""
+    rows = bool(y) and all(isinstance(each, list | np.ndarray) for each in y)
+    if not rows or len(y[0]) < 2 or len({len(each) for each in y}) > 1:
+        return
+    if all(isinstance(value, int | np.integer) and value in (0, 1) for each in y for value in each):
+        raise InputError(
+            "lists of 0 and 1 may be labels or the rows of an indicator matrix; give the matrix as a NumPy "
+            "array, or labels as tuples"
+        )
