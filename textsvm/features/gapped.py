@@ -1,4 +1,4 @@
-"""Documents -> gapped k-mers: masks of a window, exact integer ids of what a mask keeps, sparse counts; on the CPU.
+"""Documents -> gapped k-mers: masks of a window, exact ids of what a mask keeps, sparse counts, on the CPU.
 
 A mask keeps k of the g positions of a window. The id of a masked window is a rank, never a hash: with codes
 below n_symbols, kept symbols c_1, c_2, ... make the key
@@ -10,9 +10,9 @@ distinct keys of the documents. If symbols are left, they continue from that id:
 that neither the number of symbols kept nor the alphabet is limited. The distinct keys of the stages find the
 masked windows of other documents.
 
-On both strands of DNA a document has the windows of its text and those of its reverse complement, and a mask M
-and its mirror image M' have the same counts: what M keeps of a window, reversed and complemented, is what M'
-keeps of the reverse complement of the window. So one of the two stands for both, `times` 2.
+On both strands of DNA a document has the windows of its text and those of its reverse complement, and a mask
+M and its mirror image M' have the same counts: what M keeps of a window, reversed and complemented, is what
+M' keeps of the reverse complement of the window. So one of the two stands for both, `times` 2.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from textsvm.features.pmers import Counts, count_ids, rank, share
 from textsvm.features.vocabulary import check_symbols
 
 Array = NDArray[Any]
-#: Letters of DNA and RNA, in the order of their codes; u is a t, and each pairs with the one at 3 - code but n.
+#: Letters of DNA and RNA by their codes: u is a t, n pairs with itself, the others with 3 - code.
 LETTERS = ("a", "c", "g", "tu", "n")
 #: Keys of which a table is made, whatever the number of windows.
 TABLE = 1 << 20
@@ -54,7 +54,7 @@ class Mask:
 
 
 def masks(g: int, m: int, both_strands: bool) -> list[Mask]:
-    """Every choice of g - m positions of g; of mirror images one, those first, where both strands are read."""
+    """Every choice of g - m positions of g; on both strands one of two mirror images, and those first."""
     every = combinations(range(g), g - m)
     if not both_strands:
         return [Mask(kept) for kept in every]
@@ -107,9 +107,9 @@ def windows_of(documents: Documents, g: int, both_strands: bool) -> Windows:
 def strands(documents: Documents) -> NDArray[np.int32]:
     """Codes of `LETTERS` of the texts and, behind them, of the reverse complement of all of them."""
     code_of = {letter: code for code, letters in enumerate(LETTERS) for letter in letters}
-    found = [code_of.get(str(symbol), -1) for symbol in _symbols(documents)]
+    found = [code_of.get(str(symbol), -1) for symbol in symbols_of(documents)]
     present = np.bincount(documents.codes, minlength=len(found)) > 0
-    for symbol, code, there in zip(_symbols(documents), found, present, strict=True):
+    for symbol, code, there in zip(symbols_of(documents), found, present, strict=True):
         if code < 0 and there:
             raise InputError(
                 f"a text has the symbol {symbol!r}, which is no letter of DNA or RNA (a, c, g, t, u, n); "
@@ -120,7 +120,8 @@ def strands(documents: Documents) -> NDArray[np.int32]:
     return np.concatenate([codes, paired[codes[::-1]]])
 
 
-def _symbols(documents: Documents) -> list[str]:
+def symbols_of(documents: Documents) -> list[str]:
+    """What each code stands for."""
     if documents.of_tokens:
         return documents.alphabet.tolist()
     return [chr(point) for point in documents.alphabet]
@@ -209,18 +210,19 @@ def _rank(
         return Stage(kept, distinct, None), found
     seen, found = np.zeros(bound, bool), np.empty(len(ids), np.int32)
     share(windows.indptr, lambda i, j: _mark(*_range(windows, i, j), keys, seen))
-    distinct = np.flatnonzero(seen)
-    ranks = np.full(bound, -1, np.int32)
-    ranks[distinct] = np.arange(len(distinct), dtype=np.int32)
+    distinct = np.flatnonzero(seen).astype(np.uint64)
+    ranks = np.where(seen, np.cumsum(seen, dtype=np.int32) - np.int32(1), np.int32(-1))
     share(windows.indptr, lambda i, j: _look_up(*_range(windows, i, j), keys, ranks, found))
-    return Stage(kept, distinct.astype(np.uint64), ranks), found
+    return Stage(kept, distinct, ranks), found
 
 
 def _keys_of(windows: Windows, kept: NDArray[np.int64], ids: Array, n_symbols: int) -> NDArray[np.int64]:
     """The key of every window, -1 where its id is, or a symbol from `n_symbols` on is in it."""
     keys = np.empty(len(windows.starts), np.int64)
-    of = (windows.codes, windows.starts, kept, ids.astype(np.int64, copy=False), n_symbols, keys)
-    share(windows.indptr, lambda i, j: _keys(*_range(windows, i, j), *of))
+    begins, codes, ids = windows.starts, windows.codes, ids.astype(np.int64, copy=False)
+    share(
+        windows.indptr, lambda i, j: _keys(*_range(windows, i, j), codes, begins, kept, ids, n_symbols, keys)
+    )
     return keys
 
 
@@ -247,10 +249,7 @@ def _keys(
         key = np.int64(ids[w])
         for place in kept:
             code = codes[starts[w] + place]
-            if key < 0 or code >= n_symbols:
-                key = np.int64(-1)
-            else:
-                key = key * n_symbols + code
+            key = np.int64(-1) if key < 0 or code >= n_symbols else key * n_symbols + code
         keys[w] = key
 
 

@@ -6,15 +6,15 @@ M runs over all choices of k = g - m of the g positions of a window (masks), u o
 c_(M, u)(s) is the number of windows of s that have u at the positions of M, and f(c) is c, 1 (presence) or
 1 + ln c (log). m = 0 is the p-spectrum kernel, p = g.
 
-The features of a mask are those of a spectrum: its X (documents x features) is counted, its products are added
-to the Gram, then comes the next mask; memory is for one. The kernel of both strands (canonical) counts the
-windows of the reverse complement of s too. There a mask and its mirror image have equal Grams, so half of the
-masks are computed (`features.gapped`), those that stand for two before the others: their sum is doubled.
+The features of a mask are those of a spectrum: its X (documents x features) is counted, its products are
+added to the Gram, then comes the next mask; memory is for one. The kernel of both strands (canonical) counts
+the windows of the reverse complement of s too. There a mask and its mirror image have equal Grams, so half
+of the masks are computed (`features.gapped`), those that stand for two first: their sum is doubled.
 
 What is exact: counts and presence are sums of integers, as in the spectrum kernel, each mask's rounded to
 float32 once. With log X is rounded to float32 and the sums are float64.
 
-Ghandi, Lee, Mohammad-Noori, Beer 2014 (gkm-SVM); Blakely, Collins, Singh, Norton, Lanchantin, Qi 2020 (FastSK).
+Ghandi, Lee, Mohammad-Noori, Beer 2014 (gkm-SVM); Blakely, Collins, Singh, et al. 2020 (FastSK).
 """
 
 from __future__ import annotations
@@ -111,15 +111,18 @@ class GappedKmers(SymbolKernel):
             raise InputError(f"g={self.g!r} is no length of a window: give a whole number from 1")
         if not _is_whole(self.m) or not 0 <= self.m < self.g:
             raise InputError(
-                f"m={self.m!r} is no number of open positions in a window of g={self.g}: give one of 0 to {self.g - 1}"
+                f"m={self.m!r} is no number of open positions in a window of g={self.g}: "
+                f"give a whole number from 0 to {self.g - 1}"
             )
         if comb(self.g, self.m) > MOST_MASKS:
             raise InputError(
-                f"there are {comb(self.g, self.m):,} ways to leave m={self.m} of g={self.g} positions open, and at most "
-                f"{MOST_MASKS:,} are computed; give a smaller g, or an m nearer to 0 or g"
+                f"there are {comb(self.g, self.m):,} ways to leave m={self.m} of g={self.g} positions open, "
+                f"and at most {MOST_MASKS:,} are computed; give a smaller g, or an m nearer to 0 or g"
             )
         if self.weight not in WEIGHTS:
             raise InputError(f"weight={self.weight!r} is not one of {', '.join(WEIGHTS)}")
+        if not isinstance(self.canonical, bool | np.bool_):
+            raise InputError(f"canonical={self.canonical!r} of the gapped kernel must be True or False")
         if self.canonical and self.tokens != "characters":
             raise InputError(
                 f"canonical=True reads letters of DNA or RNA, so tokens={self.tokens!r} cannot go with it"
@@ -233,7 +236,7 @@ def represent(kernel: Parameters, windows: Windows, mask: Mask) -> HostMask:
 
 
 def represent_masks(kernel: GappedKmers, documents: Documents) -> Iterator[Sparse]:
-    """Documents as rows of features, one mask after the other: the sum of the X X' is the Gram, not normalised.
+    """Documents as rows of features, mask by mask: the sum of all X X' is the Gram, not normalised.
 
     On both strands a mask that stands for two has its values times sqrt(2).
 
@@ -267,16 +270,17 @@ class HostGapped(GappedRows):
     def windows_of(kernel: Parameters, documents: Documents) -> Windows:
         return windows_of(documents, kernel.g, kernel.canonical)
 
-    represent = staticmethod(represent)
+    @staticmethod
+    def represent(kernel: Parameters, windows: Windows, mask: Mask) -> HostMask:
+        return represent(kernel, windows, mask)
 
     def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
         total, squares = np.zeros((self.n, self.n), np.float32), np.zeros(self.n)
         passes = len(self.kernel.masks)
-        done = 0
-        for times, equal in groupby(self.made(), key=lambda one: one.mask.times):
-            for done, one in enumerate(equal, done + 1):
+        for times, equal in groupby(enumerate(self.made()), key=lambda numbered: numbered[1].mask.times):
+            for number, one in equal:
                 squares += one.squares
-                Half(one.x).add_to(total, part(progress, done - 1, 1, passes))
+                Half(one.x).add_to(total, part(progress, number, 1, passes))
             total *= times
         normalisation = Normalisation(self.documents, squares, self.kernel.normalised)
         finish_half(total, normalisation.scale, total)

@@ -2,7 +2,7 @@
 
 As with substrings (spectrum_attribution.py) a value is phi(x) . w, and every feature of x, a mask with its
 symbols, has its contribution. It is spread evenly over the windows of x that hold the feature, and each
-window's over the positions that the mask keeps; a window of the reverse complement has them on the text itself.
+window's over the positions that the mask keeps; one of the reverse complement has them on the text itself.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from textsvm.documents import Documents
-from textsvm.features.gapped import LETTERS, Windows
+from textsvm.features.gapped import LETTERS, Windows, symbols_of
 from textsvm.kernels.attribution import Attribution, Contributions
 
 Array = NDArray[Any]
 PATTERNS = Attribution(
     "patterns",
-    "exact: each gapped pattern's contribution ('.' is any symbol), spread over its occurrences and what it keeps",
+    "exact: each pattern's contribution ('.' is any symbol), spread over its occurrences and what it keeps",
     exact=True,
 )
 
@@ -41,9 +41,7 @@ class Spread:
         self.documents, self.windows, self.g, self.both_strands = documents, windows, g, both_strands
         self.shares = np.zeros(len(documents.codes))
         self.found: list[dict[str, tuple[int, float]]] = [{} for _ in range(len(documents))]
-        alphabet = [letters[0] for letters in LETTERS] if both_strands else documents.alphabet.tolist()
-        of_points = not (both_strands or documents.of_tokens)
-        self.symbols: list[str] = [chr(point) for point in alphabet] if of_points else alphabet
+        self.symbols = [letters[0] for letters in LETTERS] if both_strands else symbols_of(documents)
 
     def add(self, own: Any, target: NDArray[np.int64], weights: NDArray[np.float64]) -> None:
         """Another mask.

@@ -1,4 +1,4 @@
-"""What the twins of the kernel of gapped k-mers have in common: rows of features, mask by mask; see gapped.py."""
+"""What the twins of the kernel of gapped k-mers have in common: features, mask by mask; see gapped.py."""
 
 from __future__ import annotations
 
@@ -42,15 +42,21 @@ class Parameters(Protocol):
 class OneMask(Protocol):
     """Documents as rows of the features of one mask, on either device."""
 
-    mask: Mask
-    #: Finds the features of these documents in others.
-    vocabulary: Any
-    #: X, a `Sparse` or `CudaSparse`.
-    x: Any
+    @property
+    def mask(self) -> Mask:
+        """What is compared."""
+
+    @property
+    def vocabulary(self) -> Any:
+        """Finds the features of these documents in others."""
+
+    @property
+    def x(self) -> Any:
+        """X, a `Sparse` or `CudaSparse`."""
 
     @property
     def squares(self) -> NDArray[np.float64]:
-        """|x|^2 of every row, on the host."""
+        """|x|^2 of every row, `mask.times` times, on the host."""
 
     def over(self, vocabulary: Any) -> Any:
         """X over the features of other documents."""
