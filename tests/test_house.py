@@ -164,6 +164,7 @@ def questions() -> list[str]:
         "Spectrum",
         "EditDistance",
         "GapWeighted",
+        "GappedKmers",
         "UserKernel",
         "Composite",
         "Product",

@@ -19,16 +19,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from textsvm.device import array_module, device_of
 from textsvm.documents import Documents
 from textsvm.errors import InputError
 from textsvm.features.pmers import Counts, count_ids, rank, share
 from textsvm.features.vocabulary import check_symbols
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Array = NDArray[Any]
 #: Letters of DNA and RNA by their codes: u is a t, n pairs with itself, the others with 3 - code.
@@ -141,8 +145,19 @@ class Stage:
     """
 
     kept: NDArray[np.int64]
-    keys: NDArray[np.uint64]
-    ranks: NDArray[np.int32] | None
+    keys: Any
+    ranks: Any
+
+    def find(self, keys: Any) -> Any:
+        """The id of every key, -1 of -1 and of those that are not there; all NumPy or all CuPy."""
+        xp = array_module(device_of(keys))
+        if not len(self.keys):
+            return xp.full(len(keys), -1, np.int64)
+        some = xp.maximum(keys, 0)
+        if self.ranks is not None:
+            return xp.where(keys >= 0, self.ranks[some], -1)
+        place = xp.minimum(xp.searchsorted(self.keys, some.astype(np.uint64)), len(self.keys) - 1)
+        return xp.where((keys >= 0) & (self.keys[place].astype(np.int64) == keys), place, -1)
 
 
 @dataclass(frozen=True)
@@ -159,13 +174,14 @@ class MaskedWindows:
     stages: tuple[Stage, ...]
 
     @classmethod
-    def learn(cls, windows: Windows, mask: Mask) -> tuple[MaskedWindows, NDArray[np.int32]]:
+    def learn(cls, windows: Any, mask: Mask) -> tuple[Self, Any]:
         """Those of documents, and the id of every window of theirs."""
-        ids, size, stages, rest = np.zeros(len(windows.starts), np.int32), 1, [], list(mask.kept)
+        size, stages, rest = 1, [], list(mask.kept)
+        ids = _zeros_like(windows.starts, np.int32)
         while rest:
             number, bound = fitting(size, windows.n_symbols, len(rest), len(ids))
             kept = np.array(rest[:number], np.int64)
-            stage, ids = _rank(windows, kept, ids, bound)
+            stage, ids = cls.rank(windows, kept, ids, bound)
             stages.append(stage)
             size, rest = len(stage.keys), rest[number:]
         return cls(windows.n_symbols, tuple(stages)), ids
@@ -175,16 +191,25 @@ class MaskedWindows:
         """Number of ids."""
         return len(self.stages[-1].keys)
 
-    def find(self, windows: Windows) -> NDArray[np.int64]:
+    def find(self, windows: Any) -> Any:
         """The id of every window of other documents, -1 where these have none.
 
         Symbols that these do not know have codes from `n_symbols` on.
         """
-        ids = np.zeros(len(windows.starts), np.int64)
+        ids = _zeros_like(windows.starts, np.int64)
         for stage in self.stages:
-            keys = _keys_of(windows, stage.kept, ids, self.n_symbols)
-            ids = find_keys(stage, keys)
+            ids = stage.find(self.keys_of(windows, stage.kept, ids, self.n_symbols))
         return ids
+
+    @staticmethod
+    def rank(windows: Any, kept: NDArray[np.int64], ids: Any, bound: int) -> tuple[Stage, Any]:
+        """Continue the ids of windows by more positions; keys are below `bound`."""
+        return _rank(windows, kept, ids, bound)
+
+    @staticmethod
+    def keys_of(windows: Any, kept: NDArray[np.int64], ids: Any, n_symbols: int) -> Any:
+        """The key of every window, -1 where its id is, or a symbol from `n_symbols` on is in it."""
+        return _keys_of(windows, kept, ids, n_symbols)
 
 
 def fitting(size: int, n_symbols: int, rest: int, n_windows: int) -> tuple[int, int]:
@@ -217,7 +242,6 @@ def _rank(
 
 
 def _keys_of(windows: Windows, kept: NDArray[np.int64], ids: Array, n_symbols: int) -> NDArray[np.int64]:
-    """The key of every window, -1 where its id is, or a symbol from `n_symbols` on is in it."""
     keys = np.empty(len(windows.starts), np.int64)
     begins, codes, ids = windows.starts, windows.codes, ids.astype(np.int64, copy=False)
     share(
@@ -226,15 +250,9 @@ def _keys_of(windows: Windows, kept: NDArray[np.int64], ids: Array, n_symbols: i
     return keys
 
 
-def find_keys(stage: Stage, keys: Array) -> Array:
-    """The id of every key, -1 for -1 and for unknown ones: keys and stage NumPy or CuPy arrays."""
-    if not len(stage.keys):
-        return keys * 0 - 1
-    if stage.ranks is not None:
-        return stage.ranks[keys.clip(0)].astype(np.int64) * (keys >= 0) - (keys < 0)
-    place = stage.keys.searchsorted(keys.clip(0).astype(np.uint64)).clip(0, len(stage.keys) - 1)
-    known = (keys >= 0) & (stage.keys[place].astype(np.int64) == keys)
-    return place * known - ~known
+def _zeros_like(array: Any, dtype: Any) -> Any:
+    """Zeros beside an array, of NumPy or of CuPy."""
+    return array_module(device_of(array)).zeros(len(array), dtype)
 
 
 def _range(windows: Windows, first: int, last: int) -> tuple[int, int]:

@@ -55,6 +55,10 @@ class OneMask(Protocol):
         """X, a `Sparse` or `CudaSparse`."""
 
     @property
+    def columns(self) -> Any:
+        """X by columns."""
+
+    @property
     def squares(self) -> NDArray[np.float64]:
         """|x|^2 of every row, `mask.times` times, on the host."""
 
