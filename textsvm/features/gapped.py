@@ -18,6 +18,7 @@ M' keeps of the reverse complement of the window. So one of the two stands for b
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -57,14 +58,15 @@ class Mask:
     times: int = 1
 
 
-def masks(g: int, m: int, both_strands: bool) -> list[Mask]:
+@lru_cache(maxsize=32)
+def masks(g: int, m: int, both_strands: bool) -> tuple[Mask, ...]:
     """Every choice of g - m positions of g; on both strands one of two mirror images, and those first."""
     every = combinations(range(g), g - m)
     if not both_strands:
-        return [Mask(kept) for kept in every]
+        return tuple(Mask(kept) for kept in every)
     pairs = ((kept, tuple(g - 1 - place for place in reversed(kept))) for kept in every)
     found = [Mask(kept, 1 if kept == mirrored else 2) for kept, mirrored in pairs if kept <= mirrored]
-    return sorted(found, key=lambda mask: -mask.times)
+    return tuple(sorted(found, key=lambda mask: -mask.times))
 
 
 @dataclass(frozen=True)

@@ -46,10 +46,10 @@ from textsvm.kernels.option import Option
 from textsvm.kernels.spectrum_features import weigh
 from textsvm.parallel import Progress, part
 
-#: Symbols a second that are compared, for each mask.
-RATE = 3e9
+#: Symbols a second that are counted and compared, for each mask.
+RATE = 1e10
 #: Choices of positions of a window; more take hours whatever the texts.
-MOST_MASKS = 100_000
+MOST_MASKS = 20_000
 
 
 class GappedKmers(SymbolKernel):
@@ -97,7 +97,7 @@ class GappedKmers(SymbolKernel):
         self.keep_case = keep_case
 
     @property
-    def masks(self) -> list[Mask]:
+    def masks(self) -> tuple[Mask, ...]:
         """What is compared of a window; on both strands one of two mirror images."""
         return masks(int(self.g), int(self.m), bool(self.canonical))
 

@@ -35,7 +35,7 @@ class Parameters(Protocol):
     normalised: bool
 
     @property
-    def masks(self) -> list[Mask]:
+    def masks(self) -> tuple[Mask, ...]:
         """What is compared of a window."""
 
 
