@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 from textsvm import SVC, Spectrum, load, save
+from textsvm.cli.console import WrongUsage
+from textsvm.cli.kernels import options_of
 from textsvm.device import select
 from textsvm.documents import encode, encode_as, normalise
 from textsvm.errors import InputError
 from textsvm.features import gapped as features
 from textsvm.features.gapped import Mask, MaskedWindows, fitting, masks, windows_of
-from textsvm.kernels import GappedKmers, gapped_features, spelling
+from textsvm.kernels import KERNELS, GappedKmers, gapped_features, spelling
 from textsvm.kernels.base import RowsPredictor
 from textsvm.kernels.gapped import represent_masks
 from textsvm.kernels.gapped_options import WEIGHTS
@@ -261,6 +263,17 @@ def test_it_is_spelled_on_a_line():
         assert spelling.parse(spelling.spell(other)).get_params() == other.get_params()
     assert clone(kernel).get_params() == kernel.get_params()
     assert kernel.min_length == 9
+
+
+def test_it_is_a_grid_of_options():
+    options = options_of(KERNELS)
+    found = options(kernel=["gapped"], g="5,6", m="2", canonical=True).grid()
+    assert [kernel.get_params() for kernel in found] == [
+        GappedKmers(g, 2, canonical=True).get_params() for g in (5, 6)
+    ]
+    for wrong, message in (({"m": "x"}, "m x is no whole number"), ({"g": "3", "m": "3"}, "m=3")):
+        with pytest.raises(WrongUsage, match=message):
+            options(kernel=["gapped"], **wrong).grid()
 
 
 @pytest.mark.parametrize(

@@ -98,13 +98,13 @@ def windows_of(documents: Documents, g: int, both_strands: bool) -> Windows:
     InputError
         If there are too many symbols; with `both_strands`, if there are others than acgtun.
     """
+    check_symbols(len(documents.codes), 2 if both_strands else 1)
     offsets, numbers = documents.offsets, np.maximum(documents.lengths - g + 1, 0)
     begins, codes, n_symbols = offsets[:-1], documents.codes.astype(np.int32), len(documents.alphabet)
     if both_strands:
         codes, n_symbols = strands(documents), len(LETTERS)
         begins = np.stack([begins, len(codes) - offsets[1:]], axis=1).ravel()
         numbers = np.repeat(numbers, 2)
-    check_symbols(len(codes))
     ends = np.concatenate([[0], np.cumsum(numbers)])
     starts = np.repeat(begins - ends[:-1], numbers) + np.arange(ends[-1])
     return Windows(codes, starts, ends[:: 2 if both_strands else 1], n_symbols)
