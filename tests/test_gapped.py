@@ -234,6 +234,16 @@ def test_contributions_lie_where_a_pattern_is():
     assert [name for name, _, value in found.features[0] if value] == ["at.cgg"]
 
 
+def test_full_stops_are_not_open_positions():
+    columns = encode(["a..b"])
+    kernel = GappedKmers(3, 1, weight="count", normalised=False)
+    rows = kernel.rows(columns, CPU)
+    ((*found,),) = kernel.contributions(rows, columns, np.ones((1, 1)), np.ones((1, 1))).features
+    # of a.. the window: a.-, a-., -.. (- is open), of ..b: ..-, .-b, -.b
+    assert sorted(name for name, *_ in found) == ["...", "...", "..b", "..b", "a..", "a.."]
+    assert {tuple(rest) for _, *rest in found} == {(1, 1.0)}
+
+
 def test_words_may_be_symbols():
     texts = ["the cat sat on the mat", "the dog sat on a mat", "a cat"]
     documents = encode_as(texts, "words")

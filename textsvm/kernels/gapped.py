@@ -48,6 +48,8 @@ from textsvm.parallel import Progress, part
 
 #: Symbols a second that are counted and compared, for each mask.
 RATE = 1e10
+#: Patterns a second that are named in an explanation.
+NAMING_RATE = 5e5
 #: Choices of positions of a window; more take hours whatever the texts.
 MOST_MASKS = 20_000
 
@@ -165,7 +167,8 @@ class GappedKmers(SymbolKernel):
     def contributions_cost(
         self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        return self.cost(lengths + support_lengths.sum(), np.zeros(1, np.int64))
+        counted = self.cost(lengths + support_lengths.sum(), np.zeros(1, np.int64))
+        return counted + len(self.masks) * lengths * (2 if self.canonical else 1) / NAMING_RATE
 
 
 def _is_whole(value: object) -> bool:

@@ -40,7 +40,7 @@ class Spread:
     def __init__(self, documents: Documents, windows: Windows, g: int, both_strands: bool) -> None:
         self.documents, self.windows, self.g, self.both_strands = documents, windows, g, both_strands
         self.shares = np.zeros(len(documents.codes))
-        self.found: list[dict[str, tuple[int, float]]] = [{} for _ in range(len(documents))]
+        self.found: list[dict[Any, tuple[int, float]]] = [{} for _ in range(len(documents))]
         self.symbols = [letters[0] for letters in LETTERS] if both_strands else symbols_of(documents)
 
     def add(self, own: Any, target: NDArray[np.int64], weights: NDArray[np.float64]) -> None:
@@ -65,11 +65,12 @@ class Spread:
         slots = np.empty(own.vocabulary.size, np.int64)
         entries = (counts.indptr, counts.features, each, slots, first)
         _spread(self.windows.indptr, self.windows.starts, own.ids, kept, *entries, self.shares)
-        for d, names in enumerate(self.found):
-            for entry in range(counts.indptr[d], counts.indptr[d + 1]):
-                name = self._name(self.windows.starts[first[entry]], own.mask.kept)
-                before = names.get(name, (0, 0.0))[1]
-                names[name] = int(counts.counts[entry]), before + float(terms[entry])
+        starts, named = self.windows.starts[first], [""] * own.vocabulary.size
+        of_entry = zip(*(a.tolist() for a in (owner, counts.features, counts.counts, terms)), strict=True)
+        for entry, (d, u, count, term) in enumerate(of_entry):
+            name = named[u] = named[u] or self._name(starts[entry], own.mask.kept)
+            key = own.mask.kept, name  # texts may have full stops
+            self.found[d][key] = count, term + self.found[d].get(key, (0, 0.0))[1]
 
     def _name(self, start: int, kept: tuple[int, ...]) -> str:
         """A pattern as text; of a pattern and its reverse complement the first."""
@@ -82,10 +83,11 @@ class Spread:
     def finish(self, scale: NDArray[np.float64]) -> Contributions:
         """The contributions, times `scale` of each document, shape (n,)."""
         result, offsets = Contributions([], []), self.documents.offsets
-        for d, (names, factor) in enumerate(zip(self.found, scale.tolist(), strict=True)):
+        for d, (patterns, factor) in enumerate(zip(self.found, scale.tolist(), strict=True)):
             share = factor * self.shares[offsets[d] : offsets[d + 1]]
             result.symbols.append(self.documents.spread(d, share))
-            result.features.append([(name, c, factor * value) for name, (c, value) in names.items()])
+            named = ((name, c, factor * value) for (_, name), (c, value) in patterns.items())
+            result.features.append(list(named))
         return result
 
 
