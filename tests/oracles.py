@@ -6,6 +6,7 @@ slow is remembered.
 
 from collections import Counter
 from functools import lru_cache
+from itertools import combinations
 from math import exp, log, sqrt
 
 import numpy as np
@@ -38,6 +39,31 @@ def spectrum(s, t, p1, p2=None, weight="count", idf=None):
                 x, y = 1 + log(x), 1 + log(y)
             total += w * min(x, y) if weight == "intersection" else (w * x) * (w * y)
     return total
+
+
+@lru_cache(maxsize=64)
+def gapped_kmers(s, g, m, canonical=False):
+    """Every window of g symbols under every mask, None at its m open positions, and how often it occurs.
+
+    Canonical: of the text and of its reverse complement; u is a t.
+    """
+    strands = [s]
+    if canonical:
+        s = s.replace("u", "t")
+        strands = [s, s[::-1].translate(str.maketrans("acgt", "tgca"))]
+    return Counter(
+        tuple(None if i in opened else symbol for i, symbol in enumerate(strand[at : at + g]))
+        for strand in strands
+        for at in range(len(strand) - g + 1)
+        for opened in combinations(range(g), m)
+    )
+
+
+def gapped(s, t, g, m, weight="log", canonical=False):
+    """k(s, t), not normalised."""
+    a, b = gapped_kmers(s, g, m, canonical), gapped_kmers(t, g, m, canonical)
+    value = {"count": lambda c: c, "presence": lambda c: 1, "log": lambda c: 1 + log(c)}[weight]
+    return sum(value(a[u]) * value(b[u]) for u in a.keys() & b.keys())
 
 
 @lru_cache(maxsize=1000)

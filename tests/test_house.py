@@ -166,6 +166,7 @@ def questions() -> list[str]:
         "Spectrum",
         "EditDistance",
         "GapWeighted",
+        "GappedKmers",
         "UserKernel",
         "Composite",
         "Product",

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from textsvm import SVC, EditDistance, GapWeighted, Spectrum
+from textsvm import SVC, EditDistance, GappedKmers, GapWeighted, Spectrum
 
 N = 2000
 
@@ -28,7 +28,9 @@ def peak_of_fit(task, kernel, **options):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("kernel", [Spectrum(p=3), EditDistance(), GapWeighted(p=2)], ids=str)
+@pytest.mark.parametrize(
+    "kernel", [Spectrum(p=3), EditDistance(), GapWeighted(p=2), GappedKmers(3, 1)], ids=str
+)
 def test_the_dense_matrix_exists_once(task, kernel):
     peak, model = peak_of_fit(task, kernel)
     assert "whole kernel matrix" in model.gram_
@@ -36,7 +38,9 @@ def test_the_dense_matrix_exists_once(task, kernel):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("kernel", [Spectrum(p=3), EditDistance(), GapWeighted(p=2)], ids=str)
+@pytest.mark.parametrize(
+    "kernel", [Spectrum(p=3), EditDistance(), GapWeighted(p=2), GappedKmers(3, 1)], ids=str
+)
 def test_a_memory_budget_is_kept(task, kernel):
     budget = 2 << 20
     peak, model = peak_of_fit(task, kernel, memory=budget)

@@ -7,14 +7,20 @@ import pytest
 from sklearn.base import clone
 
 import textsvm
-from textsvm import SVC, SVR, EditDistance, GapWeighted, OneClassSVM, Spectrum
+from textsvm import SVC, SVR, EditDistance, GappedKmers, GapWeighted, OneClassSVM, Spectrum
 from textsvm import device as devices
 from textsvm.bench.corpora import paper_tasks
 from textsvm.solvers.problems import STRATEGIES
 
 pytestmark = pytest.mark.gpu
 
-KERNELS = [Spectrum(p=4), GapWeighted(p=5, decay=0.5), EditDistance(gamma=0.05), EditDistance(gamma=0.005)]
+KERNELS = [
+    Spectrum(p=4),
+    GapWeighted(p=5, decay=0.5),
+    GappedKmers(5, 2),
+    EditDistance(gamma=0.05),
+    EditDistance(gamma=0.005),
+]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from textsvm.estimators.svc import SVC
     from textsvm.estimators.svr import SVR
     from textsvm.gram.files import read_gram, write_gram
-    from textsvm.kernels import EditDistance, GapWeighted, Product, Spectrum, Sum, UserKernel
+    from textsvm.kernels import EditDistance, GappedKmers, GapWeighted, Product, Spectrum, Sum, UserKernel
     from textsvm.model_file import load, save
     from textsvm.readers import Corpus, read_corpus
     from textsvm.selection.calibration import CalibratedSVC
@@ -33,6 +33,7 @@ _HOME = {
     "Spectrum": "textsvm.kernels",
     "EditDistance": "textsvm.kernels",
     "GapWeighted": "textsvm.kernels",
+    "GappedKmers": "textsvm.kernels",
     "Sum": "textsvm.kernels",
     "Product": "textsvm.kernels",
     "UserKernel": "textsvm.kernels",
@@ -52,6 +53,7 @@ __all__ = [
     "Corpus",
     "EditDistance",
     "GapWeighted",
+    "GappedKmers",
     "InputError",
     "MultilabelSVC",
     "OneClassSVM",

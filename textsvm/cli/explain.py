@@ -35,8 +35,8 @@ def explain(
 
     textsvm explain spam.textsvm message.eml
 
-    With spectrum and gap-weighted kernels the colours are exact: they sum to the decision value. With --json
-    there is one object a line, with the contribution of every symbol.
+    With spectrum, gapped and gap-weighted kernels the colours are exact: they sum to the decision value.
+    With --json there is one object a line, with the contribution of every symbol.
     """
     console = Console(printing.quiet)
 

@@ -89,6 +89,11 @@ def windows(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[int,
         ids = {length: array for length, array in ids.items() if last.get(length, -1) > step}
 
 
+def count_ids(offsets: NDArray[np.int64], ids: NDArray[np.int32], size: int) -> Counts:
+    """How often each document has each of `size` ids, given where the ids of each document start."""
+    return _merge(offsets, [_count_length(offsets, 1, ids, size, 0)])
+
+
 def _pair(
     offsets: NDArray[np.int64],
     q: int,
@@ -102,21 +107,21 @@ def _pair(
     ids = np.empty(len(left), np.int32)
     if size_a * size_b <= max(2 * len(left), min(1 << 22, 32 * len(left))):  # a table of all keys
         seen = np.zeros(size_a * size_b, np.uint8)
-        _share(offsets, lambda i, j: _mark(offsets, i, j, q, left, right, b, size_b, seen))
+        share(offsets, lambda i, j: _mark(offsets, i, j, q, left, right, b, size_b, seen))
         keys = np.flatnonzero(seen).astype(np.uint64)
         ranks = np.cumsum(seen, dtype=np.int32) - 1
-        _share(offsets, lambda i, j: _look_up(offsets, i, j, q, left, right, b, size_b, ranks, ids))
+        share(offsets, lambda i, j: _look_up(offsets, i, j, q, left, right, b, size_b, ranks, ids))
         return keys, ids
     numbers = np.maximum(np.diff(offsets) - q + 1, 0)
     starts = np.concatenate([[0], np.cumsum(numbers)])
     found = np.empty(starts[-1], np.uint64)
-    _share(offsets, lambda i, j: _keys(offsets, i, j, q, left, right, b, size_b, starts, found))
-    distinct, ranks = _rank(found, size_a * size_b)
-    _share(offsets, lambda i, j: _scatter(offsets, i, j, starts, ranks, ids))
+    share(offsets, lambda i, j: _keys(offsets, i, j, q, left, right, b, size_b, starts, found))
+    distinct, ranks = rank(found, size_a * size_b)
+    share(offsets, lambda i, j: _scatter(offsets, i, j, starts, ranks, ids))
     return distinct, ids
 
 
-def _rank(keys: NDArray[np.uint64], bound: int) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+def rank(keys: NDArray[np.uint64], bound: int) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
     """Sorted distinct keys and the rank of each key. Keys are below `bound`."""
     bits = max(len(keys) - 1, 1).bit_length()
     if bound << bits <= 1 << 64:  # sorting (key, position) in one word is several times faster
@@ -152,7 +157,7 @@ def _count_length(offsets: NDArray[np.int64], q: int, ids: NDArray[np.int32], si
         slots = np.zeros(size, np.int64)
         _count_documents(offsets, first, last, q, ids, slots, base, features, part.counts, part.numbers)
 
-    _share(offsets, count_piece)
+    share(offsets, count_piece)
     return part
 
 
@@ -167,12 +172,12 @@ def _merge(offsets: NDArray[np.int64], parts: list[_Part]) -> Counts:
     begin = indptr[:-1].copy()
     for part in parts:
         arrays = (offsets, part.numbers, part.features, part.counts, begin, merged.features, merged.counts)
-        _share(offsets, partial(_move, *arrays))
+        share(offsets, partial(_move, *arrays))
         begin += part.numbers
     return merged
 
 
-def _share(offsets: NDArray[np.int64], function: Callable[[int, int], object]) -> None:
+def share(offsets: NDArray[np.int64], function: Callable[[int, int], object]) -> None:
     """Call function(first, last) for ranges of documents, on all cores if that is quicker."""
     if offsets[-1] - offsets[0] <= ALONE:
         function(0, len(offsets) - 1)

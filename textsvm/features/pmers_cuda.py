@@ -9,7 +9,7 @@ are int64.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -37,12 +37,10 @@ class CudaPmers:
     """
 
     def __init__(self, text: DeviceDocuments, p1: int, p2: int) -> None:
-        cp = gpu.cupy()
         check_symbols(text.size)
         gpu.require_memory(24 * text.size, f"counting the substrings of {text.size:,} symbols")
         self.text, self.p1, self.p2 = text, p1, longest_of(text.lengths, p1, p2)
-        self.document = cp.empty(text.size, np.int32)
-        _each("locate", text.size, np.int32(text.n), text.offsets, self.document)
+        self.document = documents_of(text.offsets, text.n, text.size)
         ids = {1: text.codes.astype(np.int32)}
         self.sizes = {1: text.n_symbols}
         self.tables: dict[int, Array] = {}  # sorted keys (uint64), or for every key how many are up to it
@@ -117,6 +115,19 @@ class CudaPmers:
         return Vocabulary(self.p1, self.p2, self.sizes[1], keys)
 
 
+class Tokens(Protocol):
+    """What is counted: the ids of the windows of each length of some texts."""
+
+    text: Any
+    document: Array
+    n_pmers: int
+    ids: list[tuple[int, Array]]
+    sizes: dict[int, int]
+
+    def windows(self, q: int) -> int:
+        """Number of substrings of length q."""
+
+
 class CudaCounts:
     """How often each document holds each p-mer: one entry for each, documents in order.
 
@@ -124,7 +135,7 @@ class CudaCounts:
 
     Parameters
     ----------
-    pmers : CudaPmers
+    pmers : CudaPmers, or what has `Tokens`
     unary : bool
 
     Attributes
@@ -143,7 +154,7 @@ class CudaCounts:
         Where the digits of each p-mer start.
     """
 
-    def __init__(self, pmers: CudaPmers, unary: bool) -> None:
+    def __init__(self, pmers: Tokens, unary: bool) -> None:
         cp = gpu.cupy()
         self.n = pmers.text.n
         keys, n_pmers = _token_keys(pmers), np.int64(pmers.n_pmers)
@@ -175,7 +186,7 @@ class CudaCounts:
         _each("unary", len(keys), keys, begins, run, n_pmers, self.starts, *outputs, key=keys.dtype.type)
 
 
-def _token_keys(pmers: CudaPmers) -> Array:
+def _token_keys(pmers: Tokens) -> Array:
     """document * n_pmers + p-mer of every token, sorted."""
     cp, text = gpu.cupy(), pmers.text
     key = np.uint32 if (text.n + 1) * pmers.n_pmers < 1 << 32 else np.uint64
@@ -209,6 +220,13 @@ def upload(vocabulary: Vocabulary) -> Vocabulary:
     """The same vocabulary with its keys on the current card."""
     keys = {q: gpu.cupy().asarray(of_length) for q, of_length in vocabulary.keys.items()}
     return Vocabulary(vocabulary.p1, vocabulary.p2, vocabulary.n_symbols, keys)
+
+
+def documents_of(offsets: Array, n: int, size: int) -> Array:
+    """The document of each of `size` symbols, given where those of n documents begin."""
+    document = gpu.cupy().empty(size, np.int32)
+    _each("locate", size, np.int32(n), offsets, document)
+    return document
 
 
 def starts_of(numbers: Array) -> Array:

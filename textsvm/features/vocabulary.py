@@ -52,11 +52,11 @@ def longest_of(lengths: NDArray[np.int64], p1: int, p2: int) -> int:
     return max(p1 - 1, 1, min(p2, int(lengths.max(initial=0))))
 
 
-def check_symbols(size: int) -> None:
-    """Raise InputError if documents of `size` symbols have more windows than there are ids."""
-    if size > MAX_SYMBOLS:
+def check_symbols(size: int, times: int = 1) -> None:
+    """Raise InputError if documents of `size` symbols, read `times`, have more windows than there are ids."""
+    if size * times > MAX_SYMBOLS:
         raise InputError(
-            f"the documents have {size:,} symbols and the spectrum kernel counts at most {MAX_SYMBOLS:,}; "
+            f"the documents have {size:,} symbols and at most {MAX_SYMBOLS // times:,} can be counted; "
             "give fewer documents, or shorten them (--max-length)"
         )
 

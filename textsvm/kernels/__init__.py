@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from textsvm.kernels.base import Kernel
     from textsvm.kernels.edit import EditDistance
     from textsvm.kernels.gap import GapWeighted
+    from textsvm.kernels.gapped import GappedKmers
     from textsvm.kernels.spectrum import Spectrum
     from textsvm.kernels.sums import Product, Sum
     from textsvm.kernels.user import UserKernel
@@ -44,6 +45,7 @@ KERNELS = Kernels(
     spectrum="textsvm.kernels.spectrum:Spectrum",
     edit="textsvm.kernels.edit:EditDistance",
     gap="textsvm.kernels.gap:GapWeighted",
+    gapped="textsvm.kernels.gapped:GappedKmers",
     sum="textsvm.kernels.sums:Sum",
     product="textsvm.kernels.sums:Product",
 )
@@ -51,13 +53,24 @@ _HOME = {
     "Kernel": "base",
     "EditDistance": "edit",
     "GapWeighted": "gap",
+    "GappedKmers": "gapped",
     "Product": "sums",
     "Spectrum": "spectrum",
     "Sum": "sums",
     "UserKernel": "user",
 }
 
-__all__ = ["KERNELS", "EditDistance", "GapWeighted", "Kernel", "Product", "Spectrum", "Sum", "UserKernel"]
+__all__ = [
+    "KERNELS",
+    "EditDistance",
+    "GapWeighted",
+    "GappedKmers",
+    "Kernel",
+    "Product",
+    "Spectrum",
+    "Sum",
+    "UserKernel",
+]
 
 
 def __getattr__(name: str) -> Any:

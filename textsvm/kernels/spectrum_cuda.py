@@ -69,21 +69,21 @@ def represent(
     counts = CudaCounts(pmers, kernel.weight == "intersection")
     weights = None if learnt is None else learnt.weights(pmers.vocabulary)
     pmers.forget_positions()
-    return CudaFeatureSpace(kernel, learnt, pmers, counts.starts), matrix_of(kernel, counts, weights)
+    return CudaFeatureSpace(kernel, learnt, pmers, counts.starts), matrix_of(kernel.weight, counts, weights)
 
 
-def matrix_of(kernel: FeatureMap, counts: CudaCounts, weights: Array | None) -> CudaSparse:
-    """X of the documents that were counted, given learnt weights."""
+def matrix_of(weight: str, counts: CudaCounts, weights: Array | None) -> CudaSparse:
+    """X of the documents that were counted, given what a count weighs and learnt weights."""
     cp = gpu.cupy()
-    values = counts.counts if kernel.weight == "count" else cp.ones(len(counts.features), np.float32)
-    if kernel.weight == "log":
+    values = counts.counts if weight == "count" else cp.ones(len(counts.features), np.float32)
+    if weight == "log":
         values = 1 + cp.log(counts.counts.astype(np.float64))
     if weights is not None:
         w = weights[counts.pmers]
-        values = cp.sqrt(w) if kernel.weight == "intersection" else w * values
+        values = cp.sqrt(w) if weight == "intersection" else w * values
     values = values.astype(np.float32, copy=False)
-    highest = counts.highest if kernel.weight == "count" else cp.ones(len(counts.df), np.int32)
-    whole = not kernel.weighted and kernel.weight != "log"
+    highest = counts.highest if weight == "count" else cp.ones(len(counts.df), np.int32)
+    whole = weights is None and weight != "log"
     return CudaSparse(counts.indptr, counts.documents, counts.features, values, counts.df, highest, whole)
 
 

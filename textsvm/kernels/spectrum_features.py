@@ -107,16 +107,19 @@ def matrix_of(
     kernel: FeatureMap, counts: Counts, weights: NDArray[np.float64] | None, starts: NDArray[np.int64]
 ) -> Sparse:
     """X of the documents that were counted, given learnt weights; features of p-mers start at `starts`."""
-    values: NDArray[np.floating] = np.ones(len(counts.counts), np.float32)
-    if kernel.weight == "count":
-        values = counts.counts.astype(np.float64)
-    elif kernel.weight == "log":
-        values = 1 + np.log(counts.counts)
+    values = weigh(kernel.weight, counts.counts)
     if weights is not None:
         w = weights[counts.features]
         values = np.sqrt(w) if kernel.weight == "intersection" else w * values
     x = Sparse(counts.indptr, counts.features, values.astype(np.float32, copy=False), len(starts) - 1)
     return x.unary(counts.counts, starts) if kernel.weight == "intersection" else x
+
+
+def weigh(weight: str, counts: NDArray[np.int32]) -> NDArray[np.floating]:
+    """What becomes of numbers of occurrences: themselves ("count"), 1 + ln ("log") or 1."""
+    if weight == "count":
+        return counts.astype(np.float64)
+    return 1 + np.log(counts) if weight == "log" else np.ones(len(counts), np.float32)
 
 
 class SpectrumPredictor:

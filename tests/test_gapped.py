@@ -1,0 +1,341 @@
+"""The kernel of gapped k-mers: CPU twin against the textbook, both strands against explicit counts."""
+
+import lzma
+from itertools import product
+
+import numpy as np
+import oracles
+import pytest
+from contracts import KernelContract
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+from textsvm import SVC, Spectrum, load, save
+from textsvm.cli.console import WrongUsage
+from textsvm.cli.kernels import options_of
+from textsvm.device import select
+from textsvm.documents import encode, encode_as, normalise
+from textsvm.errors import InputError
+from textsvm.features import gapped as features
+from textsvm.features.gapped import Mask, MaskedWindows, fitting, masks, windows_of
+from textsvm.kernels import KERNELS, GappedKmers, gapped_features, spelling
+from textsvm.kernels.base import RowsPredictor
+from textsvm.kernels.gapped import represent_masks
+from textsvm.kernels.gapped_options import WEIGHTS
+
+CPU = select("cpu")
+
+
+def oracle(g, m, weight="log", canonical=False, normalised=True):
+    def value(a, b):
+        return oracles.gapped(a, b, g, m, weight, canonical)
+
+    return (lambda s, t: oracles.normalised(value, s, t)) if normalised else value
+
+
+def variants():
+    sizes = [(1, 0), (2, 1), (3, 0), (4, 2), (6, 3), (9, 1)]
+    return [(GappedKmers(g, m, weight=weight), oracle(g, m, weight)) for g, m in sizes for weight in WEIGHTS]
+
+
+def dna(n, seed=0, length=60, letters="acgt"):
+    """Sequences that share pieces, of mixed lengths, some without any window."""
+    rng = np.random.default_rng(seed)
+    common = "".join(rng.choice(list(letters), 400))
+    starts = rng.integers(0, 400 - length, n)
+    found = [list(common[a : a + rng.integers(0, length)]) for a in starts]
+    return ["".join(rng.choice(list(letters)) if rng.random() < 0.1 else x for x in one) for one in found]
+
+
+def expected(value, rows, columns):
+    return np.array([[value(s, t) for t in columns] for s in rows]).reshape(len(rows), len(columns))
+
+
+class TestGapped(KernelContract):
+    cases = variants()
+
+
+def test_values_worked_out_by_hand():
+    # banana: ba. an. na. an. | b.n a.a n.n a.a | .an .na .an .na
+    # banab: ba. an. na. | b.n a.a n.b | .an .na .ab
+    gram = GappedKmers(3, 1, weight="count", normalised=False).rows(encode(["banana", "banab"]), CPU).gram()
+    assert gram[0, 0] == (1 + 4 + 1) + (1 + 4 + 1) + (4 + 4)
+    assert gram[0, 1] == (1 + 2 + 1) + (1 + 2 + 0) + (2 + 2)
+    rows = GappedKmers(2, 1, True, "count", False).rows(encode(["acg"]), CPU)
+    # acg and its reverse complement cgt: a. c. c. g. and .c .g .g .t
+    assert rows.gram()[0, 0] == (1 + 4 + 1) * 2
+
+
+@settings(max_examples=60)
+@given(data=st.data(), weight=st.sampled_from(WEIGHTS), normalised=st.booleans())
+def test_any_texts_agree_with_the_oracle(data, weight, normalised):
+    g = data.draw(st.integers(1, 7))
+    m = data.draw(st.integers(0, g - 1))
+    letters = data.draw(st.sampled_from(["ab", "acgt", "abé\x00🙂", "".join(map(chr, range(97, 160)))]))
+    texts = data.draw(st.lists(st.text(st.sampled_from(letters), max_size=20), min_size=1, max_size=6))
+    others = data.draw(st.lists(st.text(st.sampled_from(letters + "x"), max_size=20), max_size=3))
+    value, documents = oracle(g, m, weight, normalised=normalised), encode(texts)
+    rows = GappedKmers(g, m, weight=weight, normalised=normalised).rows(documents, CPU)
+    np.testing.assert_allclose(rows.gram(), expected(value, texts, texts), rtol=1e-6)
+    cross = rows.cross(encode(others, documents.alphabet))
+    np.testing.assert_allclose(cross, expected(value, others, texts), rtol=1e-6)
+
+
+@settings(max_examples=60)
+@given(data=st.data(), weight=st.sampled_from(WEIGHTS))
+def test_both_strands_agree_with_the_oracle(data, weight):
+    g = data.draw(st.integers(1, 7))
+    m = data.draw(st.integers(0, g - 1))
+    letters = data.draw(st.sampled_from(["acgt", "acgun", "acgtun", "at"]))
+    texts = data.draw(st.lists(st.text(st.sampled_from(letters), max_size=20), min_size=1, max_size=6))
+    others = data.draw(st.lists(st.text(st.sampled_from("acgtn"), max_size=20), max_size=3))
+    value, documents = oracle(g, m, weight, canonical=True), encode(texts)
+    rows = GappedKmers(g, m, True, weight).rows(documents, CPU)
+    np.testing.assert_allclose(rows.gram(), expected(value, texts, texts), rtol=1e-6)
+    np.testing.assert_allclose(
+        rows.cross(encode(others, documents.alphabet)), expected(value, others, texts), rtol=1e-6
+    )
+
+
+def test_a_sequence_is_its_reverse_complement():
+    texts = [t for t in dna(25) if len(t) > 4][:20]
+    turned = [t[::-1].translate(str.maketrans("acgt", "tgca")) for t in texts]
+    rows = GappedKmers(5, 2, True).rows(encode(texts + turned), CPU)
+    gram = rows.gram()
+    np.testing.assert_allclose(gram[:20, 20:], gram[:20, :20], rtol=1e-6)
+    alone = GappedKmers(5, 2).rows(encode(texts + turned), CPU).gram()
+    assert np.abs(alone[:20, 20:] - alone[:20, :20]).max() > 0.1
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_without_gaps_it_is_the_spectrum(weight):
+    documents = encode(dna(200))
+    gram = GappedKmers(4, 0, weight=weight).rows(documents, CPU).gram()
+    np.testing.assert_allclose(gram, Spectrum(4, weight).rows(documents, CPU).gram(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("canonical", [False, True])
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_rows_cross_decision_and_predictor_agree_with_the_gram(weight, canonical, monkeypatch):
+    documents = encode([*dna(230), "", "ac", "ac"])
+    kernel = GappedKmers(5, 2, canonical, weight)
+    rows = kernel.rows(documents, CPU)
+    gram, n = rows.gram(), len(documents)
+    np.testing.assert_array_equal(gram, gram.T)
+    np.testing.assert_array_equal(np.diag(gram), rows.diag())
+    coef = np.random.default_rng(0).normal(size=(n, 3))
+    new = encode([*dna(40, 1, letters="acgtn"), "", "ac", "gt"], documents.alphabet)
+    decided = rows.decision(new, coef)
+    for keep in (gapped_features.KEEP_BYTES, 0):
+        monkeypatch.setattr(gapped_features, "KEEP_BYTES", keep)
+        rows = kernel.rows(documents, CPU)
+        for some in (np.array([5]), np.arange(0, n, 7), np.arange(n)):
+            np.testing.assert_allclose(rows.rows(some), gram[some], rtol=1e-6)
+        np.testing.assert_allclose(rows.cross(documents), gram, rtol=1e-6)
+        np.testing.assert_allclose(rows.decision(documents, coef), gram @ coef, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(rows.decision(new, coef), rows.cross(new) @ coef, rtol=1e-4, atol=1e-4)
+    monkeypatch.setattr(gapped_features, "WEIGHT_BYTES", 0)  # by rows
+    assert isinstance(kernel.predictor(documents, coef.T, CPU), RowsPredictor)
+    by_rows = kernel.predictor(documents, coef.T, CPU).values(new)
+    np.testing.assert_allclose(by_rows, decided, rtol=1e-4, atol=1e-4)
+
+
+def test_a_predictor_decides_in_batches_as_at_once(monkeypatch):
+    documents = encode(dna(60))
+    coef = np.random.default_rng(0).normal(size=(2, 60))
+    predictor = GappedKmers(6, 2).predictor(documents, coef, CPU)
+    new, seen = encode([*dna(40, 1), "", "x" * 9], documents.alphabet), []
+    whole = predictor.values(new)
+    monkeypatch.setattr(gapped_features, "BATCH", 300)
+    batches = predictor.values(new, lambda done, total: seen.append((done, total)))
+    np.testing.assert_allclose(batches, whole, rtol=1e-12, atol=1e-12)
+    assert len(seen) > 3
+    assert seen[-1] == (42, 42)
+    assert predictor.values(encode([], documents.alphabet)).shape == (0, 2)
+
+
+@pytest.mark.parametrize("canonical", [False, True])
+def test_masks_give_the_gram(canonical):
+    documents = encode(dna(50))
+    kernel = GappedKmers(6, 3, canonical, normalised=False)
+    parts = list(represent_masks(kernel, documents))
+    assert len(parts) == (20 if not canonical else 10)
+    gram = sum(x.dot(x._matrix.T.toarray().astype(np.float64)) for x in parts)
+    np.testing.assert_allclose(kernel.rows(documents, CPU).gram(), gram, rtol=1e-6)
+
+
+@pytest.mark.parametrize("canonical", [False, True])
+@pytest.mark.parametrize(("g", "m"), [(1, 0), (5, 2), (6, 2), (6, 3), (9, 3)])
+def test_masks_are_all_choices_once(g, m, canonical):
+    found = masks(g, m, canonical)
+    every = [kept for kept in product([False, True], repeat=g) if sum(kept) == g - m]
+    assert sum(mask.times for mask in found) == len(every)
+    mirrored = {tuple(g - 1 - i for i in mask.kept[::-1]) for mask in found if mask.times == 2}
+    assert len({mask.kept for mask in found} | mirrored) == len(every)
+
+
+@pytest.mark.parametrize("n_letters", [4, 70, 3000])
+@pytest.mark.parametrize("mask", [Mask((0,)), Mask((1, 3, 4)), Mask(tuple(range(0, 40, 2)))])
+def test_ids_are_exact_in_stages_and_tables(n_letters, mask, monkeypatch):
+    rng = np.random.default_rng(0)
+
+    def draw(n):
+        points = 0x4E00 + rng.integers(0, n_letters, (n, 90)) ** 2 // n_letters
+        return ["".join(map(chr, row)) for row in points]
+
+    texts, g = draw(30), 41
+    texts += [t[:50] + t[20:] for t in texts]
+    known, new = encode(texts), [*texts[::3], *draw(4), "x" * 50]
+    others = encode(new, known.alphabet)
+    for table in (features.TABLE, 1):
+        monkeypatch.setattr(features, "TABLE", table)
+        vocabulary, ids = MaskedWindows.learn(windows_of(known, g, False), mask)
+        kept = [tuple(t[i + place] for place in mask.kept) for t in texts for i in range(len(t) - g + 1)]
+        number = dict(zip(kept, ids.tolist(), strict=True))
+        assert [number[u] for u in kept] == ids.tolist()
+        assert sorted(set(number.values())) == list(range(len(number))) == list(range(vocabulary.size))
+        theirs = [tuple(t[i + place] for place in mask.kept) for t in new for i in range(len(t) - g + 1)]
+        assert vocabulary.find(windows_of(others, g, False)).tolist() == [number.get(u, -1) for u in theirs]
+    assert fitting(1, n_letters, 1000, 1 << 20)[1] << 20 <= 1 << 64
+
+
+def test_contributions_are_exact_and_named():
+    texts, support = ["acgtacgatt", "ttgacaacgt", "aa"], ["acgtaaacgt", "gattaca", "ttgac"]
+    coef = np.array([[1.0, -2.0, 0.5], [0.3, 0.2, -1.0], [1.0, 1.0, 1.0]])
+    columns = encode(support)
+    documents = encode(texts, columns.alphabet)
+    for canonical in (False, True):
+        for weight in WEIGHTS:
+            kernel = GappedKmers(4, 2, canonical, weight)
+            rows = kernel.rows(columns, CPU)
+            values = rows.cross(documents).astype(np.float64)
+            found = kernel.contributions(rows, documents, coef, values)
+            sums = (coef * values).sum(axis=1)
+            for d, text in enumerate(texts):
+                counts = oracles.gapped_kmers(text, 4, 2, canonical)
+                symbols, named = found.symbols[d], found.features[d]
+                assert symbols.sum() == pytest.approx(sums[d], abs=1e-6)
+                assert sum(value for _, _, value in named) == pytest.approx(sums[d], abs=1e-6)
+                assert len({name for name, _, _ in named}) == len(named)
+                plain = {"".join(symbol or "." for symbol in u): c for u, c in counts.items()}
+                assert all(plain[name] == c for name, c, _ in named)
+                if not canonical:
+                    assert plain == {name: c for name, c, _ in named}
+
+
+def test_contributions_lie_where_a_pattern_is():
+    columns = encode(["aatccggaaa"])
+    documents = encode(["cccccccatxcggcccccc"], columns.alphabet)
+    kernel = GappedKmers(6, 1, weight="presence")
+    rows = kernel.rows(columns, CPU)
+    found = kernel.contributions(rows, documents, np.ones((1, 1)), rows.cross(documents).astype(float))
+    assert np.flatnonzero(found.symbols[0]).tolist() == [7, 8, 10, 11, 12]
+    assert [name for name, _, value in found.features[0] if value] == ["at.cgg"]
+
+
+def test_full_stops_are_not_open_positions():
+    columns = encode(["a..b"])
+    kernel = GappedKmers(3, 1, weight="count", normalised=False)
+    rows = kernel.rows(columns, CPU)
+    ((*found,),) = kernel.contributions(rows, columns, np.ones((1, 1)), np.ones((1, 1))).features
+    # of a.. the window: a.-, a-., -.. (- is open), of ..b: ..-, .-b, -.b
+    assert sorted(name for name, *_ in found) == ["...", "...", "..b", "..b", "a..", "a.."]
+    assert {tuple(rest) for _, *rest in found} == {(1, 1.0)}
+
+
+def test_words_may_be_symbols():
+    texts = ["the cat sat on the mat", "the dog sat on a mat", "a cat"]
+    documents = encode_as(texts, "words")
+    gram = GappedKmers(3, 1, tokens="words").rows(documents, CPU).gram()
+    value = oracle(3, 1)
+    split = [tuple(t.split()) for t in texts]
+    np.testing.assert_allclose(gram, expected(value, split, split), rtol=1e-6)
+    model = SVC(GappedKmers(3, 1, tokens="words"), device="cpu").fit(texts[:2] * 3, ["a", "b"] * 3)
+    assert model.predict(texts[:2]).tolist() == ["a", "b"]
+
+
+def test_it_is_saved_and_loaded(tmp_path):
+    texts, labels = dna(60), ["a", "b"] * 30
+    kernel = GappedKmers(5, 2, True, "count")
+    model = SVC(kernel, device="cpu").fit(texts, labels)
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.kernel.get_params() == kernel.get_params()
+    new = dna(20, 1)
+    np.testing.assert_array_equal(again.decision_function(new), model.decision_function(new))
+
+
+def test_it_is_spelled_on_a_line():
+    kernel = spelling.parse("gapped:9,m=3,canonical")
+    assert kernel.get_params() == GappedKmers(9, 3, canonical=True).get_params()
+    for other in (kernel, GappedKmers(5, 2, weight="count", tokens="words"), GappedKmers()):
+        assert spelling.parse(spelling.spell(other)).get_params() == other.get_params()
+    assert clone(kernel).get_params() == kernel.get_params()
+    assert kernel.min_length == 9
+
+
+def test_it_is_a_grid_of_options():
+    options = options_of(KERNELS)
+    found = options(kernel=["gapped"], g="5,6", m="2", canonical=True).grid()
+    assert [kernel.get_params() for kernel in found] == [
+        GappedKmers(g, 2, canonical=True).get_params() for g in (5, 6)
+    ]
+    for wrong, message in (({"m": "x"}, "m x is no whole number"), ({"g": "3", "m": "3"}, "m=3")):
+        with pytest.raises(WrongUsage, match=message):
+            options(kernel=["gapped"], **wrong).grid()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (GappedKmers(0), "g=0"),
+        (GappedKmers(2.5), "g=2.5"),
+        (GappedKmers(True, 0), "g=True"),
+        (GappedKmers(4, 4), "m=4"),
+        (GappedKmers(4, 9), "m=9"),
+        (GappedKmers(4, -1), "m=-1"),
+        (GappedKmers(4, "1"), "m='1'"),
+        (GappedKmers(40, 20), "137,846,528,820 ways"),
+        (GappedKmers(weight="intersection"), "weight='intersection'"),
+        (GappedKmers(canonical="yes"), "canonical='yes'"),
+        (GappedKmers(canonical=True, tokens="words"), "tokens='words'"),
+    ],
+)
+def test_impossible_parameters_are_refused(kernel, message):
+    with pytest.raises(InputError, match=message):
+        kernel.fit(encode(["banana"]))
+
+
+def test_other_letters_are_refused_on_both_strands():
+    kernel, documents = GappedKmers(3, 1, True), encode(["acgt", "nacgu"])
+    for texts in (["acgt", "acxgt"], ["ACGT"], ["ac gt"]):
+        with pytest.raises(InputError, match="no letter of DNA or RNA"):
+            kernel.rows(encode(texts), CPU)
+        with pytest.raises(InputError, match="no letter of DNA or RNA"):
+            kernel.rows(documents, CPU).cross(encode(texts, documents.alphabet))
+    some = encode(["acxgt", "acgt"]).take([1])  # of another document, over its alphabet
+    assert kernel.rows(some, CPU).gram() == 1
+
+
+def test_no_windows_are_no_error():
+    for canonical in (False, True):
+        kernel, documents = GappedKmers(9, 3, canonical), encode(["ac", "", "ac"])
+        rows = kernel.rows(documents, CPU)
+        np.testing.assert_array_equal(rows.gram(), [[1, 0, 1], [0, 1, 0], [1, 0, 1]])
+        new = encode(["acgtacgtacgt", "ac"], documents.alphabet)
+        np.testing.assert_array_equal(rows.cross(new), [[0, 0, 0], [1, 0, 1]])
+        np.testing.assert_array_equal(rows.decision(new, np.ones((3, 1))), [[0], [2]])
+
+
+def test_accuracy_on_binding_sites(data):
+    def read(part):
+        path = data / "panel" / f"sk-CTCF-{part}.tsv.xz"
+        if not path.is_file():
+            pytest.skip(f"no {path}")
+        with lzma.open(path, "rt") as lines:
+            labels, texts = zip(*(line.rstrip("\n").split("\t") for line in lines), strict=True)
+        return [normalise(text) for text in texts], labels
+
+    model = SVC(GappedKmers(9, 3, canonical=True), C=1, device="cpu").fit(*read("train"))
+    assert model.score(*read("test")) >= 0.88

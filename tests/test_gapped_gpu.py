@@ -1,0 +1,77 @@
+"""The kernel of gapped k-mers on a GPU: the contract, and the CPU twin."""
+
+import numpy as np
+import pytest
+from contracts import KernelContract, to_numpy
+from test_gapped import CPU, dna, variants
+
+from textsvm.documents import encode
+from textsvm.errors import InputError
+from textsvm.features import gapped_cuda
+from textsvm.features.gapped import Mask, MaskedWindows, windows_of
+from textsvm.features.gapped_cuda import CudaMaskedWindows, CudaWindows
+from textsvm.kernels import GappedKmers, gapped_features
+from textsvm.kernels.gapped_options import WEIGHTS
+
+pytestmark = pytest.mark.gpu
+
+
+class TestGappedOnTheGpu(KernelContract):
+    cases = variants()
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize("canonical", [False, True])
+@pytest.mark.parametrize(("g", "m"), [(4, 1), (6, 3), (8, 0)])
+def test_both_twins_agree(g, m, canonical, weight, device, monkeypatch):
+    documents = encode([*dna(900), "", "ac", "ac"])
+    kernel, n = GappedKmers(g, m, canonical, weight), len(documents)
+    cpu, cuda = kernel.rows(documents, CPU), kernel.rows(documents, device)
+    expected, gram = cpu.gram(), to_numpy(cuda.gram())
+    np.testing.assert_allclose(gram, expected, rtol=2e-6)
+    np.testing.assert_array_equal(gram, gram.T)
+    np.testing.assert_array_equal(to_numpy(cuda.diag()), cpu.diag())
+    new = encode([*dna(300, 1, letters="acgtn"), "", "ac", "g"], documents.alphabet)
+    coef = np.random.default_rng(0).normal(size=(n, 2))
+    some = np.array([7, n - 1, 0, 7, *range(100, 300)])
+    for keep in (gapped_features.KEEP_BYTES, 0):
+        monkeypatch.setattr(gapped_features, "KEEP_BYTES", keep)
+        rows = kernel.rows(documents, device)
+        np.testing.assert_allclose(to_numpy(rows.rows(some)), expected[some], rtol=2e-6)
+        np.testing.assert_allclose(to_numpy(rows.cross(new)), cpu.cross(new), rtol=2e-6)
+        np.testing.assert_allclose(rows.decision(new, coef), cpu.decision(new, coef), rtol=1e-9, atol=1e-9)
+    monkeypatch.setattr(gapped_features, "WEIGHT_BYTES", 0)  # by rows
+    by_rows = kernel.predictor(documents, coef.T, device).values(new)
+    np.testing.assert_allclose(by_rows, cpu.cross(new) @ coef, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("n_letters", [4, 70, 3000])
+@pytest.mark.parametrize("mask", [Mask((0,)), Mask((1, 3, 4)), Mask(tuple(range(0, 40, 2)))])
+def test_ids_are_those_of_the_cpu(n_letters, mask, device, monkeypatch):
+    rng = np.random.default_rng(0)
+    points = 0x4E00 + rng.integers(0, n_letters, (60, 90)) ** 2 // n_letters
+    texts = ["".join(map(chr, row)) for row in points]
+    known = encode([*texts[:40], "", "short"])
+    others = encode([*texts[30:], "x" * 50], known.alphabet)
+    ours, theirs = windows_of(known, 41, False), windows_of(others, 41, False)
+    expected, ids = MaskedWindows.learn(ours, mask)
+    for table in (gapped_cuda.TABLE, 1):
+        monkeypatch.setattr(gapped_cuda, "TABLE", table)
+        found, on_card = CudaMaskedWindows.learn(CudaWindows(ours), mask)
+        np.testing.assert_array_equal(to_numpy(on_card), ids)
+        np.testing.assert_array_equal(to_numpy(found.find(CudaWindows(theirs))), expected.find(theirs))
+
+
+def test_no_windows_and_no_documents(device):
+    for canonical in (False, True):
+        kernel, documents = GappedKmers(9, 3, canonical), encode(["ac", "", "ac"])
+        rows = kernel.rows(documents, device)
+        np.testing.assert_array_equal(to_numpy(rows.gram()), [[1, 0, 1], [0, 1, 0], [1, 0, 1]])
+        new = encode(["acgtacgtacgt", "ac"], documents.alphabet)
+        np.testing.assert_array_equal(to_numpy(rows.cross(new)), [[0, 0, 0], [1, 0, 1]])
+        assert to_numpy(rows.cross(encode([], documents.alphabet))).shape == (0, 3)
+
+
+def test_other_letters_are_refused_on_both_strands(device):
+    with pytest.raises(InputError, match="no letter of DNA or RNA"):
+        GappedKmers(3, 1, True).rows(encode(["acxgt"]), device)

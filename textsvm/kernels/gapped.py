@@ -1,0 +1,291 @@
+"""Gapped k-mers: what two documents share of windows of g symbols, m of them left open.
+
+    k(s, t) = sum_(M, u) phi_(M, u)(s) phi_(M, u)(t),    phi_(M, u)(s) = f(c_(M, u)(s)),
+
+M runs over all choices of k = g - m of the g positions of a window (masks), u over the strings of k symbols,
+c_(M, u)(s) is the number of windows of s that have u at the positions of M, and f(c) is c, 1 (presence) or
+1 + ln c (log). m = 0 is the p-spectrum kernel, p = g.
+
+The features of a mask are those of a spectrum: its X (documents x features) is counted, its products are
+added to the Gram, then comes the next mask; memory is for one. The kernel of both strands (canonical) counts
+the windows of the reverse complement of s too. There a mask and its mirror image have equal Grams, so half
+of the masks are computed (`features.gapped`), those that stand for two first: their sum is doubled.
+
+What is exact: counts and presence are sums of integers, as in the spectrum kernel, each mask's rounded to
+float32 once. With log X is rounded to float32 and the sums are float64.
+
+Ghandi, Lee, Mohammad-Noori, Beer 2014 (gkm-SVM); Blakely, Collins, Singh, et al. 2020 (FastSK).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from math import comb
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.device import Device
+from textsvm.documents import Documents
+from textsvm.errors import InputError
+from textsvm.features.gapped import Mask, MaskedWindows, Windows, counts_of, masks, windows_of
+from textsvm.features.pmers import Counts
+from textsvm.features.products import Columns, Half, finish_half
+from textsvm.features.sparse import Sparse
+from textsvm.kernels.attribution import Attribution, Contributions
+from textsvm.kernels.base import Predictor, SymbolKernel
+from textsvm.kernels.gapped_attribution import PATTERNS, Spread
+from textsvm.kernels.gapped_features import GappedRows, Parameters
+from textsvm.kernels.gapped_options import OPTIONS, WEIGHTS
+from textsvm.kernels.normalisation import Normalisation
+from textsvm.kernels.option import Option
+from textsvm.kernels.spectrum_features import weigh
+from textsvm.parallel import Progress, part
+
+#: Symbols a second that are counted and compared, for each mask.
+RATE = 1e10
+#: Patterns a second that are named in an explanation.
+NAMING_RATE = 5e5
+#: Choices of positions of a window; more take hours whatever the texts.
+MOST_MASKS = 20_000
+
+
+class GappedKmers(SymbolKernel):
+    """Kernel of gapped k-mers, as in gkm-SVM and FastSK.
+
+    Parameters
+    ----------
+    g : int
+        Symbols of a window.
+    m : int
+        Positions of a window that may hold anything; every choice of the g - m others is compared.
+    canonical : bool
+        Read a text of DNA or RNA (letters a, c, g, t or u, and n) on both strands: its windows and those of
+        its reverse complement count. u is a t, and n pairs with itself.
+    weight : {"count", "presence", "log"}
+        What becomes of the number of occurrences c: c, 1, or 1 + ln c.
+    normalised : bool
+        Divide by sqrt(k(s, s) k(t, t)).
+    tokens : {"characters", "words", "whitespace"} or callable
+        What a symbol is: a function takes a normalised text and returns its tokens.
+    keep_case : bool
+        Tell upper and lower case apart.
+    """
+
+    name: ClassVar[str] = "gapped"
+    options: ClassVar[tuple[Option, ...]] = OPTIONS
+    attribution: ClassVar[Attribution] = PATTERNS
+
+    def __init__(
+        self,
+        g: int = 9,
+        m: int = 3,
+        canonical: bool = False,
+        weight: str = "log",
+        normalised: bool = True,
+        tokens: Any = "characters",
+        keep_case: bool = False,
+    ) -> None:
+        self.g = g
+        self.m = m
+        self.canonical = canonical
+        self.weight = weight
+        self.normalised = normalised
+        self.tokens = tokens
+        self.keep_case = keep_case
+
+    @property
+    def masks(self) -> tuple[Mask, ...]:
+        """What is compared of a window; on both strands one of two mirror images."""
+        return masks(int(self.g), int(self.m), bool(self.canonical))
+
+    @property
+    def min_length(self) -> int:
+        return int(self.g)
+
+    def check(self) -> None:
+        super().check()
+        if not _is_whole(self.g) or self.g < 1:
+            raise InputError(f"g={self.g!r} is no length of a window: give a whole number from 1")
+        if not _is_whole(self.m) or not 0 <= self.m < self.g:
+            raise InputError(
+                f"m={self.m!r} is no number of open positions in a window of g={self.g}: "
+                f"give a whole number from 0 to {self.g - 1}"
+            )
+        if comb(self.g, self.m) > MOST_MASKS:
+            raise InputError(
+                f"there are {comb(self.g, self.m):,} ways to leave m={self.m} of g={self.g} positions open, "
+                f"and at most {MOST_MASKS:,} are computed; give a smaller g, or an m nearer to 0 or g"
+            )
+        if self.weight not in WEIGHTS:
+            raise InputError(f"weight={self.weight!r} is not one of {', '.join(WEIGHTS)}")
+        if not isinstance(self.canonical, bool | np.bool_):
+            raise InputError(f"canonical={self.canonical!r} of the gapped kernel must be True or False")
+        if self.canonical and self.tokens != "characters":
+            raise InputError(
+                f"canonical=True reads letters of DNA or RNA, so tokens={self.tokens!r} cannot go with it"
+            )
+
+    def rows(self, documents: Documents, device: Device) -> GappedRows:
+        self.check()
+        if device.kind == "cuda":
+            from textsvm.kernels.gapped_cuda import CudaGapped
+
+            return CudaGapped(self, documents, device)
+        return HostGapped(self, documents, device)
+
+    def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
+        return self.rows(support, device).predictor(coef)
+
+    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+        symbols = len(column_lengths) * row_lengths.astype(float) + column_lengths.sum()
+        return len(self.masks) * symbols * (2 if self.canonical else 1) / RATE
+
+    def contributions(
+        self,
+        rows: Any,
+        documents: Documents,
+        coef: NDArray[np.float64],
+        values: NDArray[np.float64],
+        progress: Progress | None = None,
+    ) -> Contributions:
+        windows, squares = windows_of(documents, self.g, self.canonical), np.zeros(len(documents))
+        scaled = rows.normalisation.scale[:, None] * coef.T
+        spread = Spread(documents, windows, self.g, self.canonical)
+        for number, one in enumerate(rows.parts(), 1):
+            own = represent(self, windows, one.mask)
+            squares += own.squares
+            spread.add(own, own.target(one.vocabulary), one.x.transposed_dot(one.mask.times * scaled))
+            if progress is not None:
+                progress(number, len(self.masks))
+        return spread.finish(Normalisation(documents, squares, self.normalised).scale)
+
+    def contributions_cost(
+        self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        counted = self.cost(lengths + support_lengths.sum(), np.zeros(1, np.int64))
+        return counted + len(self.masks) * lengths * (2 if self.canonical else 1) / NAMING_RATE
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class HostMask:
+    """`OneMask` on the CPU.
+
+    Attributes
+    ----------
+    mask : Mask
+    vocabulary : MaskedWindows
+    windows : Windows
+    ids : int32 array, shape (number of windows,)
+        The feature of every window.
+    counts : Counts
+    x : Sparse
+    """
+
+    mask: Mask
+    vocabulary: MaskedWindows
+    windows: Windows
+    ids: NDArray[np.int32]
+    counts: Counts
+    x: Sparse
+
+    @cached_property
+    def columns(self) -> Columns:
+        """X by columns."""
+        return Columns(self.x)
+
+    @property
+    def squares(self) -> NDArray[np.float64]:
+        """See `OneMask`."""
+        return self.mask.times * self.x.squares()
+
+    def target(self, vocabulary: MaskedWindows) -> NDArray[np.int64]:
+        """Which feature of other documents each of its own is, -1: none."""
+        target = np.full(self.vocabulary.size, -1, np.int64)
+        target[self.ids] = vocabulary.find(self.windows)
+        return target
+
+    def over(self, vocabulary: MaskedWindows) -> Sparse:
+        """See `OneMask`."""
+        return self.x.select(self.target(vocabulary), vocabulary.size)
+
+    def products(self, x: Sparse) -> NDArray[np.float32]:
+        """See `OneMask`."""
+        out = np.empty((len(x), len(self.x)), np.float32)
+        times = np.full(len(x), float(self.mask.times))
+        self.columns.products(x, times, np.ones(len(self.x)), out)
+        return out
+
+    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+        """See `OneMask`."""
+        return self.products(self.x.take(indices))
+
+
+def represent(kernel: Parameters, windows: Windows, mask: Mask) -> HostMask:
+    """What a mask makes of windows."""
+    vocabulary, ids = MaskedWindows.learn(windows, mask)
+    counts = counts_of(windows, ids, vocabulary.size)
+    values = weigh(kernel.weight, counts.counts).astype(np.float32, copy=False)
+    x = Sparse(counts.indptr, counts.features, values, vocabulary.size)
+    return HostMask(mask, vocabulary, windows, ids, counts, x)
+
+
+def represent_masks(kernel: GappedKmers, documents: Documents) -> Iterator[Sparse]:
+    """Documents as rows of features, mask by mask: the sum of all X X' is the Gram, not normalised.
+
+    On both strands a mask that stands for two has its values times sqrt(2).
+
+    Parameters
+    ----------
+    kernel : GappedKmers
+    documents : Documents, n of them
+
+    Yields
+    ------
+    Sparse
+        Of n rows, over features of its own.
+
+    Raises
+    ------
+    InputError
+        If the kernel is canonical, and a text has other symbols than letters of DNA or RNA.
+    """
+    kernel.check()
+    windows = windows_of(documents, kernel.g, kernel.canonical)
+    for mask in kernel.masks:
+        x = represent(kernel, windows, mask).x
+        scaled = x.values * np.float32(mask.times**0.5) if mask.times > 1 else x.values
+        yield Sparse(x.indptr, x.features, scaled, x.n_features)
+
+
+class HostGapped(GappedRows):
+    """The CPU twin: see `KernelRows`."""
+
+    @staticmethod
+    def windows_of(kernel: Parameters, documents: Documents) -> Windows:
+        return windows_of(documents, kernel.g, kernel.canonical)
+
+    @staticmethod
+    def represent(kernel: Parameters, windows: Windows, mask: Mask) -> HostMask:
+        return represent(kernel, windows, mask)
+
+    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
+        total, squares = np.zeros((self.n, self.n), np.float32), np.zeros(self.n)
+        passes = len(self.kernel.masks)
+        for times, equal in groupby(enumerate(self.made()), key=lambda numbered: numbered[1].mask.times):
+            for number, one in equal:
+                squares += one.squares
+                Half(one.x).add_to(total, part(progress, number, 1, passes))
+            total *= times
+        normalisation = Normalisation(self.documents, squares, self.kernel.normalised)
+        finish_half(total, normalisation.scale, total)
+        normalisation.finish_gram(total)
+        return total
