@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -123,3 +124,10 @@ def _call(function: Callable[[Any], object], piece: Any) -> None:
         function(piece)
     finally:
         _worker.busy = False
+
+
+def lap(seconds: dict[str, float], stage: str, since: float) -> float:
+    """Add the time since then to a stage; the time now."""
+    now = time.perf_counter()
+    seconds[stage] = seconds.get(stage, 0.0) + now - since
+    return now

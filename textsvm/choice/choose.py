@@ -80,7 +80,7 @@ def choose(
         Of the stage "choose".
     """
     characters, words = documents.of(View()), documents.of(shortlist.WORDS)
-    seen = shortlist.look(characters.lengths, words.lengths, len(characters.alphabet))
+    seen = shortlist.look(characters, words)
     n_classes = int(target.max()) + 1
     allowed = max(ANYHOW, SHARE * alternative(characters, n_classes)) if seconds is None else seconds
     rows = _subset(target, _affordable(characters, n_classes, seen, allowed))
@@ -89,7 +89,7 @@ def choose(
     trials = Trials(Examples(some, target[rows], n_classes, weight[rows], folds))
     made = _rounds(trials, seen, C, progress)
     best = _best(made)
-    return Choice(best.kernel, best.C, _sentence(made, best, len(rows), len(target)), made)
+    return Choice(best.recipe.kernel(), best.C, _sentence(made, best, len(rows), len(target)), made)
 
 
 def alternative(characters: Documents, n_classes: int) -> float:
@@ -102,14 +102,13 @@ def alternative(characters: Documents, n_classes: int) -> float:
 def _affordable(characters: Documents, n_classes: int, seen: Look, allowed: float) -> int:
     """How many texts trials can be made on in that time."""
     columns = 1 if n_classes == 2 else n_classes
-    trials = (5 if seen.words >= shortlist.FEW_WORDS else 3) + len(FACTORS)
+    trials = (5 if seen.has_words else 3) + len(FACTORS)
     a_text = seen.characters * ENTRIES * FOLDS * trials * (READING + COLUMN * columns)
     return max(FEWEST, n_classes * 2 * FOLDS, int(allowed / max(a_text, 1e-12)))
 
 
 def _rounds(trials: Trials, seen: Look, C: float, progress: StageProgress | None) -> list[Trial]:
     """Trials of one round after another, each around the best so far."""
-    made: list[Trial] = []
     work = [0, 6 * FOLDS]
 
     def done() -> None:
@@ -117,10 +116,10 @@ def _rounds(trials: Trials, seen: Look, C: float, progress: StageProgress | None
         if progress is not None:
             progress("choose", min(work), work[1])
 
-    made += trials.run(shortlist.first_round(seen), [C], done)
+    made = trials.run(shortlist.first_round(seen), [C], done)
     for more in (shortlist.second_round, shortlist.third_round):
-        made += trials.run(more(seen, _best(made).kernel), [C], done)
-    return made + trials.run([_best(made).kernel], [C * factor for factor in FACTORS], done)
+        made += trials.run(more(seen, _best(made).recipe), [C], done)
+    return made + trials.run([_best(made).recipe], [C * factor for factor in FACTORS], done)
 
 
 def _best(made: Sequence[Trial]) -> Trial:
@@ -160,8 +159,8 @@ def _sentence(made: Sequence[Trial], best: Trial, n: int, total: int) -> str:
     texts = f"{n:,} texts" if n == total else f"{n:,} of {total:,} texts"
     first = made[0]
     gain = 100 * (best.accuracy - first.accuracy)
-    against = "" if best is first else f", {gain:.1f} points more than {spell(first.kernel)}"
+    against = "" if best is first else f", {gain:.1f} points more than {spell(first.recipe.kernel())}"
     return (
-        f"{spell(best.kernel)} with C = {best.C:.3g} was chosen in {len(made)} trials: "
+        f"{spell(best.recipe.kernel())} with C = {best.C:.3g} was chosen in {len(made)} trials: "
         f"{100 * best.accuracy:.1f} % right in {FOLDS}-fold cross-validation on {texts}{against}"
     )

@@ -7,13 +7,14 @@ did not pay is in reports/panel.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.documents import View
+from textsvm.documents import Documents, View
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.gapped import GappedKmers
 from textsvm.kernels.spectrum import Spectrum
 from textsvm.kernels.sums import Sum
 
@@ -21,6 +22,11 @@ from textsvm.kernels.sums import Sum
 SHORT = 40
 #: Words of a text, on average, from which words are tried.
 FEW_WORDS = 2.0
+#: Letters of an alphabet, and characters of a text, from which it is a sequence such as DNA.
+FEW_LETTERS, LONG_ENOUGH = 8, 20
+#: Seconds that gapped k-mers may be predicted to take.
+MOST_SECONDS = 120.0
+STRANDS = frozenset("acgtun")
 WORDS = View("words")
 
 
@@ -32,65 +38,95 @@ class Look:
     ----------
     characters, words : float
         Of a text, on average.
-    alphabet : int
-        Distinct characters.
+    letters : str
+        Distinct characters but spaces, where they are few; "" where they are many.
+    gapped_seconds : float
+        What gapped k-mers are predicted to take.
     """
 
     characters: float
     words: float
-    alphabet: int
+    letters: str
+    gapped_seconds: float
+
+    @property
+    def has_words(self) -> bool:
+        """Whether words are tried."""
+        return self.words >= FEW_WORDS
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a text is a name or a code rather than a sentence."""
+        return self.characters <= SHORT
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether gapped k-mers are tried."""
+        return bool(self.letters) and self.characters >= LONG_ENOUGH and self.gapped_seconds <= MOST_SECONDS
 
 
-def look(characters: NDArray[np.int64], words: NDArray[np.int64], alphabet: int) -> Look:
-    """The same from the lengths of the texts in characters and in words."""
-    return Look(float(np.mean(characters)), float(np.mean(words)), alphabet)
+def look(characters: Documents, words: Documents) -> Look:
+    """The same from texts read as characters and as words."""
+    letters = "".join(map(chr, characters.alphabet)).replace(" ", "") if len(characters.alphabet) < 40 else ""
+    letters = letters if len(letters) <= FEW_LETTERS else ""
+    seconds = GappedKmers().seconds(characters, characters) if letters else 0.0
+    return Look(float(np.mean(characters.lengths)), float(np.mean(words.lengths)), letters, seconds)
 
 
-def characters(odds: bool = False) -> Spectrum:
-    """Substrings of up to five characters."""
-    return Spectrum((1, 5), "log", idf=True, odds=odds)
+@dataclass(frozen=True)
+class Recipe:
+    """A kernel of the list, by what it is made of.
+
+    Attributes
+    ----------
+    first : {"substrings", "presence", "overlap", "gapped"}
+        Substrings of up to five characters; long ones, however often (for sentiment); counts that two
+        texts share (for names and codes); gapped k-mers (for DNA).
+    words : bool
+        Words and pairs of words beside it.
+    odds : bool
+        Whether features weigh what they tell about the class.
+    strands : bool
+        Whether gapped k-mers are of both strands.
+    """
+
+    first: str = "substrings"
+    words: bool = False
+    odds: bool = False
+    strands: bool = False
+
+    def kernel(self) -> Kernel:
+        """A fresh kernel."""
+        made: dict[str, Any] = {
+            "substrings": lambda: Spectrum((1, 5), "log", idf=True, odds=self.odds),
+            "presence": lambda: Spectrum((3, 8), "presence", idf=True, odds=self.odds),
+            "overlap": lambda: Spectrum((1, 7), "intersection"),
+            "gapped": lambda: GappedKmers(9, 3, canonical=self.strands),
+        }
+        first: Kernel = made[self.first]()
+        if not self.words:
+            return first
+        return Sum([first, Spectrum((1, 2), "log", idf=True, tokens="words", odds=self.odds)])
 
 
-def words(odds: bool = False) -> Spectrum:
-    """Words and pairs of words."""
-    return Spectrum((1, 2), "log", idf=True, tokens="words", odds=odds)
-
-
-def presence(odds: bool = False) -> Spectrum:
-    """Long substrings, however often: for sentiment."""
-    return Spectrum((3, 8), "presence", idf=True, odds=odds)
-
-
-def overlap() -> Spectrum:
-    """Counts that two texts share: for names and codes."""
-    return Spectrum((1, 7), "intersection")
-
-
-def with_words(first: Spectrum, odds: bool) -> Sum:
-    """A kernel of characters beside words."""
-    return Sum([first, words(odds)])
-
-
-def first_round(seen: Look) -> list[Kernel]:
+def first_round(seen: Look) -> list[Recipe]:
     """What is compared first: characters, and characters beside words if there are words."""
-    return [characters(), *([with_words(characters(), False)] if seen.words >= FEW_WORDS else [])]
+    plain = Recipe()
+    return [plain, replace(plain, words=True)] if seen.has_words else [plain]
 
 
-def second_round(seen: Look, best: Kernel) -> list[Kernel]:
+def second_round(seen: Look, best: Recipe) -> list[Recipe]:
     """What may be better, given the best of the first round."""
-    beside = isinstance(best, Sum)
-    tried: list[Kernel] = [characters(True)]
-    if seen.words >= FEW_WORDS:
-        tried.append(with_words(characters(True), True))
-    if seen.characters <= SHORT:
-        tried.append(with_words(overlap(), False) if beside else overlap())
+    tried = [Recipe(odds=True)]
+    if seen.has_words:
+        tried.append(Recipe(words=True, odds=True))
+    if seen.is_short:
+        tried.append(Recipe("overlap", words=best.words))
+    if seen.is_sequence:
+        tried.append(Recipe("gapped", strands=STRANDS.issuperset(seen.letters)))
     return tried
 
 
-def third_round(seen: Look, best: Kernel) -> list[Kernel]:
+def third_round(seen: Look, best: Recipe) -> list[Recipe]:
     """And what may be better than the best of both: longer substrings."""
-    if seen.characters <= SHORT:
-        return []
-    parts = best.kernels if isinstance(best, Sum) else [best]
-    odds = bool(getattr(parts[0], "odds", False))
-    return [with_words(presence(odds), odds) if isinstance(best, Sum) else presence(odds)]
+    return [] if seen.is_short or best.first != "substrings" else [replace(best, first="presence")]

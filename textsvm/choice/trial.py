@@ -1,4 +1,4 @@
-"""How well kernels do on texts they were not trained on: cross-validation in feature space, counted once."""
+"""How well kernels do on texts they were not trained on: cross-validation on features counted once."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm import device as devices
+from textsvm.choice.shortlist import Recipe
 from textsvm.documents import Documents, Views
 from textsvm.features.rows import FeatureRows, side_by_side
+from textsvm.gram.base import DenseGram
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.spectrum_counted import CountedDocuments
 from textsvm.parallel import run
+from textsvm.solvers import problems
 from textsvm.solvers.columns import Columns, solve_columns
+from textsvm.solvers.problems import Classification
 
 #: Largest violation of the optimality conditions in a trial: decisions of texts are settled long before 1e-3.
 TOLERANCE = 0.1
@@ -50,19 +54,19 @@ class Trial:
 
     Attributes
     ----------
-    kernel : Kernel
+    recipe : Recipe
     C : float
     accuracy : float
         Over all examples, each decided by machines not trained on it.
     """
 
-    kernel: Kernel
+    recipe: Recipe
     C: float
     accuracy: float
 
 
 class Trials:
-    """Trials on the same examples, whose p-mers are counted once.
+    """Trials on the same examples, whose features are counted once.
 
     Parameters
     ----------
@@ -71,71 +75,108 @@ class Trials:
 
     def __init__(self, examples: Examples) -> None:
         self.examples = examples
-        self._counted: dict[Hashable, CountedDocuments] = {}
-
-    def counted(self, leaf: Any) -> CountedDocuments:
-        """The documents as a spectrum kernel reads them, counted."""
-        key = leaf.view, leaf.lengths
-        if key not in self._counted:
-            self._counted[key] = CountedDocuments(leaf, self.examples.documents.of(leaf.view))
-        return self._counted[key]
-
-    def rows(self, kernel: Kernel, train: NDArray[np.int64]) -> FeatureRows:
-        """All examples, weighed by what the kernel learns from some."""
-        terms = kernel.terms
-        return side_by_side(
-            [self.counted(leaf).rows(leaf, train) for _, leaf in terms], [weight for weight, _ in terms]
-        )
-
-    def entries(self, kernel: Kernel) -> int:
-        """Entries of its rows, a bound."""
-        return sum(len(self.counted(leaf).counts.counts) for _, leaf in kernel.terms)
+        self._counted: dict[Hashable, Any] = {}
 
     def run(
-        self, kernels: Sequence[Kernel], penalties: Sequence[float], done: Callable[[], None]
+        self, recipes: Sequence[Recipe], penalties: Sequence[float], done: Callable[[], None]
     ) -> list[Trial]:
         """Try kernels with some values of C; `done` is called after each fold of each."""
-        for kernel in kernels:
-            self.entries(kernel)
-        right = np.zeros((len(kernels), FOLDS, len(penalties)))
+        right = np.zeros((len(recipes), FOLDS, len(penalties)))
+        kernels = [recipe.kernel() for recipe in recipes]
+        grams = [None if has_features(kernel) else self._gram(kernel) for kernel in kernels]
+        for kernel, gram in zip(kernels, grams, strict=True):
+            if gram is None:
+                self._count(kernel)
 
         def one_fold(task: tuple[int, int]) -> None:
-            right[task] = self._right(kernels[task[0]], task[1], penalties)
+            k, fold = task
+            values = self._values(kernels[k], grams[k], fold, penalties)
+            own = self.examples.target[self.examples.fold == fold][:, None]
+            right[task] = (values == own).sum(axis=0)
             done()
 
         run(one_fold, [(k, fold) for k in range(len(kernels)) for fold in range(FOLDS)])
         accuracy = right.sum(axis=1) / len(self.examples.target)
         return [
-            Trial(kernel, C, float(accuracy[k, j]))
-            for k, kernel in enumerate(kernels)
+            Trial(recipe, C, float(accuracy[k, j]))
+            for k, recipe in enumerate(recipes)
             for j, C in enumerate(penalties)
         ]
 
-    def _right(self, kernel: Kernel, fold: int, penalties: Sequence[float]) -> NDArray[np.float64]:
-        """How many examples of a fold are decided right, for each C."""
-        examples = self.examples
+    def _gram(self, kernel: Kernel) -> DenseGram:
+        read: Any = kernel.read(self.examples.documents)
+        return DenseGram(kernel.fit(read).rows(read, devices.select("cpu")).gram())
+
+    def _count(self, kernel: Kernel) -> None:
+        for leaf in kernel.leaves:
+            if leaf.counting not in self._counted:
+                self._counted[leaf.counting] = leaf.counted(self.examples.documents.of(leaf.view))
+
+    def _values(
+        self, kernel: Kernel, gram: DenseGram | None, fold: int, penalties: Sequence[float]
+    ) -> NDArray[np.int64]:
+        """The classes that examples of a fold are given, for each C, shape (number tested, number of C)."""
+        examples, n_classes = self.examples, self.examples.n_classes
         train, test = np.flatnonzero(examples.fold != fold), np.flatnonzero(examples.fold == fold)
-        rows = self.rows(kernel, train)
-        first = 1 if examples.n_classes == 2 else 0
-        classes = np.arange(first, examples.n_classes)
-        signs = np.where(examples.target[:, None] == classes, 1, -1).astype(np.int8)
-        box = examples.weight[:, None] * np.repeat(penalties, len(classes))
-        columns = Columns(train, np.tile(signs, len(penalties)), box.astype(np.float32))
-        found = solve_columns(rows, columns, TOLERANCE, max_epochs=50)
-        values = rows.x.take(test).dot(found.weights.astype(np.float64)) + found.bias
+        classes = np.arange(1 if n_classes == 2 else 0, n_classes)
+        if gram is not None:
+            values = _of_gram(examples, gram, train, test, penalties)
+        else:
+            rows = _rows(kernel, lambda leaf: self._counted[leaf.counting], train)
+            signs = np.where(examples.target[:, None] == classes, 1, -1).astype(np.int8)
+            box = (examples.weight[:, None] * np.repeat(penalties, len(classes))).astype(np.float32)
+            columns = Columns(train, np.tile(signs, len(penalties)), box)
+            found = solve_columns(rows, columns, TOLERANCE, max_epochs=50)
+            values = rows.x.take(test).dot(found.weights.astype(np.float64)) + found.bias
         values = values.reshape(len(test), len(penalties), len(classes))
-        predicted = (values[:, :, 0] > 0).astype(np.int64) if first else values.argmax(axis=2)
-        return (predicted == examples.target[test][:, None]).sum(axis=0).astype(np.float64)
+        if n_classes == 2:
+            return (values[:, :, 0] > 0).astype(np.int64)
+        chosen: NDArray[np.int64] = values.argmax(axis=2)
+        return chosen
+
+
+def has_features(kernel: Kernel) -> bool:
+    """Whether a kernel is a sum of kernels whose features can be counted."""
+    return all(weight > 0 and term.counting is not None for weight, term in kernel.terms)
 
 
 def counted_rows(kernel: Kernel, documents: Documents | Views) -> FeatureRows:
     """Rows of features of all documents; the kernel learns from them what it learns."""
-    parts, terms = [], kernel.terms
     everyone = np.arange(len(documents))
-    for _, leaf in terms:
-        spectrum: Any = leaf
-        counted = CountedDocuments(spectrum, documents.of(leaf.view))
-        if spectrum.weighted:
-            spectrum.weights_ = counted.weights(spectrum, everyone)
-        parts.append(counted.rows(spectrum, everyone))
-    return side_by_side(parts, [weight for weight, _ in terms])
+
+    def count(leaf: Kernel) -> Any:
+        counted = leaf.counted(documents.of(leaf.view))
+        leaf.fit_counted(counted, everyone)
+        return counted
+
+    return _rows(kernel, count, everyone)
+
+
+def _rows(kernel: Kernel, counted: Callable[[Kernel], Any], train: NDArray[np.int64]) -> FeatureRows:
+    """All examples, weighed by what the kernel learns from some."""
+    terms = kernel.terms
+    return side_by_side(
+        [counted(leaf).rows(leaf, train) for _, leaf in terms], [weight for weight, _ in terms]
+    )
+
+
+def _of_gram(
+    examples: Examples,
+    gram: DenseGram,
+    train: NDArray[np.int64],
+    test: NDArray[np.int64],
+    penalties: Sequence[float],
+) -> NDArray[np.float64]:
+    """Values of machines at some examples, from kernel values, shape (number tested, machines of each C)."""
+    known, target = np.unique(examples.target[train], return_inverse=True)
+    path = [
+        Classification(train, target, len(known), C, examples.weight[train], "ovr") for C in sorted(penalties)
+    ]
+    [solved] = problems.solve(gram, [path], tol=TOLERANCE)
+    by_penalty = dict(zip(sorted(penalties), solved, strict=True))
+    values = np.full((len(test), len(penalties), examples.n_classes), -np.inf)
+    rows = gram.matrix[np.ix_(test, train)].astype(np.float64)
+    for j, C in enumerate(penalties):
+        found = rows @ by_penalty[C].coef.T + by_penalty[C].bias
+        values[:, j, known] = np.hstack([-found, found]) if len(known) == 2 else found
+    return values[:, :, 1:] if examples.n_classes == 2 else values

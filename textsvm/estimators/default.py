@@ -1,30 +1,34 @@
-"""A classifier whose kernel nobody named: chosen by cross-validation, trained on features where it is quick."""
+"""A classifier whose kernel nobody named: chosen by cross-validation, trained on features if it is quick."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textsvm import device as devices
 from textsvm.choice.choose import Choice, choose
-from textsvm.choice.trial import counted_rows
-from textsvm.documents import Views
+from textsvm.choice.trial import counted_rows, has_features
+from textsvm.device import Device
+from textsvm.documents import View, Views
 from textsvm.estimators.targets import Target, with_classes
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spectrum import Spectrum, fixed_default
 from textsvm.kernels.sums import Sum
-from textsvm.parallel import StageProgress, of_stage
+from textsvm.parallel import StageProgress, lap, of_stage
 from textsvm.solvers import feature_machines, problems
-from textsvm.solvers.problems import Classification
+from textsvm.solvers.problems import Classification, Machines
 from textsvm.sources.texts import TextForm, TextSource
 
-if TYPE_CHECKING:
-    from textsvm.estimators.svc import SVC
-
+#: An SVC, which imports this file.
+Model = Any
+#: Characters of a text, times this, from which a row of features is longer than one of the Gram.
+LONGER = 4
+#: Bound on passes over the rows.
+MOST_EPOCHS = 1000
 #: What a user may say in place of a kernel.
 NAMES = ("auto", "fast")
 
@@ -50,7 +54,7 @@ def is_default(kernel: object) -> bool:
     return isinstance(kernel, str) and kernel in NAMES
 
 
-def fit_default(model: SVC, given: Given, progress: StageProgress | None) -> None:
+def fit_default(model: Model, given: Given, progress: StageProgress | None) -> None:
     """Choose the kernel and C of a classifier, train it and keep what it learnt."""
     device = devices.select(model.device)
     with model.at_work(device):
@@ -60,16 +64,23 @@ def fit_default(model: SVC, given: Given, progress: StageProgress | None) -> Non
         chosen = choice_of(model, documents, given, progress)
         kernel, C = (fixed_default(), float(model.C)) if chosen is None else (chosen.kernel, chosen.C)
         seconds = {"encode": encoded, "choose": time.perf_counter() - clock - encoded}
-        model.C_, model.chosen_ = C, "" if chosen is None else chosen.description
         problem = model.problem(given.target, np.arange(len(given.texts)), given.weight, C)
+        model.C_, model.chosen_ = C, "" if chosen is None else chosen.description
         model.device_ = device
-        if device.kind == "cpu" and feature_machines.can_solve(problem):
-            _fit_features(model, kernel, documents, problem, given, seconds)
-        else:
-            _fit_gram(model, kernel, documents, problem, given, seconds, progress)
+        solve = _solve_features if _on_features(kernel, documents, problem, device) else _solve_gram
+        machines, description = solve(model, kernel, documents, problem, seconds, progress)
+    model.gram_, model.seconds_ = description, seconds
+    model.keep_machines(kernel, documents, given.target, machines)
 
 
-def read_both(model: SVC, given: Given, progress: StageProgress | None) -> Views:
+def _on_features(kernel: Kernel, documents: Views, problem: Classification, device: Device) -> bool:
+    """Whether rows of features are quicker than a Gram: where a row of the Gram would be the longer one."""
+    if device.kind != "cpu" or not feature_machines.can_solve(problem) or not has_features(kernel):
+        return False
+    return bool(LONGER * documents.of(View()).lengths.mean() < len(documents))
+
+
+def read_both(model: Model, given: Given, progress: StageProgress | None) -> Views:
     """The texts as characters and as words, their classes known."""
     both = Sum([Spectrum(1), Spectrum(1, tokens="words")])
     form = TextForm(model.normalise, model.punctuation, model.max_length)
@@ -77,7 +88,7 @@ def read_both(model: SVC, given: Given, progress: StageProgress | None) -> Views
     return with_classes(documents, given.target)
 
 
-def choice_of(model: SVC, documents: Views, given: Given, progress: StageProgress | None) -> Choice | None:
+def choice_of(model: Model, documents: Views, given: Given, progress: StageProgress | None) -> Choice | None:
     """What cross-validation chooses, None where nothing is to be chosen."""
     if model.kernel != "auto":
         return None
@@ -85,38 +96,34 @@ def choice_of(model: SVC, documents: Views, given: Given, progress: StageProgres
     return choose(documents, given.target.values, whole.weight, float(model.C), model.budget, progress)
 
 
-def _fit_features(
-    model: SVC,
+def _solve_features(
+    model: Model,
     kernel: Kernel,
     documents: Views,
     problem: Classification,
-    given: Given,
-    seconds: dict[str, float],
-) -> None:
-    clock = time.perf_counter()
-    rows = counted_rows(kernel, documents)
-    seconds["features"] = time.perf_counter() - clock
-    clock = time.perf_counter()
-    bound = 1000 if model.max_iter < 0 else max(1, model.max_iter // len(documents))
-    machines = feature_machines.solve_classifier(problem, rows, model.tol, bound)
-    seconds["solve"] = time.perf_counter() - clock
-    model.gram_ = f"no kernel matrix: {len(rows.x.values):,} features of {len(documents):,} texts"
-    model.seconds_ = seconds
-    model.keep_machines(kernel, documents, given.target, machines)
-
-
-def _fit_gram(
-    model: SVC,
-    kernel: Kernel,
-    documents: Views,
-    problem: Classification,
-    given: Given,
     seconds: dict[str, float],
     progress: StageProgress | None,
-) -> None:
+) -> tuple[Machines, str]:
+    clock = time.perf_counter()
+    rows = counted_rows(kernel, documents)
+    clock = lap(seconds, "features", clock)
+    bound = MOST_EPOCHS if model.max_iter < 0 else max(1, model.max_iter // len(documents))
+    machines = feature_machines.solve_classifier(problem, rows, model.tol, bound)
+    lap(seconds, "solve", clock)
+    return machines, f"no kernel matrix: {len(rows.x.values):,} features of {len(documents):,} texts"
+
+
+def _solve_gram(
+    model: Model,
+    kernel: Kernel,
+    documents: Views,
+    problem: Classification,
+    seconds: dict[str, float],
+    progress: StageProgress | None,
+) -> tuple[Machines, str]:
     read: Any = kernel.read(documents)
-    kernel.fit(read)
-    prepared = model.compare(read, kernel, progress)
+    prepared = model.compare(read, kernel.fit(read), progress)
+    seconds.update(prepared.seconds)
     clock = time.perf_counter()
     [[machines]] = problems.solve(
         prepared.gram,
@@ -126,6 +133,5 @@ def _fit_gram(
         duality_gap=model.duality_gap,
         progress=of_stage(progress, "solve"),
     )
-    model.gram_ = prepared.gram.description
-    model.seconds_ = seconds | prepared.seconds | {"solve": time.perf_counter() - clock}
-    model.keep_machines(kernel, documents, given.target, machines)
+    lap(seconds, "solve", clock)
+    return machines, prepared.gram.description

@@ -203,6 +203,19 @@ class Kernel(BaseEstimator, ABC):
         return documents.of(self.view)
 
     @property
+    def counting(self) -> Hashable | None:
+        """Equal for kernels that can share `counted` documents; None if its features cannot be counted."""
+        return None
+
+    def counted(self, documents: Documents) -> Any:
+        """Documents whose features are counted, as `textsvm.kernels.spectrum_counted` has them."""
+        raise TypeError(f"features of {type(self).__name__} cannot be counted")
+
+    def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
+        """Learn what `fit` would learn from some of the documents that were counted."""
+        raise TypeError(f"features of {type(self).__name__} cannot be counted")
+
+    @property
     def min_length(self) -> int:
         """Symbols a document needs to have any feature."""
         return 0

@@ -33,7 +33,7 @@ Leslie, Eskin, Noble 2002 (spectrum kernel); Ionescu, Popescu, Cahill 2014 (pres
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -54,6 +54,7 @@ from textsvm.kernels.base import Sharing, SymbolKernel
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.option import Option
 from textsvm.kernels.spectrum_attribution import SUBSTRINGS, spread
+from textsvm.kernels.spectrum_counted import CountedDocuments
 from textsvm.kernels.spectrum_features import (
     FeatureSpace,
     SpectrumPredictor,
@@ -181,6 +182,19 @@ class Spectrum(SymbolKernel):
         if self.weighted:
             self.weights_ = FeatureWeights.learn(documents, *self.lengths, self.idf, self.odds)
         return self
+
+    @property
+    def counting(self) -> Hashable | None:
+        unary = self.weight == "intersection" and self.weighted
+        return None if unary else (self.view, self.lengths)
+
+    def counted(self, documents: Documents) -> CountedDocuments:
+        self.check()
+        return CountedDocuments(self, documents)
+
+    def fit_counted(self, counted: CountedDocuments, train: NDArray[np.int64]) -> None:
+        if self.weighted:
+            self.weights_ = counted.weights(self, train)
 
     def rows(self, documents: Documents, device: Device) -> Any:
         self.check()

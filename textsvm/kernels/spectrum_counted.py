@@ -42,8 +42,6 @@ class CountedDocuments:
 
     def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
         """All documents as rows of features, weighed by what a kernel learns from some."""
-        if kernel.weight == "intersection" and kernel.weighted:
-            raise NotImplementedError("unary features of learnt weights")
         shared = self.shared(kernel)
         if not kernel.weighted:
             return shared.weighed(None, 1.0, kernel.normalised)

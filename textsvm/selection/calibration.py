@@ -32,8 +32,8 @@ from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.estimators.base import Target
 from textsvm.estimators.svc import SVC
-from textsvm.parallel import StageProgress
-from textsvm.selection.fold_grams import FoldGrams, Task, lap, train_and_test
+from textsvm.parallel import StageProgress, lap
+from textsvm.selection.fold_grams import FoldGrams, Task, train_and_test
 from textsvm.selection.folds import make_folds
 from textsvm.selection.scoring import mean_values, read
 

@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from textsvm import device as devices
 from textsvm.estimators.base import KernelMachine, Target
-from textsvm.parallel import StageProgress, of_stage
+from textsvm.parallel import StageProgress, lap, of_stage
 from textsvm.plain_json import to_json
-from textsvm.selection.fold_grams import FoldGrams, Task, lap, train_and_test
+from textsvm.selection.fold_grams import FoldGrams, Task, train_and_test
 from textsvm.selection.folds import Fold
 from textsvm.selection.leakage import Leak
 from textsvm.selection.scoring import (

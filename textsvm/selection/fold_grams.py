@@ -22,7 +22,7 @@ from textsvm import device as devices
 from textsvm.estimators.base import KernelMachine, Prepared, Target
 from textsvm.gram.terms import TermGrams
 from textsvm.kernels.base import Kernel
-from textsvm.parallel import StageProgress, of_stage
+from textsvm.parallel import StageProgress, lap, of_stage
 from textsvm.selection.folds import Fold
 from textsvm.selection.scoring import fold_scores, solve_folds
 from textsvm.solvers.problems import Machines
@@ -208,10 +208,3 @@ def of_all(progress: StageProgress | None, number: int, total: int) -> StageProg
     if progress is None:
         return None
     return lambda stage, done, whole: progress(stage, number + done / (whole or 1), total)
-
-
-def lap(seconds: dict[str, float], stage: str, since: float) -> float:
-    """Add the time since then to a stage; the time now."""
-    now = time.perf_counter()
-    seconds[stage] = seconds.get(stage, 0.0) + now - since
-    return now

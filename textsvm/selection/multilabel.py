@@ -25,8 +25,8 @@ from textsvm.estimators.labels import FORMS, as_indicator, in_form
 from textsvm.estimators.targets import Target, as_weights
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
-from textsvm.parallel import StageProgress
-from textsvm.selection.fold_grams import FoldGrams, Task, lap, train_and_test
+from textsvm.parallel import StageProgress, lap
+from textsvm.selection.fold_grams import FoldGrams, Task, train_and_test
 from textsvm.selection.folds import make_folds
 from textsvm.selection.scoring import mean_values, read
 from textsvm.selection.thresholds import choose

@@ -14,8 +14,8 @@ from sklearn.base import clone
 from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine, Prepared, Target
-from textsvm.parallel import StageProgress
-from textsvm.selection.fold_grams import FoldGrams, Task, lap, train_and_test
+from textsvm.parallel import StageProgress, lap
+from textsvm.selection.fold_grams import FoldGrams, Task, train_and_test
 from textsvm.selection.folds import as_groups
 from textsvm.selection.grid import Setting, simplicity
 from textsvm.selection.scoring import (

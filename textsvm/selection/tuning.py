@@ -22,10 +22,10 @@ from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine
 from textsvm.gram.base import Gram
-from textsvm.parallel import Progress, StageProgress, of_stage
+from textsvm.parallel import Progress, StageProgress, lap, of_stage
 from textsvm.plain_json import to_json
 from textsvm.selection.budget import require_time
-from textsvm.selection.fold_grams import Task, lap, of_all
+from textsvm.selection.fold_grams import Task, of_all
 from textsvm.selection.folds import Fold
 from textsvm.selection.grid import all_grams, encode_all, settings_of
 from textsvm.selection.leakage import Leak
