@@ -2,7 +2,7 @@
 
 Chosen on the training parts of 22 public sets (topics, intents, sentiment, dialects, authors, mail, domain
 names, DNA), where sums of characters and words with learnt weights beat any single kernel; what was tried and
-did not pay is in reports/panel.md.
+did not pay is in reports/default_study.md.
 """
 
 from __future__ import annotations
