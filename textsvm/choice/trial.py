@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from textsvm.documents import Documents, Views
 from textsvm.features.rows import FeatureRows, side_by_side
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spectrum_counted import CountedDocuments
-from textsvm.parallel import run
+from textsvm.parallel import Progress, run
 from textsvm.solvers.columns import Columns, solve_columns
 
 #: Largest violation of the optimality conditions in a trial: decisions of texts are settled long before 1e-3.
@@ -92,18 +92,18 @@ class Trials:
         return sum(len(self.counted(leaf).counts.counts) for _, leaf in kernel.terms)
 
     def run(
-        self, kernels: Sequence[Kernel], penalties: Sequence[float], done: Callable[[], None]
+        self, kernels: Sequence[Kernel], penalties: Sequence[float], progress: Progress | None = None
     ) -> list[Trial]:
-        """Try kernels with some values of C; `done` is called after each fold of each."""
+        """Try kernels with some values of C; `progress` counts the folds of each."""
         for kernel in kernels:
             self.entries(kernel)
         right = np.zeros((len(kernels), FOLDS, len(penalties)))
 
         def one_fold(task: tuple[int, int]) -> None:
             right[task] = self._right(kernels[task[0]], task[1], penalties)
-            done()
 
-        run(one_fold, [(k, fold) for k in range(len(kernels)) for fold in range(FOLDS)])
+        tasks = [(k, fold) for k in range(len(kernels)) for fold in range(FOLDS)]
+        run(one_fold, tasks, progress=progress)
         accuracy = right.sum(axis=1) / len(self.examples.target)
         return [
             Trial(kernel, C, float(accuracy[k, j]))

@@ -1,4 +1,4 @@
-"""A classifier whose kernel nobody named: chosen by cross-validation, trained on features where it is quick."""
+"""A classifier whose kernel nobody named: chosen by cross-validation, trained on features if it is quick."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from textsvm import device as devices
 from textsvm.choice.choose import Choice, choose
 from textsvm.choice.trial import counted_rows
 from textsvm.documents import Views
+from textsvm.errors import InputError
 from textsvm.estimators.base import Target, with_classes
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spectrum import Spectrum, fixed_default
@@ -74,6 +75,8 @@ def read_both(model: SVC, given: Given, progress: StageProgress | None) -> Views
     both = Sum([Spectrum(1), Spectrum(1, tokens="words")])
     form = TextForm(model.normalise, model.punctuation, model.max_length)
     documents = TextSource(both, form).prepare(given.texts, None, progress)
+    if not documents.lengths.any():
+        raise InputError("every document is empty once it is normalised; give documents with some text")
     return with_classes(documents, given.target)
 
 

@@ -30,7 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from textsvm import device as devices
 from textsvm.errors import InputError
-from textsvm.estimators.base import Target
+from textsvm.estimators.base import Target, with_classes
 from textsvm.estimators.svc import SVC
 from textsvm.parallel import StageProgress
 from textsvm.selection.fold_grams import FoldGrams, Task, lap, train_and_test
@@ -128,7 +128,7 @@ class CalibratedSVC(ClassifierMixin, BaseEstimator):
         device = devices.select(estimator.device)
         with estimator.at_work(device):
             clock = time.perf_counter()
-            examples = estimator.encode(given, None, progress)
+            examples = with_classes(estimator.encode(given, None, progress), target)
             grams = FoldGrams(estimator, examples, estimator.source.kernel_for(examples))
             lap(seconds, "encode", clock)
             found = train_and_test([estimator], grams, task, seconds, progress)
