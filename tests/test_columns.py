@@ -137,7 +137,8 @@ def judge(problem, found, exact, gram, tol=1e-3, near=1e-2):
         assert objective == pytest.approx(one.objective, rel=1e-6, abs=1e-9)
         best = exact.solutions[k].objective
         assert objective <= best + 1e-5 * abs(best) + 1e-12
-        assert one.duality_gap < 0.01
+        # P - D of a feasible point is at most its violation times all boxes.
+        assert one.duality_gap <= 1.1 * tol * box.sum() / abs(best) + 1e-6
         values = gram @ found.coef[k] + found.bias[k]
         np.testing.assert_allclose(values, gram @ exact.coef[k] + exact.bias[k], atol=near)
 
@@ -148,9 +149,9 @@ def test_the_optimum_is_that_of_smo_on_the_gram(n_classes, C):
     judge(*both_ways(*corpus(n_classes=n_classes), C))
 
 
-@pytest.mark.parametrize("kernel", [Spectrum(2, "intersection"), Spectrum((1, 2), normalised=False),
+@pytest.mark.parametrize("kernel", [Spectrum(2, "intersection"), Spectrum((2, 5), "presence"),
                                     Sum([ODDS, Spectrum((1, 2), "log", True, tokens="words")])],
-                         ids=["intersection", "not normalised", "sum"])  # fmt: skip
+                         ids=["intersection", "presence", "sum"])  # fmt: skip
 def test_the_optimum_of_other_kernels(kernel):
     judge(*both_ways(*corpus(50), kernel=kernel, C=0.1))
 
@@ -234,9 +235,8 @@ def test_a_bound_on_iterations_is_kept_and_told():
 
 @pytest.mark.parametrize("n_classes", [2, 5, 20])
 def test_bits_are_the_same_again_and_for_any_number_of_threads(n_classes):
-    rng = np.random.default_rng(0)
     texts = [text for text in news(90) if text]
-    y = rng.integers(0, n_classes, len(texts))
+    y = np.arange(len(texts)) % n_classes
     problem = Classification(np.arange(len(y)), y, n_classes, 1.0, np.ones(len(y)), "ovr")
     found = []
     for jobs in (1, 2, 2, 5):

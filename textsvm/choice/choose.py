@@ -134,7 +134,7 @@ def _subset(target: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     order = np.random.default_rng(0).permutation(n)
     place = np.empty(n)
     for members in _by_class(target[order]):
-        place[members] = (np.arange(len(members)) + 0.5) / len(members)
+        place[members] = np.arange(len(members)) / len(members)  # the first of each class comes first
     return np.sort(order[np.argsort(place, kind="stable")[:most]])
 
 

@@ -234,12 +234,13 @@ def _descend(
                 order[at], order[active] = order[active], order[at]
             else:
                 at += 1
+        settled = worst <= tol
         for c in range(m):
-            worst = max(worst, float(rho * abs(balance[c])) / 10)
+            worst = max(worst, float(rho * abs(balance[c])))
             bias[c] += rho * balance[c]
         margin = np.float32(max(worst, tol))
-        if worst <= tol:
-            if active == n:
+        if settled:  # but for rows that were left out, which a bias on its way may have reached
+            if worst <= tol and active == n:
                 return epoch + 1, float(worst)
             active, margin = n, np.float32(np.inf)
     return max_epochs, float(worst)
