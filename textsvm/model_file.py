@@ -209,7 +209,7 @@ def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> K
         model.n_features_in_ = kept.n_features
     model.restore(kept.kernel, kept.documents, support, dual_coef, intercept, classes, header["info"])
     if name == "SVC":
-        vars(model).update(C_=parameters["C"], chosen_="")
+        model.__dict__.update(C_=parameters["C"], chosen_="")
     model.n_support_ = _n_support(header, classes, dual_coef)
     return model
 

@@ -74,7 +74,7 @@ class CountedDocuments:
             return rows
         indptr = np.concatenate([[0], np.cumsum(together)])
         x = Sparse(indptr, groups[together], np.ones(indptr[-1], np.float32), len(sizes))
-        return side_by_side([rows, FeatureRows(x, -1.0 * together)], [1.0, 1.0])
+        return side_by_side([rows, FeatureRows(x, np.where(together, -1.0, 0.0))], [1.0, 1.0])
 
     @cached_property
     def _single(self) -> NDArray[np.int64]:
