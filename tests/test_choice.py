@@ -132,8 +132,8 @@ def test_trials_are_cross_validation():
 
 
 def test_weights_of_texts_and_classes_count():
-    texts, y = corpus(40)
-    plain = auto(kernel="fast", C=0.1).fit(texts, y).decision_function(texts).mean()
+    texts, y = corpus(40)[0], np.random.default_rng(0).permutation(np.arange(40) % 2)
+    plain = auto(C=0.1).fit(texts, y).decision_function(texts).mean()
     for model, weight in (
         (auto(C=0.1, class_weight={1: 10.0}), None),
         (auto(C=0.1), np.where(y == 1, 10.0, 1.0)),
@@ -181,7 +181,7 @@ def test_progress_of_the_choice_never_goes_back(texts, jobs):
     seen = []
     auto(n_jobs=jobs).fit(texts, np.arange(48) % 2, progress=lambda *step: seen.append(step))
     steps = [(done, total) for stage, done, total in seen if stage == "choose"]
-    assert len(steps) >= 4 * FOLDS
+    assert len({done for done, _ in steps}) >= 4
     assert {total for _, total in steps} == {MOST_TRIED}
     assert (np.diff([done for done, _ in steps]) >= 0).all()
     assert steps[-1][0] == pytest.approx(MOST_TRIED)
@@ -232,14 +232,14 @@ def test_copies_and_files_decide_the_same(model, tmp_path):
 
 
 def test_a_saved_model_keeps_the_penalty_that_was_used(tmp_path):
-    for n, made in enumerate([corpus(), orders(), LITTLE["empty ones"], LITTLE["a class of one"]]):
+    used = []
+    for made in (corpus(), orders(), LITTLE["empty ones"], LITTLE["a class of one"]):
         model = auto(C=2.0).fit(*made)
         textsvm.save(model, tmp_path / "model")
         loaded = textsvm.load(tmp_path / "model")
         assert loaded.C == loaded.C_ == model.C_
-        if model.C_ != model.C:
-            return
-    pytest.fail(f"of {n + 1} corpora none has another C")
+        used.append(model.C_)
+    assert set(used) != {2.0}
 
 
 def test_a_choice_is_explained(model):
@@ -260,8 +260,7 @@ def test_fitting_again_chooses_again():
 def test_the_short_list_depends_on_the_texts():
     name = shortlist.Look(10.0, 1.0, 30)
     sentence = shortlist.Look(100.0, 20.0, 30)
-    assert shortlist.first_round(name) == shortlist.first_round(sentence)[:1] == [shortlist.characters()]
-    assert len(shortlist.first_round(sentence)) == 2
+    assert [len(shortlist.first_round(seen)) for seen in (name, sentence)] == [1, 2]
     for seen in (name, sentence, shortlist.Look(30.0, 5.0, 30), shortlist.Look(100.0, 1.0, 4000)):
         first = shortlist.first_round(seen)
         for best in first:

@@ -78,7 +78,7 @@ def first_round(seen: Look) -> list[Kernel]:
 
 def second_round(seen: Look, best: Kernel) -> list[Kernel]:
     """What may be better, given the best of the first round."""
-    beside = isinstance(best, Sum)
+    beside = len(best.terms) > 1
     tried: list[Kernel] = [characters(True)]
     if seen.words >= FEW_WORDS:
         tried.append(with_words(characters(True), True))
@@ -91,6 +91,6 @@ def third_round(seen: Look, best: Kernel) -> list[Kernel]:
     """And what may be better than the best of both: longer substrings."""
     if seen.characters <= SHORT:
         return []
-    parts = best.kernels if isinstance(best, Sum) else [best]
-    odds = bool(getattr(parts[0], "odds", False))
-    return [with_words(presence(odds), odds) if isinstance(best, Sum) else presence(odds)]
+    _, first = best.terms[0]
+    odds = bool(getattr(first, "odds", False))
+    return [with_words(presence(odds), odds) if len(best.terms) > 1 else presence(odds)]

@@ -27,7 +27,7 @@ from textsvm import parallel
 from textsvm.device import Device
 from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
-from textsvm.estimators.targets import as_weights, is_integer, is_number
+from textsvm.estimators.targets import as_weights, is_integer, is_number, with_classes
 from textsvm.gram.base import Gram
 from textsvm.gram.plan import make_gram, parse_bytes
 from textsvm.kernels.base import Kernel, Predictor
@@ -79,12 +79,6 @@ class Target:
 
     values: NDArray[Any]
     classes: NDArray[Any] | None
-
-
-def with_classes(examples: Any, target: Target | None) -> Any:
-    """Documents that know their classes, where there are classes; other examples as they are."""
-    known = target is not None and target.classes is not None and hasattr(examples, "with_classes")
-    return examples.with_classes(target.values) if known and target is not None else examples
 
 
 class KernelMachine(BaseEstimator, ABC):
@@ -350,9 +344,8 @@ class KernelMachine(BaseEstimator, ABC):
     def _prepare(self, given: Any, progress: StageProgress | None, target: Target | None = None) -> Prepared:
         with self.at_work(devices.select(self.device)):
             clock = time.perf_counter()
-            examples = self.encode(given, None, progress)
+            examples = with_classes(self.encode(given, None, progress), target)
             kernel = self.source.kernel_for(examples)
-            examples = with_classes(examples, target)
             kernel.fit(kernel.read(examples))
             encoded = {"encode": time.perf_counter() - clock}
             prepared = self.compare(examples, kernel, progress)
@@ -389,8 +382,7 @@ class KernelMachine(BaseEstimator, ABC):
             return predictor.values(others, of_stage(progress, "predict")) + self.intercept_
 
     def _scores(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:
-        values = self._values(X, progress)
-        return self.scores(values, len(getattr(self, "classes_", ())))
+        return self.scores(self._values(X, progress), len(getattr(self, "classes_", ())))
 
     def _count_support(self, target: NDArray[Any], classes: NDArray[Any] | None) -> NDArray[np.int64]:
         if classes is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,8 @@ from textsvm.choice.choose import Choice, choose
 from textsvm.choice.trial import counted_rows
 from textsvm.documents import Views
 from textsvm.errors import InputError
-from textsvm.estimators.base import Target, with_classes
+from textsvm.estimators.base import Target
+from textsvm.estimators.targets import with_classes
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spectrum import Spectrum, fixed_default
 from textsvm.kernels.sums import Sum
@@ -23,9 +24,8 @@ from textsvm.solvers import feature_machines, problems
 from textsvm.solvers.problems import Classification
 from textsvm.sources.texts import TextForm, TextSource
 
-if TYPE_CHECKING:
-    from textsvm.estimators.svc import SVC
-
+#: A `textsvm.SVC`, which imports this module.
+Classifier = Any
 #: What a user may say in place of a kernel.
 NAMES = ("auto", "fast")
 
@@ -51,7 +51,7 @@ def is_default(kernel: object) -> bool:
     return isinstance(kernel, str) and kernel in NAMES
 
 
-def fit_default(model: SVC, given: Given, progress: StageProgress | None) -> None:
+def fit_default(model: Classifier, given: Given, progress: StageProgress | None) -> None:
     """Choose the kernel and C of a classifier, train it and keep what it learnt."""
     device = devices.select(model.device)
     with model.at_work(device):
@@ -70,7 +70,7 @@ def fit_default(model: SVC, given: Given, progress: StageProgress | None) -> Non
             _fit_gram(model, kernel, documents, problem, given, seconds, progress)
 
 
-def read_both(model: SVC, given: Given, progress: StageProgress | None) -> Views:
+def read_both(model: Classifier, given: Given, progress: StageProgress | None) -> Views:
     """The texts as characters and as words, their classes known."""
     both = Sum([Spectrum(1), Spectrum(1, tokens="words")])
     form = TextForm(model.normalise, model.punctuation, model.max_length)
@@ -80,7 +80,9 @@ def read_both(model: SVC, given: Given, progress: StageProgress | None) -> Views
     return with_classes(documents, given.target)
 
 
-def choice_of(model: SVC, documents: Views, given: Given, progress: StageProgress | None) -> Choice | None:
+def choice_of(
+    model: Classifier, documents: Views, given: Given, progress: StageProgress | None
+) -> Choice | None:
     """What cross-validation chooses, None where nothing is to be chosen."""
     if model.kernel != "auto":
         return None
@@ -89,7 +91,7 @@ def choice_of(model: SVC, documents: Views, given: Given, progress: StageProgres
 
 
 def _fit_features(
-    model: SVC,
+    model: Classifier,
     kernel: Kernel,
     documents: Views,
     problem: Classification,
@@ -109,7 +111,7 @@ def _fit_features(
 
 
 def _fit_gram(
-    model: SVC,
+    model: Classifier,
     kernel: Kernel,
     documents: Views,
     problem: Classification,

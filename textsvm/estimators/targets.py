@@ -165,3 +165,9 @@ def is_number(value: object) -> bool:
 def is_integer(value: object) -> bool:
     """Whether a parameter is a whole number (bool is none)."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def with_classes(examples: Any, target: Any) -> Any:
+    """Documents that know their classes, if the target (`textsvm.estimators.base.Target`) has any."""
+    known = target is not None and target.classes is not None and hasattr(examples, "with_classes")
+    return examples.with_classes(target.values) if known else examples

@@ -30,8 +30,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from textsvm import device as devices
 from textsvm.errors import InputError
-from textsvm.estimators.base import Target, with_classes
+from textsvm.estimators.base import Target
 from textsvm.estimators.svc import SVC
+from textsvm.estimators.targets import with_classes
 from textsvm.parallel import StageProgress
 from textsvm.selection.fold_grams import FoldGrams, Task, lap, train_and_test
 from textsvm.selection.folds import make_folds

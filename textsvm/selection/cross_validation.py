@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm import device as devices
-from textsvm.estimators.base import KernelMachine, Target, with_classes
+from textsvm.estimators.base import KernelMachine, Target
+from textsvm.estimators.targets import with_classes
 from textsvm.parallel import StageProgress, of_stage
 from textsvm.plain_json import to_json
 from textsvm.selection.fold_grams import FoldGrams, Task, lap, train_and_test

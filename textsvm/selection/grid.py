@@ -14,7 +14,8 @@ from sklearn.model_selection import ParameterGrid
 
 from textsvm import device as devices
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Prepared, Target, with_classes
+from textsvm.estimators.base import KernelMachine, Prepared, Target
+from textsvm.estimators.targets import with_classes
 from textsvm.gram.shared import grams
 from textsvm.kernels.base import Kernel
 from textsvm.parallel import StageProgress, of_stage
