@@ -25,6 +25,29 @@ def learn_idf(texts, p1, p2):
     return {u: log((1 + n) / (1 + d)) + 1 for u, d in df.items()}, log(1 + n) + 1
 
 
+def learn_odds(texts, classes, p1, p2, pseudo=4.0):
+    """Root mean square over the classes of ln(P(c | u) / (1 - P(c | u))) - ln(P(c) / (1 - P(c))) of every
+    p-mer u of the training texts, and of any other, which tells nothing.
+    """
+    held = Counter(
+        (c, u) for s, c in zip(texts, classes, strict=True) for p in range(p1, p2 + 1) for u in pmers(s, p)
+    )
+    df, of_class = Counter(), Counter()
+    for (c, u), number in held.items():
+        df[u] += number
+        of_class[c] += number
+    share = {c: number / held.total() for c, number in of_class.items()}
+
+    def ratio(c, u):
+        inside = held[c, u] + pseudo * share[c]
+        outside = df[u] - held[c, u] + pseudo * (1 - share[c])
+        found = log(inside / outside) - log(share[c] / (1 - share[c]))
+        return found if abs(found) > 1e-12 else 0.0
+
+    several = [c for c in share if share[c] < 1]
+    return {u: sqrt(sum(share[c] * ratio(c, u) ** 2 for c in several)) for u in df}, 0.0
+
+
 def spectrum(s, t, p1, p2=None, weight="count", idf=None):
     """k(s, t), not normalised. `idf` as `learn_idf` gives it."""
     total = 0.0

@@ -19,7 +19,7 @@ from textsvm.choice.trial import FOLDS, Examples, Trial, Trials
 from textsvm.documents import Documents, View, Views
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
-from textsvm.parallel import StageProgress
+from textsvm.parallel import StageProgress, of_stage, part
 
 #: Seconds a symbol and an entry of a class take the alternative (scikit-learn's `TfidfVectorizer` of 1 to 5
 #: characters, and `LinearSVC`), measured on two cores.
@@ -30,6 +30,8 @@ ENTRIES, READING, COLUMN = 2.5, 4e-8, 8e-9
 SHARE, ANYHOW = 0.5, 1.0
 #: Other values of C that the best kernel is tried with, as multiples of the first.
 FACTORS = (1 / 3, 3.0)
+#: Most kernels that are tried, the best one with other values of C among them.
+MOST_TRIED = 8
 #: Fewest texts of a trial.
 FEWEST = 600
 
@@ -109,17 +111,14 @@ def _affordable(characters: Documents, n_classes: int, seen: Look, allowed: floa
 
 def _rounds(trials: Trials, seen: Look, C: float, progress: StageProgress | None) -> list[Trial]:
     """Trials of one round after another, each around the best so far."""
-    work = [0, 6 * FOLDS]
-
-    def done() -> None:
-        work[0] += 1
-        if progress is not None:
-            progress("choose", min(work), work[1])
-
-    made = trials.run(shortlist.first_round(seen), [C], done)
+    step = of_stage(progress, "choose")
+    first = shortlist.first_round(seen)
+    made = trials.run(first, [C], part(step, 0, len(first), MOST_TRIED))
     for more in (shortlist.second_round, shortlist.third_round):
-        made += trials.run(more(seen, _best(made).recipe), [C], done)
-    return made + trials.run([_best(made).recipe], [C * factor for factor in FACTORS], done)
+        recipes = more(seen, _best(made).recipe)
+        made += trials.run(recipes, [C], part(step, len(made), len(recipes), MOST_TRIED))
+    rest = part(step, len(made), MOST_TRIED - len(made), MOST_TRIED)
+    return made + trials.run([_best(made).recipe], [C * factor for factor in FACTORS], rest)
 
 
 def _best(made: Sequence[Trial]) -> Trial:
@@ -135,7 +134,7 @@ def _subset(target: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     order = np.random.default_rng(0).permutation(n)
     place = np.empty(n)
     for members in _by_class(target[order]):
-        place[members] = (np.arange(len(members)) + 0.5) / len(members)
+        place[members] = np.arange(len(members)) / len(members)  # the first of each class comes first
     return np.sort(order[np.argsort(place, kind="stable")[:most]])
 
 

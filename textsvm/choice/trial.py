@@ -15,7 +15,7 @@ from textsvm.documents import Documents, Views
 from textsvm.features.rows import FeatureRows, side_by_side
 from textsvm.gram.base import DenseGram
 from textsvm.kernels.base import Kernel
-from textsvm.parallel import run
+from textsvm.parallel import Progress, run
 from textsvm.solvers import problems
 from textsvm.solvers.columns import Columns, solve_columns
 from textsvm.solvers.problems import Classification
@@ -78,9 +78,9 @@ class Trials:
         self._counted: dict[Hashable, Any] = {}
 
     def run(
-        self, recipes: Sequence[Recipe], penalties: Sequence[float], done: Callable[[], None]
+        self, recipes: Sequence[Recipe], penalties: Sequence[float], progress: Progress | None = None
     ) -> list[Trial]:
-        """Try kernels with some values of C; `done` is called after each fold of each."""
+        """Try kernels with some values of C; `progress` counts the folds of each."""
         right = np.zeros((len(recipes), FOLDS, len(penalties)))
         kernels = [recipe.kernel() for recipe in recipes]
         grams = [None if has_features(kernel) else self._gram(kernel) for kernel in kernels]
@@ -93,9 +93,9 @@ class Trials:
             values = self._values(kernels[k], grams[k], fold, penalties)
             own = self.examples.target[self.examples.fold == fold][:, None]
             right[task] = (values == own).sum(axis=0)
-            done()
 
-        run(one_fold, [(k, fold) for k in range(len(kernels)) for fold in range(FOLDS)])
+        tasks = [(k, fold) for k in range(len(kernels)) for fold in range(FOLDS)]
+        run(one_fold, tasks, progress=progress)
         accuracy = right.sum(axis=1) / len(self.examples.target)
         return [
             Trial(recipe, C, float(accuracy[k, j]))

@@ -14,6 +14,7 @@ from textsvm.choice.choose import Choice, choose
 from textsvm.choice.trial import counted_rows, has_features
 from textsvm.device import Device
 from textsvm.documents import View, Views
+from textsvm.errors import InputError
 from textsvm.estimators.targets import Target, with_classes
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spectrum import Spectrum, fixed_default
@@ -23,8 +24,8 @@ from textsvm.solvers import feature_machines, problems
 from textsvm.solvers.problems import Classification, Machines
 from textsvm.sources.texts import TextForm, TextSource
 
-#: An SVC, which imports this file.
-Model = Any
+#: A `textsvm.SVC`, which imports this module.
+Classifier = Any
 #: Characters of a text, times this, from which a row of features is longer than one of the Gram.
 LONGER = 4
 #: Bound on passes over the rows.
@@ -54,7 +55,7 @@ def is_default(kernel: object) -> bool:
     return isinstance(kernel, str) and kernel in NAMES
 
 
-def fit_default(model: Model, given: Given, progress: StageProgress | None) -> None:
+def fit_default(model: Classifier, given: Given, progress: StageProgress | None) -> None:
     """Choose the kernel and C of a classifier, train it and keep what it learnt."""
     device = devices.select(model.device)
     with model.at_work(device):
@@ -80,15 +81,19 @@ def _on_features(kernel: Kernel, documents: Views, problem: Classification, devi
     return bool(LONGER * documents.of(View()).lengths.mean() < len(documents))
 
 
-def read_both(model: Model, given: Given, progress: StageProgress | None) -> Views:
+def read_both(model: Classifier, given: Given, progress: StageProgress | None) -> Views:
     """The texts as characters and as words, their classes known."""
     both = Sum([Spectrum(1), Spectrum(1, tokens="words")])
     form = TextForm(model.normalise, model.punctuation, model.max_length)
     documents = TextSource(both, form).prepare(given.texts, None, progress)
+    if not documents.lengths.any():
+        raise InputError("every document is empty once it is normalised; give documents with some text")
     return with_classes(documents, given.target)
 
 
-def choice_of(model: Model, documents: Views, given: Given, progress: StageProgress | None) -> Choice | None:
+def choice_of(
+    model: Classifier, documents: Views, given: Given, progress: StageProgress | None
+) -> Choice | None:
     """What cross-validation chooses, None where nothing is to be chosen."""
     if model.kernel != "auto":
         return None
@@ -97,7 +102,7 @@ def choice_of(model: Model, documents: Views, given: Given, progress: StageProgr
 
 
 def _solve_features(
-    model: Model,
+    model: Classifier,
     kernel: Kernel,
     documents: Views,
     problem: Classification,
@@ -114,7 +119,7 @@ def _solve_features(
 
 
 def _solve_gram(
-    model: Model,
+    model: Classifier,
     kernel: Kernel,
     documents: Views,
     problem: Classification,

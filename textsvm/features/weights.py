@@ -28,6 +28,8 @@ from textsvm.features.vocabulary import MAX_SYMBOLS, Vocabulary, plan
 Array = NDArray[Any]
 #: Documents that are added to those of every p-mer, of the classes' usual shares.
 PSEUDO = 4.0
+#: Log-odds ratios up to this are rounding of 0, which normalisation would blow up.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,8 @@ def _add_log_odds(
                     inside = held[u] + PSEUDO * share
                     outside = df[u] - held[u] + PSEUDO * (1 - share)
                     ratio = np.log(inside / outside) - usual
-                    odds[u] += share * ratio * ratio
+                    if abs(ratio) > ROUNDING:
+                        odds[u] += share * ratio * ratio
         held[:] = 0
 
 

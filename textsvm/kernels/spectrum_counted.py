@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from textsvm.documents import Documents
 from textsvm.features.pmers import count
-from textsvm.features.rows import FeatureRows, SharedFeatures
+from textsvm.features.rows import FeatureRows, SharedFeatures, side_by_side
+from textsvm.features.sparse import Sparse
 from textsvm.features.weights import FeatureWeights
+from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.spectrum_features import feature_starts, matrix_of
 
 
@@ -43,10 +45,12 @@ class CountedDocuments:
     def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
         """All documents as rows of features, weighed by what a kernel learns from some."""
         shared = self.shared(kernel)
-        if not kernel.weighted:
-            return shared.weighed(None, 1.0, kernel.normalised)
-        table = self.weights(kernel, train).table
-        return shared.weighed(table[shared.number], self._alone(table), kernel.normalised)
+        weights, alone = None, np.ones(len(self.documents))
+        if kernel.weighted:
+            table = self.weights(kernel, train).table
+            weights, alone = table[shared.number], self._alone(table)
+        rows = shared.weighed(weights, alone, kernel.normalised)
+        return self._equal_ones(rows, shared.alone * alone == 0) if kernel.normalised else rows
 
     def shared(self, kernel: Any) -> SharedFeatures:
         """The features, before they are weighed, of all kernels of this weight."""
@@ -56,6 +60,19 @@ class CountedDocuments:
             df = np.bincount(x.features, minlength=x.n_features)
             self._shared[kernel.weight] = SharedFeatures.of(x, df)
         return self._shared[kernel.weight]
+
+    def _equal_ones(self, rows: FeatureRows, none_alone: NDArray[np.bool_]) -> FeatureRows:
+        """Equal documents without features are 1 with each other: one feature for each such text."""
+        featureless = (rows.ridge == 1) & none_alone
+        groups = Normalisation(self.documents, 1.0 - featureless, True).groups
+        sizes = np.bincount(groups)
+        sizes[0] = 0
+        together = sizes[groups] > 1
+        if not together.any():
+            return rows
+        indptr = np.concatenate([[0], np.cumsum(together)])
+        x = Sparse(indptr, groups[together], np.ones(indptr[-1], np.float32), len(sizes))
+        return side_by_side([rows, FeatureRows(x, np.where(together, -1.0, 0.0))], [1.0, 1.0])
 
     @cached_property
     def _single(self) -> NDArray[np.int64]:

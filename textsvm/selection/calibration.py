@@ -32,6 +32,7 @@ from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.estimators.base import Target
 from textsvm.estimators.svc import SVC
+from textsvm.estimators.targets import with_classes
 from textsvm.parallel import StageProgress, lap
 from textsvm.selection.fold_grams import FoldGrams, Task, train_and_test
 from textsvm.selection.folds import make_folds
@@ -128,7 +129,7 @@ class CalibratedSVC(ClassifierMixin, BaseEstimator):
         device = devices.select(estimator.device)
         with estimator.at_work(device):
             clock = time.perf_counter()
-            examples = estimator.encode(given, None, progress)
+            examples = with_classes(estimator.encode(given, None, progress), target)
             grams = FoldGrams(estimator, examples, estimator.source.kernel_for(examples))
             lap(seconds, "encode", clock)
             found = train_and_test([estimator], grams, task, seconds, progress)

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from textsvm import device as devices
 from textsvm.estimators.base import KernelMachine, Target
+from textsvm.estimators.targets import with_classes
 from textsvm.parallel import StageProgress, lap, of_stage
 from textsvm.plain_json import to_json
 from textsvm.selection.fold_grams import FoldGrams, Task, train_and_test
@@ -159,7 +160,7 @@ def cross_validate(
     seconds = dict.fromkeys(("encode", "gram", "duplicates", "solve", "score"), 0.0)
     with model.at_work(devices.select(model.device)):
         clock = time.perf_counter()
-        examples = model.encode(given, None, progress)
+        examples = with_classes(model.encode(given, None, progress), target)
         grams = FoldGrams(model, examples, model.source.kernel_for(examples))
         clock = lap(seconds, "encode", clock)
         gram = grams.whole(progress).gram

@@ -14,7 +14,8 @@ from sklearn.model_selection import ParameterGrid
 
 from textsvm import device as devices
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Prepared
+from textsvm.estimators.base import KernelMachine, Prepared, Target
+from textsvm.estimators.targets import with_classes
 from textsvm.gram.shared import grams
 from textsvm.kernels.base import Kernel
 from textsvm.parallel import StageProgress, of_stage
@@ -104,7 +105,11 @@ def _own(value: Any) -> Any:
 
 
 def encode_all(
-    model: KernelMachine, settings: Sequence[Setting], X: Any, progress: StageProgress | None
+    model: KernelMachine,
+    settings: Sequence[Setting],
+    X: Any,
+    progress: StageProgress | None,
+    target: Target | None = None,
 ) -> list[Shared]:
     """Encode the texts in every form that is wanted; check that every kernel finds something there."""
     forms: dict[Hashable, list[int]] = {}
@@ -113,7 +118,7 @@ def encode_all(
     shared = []
     for of_form in forms.values():
         sources = [settings[k].model.source for k in of_form]
-        examples = sources[0].prepare_for(sources, X, progress)
+        examples = with_classes(sources[0].prepare_for(sources, X, progress), target)
         kernels: dict[Hashable, Kernel] = {}
         members: dict[Hashable, list[int]] = {}
         for k in of_form:

@@ -171,7 +171,7 @@ def tune(
     leaks: list[Leak] = []
     with model.at_work(devices.select(model.device)):
         clock = time.perf_counter()
-        shared = encode_all(model, search.settings, given, progress)
+        shared = encode_all(model, search.settings, given, progress, target)
         clock = lap(seconds, "encode", clock)
         if minutes is not None:
             task = Task(target, weight, search.all_folds)

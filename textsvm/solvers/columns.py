@@ -27,13 +27,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from textsvm.features.rows import FeatureRows
-from textsvm.parallel import n_threads, run
+from textsvm.parallel import run
 
 Array = NDArray[Any]
 #: The square of the feature that the bias would be.
 RHO = 1.0
-#: Columns that are worth a thread of their own.
-LEAST_COLUMNS = 4
+#: Columns that are worth a thread of their own, and that are enough for one.
+LEAST_COLUMNS, MOST_COLUMNS = 4, 16
 #: Where columns part: far from the optimum most rows move in some column, near it few do, other ones in each.
 TOGETHER = 0.03
 
@@ -95,7 +95,7 @@ def solve_columns(
     m = columns.signs.shape[1]
     work = _Work(rows, columns.index, max_epochs, seed)
     _ = work.arrays
-    pieces = max(1, min(n_threads(), m // LEAST_COLUMNS))
+    pieces = _pieces(m)
     found: list[Any] = [None] * (m if tol < TOGETHER else pieces)
 
     def solve_piece(k: int) -> None:
@@ -116,6 +116,11 @@ def solve_columns(
         run(solve_column, range(m))
     weights, alpha, bias = (np.concatenate([one[0][j] for one in found], axis=-1) for j in (2, 3, 4))
     return ColumnSolution(alpha, bias, weights, max(one[1] for one in found), max(one[2] for one in found))
+
+
+def _pieces(m: int) -> int:
+    """Into how many pieces m columns are cut: the same for any number of threads, for bits depend on it."""
+    return 1 if m < 2 * LEAST_COLUMNS else 2 * max(1, m // (2 * MOST_COLUMNS))
 
 
 @dataclass(frozen=True)
@@ -229,12 +234,13 @@ def _descend(
                 order[at], order[active] = order[active], order[at]
             else:
                 at += 1
+        settled = worst <= tol
         for c in range(m):
-            worst = max(worst, float(rho * abs(balance[c])) / 10)
+            worst = max(worst, float(rho * abs(balance[c])))
             bias[c] += rho * balance[c]
         margin = np.float32(max(worst, tol))
-        if worst <= tol:
-            if active == n:
+        if settled:  # but for rows that were left out, which a bias on its way may have reached
+            if worst <= tol and active == n:
                 return epoch + 1, float(worst)
             active, margin = n, np.float32(np.inf)
     return max_epochs, float(worst)

@@ -61,7 +61,7 @@ def _balanced(
     made = dual.svc(sign, problem.C, problem.weight, problem.index)
     low, high = bounds(made)
     coef = np.clip(coef, low, high)
-    near = 1e-6 * problem.C
+    near = 1e-6 * (high - low)
     coef = np.where(coef < low + near, low, np.where(coef > high - near, high, coef))
     for _ in range(100):
         rest = coef.sum()
