@@ -117,6 +117,8 @@ def _machine_form(model: KernelMachine) -> tuple[dict[str, Any], dict[str, NDArr
     arrays = {"intercept": model.intercept_, "support": model.support_, **_pack(model.dual_coef_), **state}
     name = type(model).__name__
     parameters = {parameter: getattr(model, parameter) for parameter in _PARAMETERS[name]}
+    if "C" in parameters:
+        parameters["C"] = getattr(model, "C_", model.C)
     if isinstance(parameters.get("class_weight"), Mapping):
         parameters["class_weight"] = [[_label_form(a), w] for a, w in parameters["class_weight"].items()]
     header = {
@@ -126,6 +128,7 @@ def _machine_form(model: KernelMachine) -> tuple[dict[str, Any], dict[str, NDArr
         "classes": [_label_form(label) for label in model.classes_] if name == "SVC" else None,
         "n_support": model.n_support_.tolist(),
         "n_features_in": model.kept.n_features,
+        "chosen": getattr(model, "chosen_", ""),
     }
     return header, arrays
 
@@ -207,6 +210,9 @@ def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> K
         model.n_features_in_ = kept.n_features
     model.restore(kept.kernel, kept.documents, support, dual_coef, intercept, classes, header["info"])
     model.n_support_ = _n_support(header, classes, dual_coef)
+    if name == "SVC":
+        known_of = {"C_": parameters["C"], "chosen_": str(header.get("chosen", ""))}
+        model.__dict__.update(known_of)
     return model
 
 

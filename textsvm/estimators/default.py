@@ -1,10 +1,10 @@
-"""A classifier whose kernel nobody named: chosen by cross-validation, trained on features where it is quick."""
+"""A classifier whose kernel nobody named: chosen by cross-validation, trained on features where quicker."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,8 @@ from textsvm.solvers import feature_machines, problems
 from textsvm.solvers.problems import Classification
 from textsvm.sources.texts import TextForm, TextSource
 
-if TYPE_CHECKING:
-    from textsvm.estimators.svc import SVC
-
+#: `textsvm.SVC`, which imports this module.
+SVC = Any
 #: What a user may say in place of a kernel.
 NAMES = ("auto", "fast")
 
@@ -69,6 +68,15 @@ def fit_default(model: SVC, given: Given, progress: StageProgress | None) -> Non
             _fit_gram(model, kernel, documents, problem, given, seconds, progress)
 
 
+def settle(model: SVC, given: Given, progress: StageProgress | None) -> None:
+    """Choose, and make what was chosen the kernel and C of a classifier, as if its user had named them."""
+    with model.at_work(devices.select(model.device)):
+        chosen = choice_of(model, read_both(model, given, progress), given, progress)
+    if chosen is not None:
+        model.C, model.chosen_ = chosen.C, chosen.description
+    model.kernel = fixed_default() if chosen is None else chosen.kernel
+
+
 def read_both(model: SVC, given: Given, progress: StageProgress | None) -> Views:
     """The texts as characters and as words, their classes known."""
     both = Sum([Spectrum(1), Spectrum(1, tokens="words")])
@@ -100,7 +108,7 @@ def _fit_features(
     bound = 1000 if model.max_iter < 0 else max(1, model.max_iter // len(documents))
     machines = feature_machines.solve_classifier(problem, rows, model.tol, bound)
     seconds["solve"] = time.perf_counter() - clock
-    model.gram_ = f"no kernel matrix: {len(rows.x.values):,} features of {len(documents):,} texts"
+    model.gram_ = f"none, {len(rows.x.values):,} values of features of {len(documents):,} texts"
     model.seconds_ = seconds
     model.keep_machines(kernel, documents, given.target, machines)
 

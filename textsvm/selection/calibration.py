@@ -30,7 +30,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from textsvm import device as devices
 from textsvm.errors import InputError
-from textsvm.estimators.base import Target
+from textsvm.estimators.base import Target, with_classes
+from textsvm.estimators.default import Given, is_default, settle
 from textsvm.estimators.svc import SVC
 from textsvm.parallel import StageProgress
 from textsvm.selection.fold_grams import FoldGrams, Task, lap, train_and_test
@@ -48,7 +49,7 @@ class CalibratedSVC(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     estimator : SVC, optional
-        ``SVC()`` by default; a copy of it is fitted.
+        ``SVC()`` by default; a copy of it is fitted. "auto" chooses its kernel and C once, on all documents.
     method : {"sigmoid", "isotonic"}
         The map from decision values to probabilities. "isotonic" needs many documents, a thousand or so.
     cv : int, scikit-learn splitter, or sequence of (train, test) index pairs
@@ -125,10 +126,16 @@ class CalibratedSVC(ClassifierMixin, BaseEstimator):
         estimator.read(X)  # a table names its columns, and the fitted estimator keeps the names
         task, tested = self._task(estimator, target, weight)
         seconds = dict.fromkeys(("encode", "gram", "solve", "score"), 0.0)
+        estimator.chosen_ = ""
+        if is_default(estimator.kernel):
+            clock = time.perf_counter()
+            settle(estimator, Given(given, target, weight), progress)
+            lap(seconds, "choose", clock)
+        estimator.C_ = estimator.C
         device = devices.select(estimator.device)
         with estimator.at_work(device):
             clock = time.perf_counter()
-            examples = estimator.encode(given, None, progress)
+            examples = with_classes(estimator.encode(given, None, progress), target)
             grams = FoldGrams(estimator, examples, estimator.source.kernel_for(examples))
             lap(seconds, "encode", clock)
             found = train_and_test([estimator], grams, task, seconds, progress)

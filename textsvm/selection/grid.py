@@ -14,9 +14,11 @@ from sklearn.model_selection import ParameterGrid
 
 from textsvm import device as devices
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Prepared
+from textsvm.estimators.base import KernelMachine, Prepared, Target, with_classes
+from textsvm.estimators.default import is_default
 from textsvm.gram.shared import grams
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.spectrum import fixed_default
 from textsvm.parallel import StageProgress, of_stage
 from textsvm.selection.fold_grams import FoldGrams, terms_of
 
@@ -93,6 +95,12 @@ def _with(model: KernelMachine, params: dict[str, Any]) -> KernelMachine:
         made.set_params(**{name: _own(value) for name, value in params.items()})
     except (ValueError, AttributeError) as error:
         raise InputError(f"the grid cannot be used: {' '.join(str(error).split())}") from error
+    if params.get("kernel") == "auto":
+        raise InputError(
+            'a grid needs kernels, and "auto" chooses one by itself; see how it does by cross_validate'
+        )
+    if is_default(made.kernel):
+        made.kernel = fixed_default()
     made.check()
     return made
 
@@ -104,7 +112,7 @@ def _own(value: Any) -> Any:
 
 
 def encode_all(
-    model: KernelMachine, settings: Sequence[Setting], X: Any, progress: StageProgress | None
+    model: KernelMachine, settings: Sequence[Setting], X: Any, target: Target, progress: StageProgress | None
 ) -> list[Shared]:
     """Encode the texts in every form that is wanted; check that every kernel finds something there."""
     forms: dict[Hashable, list[int]] = {}
@@ -113,7 +121,7 @@ def encode_all(
     shared = []
     for of_form in forms.values():
         sources = [settings[k].model.source for k in of_form]
-        examples = sources[0].prepare_for(sources, X, progress)
+        examples = with_classes(sources[0].prepare_for(sources, X, progress), target)
         kernels: dict[Hashable, Kernel] = {}
         members: dict[Hashable, list[int]] = {}
         for k in of_form:
