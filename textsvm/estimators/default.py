@@ -82,6 +82,7 @@ def read_both(model: SVC, given: Given, progress: StageProgress | None) -> Views
     both = Sum([Spectrum(1), Spectrum(1, tokens="words")])
     form = TextForm(model.normalise, model.punctuation, model.max_length)
     documents = TextSource(both, form).prepare(given.texts, None, progress)
+    TextSource(fixed_default(), form).kernel_for(documents)  # there is something to learn from
     return with_classes(documents, given.target)
 
 
