@@ -1,4 +1,4 @@
-"""`SVC()` in model selection: a kernel chosen on training texts alone, and the same model whatever trains it."""
+"""`SVC()` in model selection: a kernel chosen on training texts alone, the same whatever trains it."""
 
 import numpy as np
 import pytest

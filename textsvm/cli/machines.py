@@ -195,7 +195,7 @@ class Choosing:
         typer.Option(
             metavar="SECONDS",
             help="--kernel auto: predicted time that the choice may take (default: half of what TF-IDF of "
-            "characters with a linear SVM would take, but a second).",
+            "characters with a linear SVM would take, and at least a second).",
             rich_help_panel=KERNEL_PANEL,
         ),
     ] = None
