@@ -170,7 +170,7 @@ def test_a_file_of_format_1_is_read():
 def many():
     """Twelve classes, and so 66 machines, each of the support vectors of two classes."""
     texts = [f"{letter * 3} {letter * k}" for letter in "abcdefghijkl" for k in range(4)]
-    return SVC(Spectrum(p=2)).fit(texts, [text[0] for text in texts]), texts
+    return SVC(Spectrum(p=2), multiclass="ovo").fit(texts, [text[0] for text in texts]), texts
 
 
 def test_coefficients_of_many_machines_take_little_space(many, tmp_path):
@@ -428,7 +428,11 @@ def test_damaged_sums_are_refused(tmp_path, change, message):
 
 
 def test_classes_of_many_machines_are_counted_not_listed(path):
-    _rewrite(path, lambda header: header.update(classes=list(range(60_000))))
+    def change(header):
+        header["parameters"]["multiclass"] = "ovo"
+        header.update(classes=list(range(60_000)))
+
+    _rewrite(path, change)
     with pytest.raises(InputError, match="1 biases and needs 1799970000"):
         textsvm.load(path)
 

@@ -97,7 +97,7 @@ def _with(model: KernelMachine, params: dict[str, Any]) -> KernelMachine:
         raise InputError(f"the grid cannot be used: {' '.join(str(error).split())}") from error
     if params.get("kernel") == "auto":
         raise InputError(
-            'a grid needs kernels, and "auto" chooses one by itself; see how it does by cross_validate'
+            '"auto" chooses a kernel by itself and has no place in a grid; cross_validate judges it'
         )
     if is_default(made.kernel):
         made.kernel = fixed_default()
