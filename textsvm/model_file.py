@@ -118,7 +118,7 @@ def _machine_form(model: KernelMachine) -> tuple[dict[str, Any], dict[str, NDArr
     name = type(model).__name__
     parameters = {parameter: getattr(model, parameter) for parameter in _PARAMETERS[name]}
     if "C" in parameters:
-        parameters["C"] = getattr(model, "C_", model.C)
+        parameters["C"] = getattr(model, "C_", parameters["C"])  # of a kernel that was chosen
     if isinstance(parameters.get("class_weight"), Mapping):
         parameters["class_weight"] = [[_label_form(a), w] for a, w in parameters["class_weight"].items()]
     header = {

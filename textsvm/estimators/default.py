@@ -68,13 +68,21 @@ def fit_default(model: SVC, given: Given, progress: StageProgress | None) -> Non
             _fit_gram(model, kernel, documents, problem, given, seconds, progress)
 
 
-def settle(model: SVC, given: Given, progress: StageProgress | None) -> None:
-    """Choose, and make what was chosen the kernel and C of a classifier, as if its user had named them."""
+def settle(model: SVC, given: Given, progress: StageProgress | None) -> str:
+    """Choose, and make what was chosen the kernel and C of a classifier, as if its user had named them.
+
+    Returns
+    -------
+    str
+        What was chosen and why; empty if nothing.
+    """
     with model.at_work(devices.select(model.device)):
         chosen = choice_of(model, read_both(model, given, progress), given, progress)
-    if chosen is not None:
-        model.C, model.chosen_ = chosen.C, chosen.description
-    model.kernel = fixed_default() if chosen is None else chosen.kernel
+    if chosen is None:
+        model.kernel = fixed_default()
+        return ""
+    model.kernel, model.C = chosen.kernel, chosen.C
+    return chosen.description
 
 
 def read_both(model: SVC, given: Given, progress: StageProgress | None) -> Views:

@@ -126,12 +126,11 @@ class CalibratedSVC(ClassifierMixin, BaseEstimator):
         estimator.read(X)  # a table names its columns, and the fitted estimator keeps the names
         task, tested = self._task(estimator, target, weight)
         seconds = dict.fromkeys(("encode", "gram", "solve", "score"), 0.0)
-        estimator.chosen_ = ""
+        chosen = ""
         if is_default(estimator.kernel):
             clock = time.perf_counter()
-            settle(estimator, Given(given, target, weight), progress)
+            chosen = settle(estimator, Given(given, target, weight), progress)
             lap(seconds, "choose", clock)
-        estimator.C_ = estimator.C
         device = devices.select(estimator.device)
         with estimator.at_work(device):
             clock = time.perf_counter()
@@ -142,6 +141,7 @@ class CalibratedSVC(ClassifierMixin, BaseEstimator):
         clock = time.perf_counter()
         estimator.device_ = device
         estimator.keep(found.last, target, found.machines[0][-1])
+        estimator.chosen_ = chosen
         decision, _ = mean_values(found.values[0], task.folds[:-1], len(target.values))
         self.calibration_ = _fit_maps(
             self.method, decision[tested], target.values[tested], None if weight is None else weight[tested]

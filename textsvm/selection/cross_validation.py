@@ -160,6 +160,8 @@ def cross_validate(
     """
     given, target, weight = read(model, X, y, sample_weight)
     names = metric_names(target, metrics)
+    anew = isinstance(model, SVC) and is_default(model.kernel)
+    model = clone(model) if anew else model  # without what it may have chosen before
     splitting = Splitting(cv, groups, repeats, random_state, group_duplicates)
     folds, leaks = splitting.folds(target), []
     for train, _ in folds:
@@ -179,7 +181,7 @@ def cross_validate(
             leaks = report_leaks(gram, folds, looking)
         lap(seconds, "duplicates", clock)
         task = Task(target, weight, folds)
-        if isinstance(model, SVC) and is_default(model.kernel):
+        if anew:
             grams.release()
             values, chosen = _anew(model, given, task, seconds, progress)
             description = "of each fold its own, or none where features are enough"
@@ -193,7 +195,11 @@ def cross_validate(
 
 
 def _anew(
-    model: SVC, texts: list[str], task: Task, seconds: dict[str, float], progress: StageProgress | None
+    model: KernelMachine,
+    texts: list[str],
+    task: Task,
+    seconds: dict[str, float],
+    progress: StageProgress | None,
 ) -> tuple[list[NDArray[np.float64]], list[str]]:
     """Decision values of the test parts, by copies fitted to the training parts; and what these chose."""
     values, chosen = [], []
