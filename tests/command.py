@@ -74,7 +74,8 @@ def serve():
     """A forked process for each request on stdin; its exit code goes to stdout."""
     from textsvm import SVC, cli, tune  # noqa: F401 (imported before the first fork)
 
-    SVC().fit(["warm", "kernels"], [0, 1]).predict(["up"])
+    for kernel in ("auto", "spectrum"):
+        SVC(kernel).fit(["warm", "kernels"], [0, 1]).predict(["up"])
     for line in sys.stdin:
         request = json.loads(line)
         child = os.fork()

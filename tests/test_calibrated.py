@@ -30,7 +30,7 @@ def given(**options):
 @pytest.mark.parametrize("method", METHODS)
 def test_probabilities_are_those_of_scikit_learn(method, k):
     matrix, y = classes_of(N, k)
-    model = CalibratedSVC(given(C=3), method=method, cv=SPLITS).fit(matrix, y)
+    model = CalibratedSVC(given(C=3, multiclass="ovo"), method=method, cv=SPLITS).fit(matrix, y)
     judge = CalibratedClassifierCV(
         svm.SVC(kernel="precomputed", C=3, tol=1e-7), method=method, cv=SPLITS, ensemble=False
     ).fit(matrix.astype(float), y)

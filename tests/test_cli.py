@@ -87,10 +87,10 @@ def test_train_reports_what_a_script_needs(model):
     assert path.exists()
     assert report.keys() == {
         "model", "estimator", "device", "kernel", "kernel_spelled", "kernel_matrix", "n_train", "classes",
-        "n_support",
+        "n_support", "chosen", "C",
         "machines", "iterations", "converged", "status", "objective", "duality_gap", "seconds", "holdout",
     }  # fmt: skip
-    assert report["seconds"].keys() == {"read", "encode", "gram", "solve", "total"}
+    assert report["seconds"].keys() == {"read", "encode", "choose", "features", "solve", "total"}
     assert report["converged"]
     assert 0 < report["n_support"] <= report["n_train"]
     assert 0.85 < report["holdout"]["accuracy"] <= 1
@@ -233,10 +233,11 @@ def test_unusable_corpora(tmp_path):
         "one.jsonl": "two classes",
         "noise.bin": "noise.bin",
         "broken.tar.gz": "broken.tar.gz",
-        "short.jsonl": "shorter than p = 4",
         "folder": "folder",
     }.items():
         assert words in fails("train", tmp_path / name, "-o", tmp_path / "m.textsvm")
+    short = ["train", tmp_path / "short.jsonl", "--p", "4", "-o", tmp_path / "m.textsvm"]
+    assert "shorter than p = 4" in fails(*short)
     assert sorted(p.name for p in tmp_path.iterdir()) == before
 
 

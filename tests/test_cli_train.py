@@ -12,9 +12,12 @@ from command import fails, report, run
 
 import textsvm
 from textsvm import SVC, SVR, OneClassSVM
+from textsvm.cli.kernels import DEFAULTS
 from textsvm.cli.machines import MachineOptions, TextOptions
 from textsvm.cli.train import Task
 from textsvm.documents import View
+from textsvm.estimators.default import NAMES
+from textsvm.kernels.spelling import spell
 from textsvm.readers import read_corpus, sample
 
 ESSAYS = [sample("essays"), "--regress", "score"]
@@ -47,7 +50,7 @@ def test_the_help_tells_the_defaults_of_the_estimators(group):
 @pytest.mark.parametrize(
     ("options", "estimator"),
     [
-        ([sample("mail"), "--max-length", "50"], SVC(max_length=50)),
+        ([sample("mail"), "--max-length", "50", "--p", "4"], SVC("spectrum", max_length=50)),
         ([*ESSAYS, "--max-length", "50"], SVR(max_length=50)),
         ([sample("mail"), "--max-length", "50", "--one-class", "ham"], OneClassSVM(max_length=50)),
     ],
@@ -58,6 +61,48 @@ def test_without_options_a_model_is_that_of_the_estimator(options, estimator, tm
     assert trained["kernel"] == {"name": "spectrum", **estimator.make_kernel().get_params()}
     fitted = textsvm.load(tmp_path / "m").get_params(deep=False)
     assert {**fitted, "kernel": "spectrum"} == estimator.get_params(deep=False)
+
+
+def test_without_a_kernel_a_classifier_chooses_one(tmp_path):
+    trained = report("train", sample("questions"), "-o", tmp_path / "m")
+    corpus = read_corpus(sample("questions"))
+    ours = SVC().fit(corpus.texts, corpus.labels)
+    assert trained["chosen"] == ours.chosen_
+    assert (trained["kernel_spelled"], trained["C"]) == (spell(ours.kernel_), ours.C_)
+    assert "right in 3-fold cross-validation" in trained["chosen"]
+    fitted = textsvm.load(tmp_path / "m")
+    assert fitted.kernel.key == ours.kernel_.key
+    assert {**fitted.get_params(deep=False), "kernel": "auto", "C": 1.0} == SVC().get_params(deep=False)
+    assert (fitted.C_, fitted.chosen_) == (ours.C_, ours.chosen_)
+    np.testing.assert_allclose(
+        fitted.decision_function(corpus.texts), ours.decision_function(corpus.texts), atol=1e-9
+    )
+    told = run("train", sample("questions"), "-o", tmp_path / "m").stderr.decode()
+    assert f"note: {ours.chosen_}" in " ".join(told.split())
+
+
+def test_nothing_is_chosen_if_it_is_fast(tmp_path):
+    first = report("train", sample("questions"), "--fast", "-o", tmp_path / "m")
+    second = report("train", sample("questions"), "--kernel", "fast", "-o", tmp_path / "m")
+    for trained in (first, second):
+        assert (trained["kernel_spelled"], trained["chosen"], trained["C"]) == (
+            "spectrum:1-5,log,idf",
+            None,
+            1,
+        )
+    assert first["objective"] == second["objective"]
+
+
+def test_a_budget_bounds_what_is_tried(tmp_path):
+    path = tmp_path / "x.csv"
+    rows = [f"{'banana' if i % 2 else 'monday'} number {i},{i % 2}\n" for i in range(700)]
+    path.write_text("text,label\n" + "".join(rows))
+    trained = report("train", path, "--budget", "0", "-o", tmp_path / "m")
+    assert "on 600 of 700 texts" in trained["chosen"]
+
+
+def test_names_of_defaults_are_those_of_the_estimator():
+    assert DEFAULTS == NAMES
 
 
 @pytest.mark.parametrize(("strategy", "machines"), [("ovo", 3), ("ovr", 3), ("crammer-singer", 1)])
@@ -172,7 +217,8 @@ def test_the_unsure_band_is_that_of_the_positive_class(tmp_path):
 
 def test_probabilities_of_several_classes(tmp_path):
     model = tmp_path / "m"
-    report("train", sample("questions"), "--calibrate", "sigmoid", "-o", model)
+    options = ["--p", "4", "--multiclass", "ovo", "--calibrate", "sigmoid"]
+    report("train", sample("questions"), *options, "-o", model)
     for row in lines_of(model, sample("questions"), "--proba"):
         assert sum(row["probabilities"].values()) == pytest.approx(1)
         assert row["label"] == max(row["probabilities"], key=row["probabilities"].get)
@@ -202,6 +248,15 @@ def test_no_probabilities(tmp_path):
         ([sample("mail"), "--p", "3,4"], "textsvm tune"),
         ([sample("mail"), "-C", "x"], "-C x is neither"),
         ([sample("mail"), "--multiclass", "some"], "some"),
+        ([sample("mail"), "--kernel", "auto", "--p", "3"], "--p does not go with --kernel auto"),
+        ([sample("mail"), "--fast", "--idf"], "--fast is a kernel of its own"),
+        ([sample("mail"), "--kernel", "gap", "--fast"], "--fast is a kernel of its own"),
+        ([sample("mail"), "--kernel", "auto", "--kernel", "gap"], "name a kernel here"),
+        ([sample("mail"), "--p", "3", "--budget", "1"], "--budget is for --kernel auto"),
+        ([sample("mail"), "--budget", "-1"], "budget=-1.0 must be a number of seconds"),
+        ([*ESSAYS, "--fast"], "--fast is for classifiers and does not go with --regress"),
+        ([*ESSAYS, "--kernel", "auto"], "name a kernel here"),
+        ([sample("mail"), "--one-class", "ham", "--budget", "1"], "--budget is for classifiers"),
     ],
     ids=lambda value: "" if isinstance(value, list) else value,
 )

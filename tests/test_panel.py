@@ -67,25 +67,29 @@ def test_a_panel_is_measured_and_its_opponents_are_not_measured_twice(sets, tmp_
     panel.main([*options, "-o", str(tmp_path / "one")])
     found = json.loads((tmp_path / "one.json").read_text())
     assert [row["key"] for row in found["rows"]] == [
-        f"{name}, {classifier}" for name in ("all", "half") for classifier in (*opponents.OPPONENTS, "fast")
+        f"{name}, {classifier}"
+        for name in ("all", "half")
+        for classifier in (*opponents.OPPONENTS, "auto", "fast")
     ]
     texts, labels, test, truth = reviews()
     expected = np.mean(opponents.answer(opponents.first(), texts, labels, test).predicted == np.array(truth))
     assert found["rows"][0]["accuracy"] == expected
-    first, second = found["summary"]
+    first, second = found["summary"][:2]
+    assert first["machine"] == second["machine"] == "auto"
     assert (first["sets"], first["against"], second["against"]) == (2, "opponent 1", "opponent 2")
-    points = [100 * (found["rows"][k + 2]["accuracy"] - found["rows"][k]["accuracy"]) for k in (0, 3)]
+    points = [100 * (found["rows"][k + 2]["accuracy"] - found["rows"][k]["accuracy"]) for k in (0, 4)]
     assert first["mean difference"] == pytest.approx(np.mean(points))
     assert first["ahead"] + first["behind"] == np.count_nonzero(points)
     written = (tmp_path / "one.md").read_text()
-    assert f"| half | {100 * found['rows'][3]['accuracy']:.2f} / " in written
+    assert f"| half | {100 * found['rows'][4]['accuracy']:.2f} / " in written
     assert "opponent 2: C=" in written
+    assert "auto: " in written
 
     skip = ["--skip-opponents", str(tmp_path / "one.json"), "--sets", "half"]
     panel.main([*options, *skip, "-o", str(tmp_path / "two")])
     again = json.loads((tmp_path / "two.json").read_text())["rows"]
-    assert again[:2] == found["rows"][3:5]
-    assert again[2]["accuracy"] == found["rows"][5]["accuracy"]
+    assert again[:2] == found["rows"][4:6]
+    assert [row["accuracy"] for row in again[2:]] == [row["accuracy"] for row in found["rows"][6:]]
 
 
 def test_what_a_panel_cannot_be_made_of(sets, tmp_path):

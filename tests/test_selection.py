@@ -66,7 +66,7 @@ def given(**options):
 @pytest.mark.parametrize("k", [2, 3])
 def test_predictions_are_those_of_scikit_learn(k):
     matrix, y = classes_of(N, k)
-    result = cross_validate(given(C=3), matrix, y, cv=SPLITS)
+    result = cross_validate(given(C=3, multiclass="ovo"), matrix, y, cv=SPLITS)
     expected = cross_val_predict(svm.SVC(kernel="precomputed", C=3, tol=1e-6), matrix, y, cv=SPLITS)
     np.testing.assert_array_equal(result.predictions, expected)
     assert (result.tested == 1).all()
@@ -184,8 +184,13 @@ def test_chosen_metrics():
 def test_progress_names_the_stages():
     documents, y = texts(40)
     seen = {}
-    cross_validate(SVC(device="cpu"), documents, y, cv=2, progress=lambda stage, *_: seen.setdefault(stage))
+    model = SVC("spectrum", device="cpu")
+    cross_validate(model, documents, y, cv=2, progress=lambda stage, *_: seen.setdefault(stage))
     assert list(seen) == ["encode", "gram", "duplicates", "solve"]
+    seen.clear()
+    model.set_params(kernel="auto")
+    cross_validate(model, documents, y, cv=2, progress=lambda stage, *_: seen.setdefault(stage))
+    assert list(seen) == ["encode", "gram", "duplicates", "choose"]
 
 
 def target(codes, names="abc"):

@@ -139,7 +139,7 @@ def test_numeric_labels_and_no_documents_to_predict(task):
 def test_one_vs_one_agrees_with_libsvm(three):
     texts, y = three
     K = gram_of(texts)
-    model = SVC("precomputed", C=3.0, tol=1e-6).fit(K, y)
+    model = SVC("precomputed", C=3.0, tol=1e-6, multiclass="ovo").fit(K, y)
     judge = svm.SVC(kernel="precomputed", C=3.0, tol=1e-6).fit(K, y)
     np.testing.assert_allclose(model.decision_function(K), judge.decision_function(K), atol=1e-4)
     assert model.predict(K).tolist() == judge.predict(K).tolist()
@@ -217,7 +217,7 @@ def test_class_weights_agree_with_libsvm(three):
     K = gram_of(texts)
     for class_weight in ("balanced", {"fruit": 2.0, "tree": 0.3}):
         options = {"kernel": "precomputed", "C": 0.5, "tol": 1e-6, "class_weight": class_weight}
-        ours, judge = SVC(**options).fit(K, y), svm.SVC(**options).fit(K, y)
+        ours, judge = SVC(**options, multiclass="ovo").fit(K, y), svm.SVC(**options).fit(K, y)
         np.testing.assert_allclose(ours.decision_function(K), judge.decision_function(K), atol=1e-4)
 
 
@@ -402,7 +402,7 @@ def test_the_machines_that_did_not_converge_are_named(three):
     from sklearn.exceptions import ConvergenceWarning
 
     with pytest.warns(ConvergenceWarning, match=r"\d of 3 machines .* \w+ against \w+ \(stopped at 3"):
-        SVC(Spectrum(p=2), C=100, tol=1e-8, max_iter=3).fit(*three)
+        SVC(Spectrum(p=2), C=100, tol=1e-8, max_iter=3, multiclass="ovo").fit(*three)
     with pytest.warns(ConvergenceWarning, match=r"machines .* against the rest"):
         SVC(Spectrum(p=2), C=100, tol=1e-8, max_iter=3, multiclass="ovr").fit(*three)
 

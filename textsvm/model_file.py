@@ -119,8 +119,8 @@ def _machine_form(model: KernelMachine) -> tuple[dict[str, Any], dict[str, NDArr
     arrays = {"intercept": model.intercept_, "support": model.support_, **_pack(model.dual_coef_), **state}
     name = type(model).__name__
     parameters = {parameter: getattr(model, parameter) for parameter in _PARAMETERS[name]}
-    if name == "SVC":  # what was chosen, if it was
-        parameters["C"] = getattr(model, "C_", parameters["C"])
+    if "C" in parameters:
+        parameters["C"] = getattr(model, "C_", parameters["C"])  # of a kernel that was chosen
     if isinstance(parameters.get("class_weight"), Mapping):
         parameters["class_weight"] = [[_label_form(a), w] for a, w in parameters["class_weight"].items()]
     header = {
@@ -130,6 +130,7 @@ def _machine_form(model: KernelMachine) -> tuple[dict[str, Any], dict[str, NDArr
         "classes": [_label_form(label) for label in model.classes_] if name in _CLASSIFIERS else None,
         "n_support": model.n_support_.tolist(),
         "n_features_in": model.kept.n_features,
+        "chosen": getattr(model, "chosen_", ""),
     }
     if name == "MultilabelSVC":
         header["label_form"], arrays["thresholds"] = model.label_form_, model.thresholds_
@@ -213,7 +214,7 @@ def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> K
         model.n_features_in_ = kept.n_features
     model.restore(kept.kernel, kept.documents, support, dual_coef, intercept, classes, header["info"])
     if name == "SVC":
-        model.__dict__.update(C_=parameters["C"], chosen_="")
+        model.__dict__.update(C_=parameters["C"], chosen_=str(header.get("chosen", "")))
     if isinstance(model, textsvm.MultilabelSVC):
         model.restore_labels(_finite(arrays, "thresholds"), header["label_form"])
         model.n_support_ = (dual_coef != 0).sum(axis=1)

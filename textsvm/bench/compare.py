@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from textsvm.bench.opponents import OPPONENTS, Answer, answer
 from textsvm.errors import InputError
+from textsvm.estimators.default import NAMES, is_default
 from textsvm.estimators.svc import SVC
 from textsvm.evaluation.comparison import Compared, judge_prediction
-from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import parse
 from textsvm.parallel import StageProgress
 
@@ -29,13 +29,13 @@ WARM_UP = 20
 
 def candidates(device: str) -> dict[str, Callable[[], Any]]:
     """What is compared if no kernel is named, by name."""
-    names = ("spectrum:1-5,log,idf", "spectrum:2-7,log,idf", "spectrum:1-7,intersection")
-    return {name: partial(machine, parse(name), device) for name in names}
+    named = ("spectrum:2-7,log,idf", "spectrum:1-7,intersection")
+    return {name: partial(machine, name, device) for name in (*NAMES, *named)}
 
 
-def machine(kernel: Kernel, device: str) -> SVC:
-    """The classifier of a kernel that stands in a comparison."""
-    return SVC(kernel, C=1, multiclass="ovr", device=device)
+def machine(name: str, device: str) -> SVC:
+    """The classifier of "auto", "fast" or a kernel that is spelled out."""
+    return SVC(name if is_default(name) else parse(name), device=device)
 
 
 def compare(

@@ -11,6 +11,7 @@ import argparse
 import json
 import lzma
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ from textsvm.bench.corpora import Task
 from textsvm.bench.harness import Rows, data_folder, describe_environment, environment
 from textsvm.bench.opponents import OPPONENTS, SHORT, answer
 from textsvm.errors import InputError
+from textsvm.estimators.default import NAMES
 from textsvm.estimators.svc import SVC
 from textsvm.files import replacing
-from textsvm.kernels import Spectrum
 
 #: Documents that compile what will be timed.
 WARM_UP = 200
@@ -31,7 +32,7 @@ WARM_UP = 200
 
 def machines(device: str) -> dict[str, Callable[[], Any]]:
     """What is measured, by name."""
-    return {"fast": lambda: SVC(Spectrum((1, 5), "log", idf=True), C=1, multiclass="ovr", device=device)}
+    return {name: partial(SVC, name, device=device) for name in NAMES}
 
 
 def names_of(folder: Path, wanted: str | None) -> list[str]:

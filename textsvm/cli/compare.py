@@ -11,7 +11,7 @@ import typer
 
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
-from textsvm.cli.kernels import spelled_out
+from textsvm.cli.kernels import DEFAULTS, spelled_out
 from textsvm.cli.machines import checked
 from textsvm.cli.output import REPORTS, Force, Output
 from textsvm.cli.train import hold_out
@@ -33,8 +33,8 @@ class Judging:
         list[str] | None,
         typer.Option(
             metavar="KERNEL",
-            help="A candidate, such as spectrum:1-5,log,idf+words:1-2,log,idf or gap:4; may be given several "
-            "times (default: a short list).",
+            help="A candidate, such as auto, spectrum:1-5,log,idf+words:1-2,log,idf or gap:4; may be given "
+            "several times (default: auto, fast and two more).",
         ),
     ] = None
     holdout: Annotated[
@@ -75,13 +75,16 @@ def compare(
     """
     console = Console(printing.quiet)
     judging.check(corpus)
-    kernels = {text: spelled_out(text) for text in judging.kernel or []}
+    names = list(dict.fromkeys(judging.kernel or []))
+    for name in names:
+        if name not in DEFAULTS:
+            spelled_out(name)
 
     from textsvm.bench.compare import candidates, machine
     from textsvm.bench.compare import compare as run
     from textsvm.device import select
 
-    named = {text: partial(machine, kernel, judging.device) for text, kernel in kernels.items()}
+    named = {name: partial(machine, name, judging.device) for name in names}
     ours = named or candidates(judging.device)
     for make in ours.values():
         checked(make)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 STAGES = {
     "read": "reading",
     "encode": "encoding",
+    "choose": "choosing a kernel",
     "compile": "loading GPU kernels",
     "gram": "kernel matrix",
     "solve": "solving",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import machines, options
+from textsvm.cli import kernels, machines, options
 from textsvm.cli.console import Console, json_line
 from textsvm.cli.metric_columns import SHOWN, cells
 from textsvm.cli.output import PREDICTIONS, Force, Output
@@ -49,11 +49,13 @@ def cv(
     reading: options.Reading,
     learning: options.Learning,
     folds: options.Folds,
-    made_from: machines.ModelOptions,
+    made_from: machines.SingleOptions,
     predictions: Predictions,
     printing: options.Printing,
 ) -> None:
     """Cross-validate: train on all folds but one, judge on that one, in turn; the kernel matrix is made once.
+
+    A classifier whose kernel is not named chooses one anew on what each fold is trained on.
 
     textsvm cv mails.tar.gz --kernel gap --p 4 -C 10 --folds 10
     """
@@ -74,6 +76,8 @@ def cv(
     if output is not None:
         with output.place() as path:
             _write_predictions(path, documents, truth, result)
+    for number, chosen in enumerate(result.chosen, 1):
+        console.say(f"note: fold {number}: {chosen}")
     console.say_device(options.device_of(model))
     console.say(f"kernel matrix: {result.gram}")
     seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
@@ -92,7 +96,8 @@ def summarise(result: CrossValidation, corpus: Corpus, model: Any) -> dict[str, 
     return {
         "n": len(corpus),
         "kernel": to_json(model.kernel),
-        "kernel_spelled": spell(model.kernel),
+        "kernel_spelled": model.kernel if model.kernel in kernels.DEFAULTS else spell(model.kernel),
+        "chosen": found["chosen"],
         "C": model.C,
         "device": options.device_of(model).description,
         "folds": [

@@ -54,9 +54,8 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
 def _machine(device: str) -> Any:
     """What the demo trains."""
     from textsvm.estimators.svc import SVC
-    from textsvm.kernels import Spectrum
 
-    return SVC(Spectrum((1, 5), "log", idf=True), C=1, multiclass="ovr", device=device)
+    return SVC(device=device)
 
 
 def _compare(console: Console, test: Corpus, ours: Answer, theirs: Answer) -> None:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from textsvm.kernels.option import Option
 
 T = TypeVar("T")
-_KERNEL = "Kernel"
+PANEL = "Kernel"
+#: Names that leave the kernel to a classifier, as in `textsvm.SVC`.
+DEFAULTS = ("auto", "fast")
 
 
 @dataclass(frozen=True)
@@ -35,23 +37,42 @@ class _KernelOptions:
     kernel: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="|".join(spelling.names()),
+            metavar="|".join([*DEFAULTS, *spelling.names()]),
             help="Which kernel; spelled out, a sum (+) or product (*) of several: "
-            "spectrum:2-7,log,idf+words:1-2,log,idf (default: spectrum).",
-            rich_help_panel=_KERNEL,
+            "spectrum:2-7,log,idf+words:1-2,log,idf. auto: chosen by cross-validation; fast: "
+            "spectrum:1-5,log,idf (default: train and cv of a classifier auto, others spectrum; with options "
+            "of a kernel alone spectrum).",
+            rich_help_panel=PANEL,
         ),
     ] = None
+
+    def default(self) -> str | None:
+        """Auto or fast if that is asked for, auto too if nothing is; None if a kernel is."""
+        others = [
+            name for name, value in vars(self).items() if name != "kernel" and value not in (None, False)
+        ]
+        named = self.kernel or ([] if others else ["auto"])
+        if len(named) != 1 or named[0] not in DEFAULTS:
+            return None
+        if others:
+            raise WrongUsage(f"--{others[0].replace('_', '-')} does not go with --kernel {named[0]}")
+        return named[0]
 
     def grid(self, tuning: bool = False) -> list[Kernel]:
         """Every kernel that the options describe; options of no kernel that is asked for are refused.
 
         With `tuning`, options that are not given take the values that a search tries.
         """
+        from textsvm.kernels.spectrum import fixed_default
+
         given = []
         for text in self.kernel or ["spectrum"]:
             given += [text] if spelling.is_spelled_out(text) else several("--kernel", text, str)
         spelled = [text for text in given if spelling.is_spelled_out(text)]
-        names = [name for name in given if name not in spelled]
+        fast = [fixed_default() for name in given if name == "fast"]
+        names = [name for name in given if name not in spelled and name != "fast"]
+        if "auto" in names:
+            raise WrongUsage("--kernel auto is for train and cv of a classifier, alone; name a kernel here")
         for name in names:
             if name not in KERNELS.simple():
                 raise WrongUsage(f"--kernel {name} is not one of {', '.join(spelling.names())}")
@@ -60,6 +81,7 @@ class _KernelOptions:
         return [
             *(kernel for name in names for kernel in self._of(KERNELS[name], options[name], tuning)),
             *map(spelled_out, spelled),
+            *fast,
         ]
 
     def _refuse_others(self, names: list[str], spelled: list[str]) -> None:
@@ -74,7 +96,7 @@ class _KernelOptions:
                     f"--{name} does not go with --kernel {spelled[0]}, which has its options in itself"
                 )
             if option not in known:
-                raise WrongUsage(f"--{name} is not an option of the {' or '.join(names)} kernel")
+                raise WrongUsage(f"--{name} is not an option of the {' or '.join(names or ['fast'])} kernel")
 
     def one(self) -> Kernel:
         """The kernel that the options describe."""
@@ -120,10 +142,10 @@ def options_of(kernels: Kernels) -> type[_KernelOptions]:
         first = next(iter(of_kernels.values()))
         help = f"{', '.join(of_kernels)}: {first.help}{_defaults(of_kernels)}."
         if first.metavar:
-            shown = typer.Option(metavar=first.metavar, help=help, rich_help_panel=_KERNEL)
+            shown = typer.Option(metavar=first.metavar, help=help, rich_help_panel=PANEL)
             fields.append((name, Annotated[str | None, shown], field(default=None)))
         else:
-            shown = typer.Option(f"--{name.replace('_', '-')}", help=help, rich_help_panel=_KERNEL)
+            shown = typer.Option(f"--{name.replace('_', '-')}", help=help, rich_help_panel=PANEL)
             fields.append((name, Annotated[bool, shown], field(default=False)))
     return make_dataclass("KernelOptions", fields, bases=(_KernelOptions,), frozen=True)
 

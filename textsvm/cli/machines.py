@@ -16,11 +16,13 @@ import typer
 
 from textsvm.cli import options
 from textsvm.cli.console import WrongUsage
+from textsvm.cli.kernels import PANEL as KERNEL_PANEL
 from textsvm.cli.kernels import KernelOptions, several
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.estimators.base import KernelMachine
+    from textsvm.kernels import Kernel
 
 _TEXT = "Text"
 _MACHINE = "Machine"
@@ -91,8 +93,8 @@ class MachineOptions:
     multiclass: Annotated[
         str | None,
         typer.Option(
-            metavar="ovo|ovr|crammer-singer",
-            help="More than two classes: a machine a pair, a machine a class, or all at once (default: ovo).",
+            metavar="ovr|ovo|crammer-singer",
+            help="More than two classes: a machine a class, a machine a pair, or all at once (default: ovr).",
             rich_help_panel=_MACHINE,
         ),
     ] = None
@@ -155,23 +157,6 @@ class ModelOptions:
     text: TextOptions
     machine: MachineOptions
 
-    def estimator(self, learning: options.Learning) -> KernelMachine:
-        """The one that the options describe, checked."""
-        made = self._estimators({"kernel": [self.kernel.one()], **self.machine.varied()}, learning)
-        if len(made) > 1:
-            raise WrongUsage(
-                "-C, --epsilon and --multiclass take one value here; `textsvm tune` tries several"
-            )
-        return made[0]
-
-    def one_class(self, nu: float | None) -> KernelMachine:
-        """A one-class machine, checked."""
-        from textsvm.estimators.one_class import OneClassSVM
-
-        self.machine.refuse("multiclass", "class_weight", "epsilon", of="--one-class")
-        parameters = {"kernel": self.kernel.one(), **_given(nu=nu), **self.machine.fixed()}
-        return checked(lambda: OneClassSVM(**parameters, **self.text.as_dict()))
-
     def grid(self, learning: options.Learning) -> tuple[dict[str, list[Any]], KernelMachine]:
         """The grid of `tune`, every point of it checked, and a machine to be set to its points."""
         grid: dict[str, list[Any]] = {
@@ -181,7 +166,9 @@ class ModelOptions:
         grid |= self.machine.varied()
         return grid, self._estimators(grid, learning)[0]
 
-    def _estimators(self, grid: dict[str, list[Any]], learning: options.Learning) -> list[KernelMachine]:
+    def _estimators(
+        self, grid: dict[str, list[Any]], learning: options.Learning, **others: Any
+    ) -> list[KernelMachine]:
         from textsvm.estimators.svc import SVC
         from textsvm.estimators.svr import SVR
         from textsvm.selection.multilabel import MultilabelSVC
@@ -195,9 +182,73 @@ class ModelOptions:
             self.machine.refuse("multiclass", "class_weight", of="--regress")
         else:
             self.machine.refuse("epsilon", of="a classifier; it goes with --regress")
-        fixed = self.machine.fixed() | self.text.as_dict()
+        fixed = self.machine.fixed() | self.text.as_dict() | others
         points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
         return [checked(lambda point=point: make(**point, **fixed)) for point in points]  # type: ignore[misc]
+
+
+@dataclass(frozen=True)
+class Choosing:
+    """How the kernel of a classifier is found if none is named."""
+
+    fast: Annotated[
+        bool,
+        typer.Option(
+            "--fast", help="Choose nothing: the same as --kernel fast.", rich_help_panel=KERNEL_PANEL
+        ),
+    ] = False
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="--kernel auto: predicted time that the choice may take (default: half of what TF-IDF of "
+            "characters with a linear SVM would take, and at least a second).",
+            rich_help_panel=KERNEL_PANEL,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class SingleOptions(ModelOptions):
+    """All that one estimator is made from."""
+
+    choosing: Choosing
+
+    def estimator(self, learning: options.Learning) -> KernelMachine:
+        """The one that the options describe, checked."""
+        regress = "--regress" if learning.regress is not None else None
+        kernel = self._kernel("--multilabel" if learning.multilabel else regress)
+        grid = {"kernel": [kernel], **self.machine.varied()}
+        made = self._estimators(grid, learning, **_given(budget=self.choosing.budget))
+        if len(made) > 1:
+            raise WrongUsage(
+                "-C, --epsilon and --multiclass take one value here; `textsvm tune` tries several"
+            )
+        return made[0]
+
+    def one_class(self, nu: float | None) -> KernelMachine:
+        """A one-class machine, checked."""
+        from textsvm.estimators.one_class import OneClassSVM
+
+        self.machine.refuse("multiclass", "class_weight", "epsilon", of="--one-class")
+        parameters = {"kernel": self._kernel("--one-class"), **_given(nu=nu), **self.machine.fixed()}
+        return checked(lambda: OneClassSVM(**parameters, **self.text.as_dict()))
+
+    def _kernel(self, other: str | None) -> Kernel | str:
+        """The kernel, or the name of a way to find one; for an `other` machine than a classifier a kernel."""
+        fast, budget = self.choosing.fast, self.choosing.budget
+        if other is not None and (fast or budget is not None):
+            raise WrongUsage(
+                f"--{'fast' if fast else 'budget'} is for classifiers and does not go with {other}"
+            )
+        default = self.kernel.default()
+        if fast:
+            if default is None or self.kernel.kernel:
+                raise WrongUsage("--fast is a kernel of its own; give no other, and no options of kernels")
+            default = "fast"
+        if budget is not None and default != "auto":
+            raise WrongUsage("--budget is for --kernel auto; where a kernel is named nothing is chosen")
+        return self.kernel.one() if other is not None or default is None else default
 
 
 def _given(**options: Any) -> dict[str, Any]:

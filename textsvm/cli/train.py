@@ -98,12 +98,16 @@ def train(
     corpus: options.CorpusPath,
     reading: options.Reading,
     learning: options.Learning,
-    made_from: machines.ModelOptions,
+    made_from: machines.SingleOptions,
     task: Task,
     file: ModelFile,
     printing: options.Printing,
 ) -> None:
     """Train a classifier on a labelled corpus, or a regression on numbers, and save it.
+
+    A classifier chooses its kernel by cross-validation on the corpus unless one is named, or --fast is given.
+
+    textsvm train mails.tar.gz -o spam.textsvm
 
     textsvm train reuters21578.tar.gz --part train --positive earn --negative acq -o earn.textsvm
 
@@ -121,7 +125,7 @@ def train(
         documents = _of_one_class(documents, task.one_class)
     options.targets(documents, learning.multilabel)
     seconds = {"read": time.perf_counter() - started}
-    if made_from.text.max_length is None and made_from.kernel.one().quadratic:
+    if made_from.text.max_length is None and getattr(model, "estimator", model).make_kernel().quadratic:
         options.note_long_documents(console, documents)
     training, held = hold_out(console, documents, task.holdout, task.seed)
     if task.one_class is not None:
@@ -140,7 +144,7 @@ def train(
     console.print_json(report) if printing.json else _show(console, report, results)
 
 
-def _estimator(made_from: machines.ModelOptions, task: Task, learning: options.Learning) -> Any:
+def _estimator(made_from: machines.SingleOptions, task: Task, learning: options.Learning) -> Any:
     """The estimator that the options describe, checked."""
     if task.one_class is not None:
         return made_from.one_class(task.nu)
@@ -221,6 +225,8 @@ def _fit(
             progress=console.stage,
         )
         results = None if held is None else judge(model, held, positive, console.stage)
+    if chosen := getattr(model, "chosen_", ""):
+        console.say(f"note: {chosen}")
     console.say_device(model.device_)
     console.say(f"kernel matrix: {model.gram_}")
     return results
@@ -263,6 +269,8 @@ def summarise(model: Any, training: Corpus) -> dict[str, Any]:
         "device": model.device_.description,
         "kernel": model.kernel_.as_dict(),
         "kernel_spelled": spell(model.kernel_),
+        "chosen": getattr(model, "chosen_", "") or None,
+        "C": getattr(model, "C_", getattr(model, "C", None)),
         "kernel_matrix": model.gram_,
         "n_train": len(training),
         "classes": _per_class(model, training),
@@ -304,6 +312,7 @@ def _show(console: Console, report: dict[str, Any], results: Results | None) -> 
         [
             ("machine", report["estimator"]),
             ("kernel", report["kernel_spelled"]),
+            *([] if report["C"] is None else [("C", f"{report['C']:.3g}")]),
             ("device", report["device"]),
             ("kernel matrix", report["kernel_matrix"]),
             ("training documents", f"{report['n_train']:,}"),

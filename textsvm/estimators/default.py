@@ -81,6 +81,23 @@ def _on_features(kernel: Kernel, documents: Views, problem: Classification, devi
     return bool(LONGER * documents.of(View()).lengths.mean() < len(documents))
 
 
+def settle(model: Classifier, given: Given, progress: StageProgress | None) -> str:
+    """Choose, and make what was chosen the kernel and C of a classifier, as if its user had named them.
+
+    Returns
+    -------
+    str
+        What was chosen and why; empty if nothing.
+    """
+    with model.at_work(devices.select(model.device)):
+        chosen = choice_of(model, read_both(model, given, progress), given, progress)
+    if chosen is None:
+        model.kernel = fixed_default()
+        return ""
+    model.kernel, model.C = chosen.kernel, chosen.C
+    return chosen.description
+
+
 def read_both(model: Classifier, given: Given, progress: StageProgress | None) -> Views:
     """The texts as characters and as words, their classes known."""
     both = Sum([Spectrum(1), Spectrum(1, tokens="words")])

@@ -11,7 +11,7 @@ from sklearn.utils.metadata_routing import UNUSED
 
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine, Target
-from textsvm.estimators.targets import is_number
+from textsvm.estimators.targets import check_is_named, is_number
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
 from textsvm.parallel import StageProgress
@@ -81,6 +81,7 @@ class OneClassSVM(OutlierMixin, KernelMachine):
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""
         super().check()
+        check_is_named(self.kernel)
         if not is_number(self.nu) or not 0 < self.nu <= 1:
             raise InputError(f"nu={self.nu!r} must be above 0 and at most 1")
 

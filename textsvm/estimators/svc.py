@@ -12,13 +12,13 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metadata_routing import UNUSED
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Target
+from textsvm.estimators.base import KernelMachine, Prepared, Target
 from textsvm.estimators.default import Given, fit_default, is_default
 from textsvm.estimators.targets import as_classes, as_weights, check_class_weight, class_factors, is_number
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
 from textsvm.parallel import StageProgress
-from textsvm.solvers.problems import STRATEGIES, Classification, class_scores
+from textsvm.solvers.problems import STRATEGIES, Classification, Machines, class_scores
 from textsvm.sources.base import Source
 from textsvm.sources.texts import TextForm, TextSource
 
@@ -179,7 +179,6 @@ class SVC(ClassifierMixin, KernelMachine):
             long enough for the kernel.
         """
         if not is_default(self.kernel):
-            self.C_, self.chosen_ = self.C, ""
             self._fit(X, y, sample_weight, progress)
             return self
         self.check()
@@ -207,6 +206,11 @@ class SVC(ClassifierMixin, KernelMachine):
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of each text, shape (n,)."""
         return self.predictions(self._scores(X), self.classes_)
+
+    def keep(self, prepared: Prepared, target: Target, machines: Machines) -> None:
+        """See `KernelMachine`; of a kernel that was named."""
+        super().keep(prepared, target, machines)
+        self.C_, self.chosen_ = self.C, ""
 
     def as_target(self, y: Any, n: int) -> Target:
         """See `KernelMachine`."""

@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine, Target
-from textsvm.estimators.targets import as_numbers, is_number
+from textsvm.estimators.targets import as_numbers, check_is_named, is_number
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
 from textsvm.parallel import StageProgress
@@ -83,6 +83,7 @@ class SVR(RegressorMixin, KernelMachine):
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""
         super().check()
+        check_is_named(self.kernel)
         if not is_number(self.epsilon) or not 0 <= self.epsilon < np.inf:
             raise InputError(f"epsilon={self.epsilon!r} must be a finite number of at least 0")
 

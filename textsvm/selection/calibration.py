@@ -30,7 +30,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from textsvm import device as devices
 from textsvm.errors import InputError
-from textsvm.estimators.base import Target
+from textsvm.estimators.base import Target, with_classes
+from textsvm.estimators.default import Given, is_default, settle
 from textsvm.estimators.svc import SVC
 from textsvm.estimators.targets import with_classes
 from textsvm.parallel import StageProgress, lap
@@ -49,7 +50,7 @@ class CalibratedSVC(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     estimator : SVC, optional
-        ``SVC()`` by default; a copy of it is fitted.
+        ``SVC()`` by default; a copy of it is fitted. "auto" chooses its kernel and C once, on all documents.
     method : {"sigmoid", "isotonic"}
         The map from decision values to probabilities. "isotonic" needs many documents, a thousand or so.
     cv : int, scikit-learn splitter, or sequence of (train, test) index pairs
@@ -126,6 +127,11 @@ class CalibratedSVC(ClassifierMixin, BaseEstimator):
         estimator.read(X)  # a table names its columns, and the fitted estimator keeps the names
         task, tested = self._task(estimator, target, weight)
         seconds = dict.fromkeys(("encode", "gram", "solve", "score"), 0.0)
+        chosen = ""
+        if is_default(estimator.kernel):
+            clock = time.perf_counter()
+            chosen = settle(estimator, Given(given, target, weight), progress)
+            lap(seconds, "choose", clock)
         device = devices.select(estimator.device)
         with estimator.at_work(device):
             clock = time.perf_counter()
@@ -136,6 +142,7 @@ class CalibratedSVC(ClassifierMixin, BaseEstimator):
         clock = time.perf_counter()
         estimator.device_ = device
         estimator.keep(found.last, target, found.machines[0][-1])
+        estimator.chosen_ = chosen
         decision, _ = mean_values(found.values[0], task.folds[:-1], len(target.values))
         self.calibration_ = _fit_maps(
             self.method, decision[tested], target.values[tested], None if weight is None else weight[tested]

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 
 from textsvm import device as devices
 from textsvm.estimators.base import KernelMachine, Target
+from textsvm.estimators.default import Given, fit_default, is_default
+from textsvm.estimators.svc import SVC
 from textsvm.estimators.targets import with_classes
 from textsvm.parallel import StageProgress, lap, of_stage
 from textsvm.plain_json import to_json
-from textsvm.selection.fold_grams import FoldGrams, Task, train_and_test
+from textsvm.selection.fold_grams import FoldGrams, Task, of_all, train_and_test
 from textsvm.selection.folds import Fold
 from textsvm.selection.leakage import Leak
 from textsvm.selection.scoring import (
@@ -62,7 +65,9 @@ class CrossValidation:
     gram : str
         Where the rows of the kernel matrix came from.
     seconds : dict
-        Wall time of "encode", "gram", "duplicates", "solve" and "score".
+        Wall time of "encode", "gram", "duplicates", "solve" and "score"; of "choose" too.
+    chosen : list of str
+        What ``SVC("auto")`` chose on the training part of each fold; empty for other models.
     """
 
     table: list[dict[str, float]]
@@ -76,6 +81,7 @@ class CrossValidation:
     leaks: list[Leak]
     gram: str
     seconds: dict[str, float]
+    chosen: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values; NaN is None."""
@@ -95,6 +101,7 @@ class CrossValidation:
                 "leaks": [leak.as_dict() for leak in self.leaks],
                 "gram": self.gram,
                 "seconds": self.seconds,
+                "chosen": self.chosen,
             }
         )
 
@@ -117,6 +124,8 @@ def cross_validate(
 
     The rows of the kernel matrix are computed once, for all documents, unless the kernel learns from them
     (idf weights): it then learns from the training part of each fold anew, and each has its own matrix.
+    ``SVC("auto")`` chooses a kernel and C on the training part of each fold anew, and shares no matrix;
+    near-duplicates are then those of the kernel of ``SVC("fast")``, whose matrix is made to find them.
 
     Parameters
     ----------
@@ -140,7 +149,8 @@ def cross_validate(
     random_state : int, optional
         Seed of the folds.
     progress : callable, optional
-        See `textsvm.parallel.StageProgress`; stages are "encode", "gram", "duplicates" and "solve".
+        See `textsvm.parallel.StageProgress`; stages are "encode", "gram", "duplicates" and "solve"; with
+        ``SVC("auto")`` "choose" too.
 
     Returns
     -------
@@ -153,6 +163,8 @@ def cross_validate(
     """
     given, target, weight = read(model, X, y, sample_weight)
     names = metric_names(target, metrics)
+    anew = isinstance(model, SVC) and is_default(model.kernel)
+    model = clone(model) if anew else model  # without what it may have chosen before
     splitting = Splitting(cv, groups, repeats, random_state, group_duplicates)
     folds, leaks = splitting.folds(target), []
     for train, _ in folds:
@@ -172,10 +184,40 @@ def cross_validate(
             leaks = report_leaks(gram, folds, looking)
         lap(seconds, "duplicates", clock)
         task = Task(target, weight, folds)
+        if anew:
+            grams.release()
+            values, chosen = _anew(model, given, task, seconds, progress)
+            description = "of each fold its own, or none where features are enough"
+            return _judged(
+                model, task, values, names, leaks=leaks, gram=description, seconds=seconds, chosen=chosen
+            )
         found = train_and_test([model], grams, task, seconds, progress)
     warn_unfinished(model, found.machines[0], target)
     description = grams.describe(gram.description, folds)
     return _judged(model, task, found.values[0], names, leaks=leaks, gram=description, seconds=seconds)
+
+
+def _anew(
+    model: KernelMachine,
+    texts: list[str],
+    task: Task,
+    seconds: dict[str, float],
+    progress: StageProgress | None,
+) -> tuple[list[NDArray[np.float64]], list[str]]:
+    """Decision values of the test parts, by copies fitted to the training parts; and what these chose."""
+    values, chosen = [], []
+    for number, (train, test) in enumerate(task.folds):
+        step, fitted = of_all(progress, number, len(task.folds)), clone(model)
+        target = Target(task.target.values[train], task.target.classes)
+        weight = None if task.weight is None else task.weight[train]
+        fit_default(fitted, Given([texts[i] for i in train], target, weight), step)
+        for stage, spent in fitted.seconds_.items():
+            seconds[stage] = seconds.get(stage, 0.0) + spent
+        clock = time.perf_counter()
+        values.append(fitted.decision_function([texts[i] for i in test]))
+        lap(seconds, "score", clock)
+        chosen += [fitted.chosen_] if fitted.chosen_ else []
+    return values, chosen
 
 
 def _judged(

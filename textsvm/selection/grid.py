@@ -15,9 +15,11 @@ from sklearn.model_selection import ParameterGrid
 from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine, Prepared, Target
+from textsvm.estimators.default import is_default
 from textsvm.estimators.targets import with_classes
 from textsvm.gram.shared import grams
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.spectrum import fixed_default
 from textsvm.parallel import StageProgress, of_stage
 from textsvm.selection.fold_grams import FoldGrams, terms_of
 
@@ -94,6 +96,12 @@ def _with(model: KernelMachine, params: dict[str, Any]) -> KernelMachine:
         made.set_params(**{name: _own(value) for name, value in params.items()})
     except (ValueError, AttributeError) as error:
         raise InputError(f"the grid cannot be used: {' '.join(str(error).split())}") from error
+    if params.get("kernel") == "auto":
+        raise InputError(
+            '"auto" chooses a kernel by itself and has no place in a grid; cross_validate judges it'
+        )
+    if is_default(made.kernel):
+        made.kernel = fixed_default()
     made.check()
     return made
 
@@ -105,11 +113,7 @@ def _own(value: Any) -> Any:
 
 
 def encode_all(
-    model: KernelMachine,
-    settings: Sequence[Setting],
-    X: Any,
-    progress: StageProgress | None,
-    target: Target | None = None,
+    model: KernelMachine, settings: Sequence[Setting], X: Any, target: Target, progress: StageProgress | None
 ) -> list[Shared]:
     """Encode the texts in every form that is wanted; check that every kernel finds something there."""
     forms: dict[Hashable, list[int]] = {}

@@ -129,6 +129,7 @@ def tune(
     Parameters
     ----------
     model : SVC, MultilabelSVC or SVR
+        Of ``SVC()``, whose kernel is "auto", the kernel of ``SVC("fast")`` is tuned if the grid names none.
     X : n texts, or a kernel matrix with ``kernel="precomputed"``
     y : array-like, shape (n,)
         Labels or numbers; several labels a document as `MultilabelSVC.fit` takes them.
@@ -171,7 +172,7 @@ def tune(
     leaks: list[Leak] = []
     with model.at_work(devices.select(model.device)):
         clock = time.perf_counter()
-        shared = encode_all(model, search.settings, given, progress, target)
+        shared = encode_all(model, search.settings, given, target, progress)
         clock = lap(seconds, "encode", clock)
         if minutes is not None:
             task = Task(target, weight, search.all_folds)

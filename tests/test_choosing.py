@@ -1,0 +1,97 @@
+"""`SVC()` in model selection: a kernel chosen on training texts alone, the same whatever trains it."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import textsvm
+from textsvm import SVC, SVR, CalibratedSVC, InputError, Spectrum, cross_validate, tune
+from textsvm.kernels.spectrum import fixed_default
+from textsvm.kernels.spelling import spell
+from textsvm.readers import read_corpus, sample
+
+# The questions have near-copies.
+pytestmark = pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning")
+
+
+@pytest.fixture(scope="module")
+def questions():
+    corpus = read_corpus(sample("questions"))
+    return corpus.texts, np.array(corpus.labels)
+
+
+@pytest.mark.parametrize("kernel", ["auto", "fast"])
+def test_each_fold_is_a_fit_of_its_own(questions, kernel):
+    texts, labels = questions
+    weight = np.linspace(0.5, 2, len(texts))
+    model = SVC(kernel, C=0.5)
+    found = cross_validate(model, texts, labels, cv=3, sample_weight=weight)
+    chosen = []
+    for train, test in found.folds:
+        fitted = clone(model).fit([texts[i] for i in train], labels[train], sample_weight=weight[train])
+        expected = fitted.decision_function([texts[i] for i in test])
+        np.testing.assert_allclose(found.decision[test], expected, atol=1e-9)
+        chosen += [fitted.chosen_] * (kernel == "auto")
+    assert found.chosen == found.as_dict()["chosen"] == chosen
+    assert not hasattr(model, "kernel_")
+    assert found.seconds["choose"] >= 0
+
+
+def test_copies_across_folds_are_found_whatever_is_chosen(questions):
+    texts, labels = questions
+    doubled, names = texts + texts[:3], np.concatenate([labels, labels[:3]])
+    model = SVC().fit(texts[:30], labels[:30])
+    together = cross_validate(model, doubled, names, cv=3, group_duplicates=0.98)
+    for _, test in together.folds:
+        for i in range(3):
+            assert (i in test) == (len(texts) + i in test)
+    assert together.leaks == []
+
+
+def test_a_weight_learnt_from_classes_knows_those_of_the_training_part_alone(questions):
+    texts, labels = questions
+    model = SVC(Spectrum((1, 3), "log", odds=True))
+    found = cross_validate(model, texts, labels, cv=3)
+    for train, test in found.folds:
+        fitted = clone(model).fit([texts[i] for i in train], labels[train])
+        expected = fitted.decision_function([texts[i] for i in test])
+        np.testing.assert_allclose(found.decision[test], expected, atol=2e-3)
+    best = tune(model, texts, labels, {"C": [1.0]}, cv=found.folds).best_estimator
+    np.testing.assert_allclose(
+        best.decision_function(texts), clone(model).fit(texts, labels).decision_function(texts), atol=2e-3
+    )
+
+
+def test_a_grid_without_kernels_is_one_of_the_fixed_kernel(questions):
+    found = tune(SVC(), *questions, {"C": [1, 10]}, cv=3)
+    assert found.best_params_["C"] == found.best_estimator.C_
+    assert spell(found.best_estimator.kernel) == spell(fixed_default())
+    found = tune(SVC(), *questions, {"kernel__p": [(1, 3), (1, 4)]}, cv=3)
+    assert {row["params"]["kernel__p"] for row in found.table} == {(1, 3), (1, 4)}
+    with pytest.raises(InputError, match="has no place in a grid"):
+        tune(SVC("spectrum"), *questions, {"kernel": ["auto", Spectrum(p=2)]}, cv=3)
+
+
+def test_a_calibrated_classifier_chooses_once_on_all_texts(questions, tmp_path):
+    texts, labels = questions
+    plain, model = SVC().fit(texts, labels), CalibratedSVC(SVC()).fit(texts, labels)
+    assert (model.chosen_, model.C_) == (plain.chosen_, plain.C_)
+    assert model.estimator_.kernel.key == plain.kernel_.key
+    np.testing.assert_allclose(
+        model.decision_function(texts), plain.decision_function(texts), atol=5 * plain.tol
+    )
+    assert CalibratedSVC(SVC("fast")).fit(texts, labels).chosen_ == ""
+    textsvm.save(model, tmp_path / "m")
+    again = textsvm.load(tmp_path / "m")
+    np.testing.assert_allclose(again.predict_proba(texts), model.predict_proba(texts), atol=1e-9)
+    assert again.chosen_ == model.chosen_
+
+
+def test_texts_without_a_symbol_are_nothing_to_learn_from():
+    with pytest.raises(InputError, match="every document is shorter than p = 1"):
+        SVC().fit(["", ""], [0, 1])
+
+
+def test_only_a_classifier_chooses():
+    with pytest.raises(InputError, match='"auto" is for SVC'):
+        SVR("auto").fit(["banana", "monday"], [0.0, 1.0])
