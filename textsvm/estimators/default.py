@@ -132,7 +132,7 @@ def _solve_features(
     bound = MOST_EPOCHS if model.max_iter < 0 else max(1, model.max_iter // len(documents))
     machines = feature_machines.solve_classifier(problem, rows, model.tol, bound)
     lap(seconds, "solve", clock)
-    return machines, f"no kernel matrix: {len(rows.x.values):,} features of {len(documents):,} texts"
+    return machines, f"none, {len(rows.x.values):,} values of features of {len(documents):,} texts"
 
 
 def _solve_gram(

@@ -30,7 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from textsvm import device as devices
 from textsvm.errors import InputError
-from textsvm.estimators.base import Target, with_classes
+from textsvm.estimators.base import Target
 from textsvm.estimators.default import Given, is_default, settle
 from textsvm.estimators.svc import SVC
 from textsvm.estimators.targets import with_classes
