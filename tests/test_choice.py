@@ -181,7 +181,7 @@ def test_progress_of_the_choice_never_goes_back(texts, jobs):
     seen = []
     auto(n_jobs=jobs).fit(texts, np.arange(48) % 2, progress=lambda *step: seen.append(step))
     steps = [(done, total) for stage, done, total in seen if stage == "choose"]
-    assert len({done for done, _ in steps}) >= 4
+    assert len({done for done, _ in steps}) >= 3  # rounds; what ends together is told together
     assert {total for _, total in steps} == {MOST_TRIED}
     assert (np.diff([done for done, _ in steps]) >= 0).all()
     assert steps[-1][0] == pytest.approx(MOST_TRIED)
