@@ -64,7 +64,7 @@ def test_a_weight_learnt_from_classes_knows_those_of_the_training_part_alone(que
 
 def test_a_grid_without_kernels_is_one_of_the_fixed_kernel(questions):
     found = tune(SVC(), *questions, {"C": [1, 10]}, cv=3)
-    assert found.best_estimator.C_ == found.best_params_["C"]
+    assert found.best_params_["C"] == found.best_estimator.C_
     assert spell(found.best_estimator.kernel) == spell(fixed_default())
     found = tune(SVC(), *questions, {"kernel__p": [(1, 3), (1, 4)]}, cv=3)
     assert {row["params"]["kernel__p"] for row in found.table} == {(1, 3), (1, 4)}
