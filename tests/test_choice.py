@@ -1,6 +1,7 @@
 """The kernel and C that are chosen where the user names none."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +11,11 @@ import textsvm
 from textsvm import SVC, InputError, Spectrum, Sum
 from textsvm.choice import choose, shortlist
 from textsvm.choice.choose import FEWEST, MOST_TRIED
+from textsvm.choice.shortlist import Recipe
 from textsvm.choice.trial import FOLDS, Examples, Trials
+from textsvm.device import select
 from textsvm.documents import encode
+from textsvm.estimators import default
 from textsvm.evaluation.explanation import explain
 
 
@@ -119,8 +123,10 @@ def test_trials_are_cross_validation():
     fold = np.arange(60) // 3 % FOLDS
     documents = encode(texts).with_classes(y)
     examples = Examples(documents, y, 3, np.ones(60), fold)
-    for kernel in (Spectrum((1, 5), "log", idf=True, odds=True), Spectrum(2)):
-        trials = Trials(examples).run([kernel], [0.1, 1.0])
+    for recipe in (Recipe(odds=True), Recipe("overlap"), Recipe("gapped")):
+        kernel = recipe.kernel()
+        trials = Trials(examples, select("cpu")).run([recipe], [0.1, 1.0])
+        assert [trial.C for trial in trials] == [0.1, 1.0]
         for trial in trials:
             right = 0
             for k in range(FOLDS):
@@ -207,13 +213,13 @@ def test_fast_is_the_fixed_kernel(n_classes):
     np.testing.assert_allclose(fast.decision_function(new), named.decision_function(new), atol=1e-2)
 
 
-def test_features_and_gram_decide_the_same():
-    texts, y = corpus(60)
+def test_features_and_gram_decide_the_same(monkeypatch):
+    monkeypatch.setattr(default, "_on_features", lambda *_: True)  # as for texts that are many and short
     for kernel in (orders, corpus):
         texts, y = kernel()
         model = auto().fit(texts, y)
         named = auto(kernel=clone(model.kernel_), C=model.C_, tol=1e-5).fit(texts, y)
-        assert model.gram_.startswith("no kernel matrix")
+        assert model.gram_.startswith("none, ")
         np.testing.assert_allclose(model.decision_function(texts), named.decision_function(texts), atol=1e-2)
 
 
@@ -258,10 +264,27 @@ def test_fitting_again_chooses_again():
 
 
 def test_the_short_list_depends_on_the_texts():
-    name = shortlist.Look(10.0, 1.0, 30)
-    sentence = shortlist.Look(100.0, 20.0, 30)
+    name = shortlist.Look(10.0, 1.0, "", 0.0)
+    sentence = shortlist.Look(100.0, 20.0, "", 0.0)
+    strand = shortlist.Look(100.0, 1.0, "acgt", 1.0)
+    assert [one.strands for one in shortlist.second_round(strand, Recipe()) if one.first == "gapped"] == [
+        True
+    ]
+    for other in (
+        replace(strand, letters=""),
+        replace(strand, gapped_seconds=1e9),
+        replace(strand, characters=9),
+    ):
+        assert all(one.first != "gapped" for one in shortlist.second_round(other, Recipe()))
+    assert shortlist.second_round(replace(strand, letters="abc"), Recipe())[-1] == Recipe("gapped")
     assert [len(shortlist.first_round(seen)) for seen in (name, sentence)] == [1, 2]
-    for seen in (name, sentence, shortlist.Look(30.0, 5.0, 30), shortlist.Look(100.0, 1.0, 4000)):
+    for seen in (
+        name,
+        sentence,
+        strand,
+        shortlist.Look(30.0, 5.0, "acgt", 1.0),
+        shortlist.Look(100.0, 1.0, "", 0.0),
+    ):
         first = shortlist.first_round(seen)
         for best in first:
             second = shortlist.second_round(seen, best)

@@ -88,7 +88,7 @@ def test_a_calibrated_classifier_chooses_once_on_all_texts(questions, tmp_path):
 
 
 def test_texts_without_a_symbol_are_nothing_to_learn_from():
-    with pytest.raises(InputError, match="every document is shorter than p = 1"):
+    with pytest.raises(InputError, match="every document is empty"):
         SVC().fit(["", ""], [0, 1])
 
 

@@ -90,7 +90,7 @@ def test_train_reports_what_a_script_needs(model):
         "n_support", "chosen", "C",
         "machines", "iterations", "converged", "status", "objective", "duality_gap", "seconds", "holdout",
     }  # fmt: skip
-    assert report["seconds"].keys() == {"read", "encode", "choose", "features", "solve", "total"}
+    assert report["seconds"].keys() == {"read", "encode", "choose", "gram", "solve", "total"}
     assert report["converged"]
     assert 0 < report["n_support"] <= report["n_train"]
     assert 0.85 < report["holdout"]["accuracy"] <= 1

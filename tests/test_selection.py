@@ -190,7 +190,7 @@ def test_progress_names_the_stages():
     seen.clear()
     model.set_params(kernel="auto")
     cross_validate(model, documents, y, cv=2, progress=lambda stage, *_: seen.setdefault(stage))
-    assert list(seen) == ["encode", "gram", "duplicates", "choose"]
+    assert list(seen) == ["encode", "gram", "duplicates", "choose", "solve"]
 
 
 def target(codes, names="abc"):

@@ -351,7 +351,7 @@ def test_r8_chooses_a_longer_spectrum(data):
     grid = {"kernel__p": [1, 4], "C": [1, 10]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        result = tune(SVC("spectrum", device="cpu"), documents, y, grid, cv=splits)
+        result = tune(SVC("spectrum", multiclass="ovo", device="cpu"), documents, y, grid, cv=splits)
     assert result.best_params_["kernel__p"] == 4
     assert result.best_score > 0.9
     for row in result.table:

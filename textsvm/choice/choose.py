@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from textsvm.choice import shortlist
 from textsvm.choice.shortlist import Look
 from textsvm.choice.trial import FOLDS, Examples, Trial, Trials
+from textsvm.device import Device
 from textsvm.documents import Documents, View, Views
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
@@ -60,6 +61,7 @@ def choose(
     documents: Views,
     target: NDArray[np.int64],
     weight: NDArray[np.float64],
+    device: Device,
     C: float = 1.0,
     seconds: float | None = None,
     progress: StageProgress | None = None,
@@ -74,6 +76,8 @@ def choose(
         Classes, 0..n_classes-1.
     weight : float64 array, shape (n,)
         Factors of C.
+    device : Device
+        Where kernels without features are compared; the others are on the host.
     C : float
         A third of it, it and three times it are tried.
     seconds : float, optional
@@ -88,7 +92,7 @@ def choose(
     rows = _subset(target, _affordable(characters, n_classes, seen, allowed))
     folds = _folds(target[rows])
     some = documents.take(rows).with_classes(target[rows])
-    trials = Trials(Examples(some, target[rows], n_classes, weight[rows], folds))
+    trials = Trials(Examples(some, target[rows], n_classes, weight[rows], folds), device)
     made = _rounds(trials, seen, C, progress)
     best = _best(made)
     return Choice(best.recipe.kernel(), best.C, _sentence(made, best, len(rows), len(target)), made)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from textsvm import device as devices
 from textsvm.choice.shortlist import Recipe
+from textsvm.device import Device
 from textsvm.documents import Documents, Views
 from textsvm.features.rows import FeatureRows, side_by_side
 from textsvm.gram.base import DenseGram
@@ -71,10 +72,12 @@ class Trials:
     Parameters
     ----------
     examples : Examples
+    device : Device
+        Where kernels without features are compared.
     """
 
-    def __init__(self, examples: Examples) -> None:
-        self.examples = examples
+    def __init__(self, examples: Examples, device: Device) -> None:
+        self.examples, self.device = examples, device
         self._counted: dict[Hashable, Any] = {}
 
     def run(
@@ -86,7 +89,7 @@ class Trials:
         grams = [None if has_features(kernel) else self._gram(kernel) for kernel in kernels]
         for kernel, gram in zip(kernels, grams, strict=True):
             if gram is None:
-                self._count(kernel)
+                self.count(kernel)
 
         def one_fold(task: tuple[int, int]) -> None:
             k, fold = task
@@ -103,11 +106,16 @@ class Trials:
             for j, C in enumerate(penalties)
         ]
 
+    def rows(self, kernel: Kernel, train: NDArray[np.int64]) -> FeatureRows:
+        """All examples, weighed by what a kernel learns from some."""
+        return _rows(kernel, lambda leaf: self._counted[leaf.counting], train)
+
     def _gram(self, kernel: Kernel) -> DenseGram:
         read: Any = kernel.read(self.examples.documents)
-        return DenseGram(kernel.fit(read).rows(read, devices.select("cpu")).gram())
+        return DenseGram(devices.to_host(kernel.fit(read).rows(read, self.device).gram()))
 
-    def _count(self, kernel: Kernel) -> None:
+    def count(self, kernel: Kernel) -> None:
+        """Count what its rows are made of."""
         for leaf in kernel.leaves:
             if leaf.counting not in self._counted:
                 self._counted[leaf.counting] = leaf.counted(self.examples.documents.of(leaf.view))
@@ -122,7 +130,7 @@ class Trials:
         if gram is not None:
             values = _of_gram(examples, gram, train, test, penalties)
         else:
-            rows = _rows(kernel, lambda leaf: self._counted[leaf.counting], train)
+            rows = self.rows(kernel, train)
             signs = np.where(examples.target[:, None] == classes, 1, -1).astype(np.int8)
             box = (examples.weight[:, None] * np.repeat(penalties, len(classes))).astype(np.float32)
             columns = Columns(train, np.tile(signs, len(penalties)), box)

@@ -26,8 +26,9 @@ from textsvm.sources.texts import TextForm, TextSource
 
 #: A `textsvm.SVC`, which imports this module.
 Classifier = Any
-#: Characters of a text, times this, from which a row of features is longer than one of the Gram.
-LONGER = 4
+#: A Gram is quicker up to this many texts for each character of one, and this many times the root of the number
+#: of machines: measured, two cores.
+LONG, FEW = 10.0, 2500.0
 #: Bound on passes over the rows.
 MOST_EPOCHS = 1000
 #: What a user may say in place of a kernel.
@@ -75,10 +76,12 @@ def fit_default(model: Classifier, given: Given, progress: StageProgress | None)
 
 
 def _on_features(kernel: Kernel, documents: Views, problem: Classification, device: Device) -> bool:
-    """Whether rows of features are quicker than a Gram: where a row of the Gram would be the longer one."""
+    """Whether rows of features are quicker than a Gram: where texts are many, short and of few classes."""
     if device.kind != "cpu" or not feature_machines.can_solve(problem) or not has_features(kernel):
         return False
-    return bool(LONGER * documents.of(View()).lengths.mean() < len(documents))
+    machines = 1 if problem.n_classes == 2 else problem.n_classes
+    most = max(LONG * documents.of(View()).lengths.mean(), FEW * np.sqrt(machines))
+    return bool(len(documents) > most)
 
 
 def settle(model: Classifier, given: Given, progress: StageProgress | None) -> str:
@@ -115,7 +118,10 @@ def choice_of(
     if model.kernel != "auto":
         return None
     whole = model.problem(given.target, np.arange(len(documents)), given.weight, 1.0)
-    return choose(documents, given.target.values, whole.weight, float(model.C), model.budget, progress)
+    device = devices.select(model.device)
+    return choose(
+        documents, given.target.values, whole.weight, device, float(model.C), model.budget, progress
+    )
 
 
 def _solve_features(
@@ -130,7 +136,7 @@ def _solve_features(
     rows = counted_rows(kernel, documents)
     clock = lap(seconds, "features", clock)
     bound = MOST_EPOCHS if model.max_iter < 0 else max(1, model.max_iter // len(documents))
-    machines = feature_machines.solve_classifier(problem, rows, model.tol, bound)
+    machines = feature_machines.solve_classifier(problem, rows, model.tol, bound, of_stage(progress, "solve"))
     lap(seconds, "solve", clock)
     return machines, f"none, {len(rows.x.values):,} values of features of {len(documents):,} texts"
 

@@ -27,7 +27,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from textsvm.features.rows import FeatureRows
-from textsvm.parallel import run
+from textsvm.parallel import Progress, run
 
 Array = NDArray[Any]
 #: The square of the feature that the bias would be.
@@ -78,7 +78,12 @@ class ColumnSolution:
 
 
 def solve_columns(
-    rows: FeatureRows, columns: Columns, tol: float, max_epochs: int = 1000, seed: int = 0
+    rows: FeatureRows,
+    columns: Columns,
+    tol: float,
+    max_epochs: int = 1000,
+    seed: int = 0,
+    progress: Progress | None = None,
 ) -> ColumnSolution:
     """Train all columns; those of several threads side by side.
 
@@ -91,6 +96,8 @@ def solve_columns(
     max_epochs : int
     seed : int
         Of the order of the rows.
+    progress : callable, optional
+        Of the columns, once they part.
     """
     m = columns.signs.shape[1]
     work = _Work(rows, columns.index, max_epochs, seed)
@@ -113,7 +120,7 @@ def solve_columns(
     started: list[Any] = [None] * m
     run(solve_piece, range(pieces))
     if tol < TOGETHER:
-        run(solve_column, range(m))
+        run(solve_column, range(m), progress=progress)
     weights, alpha, bias = (np.concatenate([one[0][j] for one in found], axis=-1) for j in (2, 3, 4))
     return ColumnSolution(alpha, bias, weights, max(one[1] for one in found), max(one[2] for one in found))
 

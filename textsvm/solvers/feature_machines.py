@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.features.rows import FeatureRows
+from textsvm.parallel import Progress
 from textsvm.solvers import dual
 from textsvm.solvers.columns import Columns, solve_columns
 from textsvm.solvers.problems import Classification, Machines
@@ -29,7 +30,11 @@ def columns_of(problem: Classification) -> Columns:
 
 
 def solve_classifier(
-    problem: Classification, rows: FeatureRows, tol: float, max_epochs: int = 1000
+    problem: Classification,
+    rows: FeatureRows,
+    tol: float,
+    max_epochs: int = 1000,
+    progress: Progress | None = None,
 ) -> Machines:
     """Train the machines of a classifier; see `textsvm.solvers.problems.solve`.
 
@@ -41,10 +46,11 @@ def solve_classifier(
     tol : float
         Largest violation of the optimality conditions.
     max_epochs : int
+    progress : callable, optional
     """
     some = rows.take(problem.index) if len(problem.index) < len(rows.x) else rows
     columns = columns_of(problem)
-    found = solve_columns(some, columns, tol / 2, max_epochs)
+    found = solve_columns(some, columns, tol / 2, max_epochs, progress=progress)
     solutions = []
     for k in range(columns.signs.shape[1]):
         sign = columns.signs[:, k].astype(np.float64)
