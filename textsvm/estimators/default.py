@@ -26,8 +26,8 @@ from textsvm.sources.texts import TextForm, TextSource
 
 #: A `textsvm.SVC`, which imports this module.
 Classifier = Any
-#: A Gram is quicker up to this many texts for each character of one, and up to this many times the root of the
-#: number of machines: measured on two cores.
+#: A Gram is quicker up to this many texts for each character of one, and up to this many times the root of
+#: the number of machines: measured on two cores.
 LONG, FEW = 10.0, 2500.0
 #: Bound on passes over the rows.
 MOST_EPOCHS = 1000
