@@ -561,3 +561,13 @@ def test_the_90_categories_of_modapte(data):
     assert few.y_train.any(axis=0).all()
     assert few.y_train.any(axis=1).all()
     assert len(few.train) == len(few.y_train) > 300
+
+
+def test_without_a_kernel_the_fixed_default_is_used(tables, tmp_path):
+    texts, y = documents(40)
+    model = MultilabelSVC(device="cpu", cv=2).fit(texts, y)
+    assert model.kernel_.get_params() == Spectrum((1, 5), "log", idf=True).get_params()
+    path = tmp_path / "m.textsvm"
+    trained = run("train", tables / "a.jsonl", "--multilabel", "-o", path, "--json")
+    assert trained.returncode == 0, trained.stderr.decode()
+    assert json.loads(trained.stdout)["kernel_spelled"] == "spectrum:1-5,log,idf"

@@ -242,6 +242,8 @@ class SingleOptions(ModelOptions):
                 f"--{'fast' if fast else 'budget'} is for classifiers and does not go with {other}"
             )
         default = self.kernel.default()
+        if other == "--multilabel" and default is not None and not self.kernel.kernel:
+            return "fast"
         if fast:
             if default is None or self.kernel.kernel:
                 raise WrongUsage("--fast is a kernel of its own; give no other, and no options of kernels")

@@ -42,7 +42,8 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
 
     Parameters
     ----------
-    kernel : Kernel, {"spectrum", "edit", "gap"}, "precomputed" or callable
+    kernel : "fast", Kernel, {"spectrum", "edit", "gap"}, "precomputed" or callable
+        "fast" is ``Spectrum((1, 5), "log", idf=True)``.
         See `textsvm.SVC`.
     C : float
         Penalty of margin violations, > 0.
@@ -80,7 +81,7 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
 
     def __init__(
         self,
-        kernel: Kernel | KernelFunction | str = "spectrum",
+        kernel: Kernel | KernelFunction | str = "fast",
         C: float = 1.0,
         *,
         thresholds: str = "cv",
