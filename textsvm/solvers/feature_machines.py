@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from textsvm.features.rows import FeatureRows
 from textsvm.parallel import Progress
 from textsvm.solvers import dual
-from textsvm.solvers.columns import Columns, solve_columns
+from textsvm.solvers.columns import Columns, ColumnSolution, solve_columns
 from textsvm.solvers.problems import Classification, Machines
 from textsvm.solvers.solution import Solution, assess, bounds
 
@@ -51,13 +51,26 @@ def solve_classifier(
     some = rows.take(problem.index) if len(problem.index) < len(rows.x) else rows
     columns = columns_of(problem)
     found = solve_columns(some, columns, tol / 2, max_epochs, progress=progress)
+    solutions = _assess_all(found, columns, problem, some, tol)
+    missed = [k for k, one in enumerate(solutions) if not one.converged]
+    if missed and found.epochs < max_epochs:  # by what the balance took from free alphas
+        few = Columns(columns.index, columns.signs[:, missed], columns.box[:, missed])
+        again = _assess_all(solve_columns(some, few, tol / 20, max_epochs), few, problem, some, tol)
+        for k, one in zip(missed, again, strict=True):
+            solutions[k] = one
+    coefs = np.array([solution.coef for solution in solutions])
+    return Machines(problem.index, coefs, np.array([one.bias for one in solutions]), tuple(solutions))
+
+
+def _assess_all(
+    found: ColumnSolution, columns: Columns, problem: Classification, rows: FeatureRows, tol: float
+) -> list[Solution]:
     solutions = []
     for k in range(columns.signs.shape[1]):
         sign = columns.signs[:, k].astype(np.float64)
         coef = _balanced(sign * found.alpha[:, k], sign, problem)
-        solutions.append(_assessed(coef, sign, problem, some, tol, found.epochs))
-    coefs = np.array([solution.coef for solution in solutions])
-    return Machines(problem.index, coefs, np.array([one.bias for one in solutions]), tuple(solutions))
+        solutions.append(_assessed(coef, sign, problem, rows, tol, found.epochs))
+    return solutions
 
 
 def _balanced(
@@ -71,15 +84,13 @@ def _balanced(
     coef = np.where(coef < low + near, low, np.where(coef > high - near, high, coef))
     for _ in range(100):
         rest = coef.sum()
-        if rest == 0:
+        if abs(rest) <= 1e-12 * np.abs(coef).sum():  # rounding: alphas at their bounds stay there
             break
         movable = (coef > low) & (coef < high)
         if not movable.any():
             movable = coef > low if rest > 0 else coef < high
         coef[movable] -= rest / np.count_nonzero(movable)
         coef = np.clip(coef, low, high)
-        if abs(rest) < 1e-12 * problem.C:
-            break
     return coef
 
 
