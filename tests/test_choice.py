@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 
 import textsvm
-from textsvm import SVC, InputError, Spectrum, Sum
+from textsvm import SVC, GappedKmers, InputError, Spectrum, Sum
 from textsvm.choice import choose, shortlist
 from textsvm.choice.choose import FEWEST, MOST_TRIED
 from textsvm.choice.shortlist import Recipe
@@ -291,3 +291,25 @@ def test_the_short_list_depends_on_the_texts():
             for better in (best, *second):
                 third = shortlist.third_round(seen, better)
                 assert len(first) + len(second) + len(third) + 1 <= MOST_TRIED
+
+
+def test_a_gram_is_made_once_for_all_values_of_c(monkeypatch):
+    made = []
+    gram = GappedKmers.rows
+    monkeypatch.setattr(GappedKmers, "rows", lambda self, *given: made.append(self) or gram(self, *given))
+    rng = np.random.default_rng(0)
+    texts = ["".join(rng.choice(list("acgt"), 30)) + ("acgtaacct" if k % 2 else "") for k in range(40)]
+    documents = encode(texts).with_classes(np.arange(40) % 2)
+    trials = Trials(
+        Examples(documents, np.arange(40) % 2, 2, np.ones(40), np.arange(40) // 2 % FOLDS), select("cpu")
+    )
+    trials.run([Recipe("gapped")], [1.0])
+    trials.run([Recipe("gapped")], [0.3, 3.0])
+    assert len(made) == 1
+
+
+def test_words_are_read_only_where_there_is_a_choice(monkeypatch):
+    texts, y = corpus(30)
+    assert len(auto(kernel="fast").fit(texts, y).kernel_.views) == 1
+    monkeypatch.setattr("textsvm.documents.tokenise", lambda *_: pytest.fail("words were read"))
+    auto(kernel="fast").fit(texts, y)

@@ -58,7 +58,7 @@ class Choice:
 
 
 def choose(
-    documents: Views,
+    documents: Documents | Views,
     target: NDArray[np.int64],
     weight: NDArray[np.float64],
     device: Device,
@@ -70,7 +70,7 @@ def choose(
 
     Parameters
     ----------
-    documents : Views, n of them
+    documents : Documents or Views, n of them
         As characters and as words.
     target : int64 array, shape (n,)
         Classes, 0..n_classes-1.

@@ -1,8 +1,8 @@
 """Which kernels are worth a trial on some texts: a short list, the simplest first.
 
 Chosen on the training parts of 22 public sets (topics, intents, sentiment, dialects, authors, mail, domain
-names, DNA), where sums of characters and words with learnt weights beat any single kernel; what was tried and
-did not pay is in reports/default_study.md.
+names, DNA): most of them gain from words beside characters or from weights learnt from the classes. What was
+tried and did not pay is in reports/default_study.md.
 """
 
 from __future__ import annotations

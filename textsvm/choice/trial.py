@@ -79,6 +79,7 @@ class Trials:
     def __init__(self, examples: Examples, device: Device) -> None:
         self.examples, self.device = examples, device
         self._counted: dict[Hashable, Any] = {}
+        self._grams: dict[Recipe, DenseGram] = {}
 
     def run(
         self, recipes: Sequence[Recipe], penalties: Sequence[float], progress: Progress | None = None
@@ -86,7 +87,10 @@ class Trials:
         """Try kernels with some values of C; `progress` counts the folds of each."""
         right = np.zeros((len(recipes), FOLDS, len(penalties)))
         kernels = [recipe.kernel() for recipe in recipes]
-        grams = [None if has_features(kernel) else self._gram(kernel) for kernel in kernels]
+        grams = [
+            None if has_features(kernel) else self._gram(recipe, kernel)
+            for recipe, kernel in zip(recipes, kernels, strict=True)
+        ]
         for kernel, gram in zip(kernels, grams, strict=True):
             if gram is None:
                 self.count(kernel)
@@ -110,9 +114,13 @@ class Trials:
         """All examples, weighed by what a kernel learns from some."""
         return _rows(kernel, lambda leaf: self._counted[leaf.counting], train)
 
-    def _gram(self, kernel: Kernel) -> DenseGram:
-        read: Any = kernel.read(self.examples.documents)
-        return DenseGram(devices.to_host(kernel.fit(read).rows(read, self.device).gram()))
+    def _gram(self, recipe: Recipe, kernel: Kernel) -> DenseGram:
+        """The Gram of a kernel without features, made once for all values of C."""
+        if recipe not in self._grams:
+            read: Any = kernel.read(self.examples.documents)
+            values = devices.to_host(kernel.fit(read).rows(read, self.device).gram())
+            self._grams[recipe] = DenseGram(values)
+        return self._grams[recipe]
 
     def count(self, kernel: Kernel) -> None:
         """Count what its rows are made of."""

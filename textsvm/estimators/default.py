@@ -13,7 +13,7 @@ from textsvm import device as devices
 from textsvm.choice.choose import Choice, choose
 from textsvm.choice.trial import counted_rows, has_features
 from textsvm.device import Device
-from textsvm.documents import View, Views
+from textsvm.documents import Documents, View, Views
 from textsvm.errors import InputError
 from textsvm.estimators.targets import Target, with_classes
 from textsvm.kernels.base import Kernel
@@ -61,7 +61,7 @@ def fit_default(model: Classifier, given: Given, progress: StageProgress | None)
     device = devices.select(model.device)
     with model.at_work(device):
         clock = time.perf_counter()
-        documents = read_both(model, given, progress)
+        documents = encode(model, given, progress)
         encoded = time.perf_counter() - clock
         chosen = choice_of(model, documents, given, progress)
         kernel, C = (fixed_default(), float(model.C)) if chosen is None else (chosen.kernel, chosen.C)
@@ -75,7 +75,9 @@ def fit_default(model: Classifier, given: Given, progress: StageProgress | None)
     model.keep_machines(kernel, documents, given.target, machines)
 
 
-def _on_features(kernel: Kernel, documents: Views, problem: Classification, device: Device) -> bool:
+def _on_features(
+    kernel: Kernel, documents: Documents | Views, problem: Classification, device: Device
+) -> bool:
     """Whether rows of features are quicker than a Gram: where texts are many, short and of few classes."""
     if device.kind != "cpu" or not feature_machines.can_solve(problem) or not has_features(kernel):
         return False
@@ -93,7 +95,7 @@ def settle(model: Classifier, given: Given, progress: StageProgress | None) -> s
         What was chosen and why; empty if nothing.
     """
     with model.at_work(devices.select(model.device)):
-        chosen = choice_of(model, read_both(model, given, progress), given, progress)
+        chosen = choice_of(model, encode(model, given, progress), given, progress)
     if chosen is None:
         model.kernel = fixed_default()
         return ""
@@ -101,18 +103,20 @@ def settle(model: Classifier, given: Given, progress: StageProgress | None) -> s
     return chosen.description
 
 
-def read_both(model: Classifier, given: Given, progress: StageProgress | None) -> Views:
-    """The texts as characters and as words, their classes known."""
-    both = Sum([Spectrum(1), Spectrum(1, tokens="words")])
+def encode(model: Classifier, given: Given, progress: StageProgress | None) -> Documents | Views:
+    """The texts as characters, and where there is a choice as words too; their classes known."""
+    read: Kernel = fixed_default()
+    if model.kernel == "auto":
+        read = Sum([Spectrum(1), Spectrum(1, tokens="words")])
     form = TextForm(model.normalise, model.punctuation, model.max_length)
-    documents = TextSource(both, form).prepare(given.texts, None, progress)
+    documents = TextSource(read, form).prepare(given.texts, None, progress)
     if not documents.lengths.any():
         raise InputError("every document is empty once it is normalised; give documents with some text")
     return with_classes(documents, given.target)
 
 
 def choice_of(
-    model: Classifier, documents: Views, given: Given, progress: StageProgress | None
+    model: Classifier, documents: Documents | Views, given: Given, progress: StageProgress | None
 ) -> Choice | None:
     """What cross-validation chooses, None where nothing is to be chosen."""
     if model.kernel != "auto":
@@ -127,7 +131,7 @@ def choice_of(
 def _solve_features(
     model: Classifier,
     kernel: Kernel,
-    documents: Views,
+    documents: Documents | Views,
     problem: Classification,
     seconds: dict[str, float],
     progress: StageProgress | None,
@@ -144,7 +148,7 @@ def _solve_features(
 def _solve_gram(
     model: Classifier,
     kernel: Kernel,
-    documents: Views,
+    documents: Documents | Views,
     problem: Classification,
     seconds: dict[str, float],
     progress: StageProgress | None,

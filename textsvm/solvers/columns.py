@@ -101,7 +101,7 @@ def solve_columns(
     """
     m = columns.signs.shape[1]
     work = _Work(rows, columns.index, max_epochs, seed)
-    _ = work.arrays
+    _ = work.arrays  # made before threads share them
     pieces = _pieces(m)
     found: list[Any] = [None] * (m if tol < TOGETHER else pieces)
 
