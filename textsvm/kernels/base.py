@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, clone
 
 from textsvm.documents import Documents, View, Views
 from textsvm.errors import InputError
+from textsvm.features.rows import FeatureRows, side_by_side
 from textsvm.kernels.attribution import OCCLUSION, PIECES, Attribution, Contributions, occlusion
 from textsvm.kernels.option import Option
 from textsvm.parallel import Progress
@@ -207,13 +208,37 @@ class Kernel(BaseEstimator, ABC):
         """Equal for kernels that can share `counted` documents; None if its features cannot be counted."""
         return None
 
-    def counted(self, documents: Documents) -> Any:
-        """Documents whose features are counted, as `textsvm.kernels.spectrum_counted` has them."""
+    def counted(self, documents: Documents, device: Device | None = None) -> Any:
+        """Documents whose features are counted, as `textsvm.kernels.spectrum_counted` has them.
+
+        On a card, where one is given; on the CPU otherwise.
+        """
         raise TypeError(f"features of {type(self).__name__} cannot be counted")
 
     def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
         """Learn what `fit` would learn from some of the documents that were counted."""
         raise TypeError(f"features of {type(self).__name__} cannot be counted")
+
+    @property
+    def has_features(self) -> bool:
+        """Whether it is a sum of kernels whose features can be counted."""
+        return all(weight > 0 and term.counting is not None for weight, term in self.terms)
+
+    def feature_rows(self, documents: Documents | Views, device: Device) -> FeatureRows:
+        """Learn what `fit` would, and the documents as rows of features, on a device.
+
+        Raises
+        ------
+        TypeError
+            If it has no features.
+        """
+        everyone, counted, parts = np.arange(len(documents)), dict[Hashable, Any](), []
+        for _, leaf in self.terms:
+            if leaf.counting not in counted:
+                counted[leaf.counting] = leaf.counted(leaf.read(documents), device)
+            leaf.fit_counted(counted[leaf.counting], everyone)
+            parts.append(counted[leaf.counting].rows(leaf, everyone))
+        return side_by_side(parts, [weight for weight, _ in self.terms])
 
     @property
     def min_length(self) -> int:
@@ -235,6 +260,10 @@ class Kernel(BaseEstimator, ABC):
         """
         self.check()
         return self
+
+    def fit_on(self, documents: Documents, device: Device) -> Kernel:
+        """`fit`, where `device` says if there is a quicker way."""
+        return self.fit(documents)
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range."""
