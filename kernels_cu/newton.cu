@@ -1,24 +1,23 @@
 // Passes over sparse rows for solvers/newton.py. The derivation is in textsvm/features/rows_cuda.py; here only what
 // each thread does.
 //
-// COLUMNS: of the dense matrices. GROUP: threads a row, a warp or a whole block. Positions of entries are int64.
+// COLUMNS: of the dense matrices. GROUP: threads a row, a warp or a block. Positions of entries are int64.
 
 #ifndef COLUMNS
 #define COLUMNS 1
 #define GROUP 32
 #endif
 #define BLOCK (GROUP == WARP ? 256 : GROUP)
-#define KEPT 8  // entries that a thread keeps in registers between reading and adding
+#define BITS 61.0  // of a sum in fixed point
 
 struct Pass {
     const int64 *index, *indptr;  // which rows, or null: all; and where the entries of each are
     const int* features;
     const float* values;
-    const float* dense;           // (n_features, COLUMNS), or null: `out` is given
+    const float* dense;           // (n_features, COLUMNS)
     const double *shift, *factor; // added to each product, (COLUMNS); its factor, (n, COLUMNS), or null
     double* out;                  // factor * (row . dense + shift), (n, COLUMNS)
-    const double* unit;           // of the sums, (COLUMNS)
-    uint64* sums;                 // += row * out, fixed point, (n_features, COLUMNS), or null
+    float* spread;                // the same at the places of the rows, (all rows, COLUMNS), or null
     int64 n;
 };
 
@@ -26,13 +25,6 @@ __device__ __forceinline__ void add_product(double* sum, float value, const floa
 {
 #pragma unroll
     for (int c = 0; c < COLUMNS; ++c) sum[c] += (double)value * __ldg(dense + c);
-}
-
-__device__ __forceinline__ void add_entry(uint64* sums, float value, const double* factor)
-{
-#pragma unroll
-    for (int c = 0; c < COLUMNS; ++c)
-        if (factor[c] != 0) atomicAdd(sums + c, (uint64)__double2ll_rn(value * factor[c]));
 }
 
 // The sums of a group's threads, in every one of them, always in the same order.
@@ -57,44 +49,197 @@ extern "C" __global__ void __launch_bounds__(BLOCK) pass(const __grid_constant__
     int64 row = (int64)blockIdx.x * (BLOCK / GROUP) + threadIdx.x / GROUP;
     int lane = threadIdx.x % GROUP;
     if (row >= t.n) return;
-    int64 i = t.index ? __ldg(t.index + row) : row;
-    int64 begin = __ldg(t.indptr + i) + lane, end = __ldg(t.indptr + i + 1);
-    int feature[KEPT];
-    float value[KEPT];
-#pragma unroll
-    for (int j = 0; j < KEPT; ++j) {
-        bool inside = begin + j * GROUP < end;
-        feature[j] = inside ? __ldg(t.features + begin + j * GROUP) : 0;
-        value[j] = inside ? __ldg(t.values + begin + j * GROUP) : 0;
-    }
+    int64 i = t.index ? __ldg(t.index + row) : row, end = __ldg(t.indptr + i + 1);
     double product[COLUMNS] = {};
-    if (t.dense) {
-#pragma unroll
-        for (int j = 0; j < KEPT; ++j)
-            if (value[j] != 0) add_product(product, value[j], t.dense + (int64)feature[j] * COLUMNS);
-        for (int64 k = begin + KEPT * GROUP; k < end; k += GROUP)
-            add_product(product, __ldg(t.values + k), t.dense + (int64)__ldg(t.features + k) * COLUMNS);
-        sum_of_group(product);
-        for (int c = 0; c < COLUMNS; ++c) {
-            product[c] += t.shift[c];
-            if (t.factor) product[c] *= t.factor[row * COLUMNS + c];
-            if (!lane) t.out[row * COLUMNS + c] = product[c];
-        }
-    } else {
-        for (int c = 0; c < COLUMNS; ++c) product[c] = t.out[row * COLUMNS + c];
-    }
-    if (!t.sums) return;
-    bool any = false;
+#pragma unroll 4
+    for (int64 k = __ldg(t.indptr + i) + lane; k < end; k += GROUP)
+        add_product(product, __ldg(t.values + k), t.dense + (int64)__ldg(t.features + k) * COLUMNS);
+    sum_of_group(product);
+    if (lane) return;
     for (int c = 0; c < COLUMNS; ++c) {
-        product[c] *= t.unit[c];
-        any |= product[c] != 0;
+        double value = product[c] + t.shift[c];
+        if (t.factor) value *= t.factor[row * COLUMNS + c];
+        t.out[row * COLUMNS + c] = value;
+        if (t.spread) t.spread[i * COLUMNS + c] = (float)value;
     }
-    if (!any) return;
+}
+
+// The entries of every feature as a list, in any order, a warp a row.
+extern "C" __global__ void fill_columns(int64 n, const int64* indptr, const int* features, const float* values,
+                                        int64* cursor, int* rows, float* list_values)
+{
+    int64 i = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
+    if (i >= n) return;
+    for (int64 k = indptr[i] + threadIdx.x % WARP; k < indptr[i + 1]; k += WARP) {
+        int64 at = (int64)atomicAdd((uint64*)&cursor[features[k]], 1ull);
+        rows[at] = (int)i;
+        list_values[at] = values[k];
+    }
+}
+
+struct Lists {
+    const int* feature;           // of every piece of a list, and where it begins; all but the last of a list
+    const int64 *begin, *starts;  // are LIST entries long. Where the lists are
+    const int* rows;
+    const float *values, *dense;  // (all rows, COLUMNS)
+    const double* unit;           // of the sums, (COLUMNS)
+    uint64* sums;                 // (n_features, COLUMNS), fixed point
+    int64 n, list;
+};
+
+// Sums of list entries times the dense matrix, a warp a piece: of integers, which have no order.
+extern "C" __global__ void sum_lists(const __grid_constant__ Lists t)
+{
+    int64 piece = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
+    int lane = threadIdx.x % WARP;
+    if (piece >= t.n) return;
+    int64 feature = __ldg(t.feature + piece), begin = __ldg(t.begin + piece);
+    int64 end = min(begin + t.list, __ldg(t.starts + feature + 1));
+    int64 sum[COLUMNS] = {};
+    double unit[COLUMNS];
+    for (int c = 0; c < COLUMNS; ++c) unit[c] = t.unit[c];
+#pragma unroll 4
+    for (int64 k = begin + lane; k < end; k += WARP) {
+        double value = __ldg(t.values + k);
+        const float* dense = t.dense + (int64)__ldg(t.rows + k) * COLUMNS;
 #pragma unroll
-    for (int j = 0; j < KEPT; ++j)
-        if (value[j] != 0) add_entry(t.sums + (int64)feature[j] * COLUMNS, value[j], product);
-    for (int64 k = begin + KEPT * GROUP; k < end; k += GROUP)
-        add_entry(t.sums + (int64)__ldg(t.features + k) * COLUMNS, __ldg(t.values + k), product);
+        for (int c = 0; c < COLUMNS; ++c) sum[c] += __double2ll_rn(value * __ldg(dense + c) * unit[c]);
+    }
+#pragma unroll
+    for (int c = 0; c < COLUMNS; ++c) {
+        for (int step = WARP / 2; step; step /= 2) sum[c] += __shfl_xor_sync(FULL_WARP, sum[c], step);
+        if (!lane && sum[c]) atomicAdd(t.sums + feature * COLUMNS + c, (uint64)sum[c]);
+    }
+}
+
+// Conjugate gradients for (I + X'DX, and the bias beside it) x = b, all vectors (n, COLUMNS).
+struct Gradients {
+    double *x, *r, *d, *curved;
+    float* dense;                 // d, as passes read it
+    const int64* sums;            // of X'D(Xd + constant d_bias)
+    double *unit, *partial;       // partial sums of blocks, (blocks, COLUMNS)
+    double *x_bias, *r_bias, *d_bias, *rest, *size, *goal;  // (COLUMNS); rest: |r|^2
+    const double *of_bias;        // sum of D(Xd + constant d_bias)
+    const double *weight_bound, *bias_bound, *hold;
+    int* open;                    // columns that are not done
+    int64 n;
+    double constant;
+    int blocks;
+};
+
+// Sums of a block's threads into partial[block]; in a fixed order.
+__device__ void sum_of_block(const Gradients& t, const double* mine)
+{
+    __shared__ double partial[256 / WARP];
+    for (int c = 0; c < COLUMNS; ++c) {
+        double sum = mine[c];
+        for (int step = WARP / 2; step; step /= 2) sum += __shfl_xor_sync(FULL_WARP, sum, step);
+        if (threadIdx.x % WARP == 0) partial[threadIdx.x / WARP] = sum;
+        __syncthreads();
+        if (!threadIdx.x) {
+            for (int warp = 1; warp < 256 / WARP; ++warp) sum += partial[warp];
+            t.partial[(int64)blockIdx.x * COLUMNS + c] = sum;
+        }
+        __syncthreads();
+    }
+}
+
+__device__ double sum_of_partial(const Gradients& t, int c)
+{
+    double sum = 0;
+    for (int block = threadIdx.x; block < t.blocks; block += WARP) sum += t.partial[(int64)block * COLUMNS + c];
+    for (int step = WARP / 2; step; step /= 2) sum += __shfl_xor_sync(FULL_WARP, sum, step);
+    return sum;
+}
+
+#define EACH_VALUE(t, k)                                                                               \
+    for (int64 k = (int64)blockIdx.x * 256 + threadIdx.x; k < t.n; k += (int64)gridDim.x * 256)
+
+// curved = H d, and d . curved; then how far to go.
+extern "C" __global__ void __launch_bounds__(256) curve(const __grid_constant__ Gradients t)
+{
+    double mine[COLUMNS] = {};
+    EACH_VALUE(t, k)
+#pragma unroll
+        for (int c = 0; c < COLUMNS; ++c) {
+            int64 at = k * COLUMNS + c;
+            double d = t.d[at], curved = t.sums[at] / t.unit[c] + d;
+            t.curved[at] = curved;
+            mine[c] += d * curved;
+        }
+    sum_of_block(t, mine);
+}
+
+extern "C" __global__ void size_of_step(const __grid_constant__ Gradients t)
+{
+    for (int c = 0; c < COLUMNS; ++c) {
+        double along = sum_of_partial(t, c);
+        if (threadIdx.x) continue;
+        double d = t.d_bias[c], curved = t.constant * t.of_bias[c] + t.hold[c] * d, rest = t.rest[c];
+        along += d * curved;
+        double size = rest > t.goal[c] && along > 0 ? rest / along : 0;
+        t.size[c] = size;
+        t.x_bias[c] += size * d;
+        t.r_bias[c] -= size * curved;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256) step(const __grid_constant__ Gradients t)
+{
+    double mine[COLUMNS] = {};
+    EACH_VALUE(t, k)
+#pragma unroll
+        for (int c = 0; c < COLUMNS; ++c) {
+            int64 at = k * COLUMNS + c;
+            t.x[at] += t.size[c] * t.d[at];
+            double r = t.r[at] - t.size[c] * t.curved[at];
+            t.r[at] = r;
+            mine[c] += r * r;
+        }
+    sum_of_block(t, mine);
+}
+
+// The share of the old direction in the new one goes to `size`; a column that took no step is done.
+extern "C" __global__ void share_of_direction(const __grid_constant__ Gradients t)
+{
+    int open = 0;
+    for (int c = 0; c < COLUMNS; ++c) {
+        double now = sum_of_partial(t, c);
+        if (threadIdx.x) continue;
+        now += t.r_bias[c] * t.r_bias[c];
+        if (t.size[c] == 0) now = min(now, t.goal[c]);
+        t.size[c] = t.rest[c] > 0 ? now / t.rest[c] : 0;
+        t.rest[c] = now;
+        t.d_bias[c] = t.r_bias[c] + t.size[c] * t.d_bias[c];
+        open += now > t.goal[c];
+    }
+    if (!threadIdx.x) *t.open = open;
+}
+
+extern "C" __global__ void __launch_bounds__(256) direction(const __grid_constant__ Gradients t)
+{
+    double mine[COLUMNS] = {};
+    EACH_VALUE(t, k)
+#pragma unroll
+        for (int c = 0; c < COLUMNS; ++c) {
+            int64 at = k * COLUMNS + c;
+            double d = t.r[at] + t.size[c] * t.d[at];
+            t.d[at] = d;
+            t.dense[at] = (float)d;
+            mine[c] += d * d;
+        }
+    sum_of_block(t, mine);
+}
+
+// The unit of sums of X'D(Xd): a power of two with which none can overflow.
+extern "C" __global__ void unit_of_sums(const __grid_constant__ Gradients t)
+{
+    for (int c = 0; c < COLUMNS; ++c) {
+        double length = sqrt(sum_of_partial(t, c));
+        if (threadIdx.x) continue;
+        double bound = t.weight_bound[c] * length + t.bias_bound[c] * fabs(t.d_bias[c]);
+        t.unit[c] = exp2(floor(BITS - log2(fmax(bound, 1e-300))));
+    }
 }
 
 // Rows into wider ones, a warp a row: from begin[i] on, features behind `base`, values times `root`.

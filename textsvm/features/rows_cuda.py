@@ -1,23 +1,21 @@
 """Rows of features on a GPU, and passes over them: the launches of kernels_cu/newton.cu.
 
-A pass reads an entry (feature, value: 8 bytes) once and does up to two things with it: it adds value *
-dense[feature] to the row's product and, the product known, value * product to the sum of its feature. So
-X'D(Xd) takes one reading of X, and no copy of X by columns. A thread keeps KEPT entries in registers between
-the two; rows are read by a warp, or by a block where they are long.
+X d reads every entry (feature, value: 8 bytes) once and looks d up, in float32, out of L2; sums are float64.
+X'u reads the entries again, sorted by feature: additions to sums in memory, row by row, would queue at the
+commonest features (measured on an H200: 35 G additions a second, a tenth of the copy roof). The lists of
+entries are filled by many threads and have no order, so their sums are of 64-bit integers, which need none: two
+runs give the same bits. Their unit is the largest power of two with which no sum can overflow, given
+sum_i |x_i| |u_i| as a bound; of a million rows the error is some 2^-40 of that bound.
 
-Sums over rows are of 64-bit integers, so that they have no order: two runs give the same bits. Their unit is
-the largest power of two with which no sum can overflow, given sum_i |x_i| |coef_i| as a bound; of a million
-rows the error is some 2^-40 of that bound. The dense side is float32 (it is looked up once an entry, out of
-L2), products are float64.
-
-Bytes: 8 an entry; 1.7e9 entries (a million documents of 800 symbols) take 3.2 ms at 4.2 TB/s. Additions to
-the sums in L2 are the bound of the other half, at some 1e11 a second.
+Bytes: 16 an entry in all, 8 a pass; a million documents of 800 symbols have some 2e9 entries, 4 ms a pass at
+4.2 TB/s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,19 +25,28 @@ from textsvm.features.pmers_cuda import check_features, starts_of
 from textsvm.features.rows import FeatureRows
 
 Array = Any  # a CuPy array
+#: What helps where features do not fit on a card.
+LESS = "take fewer lengths or documents, or run with --device cpu"
 SOURCE = "newton.cu"
 #: Columns and threads a row that the kernel is compiled for.
 WIDTHS, GROUPS = (1, 2, 4, 8), (32, 256)
 #: What may be launched: (source, defines).
 DEFINE_SETS = [(SOURCE, (("COLUMNS", width), ("GROUP", group))) for width in WIDTHS for group in GROUPS]
-KEPT, BLOCK = 8, 256
-#: Bits of a sum.
-BITS = 61
-#: What newton.cu has in Pass.
+BLOCK = 256
+#: Mean entries of a row up to which a warp reads it.
+SHORT = 192
+#: Bits of a sum, and entries of a list that one warp adds up.
+BITS, LIST = 61, 2048
+#: What newton.cu has in Pass and Lists.
 PASS = np.dtype(
     [(name, np.uint64) for name in ("index", "indptr", "features", "values", "dense", "shift", "factor")]
-    + [(name, np.uint64) for name in ("out", "unit", "sums")]
+    + [(name, np.uint64) for name in ("out", "spread")]
     + [("n", np.int64)],
+    align=True,
+)
+LISTS = np.dtype(
+    [(name, np.uint64) for name in ("feature", "begin", "starts", "rows", "values", "dense", "unit", "sums")]
+    + [("n", np.int64), ("list", np.int64)],
     align=True,
 )
 
@@ -67,6 +74,10 @@ class CudaRows:
 
     def squares(self) -> Array:
         """|x|^2 of every row, shape (n,)."""
+        return self._squares
+
+    @cached_property
+    def _squares(self) -> Array:
         sums = gpu.cupy().zeros(len(self))
         warps = gpu.function("products.cu", "squares", (("SUM", "uint32"),))
         if len(self):
@@ -83,84 +94,112 @@ class CudaRows:
 
     def dot(self, dense: Array) -> Array:
         """X @ dense, shape (n_features, k) -> (n, k), float64 sums of float32 factors."""
-        return self.passed(dense=dense)[0]
+        return self.passed(dense)
 
     def transposed_dot(self, dense: Array) -> Array:
         """X.T @ dense, shape (n, k) -> (n_features, k)."""
-        lengths = gpu.cupy().sqrt(self.squares())
-        return self.passed(coef=gpu.cupy().asarray(dense), bound=lengths @ abs(dense))[1]
+        cp = gpu.cupy()
+        dense, out = cp.asarray(dense), cp.empty((self.n_features, dense.shape[1]))
+        bound = cp.sqrt(self.squares()) @ cp.abs(dense)
+        for some, width in slices(dense.shape[1]):
+            unit = padded(cp.exp2(cp.floor(BITS - cp.log2(cp.maximum(bound[some], 1e-300)))), width)
+            sums = self.columns.sums(padded(dense[:, some].astype(np.float32), width), unit)
+            out[:, some] = sums[:, : some.stop - some.start] / unit[: some.stop - some.start]
+        return out
 
-    def passed(
-        self,
-        dense: Array = None,
-        coef: Array = None,
-        bound: Array = None,
-        index: Array = None,
-        shift: Array = None,
-        factor: Array = None,
-    ) -> tuple[Array, Array]:
-        """Products of rows, and the sums that these give.
+    def passed(self, dense: Array, shift: Array = None, index: Array = None, factor: Array = None) -> Array:
+        """factor * (X[index] @ dense + shift), shape (m, k).
 
         Parameters
         ----------
-        dense : array, shape (n_features, k), optional
-            Gives the products factor * (X[index] @ dense + shift); without, they are `coef`.
-        coef : float64 array, shape (m, k), optional
-        bound : float64 array, shape (k,), optional
-            Of sum_i |x_i| |product_i|; without it no sums are made.
+        dense : array, shape (n_features, k)
+        shift : float64 array, shape (k,), optional
         index : int64 array, shape (m,), optional
             Which rows; all by default.
-        shift : float64 array, shape (k,), optional
         factor : float64 array, shape (m, k), optional
-
-        Returns
-        -------
-        products, shape (m, k), and X[index].T @ products, shape (n_features, k), or None
         """
         cp = gpu.cupy()
-        n, k = len(self) if index is None else len(index), (coef if dense is None else dense).shape[1]
-        out = cp.empty((n, k))
-        sums = None if bound is None else cp.empty((self.n_features, k))
-        for first in range(0, k, WIDTHS[-1]):
-            some = slice(first, min(first + WIDTHS[-1], k))
-            width = next(width for width in WIDTHS if width >= some.stop - first)
-            parts = [
-                None if a is None else _padded(a[..., some], width)
-                for a in (dense, coef, bound, shift, factor)
-            ]
-            made, added = self._pass(width, n, index, *parts)
-            out[:, some] = made[:, : some.stop - first]
-            if sums is not None:
-                sums[:, some] = added[:, : some.stop - first]
-        return out, sums
+        n = len(self) if index is None else len(index)
+        out = cp.empty((n, dense.shape[1]))
+        shift = cp.zeros(dense.shape[1]) if shift is None else shift
+        for some, width in slices(dense.shape[1]):
+            made = cp.empty((n, width))
+            factors = None if factor is None else padded(factor[:, some], width)
+            self.launch(width, padded(dense[:, some].astype(np.float32), width), padded(shift[some], width),
+                        index, factors, made)  # fmt: skip
+            out[:, some] = made[:, : some.stop - some.start]
+        return out
 
-    def _pass(
-        self, width: int, n: int, index: Array, dense: Array, coef: Array, bound: Array, *more: Array
-    ) -> tuple[Array, Array]:
-        cp, (shift, factor) = gpu.cupy(), more
-        out = cp.empty((n, width)) if coef is None else cp.ascontiguousarray(coef, np.float64)
-        unit = sums = None
-        if bound is not None:
-            unit = cp.exp2(cp.floor(BITS - cp.log2(cp.maximum(bound, 1e-300))))
-            sums = cp.zeros((self.n_features, width), np.int64)
-        dense = None if dense is None else cp.ascontiguousarray(dense, np.float32)
-        shift = cp.zeros(width) if shift is None else shift
+    def launch(
+        self,
+        width: int,
+        dense: Array,
+        shift: Array,
+        index: Array,
+        factor: Array,
+        out: Array,
+        spread: Array = None,
+    ) -> None:
+        """One pass, its arrays as newton.cu takes them; `spread` gets products where their rows are."""
         arguments = gpu.structure(
             PASS, index=index, indptr=self.indptr, features=self.features, values=self.values, dense=dense,
-            shift=shift, factor=factor, out=out, unit=unit, sums=sums, n=n,
+            shift=shift, factor=factor, out=out, spread=spread, n=len(out),
         )  # fmt: skip
-        if n:
-            group = self.group
-            block = BLOCK if group == 32 else group
+        if len(out):
+            group = GROUPS[0] if len(self.values) <= SHORT * len(self) else GROUPS[1]
             kernel = gpu.function(SOURCE, "pass", (("COLUMNS", width), ("GROUP", group)))
-            kernel((-(-n // (block // group)),), (block,), (arguments,))
-        return out, None if sums is None else sums / unit
+            kernel((-(-len(out) * group // BLOCK),), (BLOCK,), (arguments,))
 
-    @property
-    def group(self) -> int:
-        """Threads a row: as few as keep the entries of most rows in registers."""
-        mean = len(self.values) / max(1, len(self))
-        return next((group for group in GROUPS if mean <= 0.75 * KEPT * group), GROUPS[-1])
+    @cached_property
+    def columns(self) -> CudaLists:
+        """The entries by features."""
+        return CudaLists(self)
+
+
+class CudaLists:
+    """The entries of every feature of X.
+
+    Parameters
+    ----------
+    x : CudaRows
+    """
+
+    def __init__(self, x: CudaRows) -> None:
+        cp, entries = gpu.cupy(), len(x.values)
+        gpu.require_memory(8 * entries + 40 * x.n_features, "the features sorted by feature", LESS)
+        df = cp.bincount(x.features, minlength=x.n_features)
+        self.starts, self.n_features = starts_of(df), x.n_features
+        self.rows, self.values = cp.empty(entries, np.int32), cp.empty(entries, np.float32)
+        cursor, n = self.starts[:-1].copy(), len(x)
+        fill = gpu.function(SOURCE, "fill_columns", DEFINE_SETS[0][1])
+        if n:
+            arrays = (x.indptr, x.features, x.values, cursor, self.rows, self.values)
+            fill((-(-n * 32 // BLOCK),), (BLOCK,), (np.int64(n), *arrays))
+        pieces = starts_of(-(-df // LIST))
+        self.feature = repeated(cp.arange(x.n_features, dtype=np.int32), pieces)
+        number = cp.arange(len(self.feature)) - pieces[self.feature]
+        self.begin = self.starts[self.feature] + number * LIST
+
+    def sums(self, dense: Array, unit: Array, out: Array = None) -> Array:
+        """X' dense in fixed point, int64, shape (n_features, width), of a float32 array (n, width)."""
+        cp, width = gpu.cupy(), dense.shape[1]
+        sums = cp.empty((self.n_features, width), np.int64) if out is None else out
+        sums.fill(0)
+        arguments = gpu.structure(
+            LISTS, feature=self.feature, begin=self.begin, starts=self.starts, rows=self.rows,
+            values=self.values, dense=dense, unit=unit, sums=sums, n=len(self.feature), list=LIST,
+        )  # fmt: skip
+        if len(self.feature):
+            kernel = gpu.function(SOURCE, "sum_lists", (("COLUMNS", width), ("GROUP", GROUPS[0])))
+            kernel((-(-len(self.feature) * 32 // BLOCK),), (BLOCK,), (arguments,))
+        return sums
+
+
+def slices(k: int) -> Iterator[tuple[slice, int]]:
+    """The columns that a kernel takes at once, and how many it is compiled for."""
+    for first in range(0, k, WIDTHS[-1]):
+        last = min(first + WIDTHS[-1], k)
+        yield slice(first, last), next(width for width in WIDTHS if width >= last - first)
 
 
 def joined(parts: Sequence[CudaRows]) -> CudaRows:
@@ -208,8 +247,8 @@ def repeated(values: Array, starts: Array) -> Array:
     return values[owner]
 
 
-def _padded(array: Array, width: int) -> Array:
-    """The same with columns of zeros behind, contiguous."""
+def padded(array: Array, width: int) -> Array:
+    """An array with columns of zeros behind, contiguous."""
     cp = gpu.cupy()
     if array.shape[-1] == width:
         return cp.ascontiguousarray(array)

@@ -21,7 +21,7 @@ where (w, bias) minimises
 
 Newton's equation is solved by conjugate gradients, loosely; a step is halved until phi falls. Only free rows
 enter the Hessian. sigma starts at START C and grows by GROW each proximal step; with sigma >= C the first
-Hessian would be empty. Li, Sun, Toh 2018 (semismooth Newton augmented Lagrangians); Yin and Li 2019 (for SVMs).
+Hessian would be empty. Li, Sun, Toh 2018 (semismooth Newton augmented Lagrangians); Yin, Li 2019 (of SVMs).
 
 What stands beside X are sums of fixed order or of integers: two runs give the same bits.
 """
@@ -80,11 +80,29 @@ class Products(Protocol):
     def combine(self, coef: Array) -> Array:
         """X' coef: (n, k) -> (n_features, k)."""
 
-    def free_rows(self, curvature: Array) -> Any:
-        """Prepare `curve`, given D: (n, k), 0 at rows that are not free."""
+    def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
+        """Solve for a step: (n_features, k), (k,), and how many products with the Hessian it took."""
 
-    def curve(self, rows: Any, weights: Array, bias: Array) -> tuple[Array, Array]:
-        """X' D (X weights + constant bias), and what stands for the bias: constant times D's sum."""
+
+@dataclass(frozen=True)
+class NewtonSystem:
+    """(I + X'DX, and the bias beside it) step = -gradient, to be solved as far as FORCING says.
+
+    Attributes
+    ----------
+    curvature : array, shape (n, k)
+        D, 0 at rows that are not free.
+    gradient : array, shape (n_features, k)
+    of_bias : array, shape (k,)
+        Its last entry.
+    hold : array, shape (k,)
+        What is added to the bias' curvature.
+    """
+
+    curvature: Array
+    gradient: Array
+    of_bias: Array
+    hold: Array
 
 
 @dataclass(frozen=True)
@@ -269,28 +287,12 @@ class _Solver:
         return point
 
     def direction(self, point: _Point, gradient: Array, of_bias: Array) -> tuple[Array, Array]:
-        """Newton's direction by conjugate gradients."""
-        xp = self.xp
-        x, x_bias = xp.zeros_like(gradient), xp.zeros_like(of_bias)
-        r, r_bias = -gradient, -of_bias
-        d, d_bias, rest = r, r_bias, _square(r, r_bias)
-        goal = rest * FORCING**2
-        rows = self.products.free_rows(self.curvature(point.f))
+        """Newton's direction."""
         hold = HOLD * self.sigma * self.products.constant**2
-        for _ in range(MOST_PRODUCTS):
-            if not bool((rest > goal).any()):
-                break
-            curved, curved_bias = self.products.curve(rows, d, d_bias)
-            self.made += 1
-            curved, curved_bias = curved + d, curved_bias + hold * d_bias
-            along = (d * curved).sum(axis=0) + d_bias * curved_bias
-            size = xp.where((rest > goal) & (along > 0), rest / xp.where(along > 0, along, 1), 0)
-            x, x_bias = x + size * d, x_bias + size * d_bias
-            r, r_bias = r - size * curved, r_bias - size * curved_bias
-            before, rest = rest, xp.where(size > 0, _square(r, r_bias), xp.minimum(rest, goal))
-            share = xp.where(before > 0, rest / xp.where(before > 0, before, 1), 0)
-            d, d_bias = r + share * d, r_bias + share * d_bias
-        return x, x_bias
+        system = NewtonSystem(self.curvature(point.f), gradient, of_bias, hold)
+        step, step_bias, made = self.products.newton_step(system)
+        self.made += made
+        return step, step_bias
 
     def line(
         self, point: _Point, gradient: Array, of_bias: Array, step: Array, step_bias: Array
@@ -361,6 +363,30 @@ class _Solver:
         """Another one."""
         self.passes += 1
         return self.products.combine(coef)
+
+
+#: D X d for a direction: X'D (X d + constant d_bias), and constant times the sum of D (..).
+Curve = Callable[[Array, Array], tuple[Array, Array]]
+
+
+def conjugate_gradients(xp: Any, system: NewtonSystem, curve: Curve) -> tuple[Array, Array, int]:
+    """`Products.newton_step`, given products with the Hessian less the identity."""
+    x, x_bias = xp.zeros_like(system.gradient), xp.zeros_like(system.of_bias)
+    r, r_bias = -system.gradient, -system.of_bias
+    d, d_bias, rest, made = r, r_bias, _square(r, r_bias), 0
+    goal = rest * FORCING**2
+    while bool((rest > goal).any()) and made < MOST_PRODUCTS:
+        curved, curved_bias = curve(d, d_bias)
+        made += 1
+        curved, curved_bias = curved + d, curved_bias + system.hold * d_bias
+        along = (d * curved).sum(axis=0) + d_bias * curved_bias
+        size = xp.where((rest > goal) & (along > 0), rest / xp.where(along > 0, along, 1), 0)
+        x, x_bias = x + size * d, x_bias + size * d_bias
+        r, r_bias = r - size * curved, r_bias - size * curved_bias
+        before, rest = rest, xp.where(size > 0, _square(r, r_bias), xp.minimum(rest, goal))
+        share = xp.where(before > 0, rest / xp.where(before > 0, before, 1), 0)
+        d, d_bias = r + share * d, r_bias + share * d_bias
+    return x, x_bias, made
 
 
 def _square(a: Array, b: Array) -> Array:

@@ -1,18 +1,35 @@
-"""Products with sparse rows on a GPU for `solvers.newton`: passes of `features.rows_cuda`."""
+"""Products with sparse rows on a GPU for `solvers.newton`, and its conjugate gradients (newton.cu).
+
+An iteration is two passes over X (`features.rows_cuda`): X d of the free rows, X'u of all; and three over the
+vectors, which are float64. What is one number a column stays on the card: the host reads how many columns are
+not done, once an iteration.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from textsvm import device as gpu
 from textsvm.features.rows import FeatureRows
-from textsvm.features.rows_cuda import CudaRows
+from textsvm.features.rows_cuda import GROUPS, SOURCE, CudaRows, padded, slices
+from textsvm.solvers.newton import FORCING, MOST_PRODUCTS, NewtonSystem
 
 Array = Any  # a CuPy array
+BLOCK, MOST_BLOCKS = 256, 1024
+#: What newton.cu has in Gradients.
+GRADIENTS = np.dtype(
+    [(name, np.uint64) for name in ("x", "r", "d", "curved", "dense", "sums", "unit", "partial")]
+    + [(name, np.uint64) for name in ("x_bias", "r_bias", "d_bias", "rest", "size", "goal", "of_bias")]
+    + [(name, np.uint64) for name in ("weight_bound", "bias_bound", "hold", "open")]
+    + [("n", np.int64), ("constant", np.float64), ("blocks", np.int32)],
+    align=True,
+)
 
 
 class CudaProducts:
-    """See `textsvm.solvers.newton.Products`; X D X' d takes one reading of the free rows."""
+    """See `textsvm.solvers.newton.Products`."""
 
     def __init__(self, rows: FeatureRows) -> None:
         self.xp = gpu.cupy()
@@ -25,30 +42,77 @@ class CudaProducts:
 
     def values(self, weights: Array, bias: Array) -> Array:
         """See `Products`."""
-        return self.x.passed(dense=weights, shift=self.constant * bias)[0]
+        return self.x.passed(weights, self.constant * bias)
 
     def combine(self, coef: Array) -> Array:
         """See `Products`."""
-        index = self.xp.flatnonzero(coef.any(axis=1))
-        bound = self.lengths @ self.xp.abs(coef)
-        return self.x.passed(coef=coef[index], index=index, bound=bound)[1]
+        return self.x.transposed_dot(coef)
 
-    def free_rows(self, curvature: Array) -> tuple[Array, Array, Array, Array]:
-        """The rows, their D, and bounds: sum D |x|^2 and constant sum D |x|."""
-        index = self.xp.flatnonzero(curvature.any(axis=1))
-        return (
-            index,
-            self.xp.ascontiguousarray(curvature[index]),
-            self.squares @ curvature,
-            self.constant * (self.lengths @ curvature),
-        )
-
-    def curve(self, rows: tuple[Array, ...], weights: Array, bias: Array) -> tuple[Array, Array]:
+    def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
         """See `Products`."""
-        index, curvature, of_weights, of_bias = rows
         xp = self.xp
-        bound = of_weights * xp.sqrt((weights**2).sum(axis=0)) + of_bias * xp.abs(bias)
-        made, sums = self.x.passed(
-            dense=weights, index=index, shift=self.constant * bias, factor=curvature, bound=bound
+        step, step_bias, made = xp.empty_like(system.gradient), xp.empty_like(system.of_bias), 0
+        for some, width in slices(len(step_bias)):
+            arrays = (system.curvature, system.gradient, system.of_bias, system.hold)
+            solver = _Gradients(self, width, NewtonSystem(*(padded(a[..., some], width) for a in arrays)))
+            made += solver.solve()
+            k = some.stop - some.start
+            step[:, some], step_bias[some] = solver.vectors["x"][:, :k], solver.vectors["x_bias"][:k]
+        return step, step_bias, made
+
+
+class _Gradients:
+    """Conjugate gradients for at most as many columns as a kernel takes at once."""
+
+    def __init__(self, products: CudaProducts, width: int, system: NewtonSystem) -> None:
+        cp = gpu.cupy()
+        self.x, self.width, self.constant = products.x, width, products.constant
+        self.index = cp.flatnonzero(system.curvature.any(axis=1))
+        self.curvature = cp.ascontiguousarray(system.curvature[self.index])
+        self.bent = cp.empty((len(self.index), width))
+        self.spread = cp.zeros((len(self.x), width), np.float32)
+        r, r_bias = -system.gradient, -system.of_bias
+        n, blocks = len(r), min(MOST_BLOCKS, -(-len(r) // BLOCK))
+        self.blocks, rest = max(1, blocks), (r**2).sum(axis=0) + r_bias**2
+        weight_bound = products.squares @ system.curvature
+        bias_bound = self.constant * (products.lengths @ system.curvature)
+        self.vectors = {
+            "x": cp.zeros_like(r), "r": r, "d": r.copy(), "curved": cp.empty_like(r),
+            "dense": r.astype(np.float32), "sums": cp.empty(r.shape, np.int64), "unit": cp.empty(width),
+            "partial": cp.empty((self.blocks, width)), "x_bias": cp.zeros(width), "r_bias": r_bias,
+            "d_bias": r_bias.copy(), "rest": rest, "size": cp.zeros(width), "goal": rest * FORCING**2,
+            "of_bias": cp.empty(width), "weight_bound": weight_bound, "bias_bound": bias_bound,
+            "hold": system.hold, "open": cp.empty(1, np.int32),
+        }  # fmt: skip
+        self.arguments = gpu.structure(
+            GRADIENTS, **self.vectors, n=n, constant=self.constant, blocks=self.blocks
         )
-        return sums, self.constant * made.sum(axis=0)
+
+    def solve(self) -> int:
+        """Iterate; the number of products with the Hessian."""
+        if not bool((self.vectors["rest"] > self.vectors["goal"]).any()):
+            return 0
+        self._launch("direction", "unit_of_sums")  # of size 0: the unit of the first sums
+        for made in range(1, MOST_PRODUCTS + 1):
+            self._bend()
+            self._launch("curve", "size_of_step")
+            self._launch("step", "share_of_direction")
+            if not int(self.vectors["open"][0]):
+                return made
+            self._launch("direction", "unit_of_sums")
+        return MOST_PRODUCTS
+
+    def _bend(self) -> None:
+        """The sums of X'D(Xd + constant d_bias)."""
+        vectors = self.vectors
+        shift = self.constant * vectors["d_bias"]
+        where = (self.index, self.curvature)
+        self.x.launch(self.width, vectors["dense"], shift, *where, self.bent, self.spread)
+        self.x.columns.sums(self.spread, vectors["unit"], vectors["sums"])
+        self.bent.sum(axis=0, out=vectors["of_bias"])
+
+    def _launch(self, name: str, then: str) -> None:
+        """A kernel over the vectors, and one that makes numbers of its sums."""
+        defines = (("COLUMNS", self.width), ("GROUP", GROUPS[0]))
+        gpu.function(SOURCE, name, defines)((self.blocks,), (BLOCK,), (self.arguments,))
+        gpu.function(SOURCE, then, defines)((1,), (32,), (self.arguments,))

@@ -12,7 +12,7 @@ from textsvm.device import array_module, device_of
 from textsvm.features.rows import FeatureRows
 from textsvm.features.sparse import Sparse
 from textsvm.parallel import n_threads, run
-from textsvm.solvers.newton import Products
+from textsvm.solvers.newton import NewtonSystem, Products, conjugate_gradients
 
 Array = Any
 #: Rows of a piece of work, at least.
@@ -56,14 +56,15 @@ class HostProducts:
         """See `Products`."""
         return _products(self._columns, coef)
 
-    def free_rows(self, curvature: Array) -> Array:
+    def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
         """See `Products`."""
-        return curvature
+        wanted = system.curvature.any(axis=1)
 
-    def curve(self, rows: Array, weights: Array, bias: Array) -> tuple[Array, Array]:
-        """See `Products`."""
-        bent = rows * (_products(self._rows, weights, rows.any(axis=1)) + self.constant * bias)
-        return self.combine(bent), self.constant * bent.sum(axis=0)
+        def curve(d: Array, d_bias: Array) -> tuple[Array, Array]:
+            bent = system.curvature * (_products(self._rows, d, wanted) + self.constant * d_bias)
+            return self.combine(bent), self.constant * bent.sum(axis=0)
+
+        return conjugate_gradients(np, system, curve)
 
 
 class DenseProducts:
@@ -83,16 +84,16 @@ class DenseProducts:
         """See `Products`."""
         return self.x.transposed_dot(coef)
 
-    def free_rows(self, curvature: Array) -> tuple[Any, Array]:
+    def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
         """See `Products`."""
-        index = self.xp.flatnonzero(curvature.any(axis=1))
-        return self.x.take(index), curvature[index]
+        index = self.xp.flatnonzero(system.curvature.any(axis=1))
+        free, curvature = self.x.take(index), system.curvature[index]
 
-    def curve(self, rows: tuple[Any, Array], weights: Array, bias: Array) -> tuple[Array, Array]:
-        """See `Products`."""
-        free, curvature = rows
-        bent = curvature * (free.dot(weights) + self.constant * bias)
-        return free.transposed_dot(bent), self.constant * bent.sum(axis=0)
+        def curve(d: Array, d_bias: Array) -> tuple[Array, Array]:
+            bent = curvature * (free.dot(d) + self.constant * d_bias)
+            return free.transposed_dot(bent), self.constant * bent.sum(axis=0)
+
+        return conjugate_gradients(self.xp, system, curve)
 
 
 def _products(

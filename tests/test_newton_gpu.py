@@ -1,0 +1,97 @@
+"""Rows of features and their solver on a GPU, against the CPU's."""
+
+import numpy as np
+import pytest
+from test_newton import KERNELS, check_equal, problem_of, texts_of
+from test_spectrum import CPU
+
+from textsvm import Spectrum
+from textsvm import device as gpu
+from textsvm.documents import encode
+from textsvm.kernels import spectrum_counted_cuda
+from textsvm.solvers import newton_machines
+from textsvm.solvers.problems import Classification
+from textsvm.solvers.solution import Stopping
+
+pytestmark = pytest.mark.gpu
+ALL = {**KERNELS, "odds": Spectrum((2, 3), "log", idf=True, odds=True), "long": Spectrum((6, 9), "presence")}
+
+
+def documents_of(texts):
+    return encode(texts).with_classes(np.arange(len(texts)) % 3)
+
+
+def gram_of(rows, eye):
+    x = rows.x.dot(eye)
+    return gpu.to_host(x @ x.T) + np.diag(gpu.to_host(rows.ridge))
+
+
+@pytest.mark.parametrize("batch", [1 << 28, 1 << 9])
+@pytest.mark.parametrize("name", ALL)
+def test_rows_have_the_same_kernel_values(name, batch, cuda, monkeypatch):
+    monkeypatch.setattr(spectrum_counted_cuda, "BATCH", batch)
+    documents, kernel = documents_of(texts_of(160)), ALL[name]
+    host = kernel.feature_rows(documents, CPU)
+    with gpu.use(cuda):
+        rows = kernel.feature_rows(documents, cuda)
+        found = gram_of(rows, gpu.cupy().eye(rows.x.n_features))
+    expected = gram_of(host, np.eye(host.x.n_features))
+    np.testing.assert_allclose(found, expected, atol=1e-6 * expected.max())
+    assert rows.x.n_features == host.x.n_features
+
+
+def test_weights_are_learnt_on_the_card(cuda):
+    documents = documents_of(texts_of(160))
+    for kernel in (ALL["odds"], ALL["log idf"]):
+        host, card = (kernel.fit_on(documents, device).weights_ for device in (CPU, cuda))
+        np.testing.assert_allclose(card.table, host.table, rtol=1e-12)
+        for q, keys in host.vocabulary.keys.items():
+            np.testing.assert_array_equal(card.vocabulary.keys[q], keys)
+
+
+@pytest.mark.parametrize("k", [1, 3, 8, 11])
+def test_products(k, cuda):
+    rng = np.random.default_rng(k)
+    documents = documents_of(texts_of(300))
+    with gpu.use(cuda):
+        cp = gpu.cupy()
+        x = ALL["log idf"].feature_rows(documents, cuda).x
+        dense = x.dot(cp.eye(x.n_features)).get()
+        u, w = rng.normal(size=(len(x), k)), rng.normal(size=(x.n_features, k)).astype(np.float32)
+        np.testing.assert_allclose(x.dot(cp.asarray(w)).get(), dense @ w, atol=1e-6)
+        np.testing.assert_allclose(x.transposed_dot(cp.asarray(u)).get(), dense.T @ u, atol=1e-5)
+        some = np.arange(7, 200, 3)
+        np.testing.assert_array_equal(x.take(some).dot(cp.eye(x.n_features)).get(), dense[some])
+        np.testing.assert_allclose(x.squares().get(), (dense**2).sum(axis=1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["ovr", "ovo", "svr", "one class", "labels"])
+@pytest.mark.parametrize("name", ["log idf", "count", "sum"])
+def test_the_optimum_is_that_of_the_cpu(kind, name, cuda):
+    texts = texts_of(300)
+    documents, kernel = documents_of(texts), KERNELS[name]
+    problem = problem_of(
+        kind, len(texts), 0.01 if name == "count" and kind in ("ovr", "ovo", "labels") else 1.0
+    )
+    theirs = newton_machines.solve(problem, kernel.feature_rows(documents, CPU), Stopping())
+    with gpu.use(cuda):
+        rows = kernel.feature_rows(documents, cuda)
+        ours, again = (newton_machines.solve(problem, rows, Stopping()) for _ in range(2))
+    check_equal(ours, theirs)
+    np.testing.assert_array_equal(ours.coef, again.coef)  # the same bits
+
+
+def test_many_machines_and_long_documents(cuda):
+    rng = np.random.default_rng(3)
+    texts = [
+        "".join(rng.choice(list("abcdefgh "), 900, p=np.roll(np.arange(1, 10) / 45, i % 12)))
+        for i in range(120)
+    ]
+    documents, classes = encode(texts), np.arange(120) % 12
+    index = np.arange(120)
+    problem = Classification(index, classes, 12, 1.0, np.ones(120), "ovr")
+    kernel = Spectrum((1, 4), "log", idf=True)
+    theirs = newton_machines.solve(problem, kernel.feature_rows(documents, CPU), Stopping())
+    with gpu.use(cuda):
+        ours = newton_machines.solve(problem, kernel.feature_rows(documents, cuda), Stopping())
+    check_equal(ours, theirs)
