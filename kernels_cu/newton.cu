@@ -64,17 +64,31 @@ extern "C" __global__ void __launch_bounds__(BLOCK) pass(const __grid_constant__
     }
 }
 
-// The entries of every feature as a list, in any order, a warp a row.
-extern "C" __global__ void fill_columns(int64 n, const int64* indptr, const int* features, const float* values,
-                                        int64* cursor, int* rows, float* list_values)
+// The entries of some rows, sorted by (feature, place among them), behind those that the lists of features have:
+// where each feature's run begins,
+extern "C" __global__ void run_begins(int64 n, const uint64* keys, int64* begins)
 {
-    int64 i = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
-    if (i >= n) return;
-    for (int64 k = indptr[i] + threadIdx.x % WARP; k < indptr[i + 1]; k += WARP) {
-        int64 at = (int64)atomicAdd((uint64*)&cursor[features[k]], 1ull);
-        rows[at] = (int)i;
-        list_values[at] = values[k];
-    }
+    EACH(k, n);
+    if (!k || keys[k] >> 32 != keys[k - 1] >> 32) begins[keys[k] >> 32] = k;
+}
+
+// the entries put there,
+extern "C" __global__ void place_columns(int64 n, const uint64* keys, const int64* begins, const int64* cursor,
+                                         const int* owner, const float* values, int* rows, float* list_values)
+{
+    EACH(k, n);
+    uint64 feature = keys[k] >> 32, source = keys[k] & 0xffffffffu;
+    int64 at = cursor[feature] + k - begins[feature];
+    rows[at] = owner[source];
+    list_values[at] = values[source];
+}
+
+// and where the next go.
+extern "C" __global__ void run_ends(int64 n, const uint64* keys, const int64* begins, int64* cursor)
+{
+    EACH(k, n);
+    uint64 feature = keys[k] >> 32;
+    if (k == n - 1 || feature != keys[k + 1] >> 32) cursor[feature] += k + 1 - begins[feature];
 }
 
 struct Lists {

@@ -28,34 +28,34 @@ def gram_of(rows, eye):
 
 @pytest.mark.parametrize("batch", [1 << 28, 1 << 9])
 @pytest.mark.parametrize("name", ALL)
-def test_rows_have_the_same_kernel_values(name, batch, cuda, monkeypatch):
+def test_rows_have_the_same_kernel_values(name, batch, device, monkeypatch):
     monkeypatch.setattr(spectrum_counted_cuda, "BATCH", batch)
     documents, kernel = documents_of(texts_of(160)), ALL[name]
     host = kernel.feature_rows(documents, CPU)
-    with gpu.use(cuda):
-        rows = kernel.feature_rows(documents, cuda)
+    with gpu.use(device):
+        rows = kernel.feature_rows(documents, device)
         found = gram_of(rows, gpu.cupy().eye(rows.x.n_features))
     expected = gram_of(host, np.eye(host.x.n_features))
     np.testing.assert_allclose(found, expected, atol=1e-6 * expected.max())
     assert rows.x.n_features == host.x.n_features
 
 
-def test_weights_are_learnt_on_the_card(cuda):
+def test_weights_are_learnt_on_the_card(device):
     documents = documents_of(texts_of(160))
     for kernel in (ALL["odds"], ALL["log idf"]):
-        host, card = (kernel.fit_on(documents, device).weights_ for device in (CPU, cuda))
+        host, card = (kernel.fit_on(documents, where).weights_ for where in (CPU, device))
         np.testing.assert_allclose(card.table, host.table, rtol=1e-12)
         for q, keys in host.vocabulary.keys.items():
             np.testing.assert_array_equal(card.vocabulary.keys[q], keys)
 
 
 @pytest.mark.parametrize("k", [1, 3, 8, 11])
-def test_products(k, cuda):
+def test_products(k, device):
     rng = np.random.default_rng(k)
     documents = documents_of(texts_of(300))
-    with gpu.use(cuda):
+    with gpu.use(device):
         cp = gpu.cupy()
-        x = ALL["log idf"].feature_rows(documents, cuda).x
+        x = ALL["log idf"].feature_rows(documents, device).x
         dense = x.dot(cp.eye(x.n_features)).get()
         u, w = rng.normal(size=(len(x), k)), rng.normal(size=(x.n_features, k)).astype(np.float32)
         np.testing.assert_allclose(x.dot(cp.asarray(w)).get(), dense @ w, atol=1e-6)
@@ -67,21 +67,21 @@ def test_products(k, cuda):
 
 @pytest.mark.parametrize("kind", ["ovr", "ovo", "svr", "one class", "labels"])
 @pytest.mark.parametrize("name", ["log idf", "count", "sum"])
-def test_the_optimum_is_that_of_the_cpu(kind, name, cuda):
+def test_the_optimum_is_that_of_the_cpu(kind, name, device):
     texts = texts_of(300)
     documents, kernel = documents_of(texts), KERNELS[name]
     problem = problem_of(
         kind, len(texts), 0.01 if name == "count" and kind in ("ovr", "ovo", "labels") else 1.0
     )
     theirs = newton_machines.solve(problem, kernel.feature_rows(documents, CPU), Stopping())
-    with gpu.use(cuda):
-        rows = kernel.feature_rows(documents, cuda)
+    with gpu.use(device):
+        rows = kernel.feature_rows(documents, device)
         ours, again = (newton_machines.solve(problem, rows, Stopping()) for _ in range(2))
     check_equal(ours, theirs)
     np.testing.assert_array_equal(ours.coef, again.coef)  # the same bits
 
 
-def test_many_machines_and_long_documents(cuda):
+def test_many_machines_and_long_documents(device):
     rng = np.random.default_rng(3)
     texts = [
         "".join(rng.choice(list("abcdefgh "), 900, p=np.roll(np.arange(1, 10) / 45, i % 12)))
@@ -92,6 +92,6 @@ def test_many_machines_and_long_documents(cuda):
     problem = Classification(index, classes, 12, 1.0, np.ones(120), "ovr")
     kernel = Spectrum((1, 4), "log", idf=True)
     theirs = newton_machines.solve(problem, kernel.feature_rows(documents, CPU), Stopping())
-    with gpu.use(cuda):
-        ours = newton_machines.solve(problem, kernel.feature_rows(documents, cuda), Stopping())
+    with gpu.use(device):
+        ours = newton_machines.solve(problem, kernel.feature_rows(documents, device), Stopping())
     check_equal(ours, theirs)

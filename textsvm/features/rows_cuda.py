@@ -2,10 +2,10 @@
 
 X d reads every entry (feature, value: 8 bytes) once and looks d up, in float32, out of L2; sums are float64.
 X'u reads the entries again, sorted by feature: additions to sums in memory, row by row, would queue at the
-commonest features (measured on an H200: 35 G additions a second, a tenth of the copy roof). The lists of
-entries are filled by many threads and have no order, so their sums are of 64-bit integers, which need none: two
-runs give the same bits. Their unit is the largest power of two with which no sum can overflow, given
-sum_i |x_i| |u_i| as a bound; of a million rows the error is some 2^-40 of that bound.
+commonest features (measured on an H200: 35 G additions a second, a tenth of the copy roof). Pieces of one list
+are added up by several warps in any order, so sums are of 64-bit integers, which need none: two runs give the
+same bits. Their unit is the largest power of two with which no sum can overflow, given sum_i |x_i| |u_i| as a
+bound; of a million rows the error is some 2^-40 of that bound.
 
 Bytes: 16 an entry in all, 8 a pass; a million documents of 800 symbols have some 2e9 entries, 4 ms a pass at
 4.2 TB/s.
@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from textsvm import device as gpu
 from textsvm.features.pmers_cuda import check_features, starts_of
@@ -37,6 +38,8 @@ BLOCK = 256
 SHORT = 192
 #: Bits of a sum, and entries of a list that one warp adds up.
 BITS, LIST = 61, 2048
+#: Entries that are sorted together.
+PART = 1 << 28
 #: What newton.cu has in Pass and Lists.
 PASS = np.dtype(
     [(name, np.uint64) for name in ("index", "indptr", "features", "values", "dense", "shift", "factor")]
@@ -166,19 +169,30 @@ class CudaLists:
 
     def __init__(self, x: CudaRows) -> None:
         cp, entries = gpu.cupy(), len(x.values)
-        gpu.require_memory(8 * entries + 40 * x.n_features, "the features sorted by feature", LESS)
+        gpu.require_memory(8 * entries + 40 * x.n_features + 48 * PART, "the entries by feature", LESS)
         df = cp.bincount(x.features, minlength=x.n_features)
         self.starts, self.n_features = starts_of(df), x.n_features
         self.rows, self.values = cp.empty(entries, np.int32), cp.empty(entries, np.float32)
-        cursor, n = self.starts[:-1].copy(), len(x)
-        fill = gpu.function(SOURCE, "fill_columns", DEFINE_SETS[0][1])
-        if n:
-            arrays = (x.indptr, x.features, x.values, cursor, self.rows, self.values)
-            fill((-(-n * 32 // BLOCK),), (BLOCK,), (np.int64(n), *arrays))
+        cursor, begins = self.starts[:-1].copy(), cp.empty(x.n_features, np.int64)
+        for first, last in _parts(x.indptr.get()):
+            self._place(x, first, last, cursor, begins)
         pieces = starts_of(-(-df // LIST))
         self.feature = repeated(cp.arange(x.n_features, dtype=np.int32), pieces)
         number = cp.arange(len(self.feature)) - pieces[self.feature]
         self.begin = self.starts[self.feature] + number * LIST
+
+    def _place(self, x: CudaRows, first: int, last: int, cursor: Array, begins: Array) -> None:
+        """Put the entries of some rows behind those of the rows before, feature by feature."""
+        cp, begin = gpu.cupy(), int(x.indptr[first])
+        features = x.features[begin : int(x.indptr[last])]
+        n = len(features)
+        keys = (features.astype(np.uint64) << np.uint64(32)) | cp.arange(n, dtype=np.uint64)
+        keys.sort()
+        owner = repeated(cp.arange(first, last, dtype=np.int32), x.indptr[first : last + 1] - begin)
+        _each("run_begins", n, keys, begins)
+        arrays = (begins, cursor, owner, x.values[begin:], self.rows, self.values)
+        _each("place_columns", n, keys, *arrays)
+        _each("run_ends", n, keys, begins, cursor)
 
     def sums(self, dense: Array, unit: Array, out: Array = None) -> Array:
         """X' dense in fixed point, int64, shape (n_features, width), of a float32 array (n, width)."""
@@ -193,6 +207,17 @@ class CudaLists:
             kernel = gpu.function(SOURCE, "sum_lists", (("COLUMNS", width), ("GROUP", GROUPS[0])))
             kernel((-(-len(self.feature) * 32 // BLOCK),), (BLOCK,), (arguments,))
         return sums
+
+
+def _parts(indptr: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Ranges of rows of at most PART entries, or of one row."""
+    cuts = np.flatnonzero(np.diff(indptr[:-1] // PART)) + 1
+    begins = [0, *cuts.tolist()] if len(indptr) > 1 else []
+    return list(zip(begins, [*begins[1:], len(indptr) - 1], strict=True)) if begins else []
+
+
+def _each(name: str, n: int, *args: Any) -> None:
+    gpu.each(gpu.function(SOURCE, name, DEFINE_SETS[0][1]), n, *args)
 
 
 def slices(k: int) -> Iterator[tuple[slice, int]]:

@@ -207,31 +207,22 @@ def solve_newton(
     """
     solver = _Solver(products, duals, tol, max_passes)
     with np.errstate(divide="ignore", invalid="ignore"):
-        solver.solve(progress, satisfied)
-    coef = to_host(solver.coef)
-    for k in range(coef.shape[1]):
-        coef[:, k] = balanced(coef[:, k], duals.low[:, k], duals.high[:, k], duals.total[k])
-    solver.coef = products.xp.asarray(coef)
-    values = to_host(solver.responses() - solver.q)
-    return NewtonSolution(coef, values, solver.passes, solver.made)
+        responses = solver.solve(progress, satisfied)
+    values = to_host(responses - solver.q)
+    return NewtonSolution(to_host(solver.coef), values, solver.passes, solver.made)
 
 
-def balanced(
-    coef: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64], total: float
-) -> NDArray[np.float64]:
-    """Coefficients in their bounds whose sum is exact: what is left over is taken from free ones."""
+def balanced(xp: Any, coef: Array, low: Array, high: Array, total: Array) -> Array:
+    """Coefficients (n, k) in their bounds whose sums are exact: what is left over is taken from free ones."""
     for _ in range(100):
-        rest = coef.sum() - total
-        if abs(rest) <= 1e-12 * np.abs(coef).sum():  # rounding: coefficients at their bounds stay there
+        rest = coef.sum(axis=0) - total
+        off = abs(rest) > 1e-12 * abs(coef).sum(axis=0)  # rounding: those at their bounds stay there
+        if not bool(off.any()):
             break
-        movable = (coef > low) & (coef < high) & (coef != 0)
-        if not movable.any():
-            movable = coef > low if rest > 0 else coef < high
-        if not movable.any():
-            break
-        coef = coef.copy()
-        coef[movable] -= rest / np.count_nonzero(movable)
-        coef = np.clip(coef, low, high)
+        free = (coef > low) & (coef < high) & (coef != 0)
+        movable = xp.where(free.any(axis=0), free, xp.where(rest > 0, coef > low, coef < high)) & off
+        number = xp.maximum(movable.sum(axis=0), 1)
+        coef = xp.clip(coef - xp.where(movable, rest / number, 0), low, high)
     return coef
 
 
@@ -245,8 +236,8 @@ class _Solver:
         self.epsilon, self.ridge = duals.epsilon, products.ridge[:, None]
         self.made, self.passes = 0, 0
 
-    def solve(self, progress: Progress | None, satisfied: Satisfied | None) -> None:
-        """Proximal steps until the violation is small enough."""
+    def solve(self, progress: Progress | None, satisfied: Satisfied | None) -> Array:
+        """Proximal steps until the violation is small enough; K coef + q."""
         xp = self.xp
         none, weights = xp.zeros(len(self.total)), self.combine(self.coef)
         self.width = (self.high - self.low).max(axis=0)
@@ -256,18 +247,19 @@ class _Solver:
         first = float(violation.max())
         for _ in range(MOST_PROXIMAL):
             point = self.minimise(point, violation)
-            self.coef = point.coef
+            self.coef = balanced(xp, point.coef, self.low, self.high, self.total)
             responses = self.responses()
             violation = self.violation(responses)
             worst = float(violation.max())
             if progress is not None:
                 progress(*log_progress(first, worst, self.tol))
             if worst <= self.tol or self.passes > self.max_passes:
-                return
+                break
             if satisfied is not None and satisfied(to_host(self.coef), to_host(responses - self.q)):
-                return
+                break
             self.sigma = self.sigma * xp.where(violation > self.tol, GROW, 1.0)
             point = self.point(point.weights, point.bias, point.f)
+        return responses
 
     def minimise(self, point: _Point, violation: Array) -> _Point:
         """Newton steps to the minimum of phi."""

@@ -21,13 +21,13 @@ PIECE = 256
 
 def products_of(rows: FeatureRows) -> Products:
     """Products with rows, sparse or dense, where they are."""
-    if not isinstance(rows.x, Sparse):
-        return DenseProducts(rows)
-    if device_of(rows.x.values).kind == "cuda":
+    if isinstance(rows.x, Sparse):
+        return HostProducts(rows)
+    if hasattr(rows.x, "passed"):  # CudaRows, which are imported where there is a card
         from textsvm.solvers.newton_cuda import CudaProducts
 
         return CudaProducts(rows)
-    return HostProducts(rows)
+    return DenseProducts(rows)
 
 
 def constant_of(rows: FeatureRows, squares: Array) -> float:
