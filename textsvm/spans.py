@@ -1,0 +1,155 @@
+"""Stretches of symbols, such as words: where they stand in documents, and which of them are equal. Exact:
+equal hashes are compared symbol by symbol."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from textsvm.parallel import run
+from textsvm.tokens import ALONE, WITHIN
+
+Array = NDArray[Any]
+
+#: Symbols of documents that are one piece of work.
+PIECE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """Spans of documents, equal ones of one number.
+
+    Attributes
+    ----------
+    numbers : uint32 array, shape (number of spans,)
+        In order of first occurrence.
+    lengths : int64 array, shape (n,)
+        Number of spans of each document.
+    starts, stops : int64 arrays, shape (number of distinct spans,)
+        Where each first stands: ``codes[starts[k]:stops[k]]``.
+    """
+
+    numbers: NDArray[np.uint32]
+    lengths: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+
+
+def number_words(codes: Array, offsets: NDArray[np.int64], kinds: NDArray[np.uint8]) -> Numbered:
+    """Find the words of documents and number them, on all cores.
+
+    Parameters
+    ----------
+    codes : unsigned integer array, shape (total number of symbols,)
+    offsets : int64 array, shape (n + 1,)
+    kinds : uint8 array, shape (number of symbols of the alphabet,)
+        As `textsvm.tokens.kinds` makes them.
+    """
+    bounds = _pieces(offsets)
+    pieces: list[Any] = [None] * (len(bounds) - 1)
+
+    def find(k: int) -> None:
+        starts, stops, lengths = _find(codes, offsets[bounds[k] : bounds[k + 1] + 1], kinds)
+        ids, firsts = distinct(codes, starts, stops)
+        pieces[k] = Numbered(ids, lengths, starts[firsts], stops[firsts])
+
+    run(find, range(len(pieces)))
+    starts, stops = (_joined([getattr(one, name) for one in pieces]) for name in ("starts", "stops"))
+    ids, firsts = distinct(codes, starts, stops)
+    sizes = np.cumsum([0, *(len(one.starts) for one in pieces)])
+    numbers = [ids[a:][one.numbers] for a, one in zip(sizes, pieces, strict=False)]
+    lengths = _joined([one.lengths for one in pieces])
+    return Numbered(_joined(numbers, np.uint32), lengths, starts[firsts], stops[firsts])
+
+
+def distinct(
+    codes: Array, starts: NDArray[np.int64], stops: NDArray[np.int64]
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Number spans in order of first occurrence: the number of each, and the first of each number."""
+    found: tuple[NDArray[np.uint32], NDArray[np.int64]] = _distinct(codes, starts, stops)
+    return found
+
+
+def _pieces(offsets: NDArray[np.int64]) -> list[int]:
+    """Documents that pieces of work begin with, and their number."""
+    steps = np.arange(0, offsets[-1], PIECE)
+    return [*np.unique(np.searchsorted(offsets[:-1], steps)).tolist(), len(offsets) - 1]
+
+
+def _joined(arrays: list[Array], dtype: Any = np.int64) -> Array:
+    return np.concatenate([np.empty(0, dtype), *arrays])
+
+
+def _find(codes: Array, offsets: NDArray[np.int64], kinds: NDArray[np.uint8]) -> tuple[Array, Array, Array]:
+    starts, stops = np.empty((2, offsets[-1] - offsets[0]), np.int64)
+    lengths = np.empty(len(offsets) - 1, np.int64)
+    n = _find_words(codes, offsets, kinds, starts, stops, lengths)
+    return starts[:n], stops[:n], lengths
+
+
+@njit(nogil=True, cache=True)
+def _find_words(codes, offsets, kinds, starts, stops, lengths):
+    found = 0
+    for i in range(len(offsets) - 1):
+        before, inside = found, False
+        for j in range(offsets[i], offsets[i + 1]):
+            kind = kinds[codes[j]]
+            if kind == WITHIN:
+                if not inside:
+                    starts[found] = j
+                inside = True
+                continue
+            if inside:
+                stops[found] = j
+                found += 1
+                inside = False
+            if kind == ALONE:
+                starts[found], stops[found] = j, j + 1
+                found += 1
+        if inside:
+            stops[found] = offsets[i + 1]
+            found += 1
+        lengths[i] = found - before
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _distinct(codes, starts, stops):
+    ids = np.empty(len(starts), np.uint32)
+    firsts, keys = np.empty(512, np.int64), np.empty(512, np.uint64)
+    slots = np.zeros(1024, np.uint32)  # number + 1, or 0
+    found = 0
+    for i in range(len(starts)):
+        if found == len(firsts):
+            firsts, keys = np.append(firsts, firsts), np.append(keys, keys)
+            slots = np.zeros(4 * found, np.uint32)
+            for k in range(found):
+                at = keys[k] & np.uint64(len(slots) - 1)
+                while slots[at]:
+                    at = (at + np.uint64(1)) & np.uint64(len(slots) - 1)
+                slots[at] = k + 1
+        start, size = starts[i], stops[i] - starts[i]
+        key = np.uint64(size)
+        for j in range(start, start + size):
+            key = (key ^ np.uint64(codes[j])) * np.uint64(0x9E3779B97F4A7C15)
+            key ^= key >> np.uint64(29)
+        at = key & np.uint64(len(slots) - 1)
+        while slots[at]:
+            k = slots[at] - 1
+            if keys[k] == key and stops[firsts[k]] - starts[firsts[k]] == size:
+                j = 0
+                while j < size and codes[starts[firsts[k]] + j] == codes[start + j]:
+                    j += 1
+                if j == size:
+                    break
+            at = (at + np.uint64(1)) & np.uint64(len(slots) - 1)
+        if not slots[at]:
+            firsts[found], keys[found] = i, key
+            found += 1
+            slots[at] = found
+        ids[i] = slots[at] - 1
+    return ids, firsts[:found]
