@@ -246,17 +246,12 @@ class _Known:
         _substitute(points, first[:n], last[:n], ids, len(pieces))
 
 
-@njit(nogil=True, cache=True, inline="always")
-def _become(point, table, more):
-    return table[point] if point < POINTS else more[point - POINTS]
-
-
 @njit(nogil=True, cache=True)
 def _survey(points, table, more, rows):
     """The number of symbols that these become, and how many of them are unknown, or joined."""
     size = unknown = joined = 0
     for point in points:
-        value = _become(point, table, more)
+        value = table[point] if point < POINTS else more[point - POINTS]
         if value < SEVERAL:
             size += 1
             unknown += value == UNKNOWN
@@ -300,15 +295,18 @@ def _rewrite(points, starts, table, more, rows, strips, most, out, lengths):
     for i in range(len(starts) - 1):
         first, spaced = at, strips
         for j in range(starts[i], starts[i + 1]):
-            value = _become(points[j], table, more)
-            row = np.int64(value) - SEVERAL
-            for k in range(rows[row] if row >= 0 else 1):
-                if row >= 0:
-                    value = rows[row + 1 + k]
-                space = value == SPACE
-                out[at] = 32 if space else value - 1
-                at += not (space and spaced)
-                spaced = space
+            point = points[j]
+            value = table[point] if point < POINTS else more[point - POINTS]
+            if value < SEVERAL:
+                out[at] = value - 1 if value != SPACE else 32
+                at += not (spaced and value == SPACE)
+                spaced = value == SPACE
+            else:
+                row = value - SEVERAL
+                for k in range(row + 1, row + 1 + rows[row]):
+                    out[at] = rows[k] - 1 if rows[k] != SPACE else 32
+                    at += not (spaced and rows[k] == SPACE)
+                    spaced = rows[k] == SPACE
             if at - first > most:
                 break  # one more than `most`, so that a space at the end is not taken for the last
         if strips and spaced and at > first:
@@ -321,30 +319,29 @@ def _rewrite(points, starts, table, more, rows, strips, most, out, lengths):
 @njit(nogil=True, cache=True)
 def _number(points, number):
     """Put numbers in order of first occurrence in place of code points; the code point of each."""
-    symbols, found = np.empty(128, np.uint32), 0
+    symbols, found = np.empty(len(number), np.uint32), 0
     for j in range(len(points)):
         point = points[j]
         if not number[point]:
-            if found == len(symbols):
-                symbols = np.append(symbols, symbols)
             symbols[found] = point
             found += 1
             number[point] = found
         points[j] = number[point] - 1
-    return symbols[:found]
+    return symbols[:found].copy()
 
 
 @njit(nogil=True, cache=True)
 def _place(codes, lengths, first, code_of, out):
     at = 0
     for i in range(len(lengths)):
-        for j in range(lengths[i]):
-            out[first[i] + j] = code_of[codes[at + j]]
+        given, taken = codes[at : at + lengths[i]], out[first[i] : first[i] + lengths[i]]
+        for j in range(len(given)):
+            taken[j] = code_of[given[j]]
         at += lengths[i]
 
 
 @njit(nogil=True, cache=True)
 def _gather(codes, first, offsets, out):
     for i in range(len(first)):
-        for j in range(offsets[i + 1] - offsets[i]):
-            out[offsets[i] + j] = codes[first[i] + j]
+        size = offsets[i + 1] - offsets[i]
+        out[offsets[i] : offsets[i + 1]] = codes[first[i] : first[i] + size]

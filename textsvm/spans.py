@@ -122,34 +122,55 @@ def _distinct(codes, starts, stops):
     ids = np.empty(len(starts), np.uint32)
     firsts, keys = np.empty(512, np.int64), np.empty(512, np.uint64)
     slots = np.zeros(1024, np.uint32)  # number + 1, or 0
-    found = 0
-    for i in range(len(starts)):
-        if found == len(firsts):
-            firsts, keys = np.append(firsts, firsts), np.append(keys, keys)
-            slots = np.zeros(4 * found, np.uint32)
-            for k in range(found):
-                at = keys[k] & np.uint64(len(slots) - 1)
-                while slots[at]:
-                    at = (at + np.uint64(1)) & np.uint64(len(slots) - 1)
-                slots[at] = k + 1
+    done, found = _fill(codes, starts, stops, 0, ids, firsts, keys, slots, 0)
+    while done < len(starts):
+        firsts, keys = np.append(firsts, firsts), np.append(keys, keys)
+        slots = _spread(keys[:found], 4 * found)
+        done, found = _fill(codes, starts, stops, done, ids, firsts, keys, slots, found)
+    return ids, firsts[:found]
+
+
+@njit(nogil=True, cache=True)
+def _spread(keys, size):
+    """Slots for twice as many numbers as there are."""
+    slots, last = np.zeros(size, np.uint32), np.uint64(size - 1)
+    for k in range(len(keys)):
+        at = keys[k] & last
+        while slots[at]:
+            at = (at + np.uint64(1)) & last
+        slots[at] = k + 1
+    return slots
+
+
+@njit(nogil=True, cache=True)
+def _fill(codes, starts, stops, begin, ids, firsts, keys, slots, found):
+    """Number spans until half the slots are taken: the first that has none yet, and how many numbers."""
+    last = np.uint64(len(slots) - 1)
+    for i in range(begin, len(starts)):
         start, size = starts[i], stops[i] - starts[i]
         key = np.uint64(size)
         for j in range(start, start + size):
             key = (key ^ np.uint64(codes[j])) * np.uint64(0x9E3779B97F4A7C15)
             key ^= key >> np.uint64(29)
-        at = key & np.uint64(len(slots) - 1)
+        at = key & last
         while slots[at]:
-            k = slots[at] - 1
-            if keys[k] == key and stops[firsts[k]] - starts[firsts[k]] == size:
-                j = 0
-                while j < size and codes[starts[firsts[k]] + j] == codes[start + j]:
-                    j += 1
-                if j == size:
-                    break
-            at = (at + np.uint64(1)) & np.uint64(len(slots) - 1)
+            k = firsts[slots[at] - 1]
+            if stops[k] - starts[k] == size and _equal(codes, starts[k], start, size):
+                break
+            at = (at + np.uint64(1)) & last
         if not slots[at]:
+            if found == len(firsts):
+                return i, found
             firsts[found], keys[found] = i, key
             found += 1
             slots[at] = found
         ids[i] = slots[at] - 1
-    return ids, firsts[:found]
+    return len(starts), found
+
+
+@njit(nogil=True, cache=True)
+def _equal(codes, first, second, size):
+    for j in range(size):
+        if codes[first + j] != codes[second + j]:
+            return False
+    return True
