@@ -76,7 +76,7 @@ def distinct(
 
 def _pieces(offsets: NDArray[np.int64]) -> list[int]:
     """Documents that pieces of work begin with, and their number."""
-    steps = np.arange(0, offsets[-1], PIECE)
+    steps = np.arange(0, max(1, offsets[-1]), PIECE)
     return [*np.unique(np.searchsorted(offsets[:-1], steps)).tolist(), len(offsets) - 1]
 
 
