@@ -85,7 +85,7 @@ def _joined(arrays: list[Array], dtype: Any = np.int64) -> Array:
 
 
 def _find(codes: Array, offsets: NDArray[np.int64], kinds: NDArray[np.uint8]) -> tuple[Array, Array, Array]:
-    starts, stops = np.empty((2, offsets[-1] - offsets[0]), np.int64)
+    starts, stops = np.empty((2, offsets[-1] - offsets[0] + 1), np.int64)
     lengths = np.empty(len(offsets) - 1, np.int64)
     n = _find_words(codes, offsets, kinds, starts, stops, lengths)
     return starts[:n], stops[:n], lengths
@@ -93,28 +93,23 @@ def _find(codes: Array, offsets: NDArray[np.int64], kinds: NDArray[np.uint8]) ->
 
 @njit(nogil=True, cache=True)
 def _find_words(codes, offsets, kinds, starts, stops, lengths):
-    found = 0
+    begun = ended = 0
     for i in range(len(offsets) - 1):
-        before, inside = found, False
+        before, inside = ended, False
         for j in range(offsets[i], offsets[i + 1]):
-            kind = kinds[codes[j]]
-            if kind == WITHIN:
-                if not inside:
-                    starts[found] = j
-                inside = True
-                continue
-            if inside:
-                stops[found] = j
-                found += 1
-                inside = False
-            if kind == ALONE:
-                starts[found], stops[found] = j, j + 1
-                found += 1
-        if inside:
-            stops[found] = offsets[i + 1]
-            found += 1
-        lengths[i] = found - before
-    return found
+            # Without branches, which a processor cannot foresee where words are as short as they are.
+            within, alone = kinds[codes[j]] == WITHIN, kinds[codes[j]] == ALONE
+            starts[begun] = j
+            begun += alone or (within and not inside)
+            stops[ended] = j
+            ended += inside and not within
+            stops[ended] = j + 1
+            ended += alone
+            inside = within
+        stops[ended] = offsets[i + 1]
+        ended += inside
+        lengths[i] = ended - before
+    return ended
 
 
 @njit(nogil=True, cache=True)
@@ -133,31 +128,46 @@ def _distinct(codes, starts, stops):
 @njit(nogil=True, cache=True)
 def _spread(keys, size):
     """Slots for twice as many numbers as there are."""
-    slots, last = np.zeros(size, np.uint32), np.uint64(size - 1)
+    slots = np.zeros(size, np.uint32)
     for k in range(len(keys)):
-        at = keys[k] & last
+        at = _slot(keys[k], size)
         while slots[at]:
-            at = (at + np.uint64(1)) & last
+            at = (at + 1) & (size - 1)
         slots[at] = k + 1
     return slots
 
 
 @njit(nogil=True, cache=True)
+def _slot(key, size):
+    key *= np.uint64(0x9E3779B97F4A7C15)
+    return np.int64((key ^ (key >> np.uint64(32))) & np.uint64(size - 1))
+
+
+@njit(nogil=True, cache=True)
 def _fill(codes, starts, stops, begin, ids, firsts, keys, slots, found):
-    """Number spans until half the slots are taken: the first that has none yet, and how many numbers."""
-    last = np.uint64(len(slots) - 1)
+    """Number spans until half the slots are taken: the first that has none yet, and how many numbers.
+
+    The key of a short span is the span itself, behind a bit that says its length; that of a long one, a hash.
+    """
+    last, bits = len(slots) - 1, np.uint64(8 * codes.itemsize)
     for i in range(begin, len(starts)):
         start, size = starts[i], stops[i] - starts[i]
-        key = np.uint64(size)
-        for j in range(start, start + size):
-            key = (key ^ np.uint64(codes[j])) * np.uint64(0x9E3779B97F4A7C15)
-            key ^= key >> np.uint64(29)
-        at = key & last
+        short, key = size * codes.itemsize < 8, np.uint64(1)
+        if short:
+            for j in range(start, start + size):
+                key = key << bits | np.uint64(codes[j])
+        else:
+            for j in range(start, start + size):
+                key = (key ^ np.uint64(codes[j])) * np.uint64(0x9E3779B97F4A7C15)
+                key ^= key >> np.uint64(29)
+            key |= np.uint64(1 << 63)
+        at = _slot(key, len(slots))
         while slots[at]:
-            k = firsts[slots[at] - 1]
-            if stops[k] - starts[k] == size and _equal(codes, starts[k], start, size):
-                break
-            at = (at + np.uint64(1)) & last
+            if keys[slots[at] - 1] == key:
+                k = firsts[slots[at] - 1]
+                if short or (stops[k] - starts[k] == size and _equal(codes, starts[k], start, size)):
+                    break
+            at = (at + 1) & last
         if not slots[at]:
             if found == len(firsts):
                 return i, found
