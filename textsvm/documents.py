@@ -22,7 +22,7 @@ from textsvm.normal_form import NORMALISATIONS as NORMALISATIONS
 from textsvm.normal_form import normal_form
 from textsvm.normal_form import normalise as normalise
 from textsvm.parallel import Progress
-from textsvm.spans import number_words
+from textsvm.spans import Stretches, distinct, find_words, translate
 from textsvm.tokens import Spans, Tokens, align, kinds, locate, spread, tokenise
 
 
@@ -270,36 +270,45 @@ def encode_as(texts: Sequence[str] | Documents, tokens: Tokens, known: Documents
     characters = texts if isinstance(texts, Documents) else encode(texts, of_characters)
     if tokens == "characters":
         return characters
-    numbers, lengths, found = _called(characters, tokens) if callable(tokens) else _words(characters, tokens)
+    pieces, ids, found = _called(characters, tokens) if callable(tokens) else _words(characters, tokens)
     code_of: Mapping[str, int] = {} if known is None else known.code_of
     new = sorted(token for token in found if token not in code_of)
-    code_of_new = dict(zip(new, range(len(code_of), len(code_of) + len(new)), strict=True))
-    codes = [code_of_new[token] if token in code_of_new else code_of[token] for token in found]
+    number = {token: code_of[token] for token in found if token in code_of}
+    number |= zip(new, range(len(code_of), len(code_of) + len(new)), strict=True)
+    code = np.fromiter(map(number.__getitem__, found), np.uint32)
     alphabet = np.array([None, *new], object)[1:]  # of objects, whatever is in it
     if known is not None:
         alphabet = np.concatenate([known.alphabet, alphabet])
-    code = np.array(codes, code_type(len(alphabet)))
-    return Documents(code[numbers], offsets_of(lengths), alphabet, characters)
+    codes = translate([one.numbers for one in pieces], [code[own] for own in ids], code_type(len(alphabet)))
+    lengths = np.concatenate([one.lengths for one in pieces])
+    return Documents(codes, offsets_of(lengths), alphabet, characters)
 
 
-def _words(characters: Documents, tokens: str) -> tuple[NDArray[np.uint32], NDArray[np.int64], list[str]]:
-    """The tokens of documents by their numbers, how many each has, and what has a number."""
+#: Stretches of some documents after the other, the number of each distinct one among all, each number's token.
+_Tokens = tuple[list[Stretches], list[NDArray[np.uint32]], list[str]]
+
+
+def _words(characters: Documents, tokens: str) -> _Tokens:
     kind_of = kinds(map(chr, characters.alphabet.tolist()), tokens)
-    found = number_words(characters.codes, characters.offsets, kind_of)
-    codes, bounds = gather(characters.codes, found.starts, found.stops)
-    text = decode(characters.alphabet[codes])
-    return found.numbers, found.lengths, [text[a:b] for a, b in pairwise(bounds.tolist())]
+    pieces = find_words(characters.codes, characters.offsets, kind_of)
+    starts, stops = (np.concatenate([getattr(one, name) for one in pieces]) for name in ("starts", "stops"))
+    ids, firsts = distinct(characters.codes, starts, stops)
+    codes, bounds = gather(characters.codes, starts[firsts], stops[firsts])
+    text, ends = decode(characters.alphabet[codes]), np.cumsum([len(one.starts) for one in pieces])
+    return pieces, np.split(ids, ends[:-1]), [text[a:b] for a, b in pairwise(bounds.tolist())]
 
 
-def _called(
-    characters: Documents, tokens: Callable[[str], Sequence[str]]
-) -> tuple[NDArray[np.uint32], NDArray[np.int64], list[str]]:
-    """The same of the tokens that a function finds."""
+def _called(characters: Documents, tokens: Callable[[str], Sequence[str]]) -> _Tokens:
     number: defaultdict[str, int] = defaultdict()
     number.default_factory = number.__len__
     parts = [
         np.fromiter(map(number.__getitem__, tokenise(characters.text(i), tokens)), np.uint32)
         for i in range(len(characters))
     ]
-    lengths = np.array([len(part) for part in parts], np.int64)
-    return np.concatenate([np.empty(0, np.uint32), *parts]), lengths, list(number)
+    lengths, nowhere = np.array([len(part) for part in parts], np.int64), np.empty(0, np.int64)
+    numbers = np.concatenate([np.empty(0, np.uint32), *parts])
+    return (
+        [Stretches(nowhere, nowhere, numbers, lengths)],
+        [np.arange(len(number), dtype=np.uint32)],
+        list(number),
+    )

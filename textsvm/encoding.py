@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -79,7 +79,7 @@ def encode_characters(
     alphabet : uint32 array
         The known one and behind it other symbols of the texts, sorted.
     """
-    parts = [one for batch in _batches(texts, reading, progress) for one in batch]
+    parts = list(_parts(texts, reading, progress))
     lengths = np.empty(sum(len(one.numbers) for one in parts), np.int64)
     for one in parts:
         lengths[one.numbers] = one.lengths
@@ -138,22 +138,29 @@ def _all(function: Any, pieces: Sequence[Any], progress: Progress | None = None)
         run(function, pieces, progress=progress)
 
 
-def _batches(texts: Iterable[str], reading: Reading, progress: Progress | None) -> Iterator[list[Part]]:
-    """Texts as parts, read on all cores."""
+def _parts(texts: Iterable[str], reading: Reading, progress: Progress | None) -> Iterator[Part]:
+    """Texts as parts, read on all cores, a few chunks for each at a time."""
     chunks, first = _chunks(texts), 0
     while batch := list(islice(chunks, CHUNKS * n_threads())):
-        starts = first + offsets_of(map(len, batch))
-        found: list[list[Part]] = [[] for _ in batch]
+        size = sum(map(len, batch))
+        step = part(progress, first, size, len(texts)) if isinstance(texts, Sized) else None
+        yield from _read_all(batch, first, reading, step)
+        first += size
 
-        def read(k: int) -> None:
-            found[k] = _read(batch[k], int(starts[k]), reading)
-            batch[k] = []
 
-        total = len(texts) if isinstance(texts, Sized) else None
-        step = None if total is None else part(progress, first, int(starts[-1]) - first, total)
-        _all(read, range(len(batch)), step)
-        first = int(starts[-1])
-        yield [one for parts in found for one in parts]
+def _read_all(
+    batch: list[list[str]], first: int, reading: Reading, progress: Progress | None
+) -> Iterator[Part]:
+    """Encode chunks of texts, which are forgotten; `first` is the number of the first text."""
+    numbers = first + offsets_of(map(len, batch))
+    found: list[list[Part]] = [[] for _ in batch]
+
+    def read(k: int) -> None:
+        found[k] = _read(batch[k], int(numbers[k]), reading)
+        batch[k] = []
+
+    _all(read, range(len(batch)), progress)
+    return chain.from_iterable(found)
 
 
 def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:

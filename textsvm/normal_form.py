@@ -2,9 +2,9 @@
 
 NFKC(st) = NFKC(s) NFKC(t) wherever the compatibility decomposition of t begins with a starter (combining
 class 0) that is not the second of any pair that composes: nothing is reordered across it, nothing composes
-with it. So a text is cut before each such code point, and its pieces, most of them a single code point, become
-what they become alone. Case folding and lower-casing go code point by code point (but for a final sigma, which
-the papers' form has no use for), and casing changes nothing of where a text may be cut.
+with it. So a text is cut before each such code point, and its pieces, most of them a single code point,
+become what they become alone. Case folding and lower-casing go code point by code point (but for a final
+sigma, which the papers' form has no use for), and casing changes nothing of where a text may be cut.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 

@@ -3,6 +3,7 @@ equal hashes are compared symbol by symbol."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,27 +21,27 @@ PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
-class Numbered:
-    """Spans of documents, equal ones of one number.
+class Stretches:
+    """Stretches of the codes of some documents.
 
     Attributes
     ----------
-    numbers : uint32 array, shape (number of spans,)
-        In order of first occurrence.
+    starts, stops : int64 arrays, shape (number of distinct ones,)
+        Where each distinct one stands first: ``codes[starts[k]:stops[k]]``.
+    numbers : uint32 array, shape (number of stretches,)
+        Which of the distinct ones each is.
     lengths : int64 array, shape (n,)
-        Number of spans of each document.
-    starts, stops : int64 arrays, shape (number of distinct spans,)
-        Where each first stands: ``codes[starts[k]:stops[k]]``.
+        Number of stretches of each document.
     """
 
-    numbers: NDArray[np.uint32]
-    lengths: NDArray[np.int64]
     starts: NDArray[np.int64]
     stops: NDArray[np.int64]
+    numbers: NDArray[np.uint32]
+    lengths: NDArray[np.int64]
 
 
-def number_words(codes: Array, offsets: NDArray[np.int64], kinds: NDArray[np.uint8]) -> Numbered:
-    """Find the words of documents and number them, on all cores.
+def find_words(codes: Array, offsets: NDArray[np.int64], kinds: NDArray[np.uint8]) -> list[Stretches]:
+    """The words of documents, on all cores: of some documents after the other, each numbered anew.
 
     Parameters
     ----------
@@ -54,16 +55,23 @@ def number_words(codes: Array, offsets: NDArray[np.int64], kinds: NDArray[np.uin
 
     def find(k: int) -> None:
         starts, stops, lengths = _find(codes, offsets[bounds[k] : bounds[k + 1] + 1], kinds)
-        ids, firsts = distinct(codes, starts, stops)
-        pieces[k] = Numbered(ids, lengths, starts[firsts], stops[firsts])
+        numbers, firsts = distinct(codes, starts, stops)
+        pieces[k] = Stretches(starts[firsts], stops[firsts], numbers, lengths)
 
     run(find, range(len(pieces)))
-    starts, stops = (_joined([getattr(one, name) for one in pieces]) for name in ("starts", "stops"))
-    ids, firsts = distinct(codes, starts, stops)
-    sizes = np.cumsum([0, *(len(one.starts) for one in pieces)])
-    numbers = [ids[a:][one.numbers] for a, one in zip(sizes, pieces, strict=False)]
-    lengths = _joined([one.lengths for one in pieces])
-    return Numbered(_joined(numbers, np.uint32), lengths, starts[firsts], stops[firsts])
+    return pieces
+
+
+def translate(numbers: Sequence[NDArray[np.uint32]], code_of: Sequence[Array], dtype: Any) -> Array:
+    """Arrays of numbers, one behind the other, with the code of each number: its own for each array."""
+    ends = np.cumsum([len(one) for one in numbers])
+    codes = np.empty(ends[-1], dtype)
+
+    def write(k: int) -> None:
+        _translate(numbers[k], code_of[k].astype(dtype), codes[ends[k] - len(numbers[k]) : ends[k]])
+
+    run(write, range(len(numbers)))
+    return codes
 
 
 def distinct(
@@ -78,10 +86,6 @@ def _pieces(offsets: NDArray[np.int64]) -> list[int]:
     """Documents that pieces of work begin with, and their number."""
     steps = np.arange(0, max(1, offsets[-1]), PIECE)
     return [*np.unique(np.searchsorted(offsets[:-1], steps)).tolist(), len(offsets) - 1]
-
-
-def _joined(arrays: list[Array], dtype: Any = np.int64) -> Array:
-    return np.concatenate([np.empty(0, dtype), *arrays])
 
 
 def _find(codes: Array, offsets: NDArray[np.int64], kinds: NDArray[np.uint8]) -> tuple[Array, Array, Array]:
@@ -179,8 +183,14 @@ def _fill(codes, starts, stops, begin, ids, firsts, keys, slots, found):
 
 
 @njit(nogil=True, cache=True)
+def _translate(numbers, code_of, out):
+    for j in range(len(numbers)):
+        out[j] = code_of[numbers[j]]
+
+
+@njit(nogil=True, cache=True)
 def _equal(codes, first, second, size):
-    for j in range(size):
-        if codes[first + j] != codes[second + j]:
-            return False
-    return True
+    j = 0
+    while j < size and codes[first + j] == codes[second + j]:
+        j += 1
+    return j == size
