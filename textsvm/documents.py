@@ -284,7 +284,7 @@ def encode_as(texts: Sequence[str] | Documents, tokens: Tokens, known: Documents
     return Documents(codes, offsets_of(lengths), alphabet, characters)
 
 
-#: Stretches of some documents after the other, the number of each distinct one among all, each number's token.
+#: Stretches of documents, the number of each distinct one among all, and the token of each number.
 _Tokens = tuple[list[Stretches], list[NDArray[np.uint32]], list[str]]
 
 
