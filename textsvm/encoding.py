@@ -7,6 +7,7 @@ afterwards; then all are written over one alphabet. Texts of ASCII are a byte a 
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -27,6 +28,8 @@ CHUNK, GROUP = 1 << 20, 16
 #: Chunks that a thread gets before more texts are asked for.
 CHUNKS = 4
 POINTS = sys.maxunicode + 1
+#: Tables that a thread uses again, as long as Unicode: making one takes longer than reading a short text.
+_scratch = threading.local()
 
 
 @dataclass(frozen=True)
@@ -183,9 +186,16 @@ def _read(texts: list[str], first: int, reading: Reading) -> list[Part]:
         if len(chosen):
             some = texts if len(chosen) == len(texts) else [texts[i] for i in chosen]
             points, lengths = _normalised(some, reading)
-            symbols = _number(points, np.zeros(128 if points.dtype == np.uint8 else POINTS, np.uint32))
+            symbols = _numbered(points)
             parts.append(Part(first + chosen, lengths, points.astype(code_type(len(symbols))), symbols))
     return parts
+
+
+def _numbered(points: Array) -> NDArray[np.uint32]:
+    """Put codes in place of code points; the code point of each code."""
+    if not hasattr(_scratch, "number"):
+        _scratch.number, _scratch.symbols = np.zeros((2, POINTS), np.uint32)
+    return np.array(_scratch.symbols[: _number(points, _scratch.number, _scratch.symbols)])
 
 
 def _normalised(texts: list[str], reading: Reading) -> tuple[Array, NDArray[np.int64]]:
@@ -194,6 +204,8 @@ def _normalised(texts: list[str], reading: Reading) -> tuple[Array, NDArray[np.i
     if not form.changes and most is not None:
         texts = [text[:most] for text in texts]
     points, starts = _points(texts)
+    if not form.changes or points.dtype != np.uint8:
+        points = points.copy()  # to be written to
     if not form.changes:
         return points, np.diff(starts)
     known, size = _Known(form), len(points)
@@ -201,17 +213,17 @@ def _normalised(texts: list[str], reading: Reading) -> tuple[Array, NDArray[np.i
         size = known.survey(points, starts)
     out, lengths = np.empty(size + 1, points.dtype), np.empty(len(texts), np.int64)
     most = len(out) if most is None else most
-    end = _rewrite(points, starts, form.table, known.more, known.rows, form.strips, most, out, lengths)
+    end = int(_rewrite(points, starts, form.table, known.more, known.rows, form.strips, most, out, lengths))
     return out[:end], lengths
 
 
 def _points(texts: list[str]) -> tuple[Array, NDArray[np.int64]]:
-    """The code points of texts as they are, in an array of its own."""
+    """The code points of texts as they are, read-only, and where each text begins."""
     joined, starts = "".join(texts), offsets_of(map(len, texts))
     if joined.isascii():
-        return np.frombuffer(bytearray(joined, "ascii"), np.uint8), starts
+        return np.frombuffer(joined.encode("ascii"), np.uint8), starts
     # Lone surrogates (undecodable bytes kept by a reader) are symbols like any other.
-    return np.frombuffer(bytearray(joined, "utf-32-le", "surrogatepass"), np.uint32), starts
+    return np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32), starts
 
 
 class _Known:
@@ -298,35 +310,40 @@ def _substitute(points, first, last, ids, nothing):
 @njit(nogil=True, cache=True)
 def _rewrite(points, starts, table, more, rows, strips, most, out, lengths):
     """Write what texts become, one behind the other, each cut at `most`; their lengths, and the end."""
-    at = 0
+    # Unsigned: Numba looks at the sign of every other index. Without a branch where a space is.
+    at, one, most = np.uint64(0), np.uint64(1), np.uint64(most)
     for i in range(len(starts) - 1):
-        first, spaced = at, strips
-        for j in range(starts[i], starts[i + 1]):
-            point = points[j]
+        first, spaced = at, np.uint64(strips)
+        for point in points[starts[i] : starts[i + 1]]:
             value = table[point] if point < POINTS else more[point - POINTS]
             if value < SEVERAL:
-                out[at] = value - 1 if value != SPACE else 32
-                at += not (spaced and value == SPACE)
-                spaced = value == SPACE
+                space = np.uint64(value == SPACE)
+                out[at] = 32 if space else value - 1
+                at += one - (spaced & space)
+                spaced = space
             else:
                 row = value - SEVERAL
                 for k in range(row + 1, row + 1 + rows[row]):
-                    out[at] = rows[k] - 1 if rows[k] != SPACE else 32
-                    at += not (spaced and rows[k] == SPACE)
-                    spaced = rows[k] == SPACE
+                    space = np.uint64(rows[k] == SPACE)
+                    out[at] = 32 if space else rows[k] - 1
+                    at += one - (spaced & space)
+                    spaced = space
             if at - first > most:
                 break  # one more than `most`, so that a space at the end is not taken for the last
         if strips and spaced and at > first:
-            at -= 1
+            at -= one
         at = min(at, first + most)
         lengths[i] = at - first
     return at
 
 
 @njit(nogil=True, cache=True)
-def _number(points, number):
-    """Put numbers in order of first occurrence in place of code points; the code point of each."""
-    symbols, found = np.empty(len(number), np.uint32), 0
+def _number(points, number, symbols):
+    """Put numbers in order of first occurrence in place of code points, and say what they number.
+
+    `number` is all zero, before and after; `symbols` has room for all.
+    """
+    found = 0
     for j in range(len(points)):
         point = points[j]
         if not number[point]:
@@ -334,7 +351,9 @@ def _number(points, number):
             found += 1
             number[point] = found
         points[j] = number[point] - 1
-    return symbols[:found].copy()
+    for symbol in symbols[:found]:
+        number[symbol] = 0
+    return found
 
 
 @njit(nogil=True, cache=True)
