@@ -16,6 +16,8 @@ from textsvm.tokens import ALONE, WITHIN
 
 Array = NDArray[Any]
 
+#: Distinct spans that there is room for at first.
+FEW = 1 << 10
 #: Symbols of documents that are one piece of work.
 PIECE = 1 << 20
 
@@ -78,8 +80,14 @@ def distinct(
     codes: Array, starts: NDArray[np.int64], stops: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     """Number spans in order of first occurrence: the number of each, and the first of each number."""
-    found: tuple[NDArray[np.uint32], NDArray[np.int64]] = _distinct(codes, starts, stops)
-    return found
+    ids, size = np.empty(len(starts), np.uint32), FEW
+    firsts, keys, done, found = np.empty(0, np.int64), np.empty(0, np.uint64), 0, 0
+    while done < len(ids):
+        firsts, keys = np.resize(firsts, size), np.resize(keys, size)
+        slots = _spread(keys[:found], 2 * size)
+        done, found = _fill(codes, starts, stops, done, ids, firsts, keys, slots, found)
+        size *= 4
+    return ids, firsts[:found]
 
 
 def _pieces(offsets: NDArray[np.int64]) -> list[int]:
@@ -117,21 +125,8 @@ def _find_words(codes, offsets, kinds, starts, stops, lengths):
 
 
 @njit(nogil=True, cache=True)
-def _distinct(codes, starts, stops):
-    ids = np.empty(len(starts), np.uint32)
-    firsts, keys = np.empty(512, np.int64), np.empty(512, np.uint64)
-    slots = np.zeros(1024, np.uint32)  # number + 1, or 0
-    done, found = _fill(codes, starts, stops, 0, ids, firsts, keys, slots, 0)
-    while done < len(starts):
-        firsts, keys = np.append(firsts, firsts), np.append(keys, keys)
-        slots = _spread(keys[:found], 4 * found)
-        done, found = _fill(codes, starts, stops, done, ids, firsts, keys, slots, found)
-    return ids, firsts[:found]
-
-
-@njit(nogil=True, cache=True)
 def _spread(keys, size):
-    """Slots for twice as many numbers as there are."""
+    """Slots with the numbers of these keys."""
     slots = np.zeros(size, np.uint32)
     for k in range(len(keys)):
         at = _slot(keys[k], size)
