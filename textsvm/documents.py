@@ -256,7 +256,8 @@ def encode_as(texts: Sequence[str] | Documents, tokens: Tokens, known: Documents
 
     Parameters
     ----------
-    texts : sequence of str, already normalised, or their characters, encoded already
+    texts : sequence of str, already normalised, or their characters
+        Characters that are taken as they are have been encoded over the known alphabet.
     tokens : {"characters", "words", "whitespace"} or callable
     known : Documents, optional
         Of the same tokens: the symbols of their alphabet keep their codes.
