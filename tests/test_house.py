@@ -17,8 +17,10 @@ PACKAGE = ROOT / "textsvm"
 #: neighbours that do not know each other.
 FLOORS = [
     {"errors", "files", "plain_json"},
-    {"parallel"},
+    {"parallel", "normal_form"},
     {"simd", "device", "tokens"},
+    {"spans"},
+    {"encoding"},
     {"documents", "documents_cuda"},
     {"features"},
     {"kernels"},

@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from textsvm.device import Device
-from textsvm.documents import NORMALISATIONS, Documents, View, Views, encode_as, normalise
+from textsvm.documents import Documents, View, Views, encode, encode_as
+from textsvm.encoding import Reading
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel, Predictor
 from textsvm.kernels.spectrum import fixed_default
 from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction, UserKernel
+from textsvm.normal_form import NORMALISATIONS, normal_form
 from textsvm.parallel import Progress, StageProgress, of_stage, part
 from textsvm.sources.base import Kept, Source
 
@@ -119,24 +121,27 @@ class TextSource(Source):
     ) -> Documents | Views:
         cases = list(dict.fromkeys(view.keep_case for view in views))
         step, n = of_stage(progress, "encode"), len(given)
-        texts = {
-            case: self._normalised(given, case, part(step, number * n, n, len(cases) * n))
-            for number, case in enumerate(cases)
-        }
+        characters = {}
+        for number, case in enumerate(cases):
+            same = (
+                None if known is None or View(keep_case=case) not in views else known.of(View(keep_case=case))
+            )
+            characters[case] = self._characters(given, case, same, part(step, number * n, n, len(cases) * n))
         made = {
-            view: encode_as(texts[view.keep_case], view.tokens, None if known is None else known.of(view))
+            view: encode_as(
+                characters[view.keep_case], view.tokens, None if known is None else known.of(view)
+            )
             for view in views
         }
         return Views(made) if len(views) > 1 else made[views[0]]
 
-    def _normalised(self, given: list[str], keep_case: bool, progress: Progress | None) -> list[str]:
-        form, normalised = self._form, []
-        for i, text in enumerate(given):
-            found = normalise(text, form.normalise, punctuation=form.punctuation, keep_case=keep_case)
-            normalised.append(found[: form.max_length])
-            if progress is not None and i % 256 == 0:
-                progress(i, len(given))
-        return normalised
+    def _characters(
+        self, given: list[str], keep_case: bool, known: Documents | None, progress: Progress | None
+    ) -> Documents:
+        """The characters of texts in their normal form."""
+        form = self._form
+        reading = Reading(normal_form(form.normalise, form.punctuation, keep_case), form.max_length)
+        return encode(given, None if known is None else known.alphabet, reading, progress)
 
     def kernel_for(self, examples: Documents | Views) -> Kernel:
         """See `Source`."""
@@ -241,7 +246,8 @@ def as_texts(X: Any) -> list[str]:
             raise InputError(f"expected a list of texts, got {type(X).__name__}") from error
     if not isinstance(texts, list):
         raise InputError(f"expected a list of texts, got {type(X).__name__} of one value; put it in a list")
-    for i, text in enumerate(texts):
+    of_other_types = set(map(type, texts)) - {str}
+    for i, text in enumerate(texts if of_other_types else ()):
         if not isinstance(text, str):
             shown = "missing" if is_missing(text) else f"of type {type(text).__name__}"
             raise InputError(f"document {i} is {shown}, not a string; remove it or convert it with str()")
