@@ -123,8 +123,11 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
 
     @property
     def _source(self) -> TextSource:
-        kernel = Spectrum(self.p, self.weight, self.idf, self.normalised, self.tokens, self.keep_case)
-        return TextSource(kernel, TextForm(self.normalise, self.punctuation, self.max_length))
+        return TextSource(self.make_kernel(), TextForm(self.normalise, self.punctuation, self.max_length))
+
+    def make_kernel(self) -> Spectrum:
+        """The kernel whose features these are."""
+        return Spectrum(self.p, self.weight, self.idf, self.normalised, self.tokens, self.keep_case)
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""
@@ -191,7 +194,7 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         texts, parts = as_texts(X), []
         known = Documents(np.empty(0, np.uint8), np.zeros(1, np.int64), self.alphabet_)
-        kernel = self._source.make_kernel()
+        kernel = self.make_kernel()
         with self._at_work() as device:
             for first, last in _batches(texts):
                 step = part(of_stage(progress, "features"), first, last - first, max(1, len(texts)))
