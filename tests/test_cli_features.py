@@ -125,7 +125,7 @@ def test_a_damaged_file_is_told(made, tmp_path):
         arrays = dict(file)
     about = json.loads(str(arrays["columns.about"]))
 
-    def refused(match="it is damaged", **changed):
+    def refused(match="x.npz", **changed):
         with open(tmp_path / "x.npz", "wb") as stream:
             np.savez(stream, **{name: a for name, a in (arrays | changed).items() if a is not None})
         with pytest.raises(InputError, match=match):

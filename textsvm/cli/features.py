@@ -150,8 +150,8 @@ def features(
     report = {
         "output": str(output.path), "rows": matrix.shape[0], "columns": matrix.shape[1],
         "entries": matrix.nnz, "kernel": kernel.as_dict(), "kernel_spelled": spell(kernel),
-        "min_df": model.min_df, "like": None if file.like is None else str(file.like), "device": model.device_.description,
-        "seconds": seconds,
+        "min_df": model.min_df, "like": None if file.like is None else str(file.like),
+        "device": model.device_.description, "seconds": seconds,
     }  # fmt: skip
     console.print_json(report) if printing.json else _show(console, report)
 

@@ -75,28 +75,28 @@ def read_features(path: str | os.PathLike[str]) -> SpectrumFeatures:
     """
     try:
         with open(path, "rb") as stream:
-            return _read(np.load(stream, allow_pickle=False), path)
+            return _read(np.load(stream, allow_pickle=False))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(
             f"{path} is no matrix of features with its columns, or it is damaged; make it again with "
             "`textsvm features`"
         ) from error
 
 
-def _read(file: Any, path: str | os.PathLike[str]) -> SpectrumFeatures:
+def _read(file: Any) -> SpectrumFeatures:
     arrays = {name.removeprefix(_COLUMNS): name for name in file.files if name.startswith(_COLUMNS)}
     if not arrays:
         raise InputError(
-            f"{path} has a matrix alone; its columns are in the file of the texts that they were learnt "
-            "from, which `textsvm features` made without --like"
+            "it has a matrix alone; the columns are in the file of the texts that they were learnt from, "
+            "which `textsvm features` made without --like"
         )
     about = json.loads(str(file[arrays.pop("about")]))
     if about.pop("version") != _VERSION:
-        raise InputError(f"{path} was made by a newer version of textsvm; update it")
+        raise InputError("it was made by a newer version of textsvm; update it")
     about["p"] = tuple(about["p"]) if isinstance(about["p"], list) else about["p"]
     model = SpectrumFeatures(**about)
     model.check()
