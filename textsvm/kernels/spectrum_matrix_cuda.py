@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 from textsvm import device as gpu
 from textsvm.documents import Documents
 from textsvm.documents_cuda import DeviceDocuments
-from textsvm.features.pmers_cuda import CudaCounts, CudaPmers, match_unary, upload
+from textsvm.features.pmers_cuda import CudaCounts, CudaPmers, match_unary, starts_of, upload
 from textsvm.features.sparse import feature_type
 from textsvm.features.vocabulary import Vocabulary
 from textsvm.features.weights import FeatureWeights
@@ -62,10 +62,8 @@ def _matrix(kernel: FeatureMap, columns: Columns, counts: CudaCounts, found: Arr
     weights = cp.asarray(columns.learnt.table)[found] if kernel.weighted else None
     x = weighed(kernel.weight, counts, weights).select(match_unary(cp.asarray(columns.starts), own, found))
     kept = x.features >= 0
-    before = cp.zeros(len(kept) + 1, np.int64)
-    cp.cumsum(kept, out=before[1:])
     entries = {"documents": x.documents[kept], "features": x.features[kept], "values": x.values[kept]}
-    x = replace(x, indptr=before[x.indptr], **entries)
+    x = replace(x, indptr=starts_of(kept)[x.indptr], **entries)
     values = x.values
     if kernel.normalised:
         values = (values / cp.sqrt(cp.asarray(x.squares))[x.documents]).astype(np.float32)
