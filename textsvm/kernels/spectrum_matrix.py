@@ -99,6 +99,7 @@ def learn(
             learnt = FeatureWeights(vocabulary, df, n, kernel.weighted)
             table.add(counts, np.arange(size), Columns.of(learnt, widths[-1]))
         _report(progress, q, vocabulary)
+        del counts  # before the next length is counted
     columns = Columns.of(
         FeatureWeights(vocabulary, np.concatenate(dfs), n, kernel.weighted), np.concatenate(widths)
     )
@@ -120,6 +121,7 @@ def matrix_of(
             weights = FeatureWeights(learnt.vocabulary, learnt.df[a:b], learnt.n, learnt.idf)
             table.add(counts, here, Columns(weights, columns.starts[a : b + 1] - columns.starts[a]))
         _report(progress, q, vocabulary)
+        del counts  # before the next length is counted
     return table.matrix(len(columns))
 
 
