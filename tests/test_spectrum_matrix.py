@@ -167,7 +167,9 @@ def test_it_is_a_transformer():
     y = np.array([0, 0, 1, 0, 1, 0, 1])
     model = SpectrumFeatures((1, 2), "log", True, device="cpu")
     again = pickle.loads(pickle.dumps(model.fit(TEXTS)))
+    known = dict(vars(model))
     assert (again.transform(NEW) != model.transform(NEW)).nnz == 0
+    assert vars(model) == known
     fresh = clone(model)
     assert fresh.get_params() == model.get_params()
     with pytest.raises(NotFittedError):

@@ -131,6 +131,8 @@ def features(
 
     textsvm features r8/ --part test --like train.npz -o test.npz
     """
+    from textsvm.device import select
+
     output, names = file.checked(corpus)
     model = columns.model(file.like)
     console = Console(printing.quiet, output.is_stdout or (names is not None and names.is_stdout))
@@ -145,13 +147,13 @@ def features(
     if names is not None:
         _write_names(names, model)
     seconds["write"] = time.perf_counter() - clock
-    console.say_device(model.device_)
-    kernel = model.make_kernel()
+    used, kernel = select(model.device), model.make_kernel()
+    console.say_device(used)
     report = {
         "output": str(output.path), "rows": matrix.shape[0], "columns": matrix.shape[1],
         "entries": matrix.nnz, "kernel": kernel.as_dict(), "kernel_spelled": spell(kernel),
         "min_df": model.min_df, "like": None if file.like is None else str(file.like),
-        "device": model.device_.description, "seconds": seconds,
+        "device": used.description, "seconds": seconds,
     }  # fmt: skip
     console.print_json(report) if printing.json else _show(console, report)
 

@@ -80,7 +80,7 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
     alphabet_ : uint32 array, or object array of str
         The symbols of the training texts: code points, or tokens.
     device_ : Device
-        What did the work.
+        What learnt them.
     """
 
     # `progress` is nothing that a meta-estimator could route.
@@ -239,15 +239,15 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
             least = self.min_df if is_integer(self.min_df) else self.min_df * len(texts)
             step = of_stage(progress, "features")
             self.columns_, matrix = _twin(device).learn(kernel, documents, least, rows, step)
-        self.alphabet_ = documents.of(kernel.view).alphabet
+        self.alphabet_, self.device_ = documents.of(kernel.view).alphabet, device
         return matrix
 
     @contextmanager
     def _at_work(self) -> Iterator[Device]:
         """Where numerics run."""
-        self.device_ = devices.select(self.device)
-        with parallel.limit(self.n_jobs), devices.use(self.device_):
-            yield self.device_
+        device = devices.select(self.device)
+        with parallel.limit(self.n_jobs), devices.use(device):
+            yield device
 
 
 def _twin(device: Device) -> Any:
