@@ -33,7 +33,18 @@ def test_help_is_quick_and_names_the_commands():
     after = os.times()  # of the processor: a test beside this one takes none of it
     assert after.children_user + after.children_system < before.children_user + before.children_system + 1.0
     assert result.returncode == 0
-    for command in ("demo", "corpus", "train", "evaluate", "predict", "tune", "cv", "gram", "devices"):
+    for command in (
+        "demo",
+        "corpus",
+        "train",
+        "evaluate",
+        "predict",
+        "tune",
+        "cv",
+        "gram",
+        "features",
+        "devices",
+    ):
         assert command in result.stdout.decode()
 
 

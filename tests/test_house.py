@@ -47,6 +47,7 @@ PUBLIC_SIGNATURES = {
     "textsvm/estimators/svc.py:SVC.__init__",
     "textsvm/estimators/svr.py:SVR.__init__",
     "textsvm/estimators/one_class.py:OneClassSVM.__init__",
+    "textsvm/estimators/features.py:SpectrumFeatures.__init__",
     "textsvm/selection/multilabel.py:MultilabelSVC.__init__",
 }
 

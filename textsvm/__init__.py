@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from textsvm.errors import InputError
+    from textsvm.estimators.features import SpectrumFeatures
     from textsvm.estimators.one_class import OneClassSVM
     from textsvm.estimators.svc import SVC
     from textsvm.estimators.svr import SVR
@@ -26,6 +27,7 @@ _HOME = {
     "SVC": "textsvm.estimators.svc",
     "SVR": "textsvm.estimators.svr",
     "OneClassSVM": "textsvm.estimators.one_class",
+    "SpectrumFeatures": "textsvm.estimators.features",
     "CalibratedSVC": "textsvm.selection.calibration",
     "MultilabelSVC": "textsvm.selection.multilabel",
     "cross_validate": "textsvm.selection.cross_validation",
@@ -59,6 +61,7 @@ __all__ = [
     "OneClassSVM",
     "Product",
     "Spectrum",
+    "SpectrumFeatures",
     "Sum",
     "UserKernel",
     "__version__",

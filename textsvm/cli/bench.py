@@ -13,6 +13,7 @@ class Benchmark(Enum):
     """What can be measured; the value is the module in `textsvm.bench`."""
 
     kernels = "gram"
+    features = "features"
     solver = "solver"
     paper = "paper"
     lodhi = "lodhi"

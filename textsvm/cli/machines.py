@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from itertools import product
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -22,8 +22,10 @@ from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.estimators.base import KernelMachine
+    from textsvm.estimators.features import SpectrumFeatures
     from textsvm.kernels import Kernel
 
+Made = TypeVar("Made", bound="KernelMachine | SpectrumFeatures")
 _TEXT = "Text"
 _MACHINE = "Machine"
 #: Values of C that `tune` tries if none are given.
@@ -262,7 +264,7 @@ def _given(**options: Any) -> dict[str, Any]:
     }
 
 
-def checked(make: Callable[[], KernelMachine]) -> KernelMachine:
+def checked(make: Callable[[], Made]) -> Made:
     """An estimator whose parameters are in range and whose device is there, else wrong usage."""
     from textsvm.device import select
 
