@@ -30,6 +30,7 @@ FLOORS = [
     {"estimators"},
     {"evaluation"},
     {"selection"},
+    {"model_parts"},
     {"model_file"},
     {"reporting"},
     {"bench"},
