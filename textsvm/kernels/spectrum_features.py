@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from textsvm import device as devices
 from textsvm.device import Device
 from textsvm.documents import Documents
-from textsvm.features.pmers import Counts, count
+from textsvm.features.pmers import Counts, count, share
 from textsvm.features.sparse import Sparse, match_unary, unary_starts
 from textsvm.features.vocabulary import Vocabulary, longest_of
 from textsvm.features.weight_vectors import dot
@@ -22,6 +23,7 @@ from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.spectrum_attribution import spread
 from textsvm.parallel import Progress
 
+Array = NDArray[Any]
 #: Substrings of documents that are predicted together.
 BATCH = 1 << 26
 #: (features, documents), int64 arrays of equal length -> the weights of these features for these documents.
@@ -88,7 +90,12 @@ class FeatureSpace:
 
     def find(self, other: FeatureSpace) -> NDArray[np.signedinteger]:
         """Where each feature of other documents is here, -1 if it is not."""
-        found = match_unary(self.starts, other.starts, self.vocabulary.find(other.vocabulary))
+        return self._features(other.starts, self.vocabulary.find(other.vocabulary))
+
+    def _features(self, starts: NDArray[np.int64], found: NDArray[np.int64]) -> NDArray[np.signedinteger]:
+        """The same, given where features of their p-mers start, and where each of these is here."""
+        if self.kernel.weight == "intersection":
+            found = match_unary(self.starts, starts, found)
         return found if self.row is None else self.row[found]
 
     def project(self, others: Documents, columns: Normalisation) -> tuple[Sparse, Normalisation]:
@@ -101,9 +108,20 @@ class FeatureSpace:
         self, others: Documents, columns: Normalisation, weights: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], Normalisation]:
         """X of other documents times weights of these features, and their k(s, s); on the host."""
-        space, _, x = represent(self.kernel, others)
+        vocabulary, counts = count(others, *self.kernel.lengths)
+        starts = feature_starts(self.kernel, counts, int(vocabulary.first[-1]))
+        found = self.vocabulary.find(vocabulary)
+        x = matrix_of(self.kernel, counts, self._learnt(vocabulary, found), starts)
         normalisation = Normalisation(others, x.squares(), self.kernel.normalised, columns)
-        return dot(x, self.find(space), weights), normalisation
+        return dot(x, self._features(starts, found), weights), normalisation
+
+    def _learnt(self, vocabulary: Vocabulary, found: NDArray[np.int64]) -> NDArray[np.float64] | None:
+        """Learnt weights of p-mers, given where these are here."""
+        if not self.kernel.weighted:
+            return None
+        learnt = self.kernel.weights_
+        same = learnt.vocabulary is self.vocabulary
+        return learnt.table[found] if same else learnt.weights(vocabulary)  # -1 reads the last
 
     def attribute(self, documents: Documents, weigh: Weigh) -> Contributions:
         """What values come from, by symbols, given the weights of features (here) of documents."""
@@ -140,12 +158,25 @@ def matrix_of(
     kernel: FeatureMap, counts: Counts, weights: NDArray[np.float64] | None, starts: NDArray[np.int64]
 ) -> Sparse:
     """X of the documents that were counted, given learnt weights; features of p-mers start at `starts`."""
-    values = weigh(kernel.weight, counts.counts)
-    if weights is not None:
-        w = weights[counts.features]
-        values = np.sqrt(w) if kernel.weight == "intersection" else w * values
-    x = Sparse(counts.indptr, counts.features, values.astype(np.float32, copy=False), len(starts) - 1)
-    return x.unary(counts.counts, starts) if kernel.weight == "intersection" else x
+    unary = kernel.weight == "intersection"
+    values = np.empty(len(counts.counts), np.float32)
+    table = weigh(kernel.weight, np.arange(1, 1 + int(counts.counts.max(initial=1)), dtype=np.int32))
+    weights = np.empty(0) if weights is None else np.sqrt(weights) if unary else weights
+    arrays = (counts.indptr, counts.features, counts.counts, table.astype(np.float64), weights, values)
+    share(counts.indptr, lambda first, last: _weigh_entries(*arrays, first, last))
+    x = Sparse(counts.indptr, counts.features, values, len(starts) - 1)
+    return x.unary(counts.counts, starts) if unary else x
+
+
+@njit(nogil=True, cache=True)
+def _weigh_entries(
+    indptr: Array, features: Array, counts: Array, table: Array, weights: Array, values: Array, first: int,
+    last: int,
+) -> None:  # fmt: skip
+    """What numbers of occurrences weigh, by a table from 1 on, times weights of p-mers if there are any."""
+    for k in range(indptr[first], indptr[last]):
+        value = table[counts[k] - 1]
+        values[k] = np.float32(weights[features[k]] * value if len(weights) else value)
 
 
 def weigh(weight: str, counts: NDArray[np.int32]) -> NDArray[np.floating]:
