@@ -235,7 +235,7 @@ def _packed_rows(rows: NDArray[np.floating]) -> dict[str, NDArray[Any]]:
 
 
 def _read_rows(state: dict[str, NDArray[Any]], n_rows: int) -> NDArray[np.floating]:
-    weights, shape = state["weights"], (n_rows, int(state["machines"].reshape(1)[0]))
+    weights, shape = state["weights"], (n_rows, *sizes_of(state, "machines", 1))
     if weights.dtype not in (np.float32, np.float64) or not np.isfinite(weights).all():
         raise ValueError("weights are no finite numbers")
     if "weights_of" not in state:
@@ -245,7 +245,7 @@ def _read_rows(state: dict[str, NDArray[Any]], n_rows: int) -> NDArray[np.floati
     each, machine = _whole(state, "weights_each"), _whole(state, "weights_of")
     if not len(weights) == len(machine) == each.sum(dtype=np.float64) or len(each) != n_rows:
         raise ValueError("weights do not match the features")
-    if shape[1] < 0 or (len(machine) and machine.max() >= shape[1]):
+    if len(machine) and machine.max() >= shape[1]:
         raise ValueError("weights do not match the machines")
     need, free = weights.itemsize * n_rows * shape[1], devices.free_memory(devices.select("cpu"))
     if need > free:
@@ -253,6 +253,15 @@ def _read_rows(state: dict[str, NDArray[Any]], n_rows: int) -> NDArray[np.floati
     rows = np.zeros(shape, weights.dtype)
     rows[np.repeat(np.arange(n_rows), each.astype(np.int64)), machine] = weights
     return rows
+
+
+def sizes_of(state: dict[str, NDArray[Any]], name: str, n: int) -> list[int]:
+    """The n sizes that an array holds; raises ValueError if it does not."""
+    array = state[name]
+    if array.dtype != np.int64 or array.shape != (n,) or (array < 0).any():
+        raise ValueError(f"{name} are no sizes")
+    sizes: list[int] = array.tolist()
+    return sizes
 
 
 def _small(numbers: NDArray[Any]) -> NDArray[np.unsignedinteger]:

@@ -219,6 +219,7 @@ class Spectrum(SymbolKernel):
     def restore_weight_vectors(
         self, state: dict[str, NDArray[Any]], alphabets: Documents | Views
     ) -> SpectrumWeights:
+        self.check()
         return SpectrumWeights.from_state(self, state, self.read(alphabets))
 
     def state(self) -> dict[str, NDArray[Any]]:

@@ -34,6 +34,8 @@ class FeatureMap(Protocol):
     """The parameters of `textsvm.kernels.spectrum.Spectrum`, and what it has learnt."""
 
     weight: str
+    idf: bool
+    odds: bool
     normalised: bool
     weights_: FeatureWeights
 

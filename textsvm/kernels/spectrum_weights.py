@@ -11,7 +11,7 @@ vectors that have no feature are left out, and the value of such a document is 0
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +20,12 @@ from textsvm import device as devices
 from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.errors import InputError
-from textsvm.features.weight_vectors import WeightVectors, pack, unpack
+from textsvm.features.weight_vectors import WeightVectors, pack, sizes_of, unpack
 from textsvm.features.weights import FeatureWeights, read_vocabulary
 from textsvm.kernels.spectrum_features import FeatureMap, FeatureSpace, Represented, SpectrumPredictor
 
 #: What a damaged state may raise.
 _DAMAGE = (KeyError, ValueError, TypeError, IndexError, OverflowError)
-if TYPE_CHECKING:
-    from textsvm.kernels.spectrum import Spectrum
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ class SpectrumWeights:
 
     @classmethod
     def from_state(
-        cls, kernel: Spectrum, state: dict[str, NDArray[Any]], alphabet: Documents
+        cls, kernel: FeatureMap, state: dict[str, NDArray[Any]], alphabet: Documents
     ) -> SpectrumWeights:
         """Read and check what `state` gave, and give the kernel what it learnt.
 
@@ -98,17 +96,18 @@ class SpectrumWeights:
         InputError
             If it is damaged.
         """
-        kernel.check()
         p1, p2 = kernel.lengths
         try:
-            n_symbols = int(state["sizes"].reshape(2)[1])
+            _, n_symbols = sizes_of(state, "sizes", 2)
             if n_symbols != len(alphabet.alphabet):
                 raise ValueError("sizes do not match the alphabet")
             keys = unpack(state, p1, p2, n_symbols)
             vocabulary = read_vocabulary(keys, p1, p2, n_symbols)
             if kernel.weighted:
                 learnt = {name: state[name] for name in ("sizes", "df", "odds") if name in state}
-                kernel.weights_ = FeatureWeights.from_state(keys | learnt, p1, p2, kernel.idf, kernel.odds)
+                kernel.weights_ = FeatureWeights.from_state(
+                    keys | learnt, p1, p2, bool(kernel.idf), bool(kernel.odds)
+                )
                 vocabulary = kernel.weights_.vocabulary
             vectors = WeightVectors.from_state(state, vocabulary, kernel.weight == "intersection")
         except _DAMAGE as error:
