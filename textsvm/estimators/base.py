@@ -306,8 +306,7 @@ class KernelMachine(BaseEstimator, ABC):
     @property
     def kept(self) -> Kept:
         """The fitted state that its source of rows takes for prediction, and saves."""
-        n_features = vars(self).get("n_features_in_")
-        weights = vars(self).get("weight_vectors_")
+        n_features, weights = (vars(self).get(name) for name in ("n_features_in_", "weight_vectors_"))
         return Kept(self.support_, self.kernel_, self.support_documents_, n_features, weights)
 
     @contextmanager
