@@ -32,6 +32,7 @@ FLOORS = [
     {"estimators"},
     {"evaluation"},
     {"selection"},
+    {"model_parts"},
     {"model_file"},
     {"reporting"},
     {"bench"},

@@ -67,6 +67,12 @@ class Documents:
     characters: Documents | None = None
     classes: NDArray[np.int64] | None = None
 
+    @classmethod
+    def none(cls, alphabet: NDArray[Any] | None = None) -> Documents:
+        """No documents, over an alphabet."""
+        alphabet = np.empty(0, np.uint32) if alphabet is None else alphabet
+        return cls(np.empty(0, code_type(len(alphabet))), np.zeros(1, np.int64), alphabet)
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 

@@ -90,6 +90,14 @@ class ModelFile:
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes; - is stdout.")] = Path(
         "model.textsvm"
     )
+    without_texts: Annotated[
+        bool,
+        typer.Option(
+            "--without-texts",
+            help="Save one weight a feature in place of the support vectors, so that no training text is in "
+            "the model; for spectrum kernels and sums of them.",
+        ),
+    ] = False
     force: Force = False
 
 
@@ -119,6 +127,10 @@ def train(
     task.check(reading, learning)
     output.check({"the corpus": corpus})
     model = _estimator(made_from, task, learning)
+    if file.without_texts:
+        from textsvm.model_file import require_weights
+
+        require_weights(model)
 
     documents = options.read(console, corpus, reading, learning)
     if task.one_class is not None:
@@ -138,9 +150,14 @@ def train(
         summary["holdout"] = results.as_dict() | {"near_duplicates": near}
     if task.one_class is not None:
         reading = replace(reading, positive=task.one_class)
-    options.save_model(output, model, documents, reading, learning, summary)
+    with console.warnings():
+        size = options.save_model(
+            output, model, documents, reading, learning, summary, texts=not file.without_texts
+        )
+    console.say(f"model {file.output}: {_megabytes(size)}{', no training text in it' * file.without_texts}")
     seconds |= {**model.seconds_, "total": time.perf_counter() - started}
-    report = {"model": str(file.output), **summary, "seconds": seconds}
+    saved = {"model": str(file.output), "bytes": size, "texts": not file.without_texts}
+    report = {**saved, **summary, "seconds": seconds}
     console.print_json(report) if printing.json else _show(console, report, results)
 
 
@@ -154,6 +171,10 @@ def _estimator(made_from: machines.SingleOptions, task: Task, learning: options.
     from textsvm.selection.calibration import CalibratedSVC
 
     return CalibratedSVC(model, method=task.calibrate.value, random_state=task.seed)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
 
 
 def _of_one_class(corpus: Corpus, label: str) -> Corpus:

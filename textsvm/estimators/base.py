@@ -30,7 +30,7 @@ from textsvm.errors import InputError
 from textsvm.estimators.targets import Target, as_weights, is_integer, is_number, with_classes
 from textsvm.gram.base import Gram
 from textsvm.gram.plan import make_gram, parse_bytes
-from textsvm.kernels.base import Kernel, Predictor
+from textsvm.kernels.base import Kernel, Predictor, Weights
 from textsvm.kernels.user import KernelFunction
 from textsvm.parallel import StageProgress, of_stage
 from textsvm.solvers import problems
@@ -292,8 +292,8 @@ class KernelMachine(BaseEstimator, ABC):
     ) -> KernelMachine:
         """Take the fitted state that prediction needs; `textsvm.load` builds an estimator with it."""
         self.kernel_ = kernel
-        self.support_documents_ = support_documents
-        self.support_ = support
+        self.support_documents_, self.support_ = support_documents, support
+        self.weight_vectors_: Weights | None = None
         self.dual_coef_ = dual_coef
         self.intercept_ = intercept
         if classes is not None:
@@ -306,8 +306,8 @@ class KernelMachine(BaseEstimator, ABC):
     @property
     def kept(self) -> Kept:
         """The fitted state that its source of rows takes for prediction, and saves."""
-        n_features = vars(self).get("n_features_in_")
-        return Kept(self.support_, self.kernel_, self.support_documents_, n_features)
+        n_features, weights = (vars(self).get(name) for name in ("n_features_in_", "weight_vectors_"))
+        return Kept(self.support_, self.kernel_, self.support_documents_, n_features, weights)
 
     @contextmanager
     def at_work(self, device: Device) -> Iterator[None]:
@@ -372,7 +372,7 @@ class KernelMachine(BaseEstimator, ABC):
         """Values of all machines, shape (n, n_machines); texts are compared with support vectors only."""
         check_is_fitted(self)
         given = self.read(X, fitting=False)
-        if not len(self.support_):
+        if not len(self.support_) and self.kept.weights is None:
             self.device_ = devices.select(self.device)
             return np.tile(self.intercept_, (len(given), 1))
         predictor = self.predictor()

@@ -78,6 +78,9 @@ class SVC(ClassifierMixin, KernelMachine):
         sign_i alpha_i of each machine; machines in the order of `textsvm.solvers.problems`.
     intercept_ : float64 array, shape (n_machines,)
         The biases.
+    weight_vectors_ : Weights, optional
+        One weight a feature, of a model that was loaded without texts; it has no support vectors then, and
+        no coefficients. None otherwise.
     n_support_ : int64 array, shape (n_classes,)
         Number of support vectors of each class.
     kernel_ : Kernel

@@ -87,6 +87,24 @@ class Predictor(Protocol):
         """
 
 
+class Weights(Protocol):
+    """Machines as one weight a feature, on the host, and what their kernel learnt: no support vectors."""
+
+    @property
+    def left_out(self) -> int:
+        """Support vectors that have no feature, and so are not in it."""
+
+    @property
+    def n_machines(self) -> int:
+        """How many machines there are."""
+
+    def predictor(self, device: Device) -> Predictor:
+        """Prepare them for prediction; that of the CPU has `contributions` (`SpectrumPredictor`), too."""
+
+    def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
+        """Arrays for `Kernel.restore_weight_vectors`; values, normalised, move by `tolerance` at most."""
+
+
 class RowsPredictor:
     """The `Predictor` of kernels that have no weight vector: kernel values with the support vectors.
 
@@ -283,6 +301,19 @@ class Kernel(BaseEstimator, ABC):
             Where they decide.
         """
         return RowsPredictor(self.rows(support, device), coef)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether its machines can be kept as one weight a feature (`weight_vectors`)."""
+        return False
+
+    def weight_vectors(self, support: Documents, coef: NDArray[np.float64]) -> Weights:
+        """Machines, coef (n_machines, n_sv), as weights of features."""
+        raise TypeError(f"machines of {type(self).__name__} are no weights")
+
+    def restore_weight_vectors(self, state: dict[str, NDArray[Any]], alphabets: Documents | Views) -> Weights:
+        """Take back what `Weights.state` gave, and what the kernel learnt; InputError if it is damaged."""
+        raise TypeError(f"machines of {type(self).__name__} are no weights")
 
     @property
     def sharing(self) -> Sharing | None:

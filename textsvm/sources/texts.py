@@ -18,6 +18,7 @@ from textsvm.encoding import Reading
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel, Predictor
+from textsvm.kernels.combined_rows import under
 from textsvm.kernels.spectrum import fixed_default
 from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction, UserKernel
@@ -27,6 +28,10 @@ from textsvm.sources.base import Kept, Source
 
 #: Arrays of a saved kernel's state are named so.
 _STATE = "kernel."
+#: And those of machines that are weights of features, so.
+_WEIGHTS = "weights."
+#: How far rounding may move a value, of a normalised kernel, in a model without texts.
+TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -170,6 +175,27 @@ class TextSource(Source):
         """See `Source`; of the views that examples have, those that the kernel reads."""
         return Kept(support, kernel, examples.only(kernel.views).take(support))
 
+    def require_weights(self) -> None:
+        """See `Source`."""
+        kernel = self.make_kernel()
+        if not kernel.has_weights:
+            raise InputError(
+                f"a model of {spell(kernel)} cannot do without its support vectors' texts: spectrum kernels "
+                "and sums of them can"
+            )
+
+    def without_texts(self, kept: Kept, coef: NDArray[np.float64]) -> Kept:
+        """See `Source`."""
+        if kept.weights is not None:
+            return kept
+        self.require_weights()
+        kernel, support = kept.kernel, kept.documents
+        assert kernel is not None
+        assert support is not None
+        alphabets: Any = support.take(np.empty(0, np.int64))
+        weights = kernel.weight_vectors(kernel.read(support), coef)
+        return Kept(kept.support[:0], kernel, alphabets, None, weights)
+
     def others(self, given: list[str], kept: Kept) -> Documents | Views:
         """See `Source`."""
         assert kept.documents is not None
@@ -177,6 +203,8 @@ class TextSource(Source):
 
     def predictor(self, kept: Kept, coef: NDArray[np.float64], device: Device) -> Predictor:
         """See `Source`."""
+        if kept.weights is not None:
+            return kept.weights.predictor(device)
         assert kept.kernel is not None
         documents: Any = kept.documents
         return kept.kernel.predictor(documents, coef, device)
@@ -200,6 +228,9 @@ class TextSource(Source):
         arrays: dict[str, NDArray[Any]] = {}
         for prefix, view in _named(kernel.views):
             arrays |= {prefix + name: array for name, array in _arrays(documents.of(view)).items()}
+        if kept.weights is not None:  # they hold what the kernel learnt
+            state = {_WEIGHTS + name: array for name, array in kept.weights.state(TOLERANCE).items()}
+            return kernel.as_dict(), arrays | state
         arrays |= {_STATE + name: array for name, array in kernel.state().items()}
         return kernel.as_dict(), arrays
 
@@ -215,8 +246,11 @@ class TextSource(Source):
         documents = Views(views) if len(views) > 1 else views[kernel.views[0]]
         if any(len(each) != len(support) for each in views.values()):
             raise InputError("its support indices do not fit its support vectors")
+        if weights := under(_WEIGHTS, arrays):
+            self.require_weights()
+            return Kept(support, kernel, documents, None, kernel.restore_weight_vectors(weights, documents))
         _require_length(kernel, documents)
-        kernel.restore({k.removeprefix(_STATE): v for k, v in arrays.items() if k.startswith(_STATE)})
+        kernel.restore(under(_STATE, arrays))
         return Kept(support, kernel, documents)
 
 
