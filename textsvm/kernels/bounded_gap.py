@@ -1,0 +1,262 @@
+"""Gap-weighted subsequence kernel of bounded span: explicit features, sums of decay^span up to span s.
+
+    k_s(x, y) = phi_s(x) . phi_s(y),    phi_s(x)_u = sum of decay^l over the occurrences of u with span l <= s,
+
+u runs over the strings of p symbols, an occurrence is p places i_1 < ... < i_p of x with the symbols of u, and
+l = i_p - i_1 + 1. Without the bound (s at least the length of x) it is the gap-weighted kernel of gap.py, with
+the same exponent. An occurrence is one of C(s - 1, p - 1) patterns at one of |x| places, so that x has at most
+so many features a symbol: for s = p + 2 and p = 3, 4, 5 that is 6, 10, 15. The recurrence takes p |x| |y| steps
+for every pair; features take C(s - 1, p - 1) |x| for every document, and then everything that a spectrum
+kernel can: machines without a Gram, and decisions from one weight for each feature.
+
+What is left out
+----------------
+phi = phi_s + r, and no entry of r, the sums over spans beyond s, is negative. With k(x, x) = |phi|^2 let
+
+    e(x) = 1 - k_s(x, x) / k(x, x) = (2 phi_s . r + |r|^2) / |phi|^2
+
+be the share of k(x, x) that is left out: one recurrence of x with itself tells it exactly (`left_out`).
+
+Values: 0 <= k - k_s = r(x) . phi(y) + phi_s(x) . r(y), and |r|^2 <= e |phi|^2, so by Cauchy-Schwarz
+
+    k_s(x, y) <= k(x, y) <= k_s(x, y) + (sqrt(e(x)) + sqrt(e(y))) sqrt(k(x, x) k(y, y)).
+
+Normalised values K = cos(phi(x), phi(y)): unit vectors a, b and a', b' have |ab - a'b'| <= |a - a'| + |b - b'|,
+and with a along phi, a' along phi_s, a a' = phi phi_s / |phi| |phi_s| >= |phi_s| / |phi| = sqrt(1 - e). From below
+K >= k_s / |phi(x)| |phi(y)|. So
+
+    K_s - K <= 1 - sqrt((1 - e(x)) (1 - e(y)))                      about (e(x) + e(y)) / 2
+    K - K_s <= d(x) + d(y),   d = sqrt(2 - 2 sqrt(1 - e))            about sqrt(e(x)) + sqrt(e(y))
+
+Worst case of any text of n = N + p - 1 symbols, N > 0: there are C(l - 2, p - 2) patterns of span l (p > 1),
+each with at most N occurrences, hence a vector of counts of length at most N; that of span p has N whole numbers
+that sum to N, and length at least sqrt(N). With T = sum_(l > s) C(l - 2, p - 2) decay^(l - p) over l <= n,
+
+    |r| <= sqrt(N) T |phi_s|   and   e <= 1 - 1 / (1 + sqrt(N) T)^2.
+
+Typical: strings seldom occur twice, so that all squares add up and e is near
+
+    sum_(l > s) C(l - 2, p - 2) decay^(2(l - p)) / sum_(l >= p) of the same,
+
+2e-5 for decay 0.1, p = 4, s = 6. Newswire of 100 symbols has 1e-5 to 4e-5 there (docs/choosing.md has more).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import cached_property
+from math import comb
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.device import Device
+from textsvm.documents import Documents
+from textsvm.errors import InputError
+from textsvm.features.products import Columns, Half, finish_half
+from textsvm.features.rows import FeatureRows, SharedFeatures
+from textsvm.features.sparse import Sparse
+from textsvm.features.subsequences import Patterns, Subsequences, count, patterns_of
+from textsvm.kernels.base import SymbolKernel, is_number
+from textsvm.kernels.bounded_gap_features import (
+    BoundedGapPredictor,
+    BoundedGapRows,
+    Parameters,
+    normalisation_of,
+)
+from textsvm.kernels.bounded_gap_options import OPTIONS
+from textsvm.kernels.gap_recurrence import Recurrence
+from textsvm.kernels.gap_sweep import self_products
+from textsvm.kernels.option import Option
+from textsvm.kernels.spectrum_counted import equal_ones
+from textsvm.parallel import Progress
+from textsvm.tokens import Tokens
+
+#: Patterns of occurrences; more take hours whatever the texts.
+MOST_PATTERNS = 10_000
+#: Occurrences a second that are counted and compared.
+RATE = 1e7
+#: What a comparison of an occurrence with a document takes, counting one taking 1.
+COMPARED = 0.01
+
+
+class BoundedGap(SymbolKernel):
+    """Common subsequences of p symbols within `span` symbols, each symbol spanned a factor of `decay`.
+
+    Parameters
+    ----------
+    p : int
+        Symbols of a subsequence, at least 1.
+    decay : float
+        In (0, 1].
+    span : int, optional
+        Symbols from the first to the last of a subsequence, at most; p + 2 by default, which for a decay up
+        to 0.1 is nearly `GapWeighted`: see `left_out`.
+    normalised : bool
+        Divide by sqrt(k(s, s) k(t, t)).
+    tokens : {"characters", "words", "whitespace"} or callable
+        What a symbol is: a function takes a normalised text and returns its tokens.
+    keep_case : bool
+        Tell upper and lower case apart.
+    """
+
+    name: ClassVar[str] = "bounded-gap"
+    options: ClassVar[tuple[Option, ...]] = OPTIONS
+
+    def __init__(
+        self,
+        p: int = 4,
+        decay: float = 0.1,
+        span: int | None = None,
+        normalised: bool = True,
+        tokens: Tokens = "characters",
+        keep_case: bool = False,
+    ) -> None:
+        self.p = p
+        self.decay = decay
+        self.span = span
+        self.normalised = normalised
+        self.tokens = tokens
+        self.keep_case = keep_case
+
+    @property
+    def patterns(self) -> Patterns:
+        """The patterns of its occurrences."""
+        return patterns_of(int(self.p), self._span)
+
+    @property
+    def min_length(self) -> int:
+        return int(self.p)
+
+    @property
+    def _span(self) -> int:
+        return int(self.p) + 2 if self.span is None else int(self.span)
+
+    def check(self) -> None:
+        super().check()
+        if not _is_whole(self.p) or self.p < 1:
+            raise InputError(f"p={self.p!r} of the {self.name} kernel must be a whole number from 1")
+        if not isinstance(self.normalised, bool | np.bool_):
+            raise InputError(
+                f"normalised={self.normalised!r} of the {self.name} kernel must be True or False"
+            )
+        if not (is_number(self.decay) and 0 < self.decay <= 1):
+            raise InputError(f"decay={self.decay!r} of the {self.name} kernel must be above 0 and at most 1")
+        if self.span is not None and (not _is_whole(self.span) or self.span < self.p):
+            raise InputError(
+                f"span={self.span!r} of the {self.name} kernel must be a whole number from p={self.p}"
+            )
+        if (found := comb(self._span - 1, self.p - 1)) > MOST_PATTERNS:
+            raise InputError(
+                f"p={self.p} symbols within span={self._span} have {found:,} patterns, and at most "
+                f"{MOST_PATTERNS:,} are counted; give a smaller span, or take the gap kernel"
+            )
+
+    @property
+    def counting(self) -> Hashable:
+        return self.name, self.view, self.p, self._span, self.decay
+
+    def counted(self, documents: Documents) -> CountedSubsequences:
+        self.check()
+        return CountedSubsequences(self, documents)
+
+    def fit_counted(self, counted: CountedSubsequences, train: NDArray[np.int64]) -> None:
+        """It learns nothing."""
+
+    def rows(self, documents: Documents, device: Device) -> BoundedGapRows:
+        self.check()
+        if device.kind == "cuda":
+            from textsvm.kernels.bounded_gap_cuda import CudaBoundedGap
+
+            return CudaBoundedGap(self, documents, device)
+        return HostBoundedGap(self, documents, device)
+
+    def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> BoundedGapPredictor:
+        return BoundedGapPredictor(self.rows(support, device), coef)
+
+    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+        own, others = (self.patterns.occurrences(n).astype(float) for n in (row_lengths, column_lengths))
+        return (own + others.sum() / max(len(own), 1) + COMPARED * len(others) * own) / RATE
+
+    def left_out(self, documents: Documents) -> NDArray[np.float64]:
+        """The share of k(x, x) of every document that comes of longer spans, shape (n,); see the file's top.
+
+        Raises
+        ------
+        InputError
+            If a parameter is out of range.
+        """
+        self.check()
+        _, x = count(documents, self.patterns, self.decay)
+        (exact,) = self_products(Recurrence.of(self.p, self.decay), 1, documents)
+        share = 1 - np.divide(
+            x.squares(), exact, out=np.ones(len(documents)), where=documents.lengths >= self.p
+        )
+        # Values of X are rounded to float32.
+        return np.where(documents.lengths <= self._span, 0.0, np.maximum(share, 0.0))
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+class CountedSubsequences:
+    """Documents as rows of features for machines without a Gram, as `spectrum_counted` has them.
+
+    Parameters
+    ----------
+    kernel : BoundedGap
+    documents : Documents
+    """
+
+    def __init__(self, kernel: Parameters, documents: Documents) -> None:
+        self.documents = documents
+        _, x = count(documents, kernel.patterns, kernel.decay)
+        self.shared = SharedFeatures.of(x, np.bincount(x.features, minlength=x.n_features))
+
+    def rows(self, kernel: Parameters, train: NDArray[np.int64]) -> FeatureRows:
+        """All documents as rows of features."""
+        if kernel.normalised:
+            rows = self.shared.weighed(None, 1.0, True)
+            return equal_ones(self.documents, rows, self.shared.alone == 0)
+        unit = float(kernel.decay) ** int(kernel.p)
+        return self.shared.weighed(np.full(len(self.shared.number), unit), unit, False)
+
+
+class HostBoundedGap(BoundedGapRows):
+    """The CPU twin: see `KernelRows`."""
+
+    @staticmethod
+    def represent(kernel: Parameters, documents: Documents) -> tuple[Subsequences, Sparse]:
+        return count(documents, kernel.patterns, kernel.decay)
+
+    @staticmethod
+    def squares(x: Sparse) -> NDArray[np.float64]:
+        return x.squares()
+
+    @staticmethod
+    def over(x: Sparse, target: NDArray[np.int64], n_features: int) -> Sparse:
+        return x.select(target, n_features)
+
+    @cached_property
+    def columns(self) -> Columns:
+        """X by columns."""
+        return Columns(self.x)
+
+    def products(
+        self, x: Sparse, scale: NDArray[np.float64], progress: Progress | None = None
+    ) -> NDArray[np.float32]:
+        out = np.empty((len(x), self.n), np.float32)
+        self.columns.products(x, scale, self.normalisation.scale, out, progress)
+        return out
+
+    def own_products(self, indices: NDArray[np.int64], scale: NDArray[np.float64]) -> NDArray[np.float32]:
+        return self.products(self.x.take(indices), scale)
+
+    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
+        total = np.zeros((self.n, self.n), np.float32)
+        Half(self.x).add_to(total, progress)
+        finish_half(total, self.normalisation.scale, total)
+        self.normalisation.finish_gram(total)
+        return total
