@@ -9,11 +9,11 @@ symbols that they find. The value of u in a document is
 which leaves out a factor decay^p that all have. It is summed up in float64 in the order of g, so that it
 depends neither on other documents nor on how the work is cut, and is rounded to float32 once.
 
-Ids are ranks, never hashes, in stages as in `features.gapped`: as many symbols as fit a word make a key with
-the id of those before them, and the id is the rank of the key among the distinct ones. Two stages are for long
-strings over large alphabets; else the key is the whole string. Documents are taken a piece at a time: the
-(document, key, gap) of its occurrences, in one word each, are sorted and each run becomes an entry. Memory is
-for the entries and a piece for each core, whatever the number of patterns.
+Ids are ranks, never hashes, in stages as in `features.gapped`: as many symbols as fit a word make a key
+with the id of those before them, and the id is the rank of the key among the distinct ones. Two stages are
+for long strings over large alphabets; else the key is the whole string. Documents are taken a piece at a
+time: the (document, key, gap) of its occurrences, in one word each, are sorted and each run becomes an entry.
+Memory is for the entries and a piece for each core, whatever the number of patterns.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Patterns:
     @property
     def n_gaps(self) -> int:
         """Number of different gaps, 0 among them."""
-        return self.span - self.p + 1
+        return int(self.spans[-1]) - self.p + 1
 
     def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
         """Number of occurrences in documents of these lengths."""
@@ -176,6 +176,16 @@ def count(documents: Documents, patterns: Patterns, decay: float) -> tuple[Subse
     return Subsequences(n_symbols, tuple(stages)), x
 
 
+def ids_of(documents: Documents, patterns: Patterns, own: Subsequences) -> NDArray[np.int64]:
+    """The id of every occurrence in documents whose subsequences are these.
+
+    Documents, in each the patterns, of each the places are in order.
+    """
+    *before, last = own.stages
+    keys = _keys_of(documents, patterns, (0, len(documents)), before, last.kept)
+    return last.find(keys).astype(np.int64)
+
+
 @dataclass(frozen=True)
 class _Keys:
     """What the keys of the last stage are made of.
@@ -275,7 +285,7 @@ def _pieces(documents: Documents, patterns: Patterns, most: int) -> list[tuple[i
 
 
 def _ranks(keys: NDArray[np.int64], bound: int) -> tuple[NDArray[np.uint64], NDArray[np.int32], Any]:
-    """Sorted distinct keys, the rank of each key, and for every possible key its rank, if that is worth it."""
+    """Sorted distinct keys, the rank of each key, and the ranks of all possible keys if these are few."""
     if bound > max(TABLE, 2 * len(keys)):
         return (*rank(keys.view(np.uint64), bound), None)
     seen, features = np.zeros(bound, bool), np.empty(len(keys), np.int32)

@@ -1,6 +1,6 @@
-"""Documents -> subsequences of bounded span, the launches of kernels_cu/subsequences.cu: `subsequences`, on a GPU.
+"""Documents -> subsequences of bounded span on a GPU: `features.subsequences`, by kernels_cu/subsequences.cu.
 
-Batches of documents are counted one after the other; keys of all entries are ranked together.
+Batches of documents are counted one after the other; the keys of all entries are ranked together.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _batches(
 
 
 def _ranks(keys: Array, bound: int) -> tuple[Array, Array, Array | None]:
-    """Sorted distinct keys, the rank of each key, and for every possible key its rank, if that is worth it."""
+    """Sorted distinct keys, the rank of each key, and the ranks of all possible keys if these are few."""
     cp = gpu.cupy()
     gpu.require_memory(40 * len(keys), f"ranking {len(keys):,} subsequences")
     if not len(keys):

@@ -1,13 +1,13 @@
 """Gap-weighted subsequence kernel of bounded span: explicit features, sums of decay^span up to span s.
 
-    k_s(x, y) = phi_s(x) . phi_s(y),    phi_s(x)_u = sum of decay^l over the occurrences of u with span l <= s,
+    k_s(x, y) = phi_s(x) . phi_s(y),   phi_s(x)_u = sum of decay^l over the occurrences of u of span l <= s,
 
-u runs over the strings of p symbols, an occurrence is p places i_1 < ... < i_p of x with the symbols of u, and
-l = i_p - i_1 + 1. Without the bound (s at least the length of x) it is the gap-weighted kernel of gap.py, with
-the same exponent. An occurrence is one of C(s - 1, p - 1) patterns at one of |x| places, so that x has at most
-so many features a symbol: for s = p + 2 and p = 3, 4, 5 that is 6, 10, 15. The recurrence takes p |x| |y| steps
-for every pair; features take C(s - 1, p - 1) |x| for every document, and then everything that a spectrum
-kernel can: machines without a Gram, and decisions from one weight for each feature.
+u runs over the strings of p symbols, an occurrence is p places i_1 < ... < i_p of x with the symbols of u,
+and l = i_p - i_1 + 1. Without the bound (s at least the length of x) it is the gap-weighted kernel of gap.py,
+with the same exponent. An occurrence is one of C(s - 1, p - 1) patterns at one of |x| places, so that x has
+at most so many features a symbol: for s = p + 2 and p = 3, 4, 5 that is 6, 10, 15. The recurrence takes
+p |x| |y| steps a pair; features take C(s - 1, p - 1) |x| a document, and then all that a spectrum kernel
+can: machines without a Gram, and decisions from one weight for each feature.
 
 What is left out
 ----------------
@@ -21,24 +21,24 @@ Values: 0 <= k - k_s = r(x) . phi(y) + phi_s(x) . r(y), and |r|^2 <= e |phi|^2, 
 
     k_s(x, y) <= k(x, y) <= k_s(x, y) + (sqrt(e(x)) + sqrt(e(y))) sqrt(k(x, x) k(y, y)).
 
-Normalised values K = cos(phi(x), phi(y)): unit vectors a, b and a', b' have |ab - a'b'| <= |a - a'| + |b - b'|,
-and with a along phi, a' along phi_s, a a' = phi phi_s / |phi| |phi_s| >= |phi_s| / |phi| = sqrt(1 - e). From below
-K >= k_s / |phi(x)| |phi(y)|. So
+Normalised values K = cos(phi(x), phi(y)) and K_s: unit vectors have |ab - a'b'| <= |a - a'| + |b - b'|, and
+with a along phi(x) and a' along phi_s(x), aa' >= |phi_s| / |phi| = sqrt(1 - e). Besides,
+K >= k_s(x, y) / |phi(x)| |phi(y)|. So
 
-    K_s - K <= 1 - sqrt((1 - e(x)) (1 - e(y)))                      about (e(x) + e(y)) / 2
-    K - K_s <= d(x) + d(y),   d = sqrt(2 - 2 sqrt(1 - e))            about sqrt(e(x)) + sqrt(e(y))
+    K_s - K <= 1 - sqrt((1 - e(x)) (1 - e(y)))                      about (e(x) + e(y)) / 2,
+    K - K_s <= d(x) + d(y),   d = sqrt(2 - 2 sqrt(1 - e))            about sqrt(e(x)) + sqrt(e(y)).
 
-Worst case of any text of n = N + p - 1 symbols, N > 0: there are C(l - 2, p - 2) patterns of span l (p > 1),
-each with at most N occurrences, hence a vector of counts of length at most N; that of span p has N whole numbers
-that sum to N, and length at least sqrt(N). With T = sum_(l > s) C(l - 2, p - 2) decay^(l - p) over l <= n,
+Worst case of any text of N + p - 1 symbols, N > 0: each of the C(l - 2, p - 2) patterns of a span l (p > 1)
+has at most N occurrences, hence a vector of counts of length at most N; that of span p has N occurrences, and
+length at least sqrt(N). With T the sum of C(l - 2, p - 2) decay^(l - p) over s < l < N + p,
 
-    |r| <= sqrt(N) T |phi_s|   and   e <= 1 - 1 / (1 + sqrt(N) T)^2.
+    |r| <= sqrt(N) T |phi_s|   and   e <= 1 - 1 / (1 + sqrt(N) T)^2                       (`worst_left_out`).
 
-Typical: strings seldom occur twice, so that all squares add up and e is near
-
-    sum_(l > s) C(l - 2, p - 2) decay^(2(l - p)) / sum_(l >= p) of the same,
-
-2e-5 for decay 0.1, p = 4, s = 6. Newswire of 100 symbols has 1e-5 to 4e-5 there (docs/choosing.md has more).
+Typical: if no string occurred twice, squares alone would add up, and e would be the sum of
+C(l - 2, p - 2) decay^(2(l - p)) over l > s, about 1e-5 for decay 0.1 and s = p + 2. In texts symbols return:
+where x_i = x_(i + g), a contiguous occurrence that takes one for the other has gap g and the same string, which
+is of first order in decay^g. On newswire of 100 symbols e is about decay^(s - p + 1) / 2: 4.5e-4 for decay 0.1,
+p = 4, s = 6, and 6e-5 and 7e-6 for s = 7 and 8; docs/choosing.md has more.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ from textsvm.features.products import Columns, Half, finish_half
 from textsvm.features.rows import FeatureRows, SharedFeatures
 from textsvm.features.sparse import Sparse
 from textsvm.features.subsequences import Patterns, Subsequences, count, patterns_of
-from textsvm.kernels.base import SymbolKernel, is_number
+from textsvm.kernels.attribution import Attribution, Contributions
+from textsvm.kernels.base import SymbolKernel, is_number, is_whole
+from textsvm.kernels.bounded_gap_attribution import symbol_contributions
 from textsvm.kernels.bounded_gap_features import (
     BoundedGapPredictor,
     BoundedGapRows,
@@ -66,6 +68,7 @@ from textsvm.kernels.bounded_gap_features import (
     normalisation_of,
 )
 from textsvm.kernels.bounded_gap_options import OPTIONS
+from textsvm.kernels.gap_attribution import SUBSEQUENCES
 from textsvm.kernels.gap_recurrence import Recurrence
 from textsvm.kernels.gap_sweep import self_products
 from textsvm.kernels.option import Option
@@ -103,6 +106,7 @@ class BoundedGap(SymbolKernel):
 
     name: ClassVar[str] = "bounded-gap"
     options: ClassVar[tuple[Option, ...]] = OPTIONS
+    attribution: ClassVar[Attribution] = SUBSEQUENCES
 
     def __init__(
         self,
@@ -135,7 +139,7 @@ class BoundedGap(SymbolKernel):
 
     def check(self) -> None:
         super().check()
-        if not _is_whole(self.p) or self.p < 1:
+        if not is_whole(self.p) or self.p < 1:
             raise InputError(f"p={self.p!r} of the {self.name} kernel must be a whole number from 1")
         if not isinstance(self.normalised, bool | np.bool_):
             raise InputError(
@@ -143,7 +147,7 @@ class BoundedGap(SymbolKernel):
             )
         if not (is_number(self.decay) and 0 < self.decay <= 1):
             raise InputError(f"decay={self.decay!r} of the {self.name} kernel must be above 0 and at most 1")
-        if self.span is not None and (not _is_whole(self.span) or self.span < self.p):
+        if self.span is not None and (not is_whole(self.span) or self.span < self.p):
             raise InputError(
                 f"span={self.span!r} of the {self.name} kernel must be a whole number from p={self.p}"
             )
@@ -179,6 +183,32 @@ class BoundedGap(SymbolKernel):
         own, others = (self.patterns.occurrences(n).astype(float) for n in (row_lengths, column_lengths))
         return (own + others.sum() / max(len(own), 1) + COMPARED * len(others) * own) / RATE
 
+    def contributions(
+        self,
+        rows: Any,
+        documents: Documents,
+        coef: NDArray[np.float64],
+        values: NDArray[np.float64],
+        progress: Progress | None = None,
+    ) -> Contributions:
+        symbols, scale = [], rows.normalisation.scale
+        for d in range(len(documents)):
+            one = documents.take(np.array([d]))
+            weights = rows.x.transposed_dot((scale * coef[d])[:, None])[:, 0]
+            own, x = count(one, self.patterns, self.decay)
+            of_own = np.append(weights, 0.0)[rows.features.find(own)]  # -1, not known, reads the last
+            shares = symbol_contributions(one, self.patterns, self.decay, own, of_own)
+            (factor,) = normalisation_of(self, one, x.squares()).scale
+            symbols.append(documents.spread(d, factor * shares))
+            if progress is not None:
+                progress(d + 1, len(documents))
+        return Contributions(symbols)
+
+    def contributions_cost(
+        self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        return self.cost(lengths + support_lengths.sum(), np.zeros(1, np.int64))
+
     def left_out(self, documents: Documents) -> NDArray[np.float64]:
         """The share of k(x, x) of every document that comes of longer spans, shape (n,); see the file's top.
 
@@ -197,8 +227,13 @@ class BoundedGap(SymbolKernel):
         return np.where(documents.lengths <= self._span, 0.0, np.maximum(share, 0.0))
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+def worst_left_out(p: int, decay: float, span: int, length: int) -> float:
+    """The most that `BoundedGap.left_out` can be for a text of so many symbols; see the file's top."""
+    if p == 1 or length <= span:
+        return 0.0
+    places = length - p + 1
+    beyond = sum(comb(reach - 2, p - 2) * decay ** (reach - p) for reach in range(span + 1, length + 1))
+    return 1 - 1 / (1 + places**0.5 * beyond) ** 2
 
 
 class CountedSubsequences:

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from textsvm.errors import InputError
-from textsvm.kernels.option import SYMBOLS, Option
+from textsvm.kernels.option import SYMBOLS, Option, whole
 
 SPAN = "p+2"
 
 
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise InputError("is no whole number") from None
-
-
 def _span(text: str) -> int | None:
-    return None if text == SPAN else _whole(text)
+    return None if text == SPAN else whole(text)
 
 
 def _span_text(params: dict[str, Any]) -> str:
@@ -26,7 +18,7 @@ def _span_text(params: dict[str, Any]) -> str:
 
 
 OPTIONS = (
-    Option("p", "symbols of a subsequence", "LENGTH", "4", "3,4,5", _whole, bare=True),
+    Option("p", "symbols of a subsequence", "LENGTH", "4", "3,4,5", whole, bare=True),
     Option("decay", "lambda in (0, 1], the cost of a symbol spanned", "NUMBER", "0.1", "0.05,0.1,0.2", float),
     Option("span", "symbols from the first to the last", "NUMBER", SPAN, convert=_span, text=_span_text),
     *SYMBOLS,
