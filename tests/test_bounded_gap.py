@@ -10,8 +10,9 @@ from contracts import KernelContract
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
+from test_columns import both_ways, corpus, judge
 
-from textsvm import SVC, BoundedGap, GapWeighted, Spectrum, load, read_corpus, save
+from textsvm import SVC, BoundedGap, GapWeighted, Spectrum, Sum, load, read_corpus, save
 from textsvm.choice.trial import counted_rows, has_features
 from textsvm.cli.console import WrongUsage
 from textsvm.cli.kernels import options_of
@@ -223,6 +224,12 @@ def test_rows_of_features_give_the_gram(normalised):
     assert len({k.counting for k in (kernel, BoundedGap(3), BoundedGap(4, 0.5), BoundedGap(3, 0.5, 4))}) == 4
 
 
+def test_machines_need_no_gram():
+    texts, y = corpus()
+    for kernel in (BoundedGap(3, 0.3), Sum([BoundedGap(2), Spectrum((1, 2), "log", idf=True)])):
+        judge(*both_ways(texts, y, kernel=kernel))
+
+
 @pytest.mark.parametrize("normalised", [True, False])
 def test_contributions_are_exact(normalised):
     columns = encode(["banana", "the cat sat", "ab", "abracadabra"])
@@ -297,8 +304,9 @@ def test_it_is_a_grid_of_options():
         (BoundedGap(3, float("nan")), "decay=nan"),
         (BoundedGap(3, 0.1, 2), "span=2"),
         (BoundedGap(3, 0.1, 4.5), "span=4.5"),
-        (BoundedGap(5, 0.1, 66), "677,040 patterns"),
-        (BoundedGap(10**6), "patterns"),
+        (BoundedGap(5, 0.1, 66), "more than 10,000 patterns"),
+        (BoundedGap(1001), "p=1001"),
+        (BoundedGap(1000, 0.1, 10**9), "more than 10,000 patterns"),
         (BoundedGap(normalised="yes"), "normalised='yes'"),
         (BoundedGap(tokens="letters"), "letters"),
     ],
@@ -306,6 +314,15 @@ def test_it_is_a_grid_of_options():
 def test_impossible_parameters_are_refused(kernel, message):
     with pytest.raises(InputError, match=message):
         kernel.fit(encode(["banana"]))
+
+
+def test_values_beyond_float32_are_refused_unless_normalised():
+    documents = encode(["ab" * 40, "ab"])
+    kernel = BoundedGap(20, 0.01, 21, normalised=False)
+    for function in (lambda: kernel.rows(documents, CPU).gram(), lambda: counted_rows(kernel, documents)):
+        with pytest.raises(InputError, match="pass the range of float32"):
+            function()
+    assert BoundedGap(20, 0.01, 21).rows(documents, CPU).gram().tolist() == [[1, 0], [0, 1]]
 
 
 def test_no_subsequences_are_no_error():

@@ -65,6 +65,7 @@ from textsvm.kernels.bounded_gap_features import (
     BoundedGapPredictor,
     BoundedGapRows,
     Parameters,
+    check_range,
     normalisation_of,
 )
 from textsvm.kernels.bounded_gap_options import OPTIONS
@@ -76,6 +77,8 @@ from textsvm.kernels.spectrum_counted import equal_ones
 from textsvm.parallel import Progress
 from textsvm.tokens import Tokens
 
+#: The greatest p, as of the gap-weighted kernel.
+MOST = 1000
 #: Patterns of occurrences; more take hours whatever the texts.
 MOST_PATTERNS = 10_000
 #: Occurrences a second that a core counts (25 to 60 ns each).
@@ -139,8 +142,10 @@ class BoundedGap(SymbolKernel):
 
     def check(self) -> None:
         super().check()
-        if not is_whole(self.p) or self.p < 1:
-            raise InputError(f"p={self.p!r} of the {self.name} kernel must be a whole number from 1")
+        if not is_whole(self.p) or not 1 <= self.p <= MOST:
+            raise InputError(
+                f"p={self.p!r} of the {self.name} kernel must be a whole number from 1 to {MOST:,}"
+            )
         if not isinstance(self.normalised, bool | np.bool_):
             raise InputError(
                 f"normalised={self.normalised!r} of the {self.name} kernel must be True or False"
@@ -151,10 +156,10 @@ class BoundedGap(SymbolKernel):
             raise InputError(
                 f"span={self.span!r} of the {self.name} kernel must be a whole number from p={self.p}"
             )
-        if (found := comb(self._span - 1, self.p - 1)) > MOST_PATTERNS:
+        if comb(self._span - 1, self.p - 1) > MOST_PATTERNS:
             raise InputError(
-                f"p={self.p} symbols within span={self._span} have {found:,} patterns, and at most "
-                f"{MOST_PATTERNS:,} are counted; give a smaller span, or take the gap kernel"
+                f"p={self.p} symbols within span={self._span} have more than {MOST_PATTERNS:,} patterns, which "
+                "would take hours; give a smaller span, or take the gap kernel"
             )
 
     @property
@@ -256,7 +261,9 @@ class CountedSubsequences:
             rows = self.shared.weighed(None, 1.0, True)
             return equal_ones(self.documents, rows, self.shared.alone == 0)
         unit = float(kernel.decay) ** int(kernel.p)
-        return self.shared.weighed(np.full(len(self.shared.number), unit), unit, False)
+        rows = self.shared.weighed(np.full(len(self.shared.number), unit), unit, False)
+        check_range(rows.x.squares() + rows.ridge, self.documents.lengths >= kernel.p)
+        return rows
 
 
 class HostBoundedGap(BoundedGapRows):

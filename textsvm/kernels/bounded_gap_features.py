@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from textsvm import device as devices
 from textsvm.device import Device
 from textsvm.documents import Documents
+from textsvm.errors import InputError
 from textsvm.features.subsequences import Patterns, Subsequences
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.parallel import Progress
@@ -165,4 +166,15 @@ def normalisation_of(
     unit = float(kernel.decay) ** int(kernel.p)
     own = Normalisation(documents, squares * unit**2, False, columns)
     own.scale = np.full(len(documents), unit)
+    check_range(own.self_values, documents.lengths >= kernel.p)
     return own
+
+
+def check_range(self_values: NDArray[np.float64], featured: NDArray[np.bool_]) -> None:
+    """Raise InputError if k(s, s) of documents with features, not normalised, pass the range of float32."""
+    raw = self_values[featured]
+    if len(raw) and not (raw.min() > 1e-30 and raw.max() < 1e38):
+        raise InputError(
+            f"k(s, s) of the bounded-gap kernel, {raw.min():.3g} to {raw.max():.3g}, pass the range of "
+            "float32; leave normalised=True, or take another p or decay"
+        )
