@@ -158,8 +158,8 @@ class BoundedGap(SymbolKernel):
             )
         if comb(self._span - 1, self.p - 1) > MOST_PATTERNS:
             raise InputError(
-                f"p={self.p} symbols within span={self._span} have more than {MOST_PATTERNS:,} patterns, which "
-                "would take hours; give a smaller span, or take the gap kernel"
+                f"p={self.p} symbols within span={self._span} have more than {MOST_PATTERNS:,} patterns, "
+                "which would take hours; give a smaller span, or take the gap kernel"
             )
 
     @property
