@@ -13,7 +13,6 @@ from sklearn.base import clone
 from test_columns import both_ways, corpus, judge
 
 from textsvm import SVC, BoundedGap, GapWeighted, Spectrum, Sum, load, read_corpus, save
-from textsvm.choice.trial import counted_rows, has_features
 from textsvm.cli.console import WrongUsage
 from textsvm.cli.kernels import options_of
 from textsvm.device import select
@@ -216,8 +215,8 @@ def test_too_many_subsequences_are_refused(monkeypatch):
 def test_rows_of_features_give_the_gram(normalised):
     documents = encode([*random_texts(60), "", "ac", "ac", "b"])
     kernel = BoundedGap(3, 0.5, normalised=normalised)
-    assert has_features(kernel)
-    rows = counted_rows(kernel, documents)
+    assert kernel.has_features
+    rows = kernel.feature_rows(documents, CPU)
     gram = rows.x.dot(rows.x._matrix.T.toarray().astype(np.float64)) + np.diag(rows.ridge)
     np.testing.assert_allclose(gram, kernel.rows(documents, CPU).gram(), rtol=1e-5, atol=1e-7)
     assert BoundedGap(3, 0.5, 5).counting == kernel.counting
@@ -319,7 +318,7 @@ def test_impossible_parameters_are_refused(kernel, message):
 def test_values_beyond_float32_are_refused_unless_normalised():
     documents = encode(["ab" * 40, "ab"])
     kernel = BoundedGap(20, 0.01, 21, normalised=False)
-    for function in (lambda: kernel.rows(documents, CPU).gram(), lambda: counted_rows(kernel, documents)):
+    for function in (lambda: kernel.rows(documents, CPU).gram(), lambda: kernel.feature_rows(documents, CPU)):
         with pytest.raises(InputError, match="pass the range of float32"):
             function()
     assert BoundedGap(20, 0.01, 21).rows(documents, CPU).gram().tolist() == [[1, 0], [0, 1]]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from contracts import KernelContract, to_numpy
+from scipy.sparse import csr_matrix
 from test_bounded_gap import CPU, news, random_texts, variants
 
 from textsvm import device as gpu
@@ -61,6 +62,19 @@ def test_features_are_those_of_the_cpu_bit_by_bit(n_letters, p, span, device, mo
         np.testing.assert_array_equal(to_numpy(on_card.values), x.values)
         np.testing.assert_array_equal(to_numpy(on_card.df), np.bincount(x.features, minlength=x.n_features))
         np.testing.assert_array_equal(found, own.find(theirs))
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_rows_of_features_give_the_gram(normalised, device):
+    documents = encode([*random_texts(300), "", "ac", "ac", "b"])
+    kernel = BoundedGap(3, 0.5, normalised=normalised)
+    with gpu.use(device):
+        rows = kernel.feature_rows(documents, device)
+        x = rows.x
+        parts = (to_numpy(a) for a in (x.values, x.features, x.indptr))
+        dense = csr_matrix(tuple(parts), shape=(len(x), x.n_features)).toarray().astype(np.float64)
+        gram = dense @ dense.T + np.diag(to_numpy(rows.ridge))
+    np.testing.assert_allclose(gram, kernel.rows(documents, CPU).gram(), rtol=1e-5, atol=1e-7)
 
 
 def test_no_subsequences_and_no_documents(device):

@@ -166,11 +166,15 @@ class BoundedGap(SymbolKernel):
     def counting(self) -> Hashable:
         return self.name, self.view, self.p, self._span, self.decay
 
-    def counted(self, documents: Documents) -> CountedSubsequences:
+    def counted(self, documents: Documents, device: Device | None = None) -> Any:
         self.check()
-        return CountedSubsequences(self, documents)
+        if device is None or device.kind == "cpu":
+            return CountedSubsequences(self, documents)
+        from textsvm.kernels.bounded_gap_cuda import CudaCountedSubsequences
 
-    def fit_counted(self, counted: CountedSubsequences, train: NDArray[np.int64]) -> None:
+        return CudaCountedSubsequences(self, documents)
+
+    def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
         """It learns nothing."""
 
     def rows(self, documents: Documents, device: Device) -> BoundedGapRows:

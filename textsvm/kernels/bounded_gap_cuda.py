@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 from textsvm import device as gpu
 from textsvm.documents import Documents
 from textsvm.features.products_cuda import CudaColumns, Factors, mirror
+from textsvm.features.rows import FeatureRows
+from textsvm.features.rows_cuda import CudaRows
 from textsvm.features.sparse_cuda import CudaSparse
 from textsvm.features.subsequences import Subsequences
 from textsvm.features.subsequences_cuda import count
-from textsvm.kernels.bounded_gap_features import BoundedGapRows, Parameters
+from textsvm.kernels.bounded_gap_features import BoundedGapRows, Parameters, check_range
+from textsvm.kernels.spectrum_counted_cuda import commonest_first, equal_ones, normalised_rows, shared_rows
 from textsvm.parallel import Progress
 
 Array = Any  # a CuPy array
@@ -55,3 +58,31 @@ class CudaBoundedGap(BoundedGapRows):
             self.normalisation.finish_rows(out, self.normalisation)
             mirror(out, self.normalisation.diagonal())
             return out
+
+
+class CudaCountedSubsequences:
+    """Documents as rows of features on the current card, for machines without a Gram.
+
+    Parameters
+    ----------
+    kernel : BoundedGap
+    documents : Documents
+    """
+
+    def __init__(self, kernel: Parameters, documents: Documents) -> None:
+        self.documents = documents
+        _, x = count(documents, kernel.patterns, kernel.decay)
+        rows = CudaRows(x.indptr, x.features, x.values, len(x.df))
+        self.shared, self.alone = shared_rows(rows, *commonest_first(x.df))
+
+    def rows(self, kernel: Parameters, train: NDArray[np.int64]) -> FeatureRows:
+        """All documents as rows of features."""
+        featured = self.documents.lengths >= kernel.p
+        if kernel.normalised:
+            rows = FeatureRows(*normalised_rows(self.shared, self.alone))  # type: ignore[arg-type]
+            return equal_ones(self.documents, rows, ~featured)
+        unit, x = float(kernel.decay) ** int(kernel.p), self.shared
+        scaled = CudaRows(x.indptr, x.features, x.values * np.float32(unit), x.n_features)
+        ridge = self.alone * unit**2
+        check_range((scaled.squares() + ridge).get(), featured)
+        return FeatureRows(scaled, ridge)  # type: ignore[arg-type]
