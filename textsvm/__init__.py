@@ -12,7 +12,16 @@ if TYPE_CHECKING:
     from textsvm.estimators.svc import SVC
     from textsvm.estimators.svr import SVR
     from textsvm.gram.files import read_gram, write_gram
-    from textsvm.kernels import EditDistance, GappedKmers, GapWeighted, Product, Spectrum, Sum, UserKernel
+    from textsvm.kernels import (
+        BoundedGap,
+        EditDistance,
+        GappedKmers,
+        GapWeighted,
+        Product,
+        Spectrum,
+        Sum,
+        UserKernel,
+    )
     from textsvm.model_file import load, save
     from textsvm.readers import Corpus, read_corpus
     from textsvm.selection.calibration import CalibratedSVC
@@ -35,6 +44,7 @@ _HOME = {
     "Spectrum": "textsvm.kernels",
     "EditDistance": "textsvm.kernels",
     "GapWeighted": "textsvm.kernels",
+    "BoundedGap": "textsvm.kernels",
     "GappedKmers": "textsvm.kernels",
     "Sum": "textsvm.kernels",
     "Product": "textsvm.kernels",
@@ -51,6 +61,7 @@ _HOME = {
 __all__ = [
     "SVC",
     "SVR",
+    "BoundedGap",
     "CalibratedSVC",
     "Corpus",
     "EditDistance",

@@ -32,6 +32,11 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
+def is_whole(value: object) -> bool:
+    """Whether a parameter is a whole number (bool is none)."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 class MatrixRows(Protocol):
     """Rows of a symmetric n x n kernel matrix, which is what a Gram is made of.
 
