@@ -27,9 +27,10 @@ from textsvm import parallel
 from textsvm.device import Device
 from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
+from textsvm.estimators.approximate import check_approximate, landmarks_of
 from textsvm.estimators.targets import Target, as_weights, is_integer, is_number, with_classes
 from textsvm.gram.base import Gram
-from textsvm.gram.plan import make_gram, parse_bytes
+from textsvm.gram.plan import allowed_bytes, make_gram, parse_bytes
 from textsvm.kernels.base import Kernel, Predictor
 from textsvm.kernels.user import KernelFunction
 from textsvm.parallel import StageProgress, of_stage
@@ -80,6 +81,7 @@ class KernelMachine(BaseEstimator, ABC):
     memory: int | str | None
     device: str
     n_jobs: int | None
+    approximate: str | None
 
     #: Parameters that must be finite numbers above 0 (`duality_gap` may be None).
     _POSITIVE: ClassVar[tuple[str, ...]] = ("tol", "duality_gap")
@@ -91,11 +93,13 @@ class KernelMachine(BaseEstimator, ABC):
         """Where the rows of the kernel matrix come from."""
         if isinstance(self.kernel, str) and self.kernel == "precomputed":
             return MatrixSource()
-        return TextSource(self.kernel, TextForm(self.normalise, self.punctuation, self.max_length))
+        form = TextForm(self.normalise, self.punctuation, self.max_length)
+        return TextSource(self.kernel, form, landmarks_of(self.approximate))
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""
         self.source.check()
+        check_approximate(self.approximate, self.kernel)
         for name in self._POSITIVE:
             value = getattr(self, name)
             if not (name == "duality_gap" and value is None) and not (
@@ -175,8 +179,9 @@ class KernelMachine(BaseEstimator, ABC):
         if progress is not None:
             # Preparing, and compiling at first use, come before any work is counted.
             progress("gram", 0, 1)
-        rows = kernel.rows(kernel.read(examples), device)
         memory = self.source.memory(self.memory, len(examples), device)
+        kernel.require_memory(len(examples), allowed_bytes(memory, device))
+        rows = kernel.rows(kernel.read(examples), device)
         gram = make_gram(rows, memory, of_stage(progress, "gram"))
         devices.synchronize(device)
         return Prepared(examples, kernel, gram, {"gram": time.perf_counter() - clock})
@@ -241,19 +246,24 @@ class KernelMachine(BaseEstimator, ABC):
 
     def keep(self, prepared: Prepared, target: Target, machines: Machines) -> None:
         """Set the fitted attributes from a solved problem; warn where it did not converge."""
+        approximation = prepared.kernel.approximation
         self.gram_ = prepared.gram.description
+        if approximation is not None:
+            self.gram_ = f"{approximation.description}; {self.gram_}"
         self.seconds_ = dict(prepared.seconds)
         self.keep_machines(prepared.kernel, prepared.examples, target, machines)
 
     def keep_machines(self, kernel: Kernel, examples: Any, target: Target, machines: Machines) -> None:
         """The same, of what solved it wherever the rows came from."""
-        used = np.flatnonzero((machines.coef != 0).any(axis=0))
-        support = machines.index[used]
+        self.approximation_ = kernel.approximation
+        kernel, index, every = kernel.condense(machines.index, machines.coef)
+        used = np.flatnonzero((every != 0).any(axis=0))
+        support = index[used]
         self.solutions_ = machines.solutions
         self.n_iter_ = sum(solution.iterations for solution in machines.solutions)
         was_given = vars(self).get("kernel_", self) is None
         kept = self.source.keep(kernel, examples, support)
-        coef = np.ascontiguousarray(machines.coef[:, used])
+        coef = np.ascontiguousarray(every[:, used])
         self.restore(kept.kernel, kept.documents, support, coef, machines.bias, target.classes, {})
         if kept.n_features is not None:
             self.n_features_in_ = kept.n_features

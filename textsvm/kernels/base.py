@@ -216,6 +216,33 @@ class Kernel(BaseEstimator, ABC):
         raise TypeError(f"features of {type(self).__name__} cannot be counted")
 
     @property
+    def approximation(self) -> Any:
+        """How well it stands for another kernel, as `textsvm.kernels.nystroem` says; None if it is none."""
+        return None
+
+    def condense(
+        self, index: NDArray[np.int64], coef: NDArray[np.float64]
+    ) -> tuple[Kernel, NDArray[np.int64], NDArray[np.float64]]:
+        """Machines on the documents of its last rows, as they are kept.
+
+        Parameters
+        ----------
+        index : int64 array, shape (m,)
+            Which documents.
+        coef : float64 array, shape (n_machines, m)
+
+        Returns
+        -------
+        Kernel, index, coef
+            Machines of the same values, of the kernel that decides.
+        """
+        return self, index, coef
+
+    def require_memory(self, n: int, allowed: int) -> None:
+        """Raise InputError if what it makes of n documents takes more bytes than are allowed."""
+        return
+
+    @property
     def min_length(self) -> int:
         """Symbols a document needs to have any feature."""
         return 0
