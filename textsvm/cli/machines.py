@@ -129,7 +129,7 @@ class MachineOptions:
         str | None,
         typer.Option(
             metavar="nystrom:N",
-            help="Compare texts with N of the training texts alone, such as nystrom:4096 (default: with all).",
+            help="Compare texts with N of the training texts only, such as nystrom:4096 (default: all).",
             rich_help_panel=_MACHINE,
         ),
     ] = None

@@ -36,8 +36,8 @@ def check_approximate(approximate: Any, kernel: object) -> None:
         return
     if is_default(kernel):
         raise InputError(
-            f"approximate is for a kernel that is named, and kernel={kernel!r} chooses one that is exact with "
-            "any number of documents; name one, such as gap, or leave approximate out"
+            f"approximate is for a kernel that is named; kernel={kernel!r} takes one that is exact with any "
+            "number of documents; name one, such as gap, or leave approximate out"
         )
     if isinstance(kernel, str) and kernel == "precomputed":
         raise InputError("a kernel matrix that is given is not approximated; leave approximate out")

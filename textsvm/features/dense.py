@@ -1,4 +1,4 @@
-"""Dense rows of features, for solvers that take `textsvm.features.sparse.Sparse`: the same verbs, either device.
+"""Dense rows of features: the verbs of `textsvm.features.sparse.Sparse` that solvers use, on either device.
 
 Rows are kept in float32. Products are sums in float64, of blocks of rows that are copied to float64 one at a
 time: a copy of all of them would take twice their memory again.

@@ -5,9 +5,9 @@ k_m(s) those of a document with them. With the eigenvalues and eigenvectors K_mm
 
     z(s) = diag(lambda)^(-1/2) V' k_m(s)        k~(s, t) = z(s) . z(t) = k_m(s)' K_mm^+ k_m(t),
 
-r <= m dense features. Values with landmarks are kept exactly: with all documents as landmarks k~ = k. A machine
-on z is *the* machine of k~, solved exactly: no ridge makes up for what k(s, s) is beyond |z(s)|^2, for that
-would make a document more like itself than like its own copy. Its value at s is
+r <= m dense features. Values with landmarks are kept: with all documents as landmarks k~ = k. A machine on z
+is *the* machine of k~, solved exactly: no ridge makes up for what k(s, s) is beyond |z(s)|^2, for that would
+make a document more like itself than like its own copy. Its value at s is
 
     w . z(s) = sum_j v_j k(l_j, s),       v = V diag(lambda)^(-1/2) w,        w = sum_i coef_i z(s_i):
 
@@ -19,9 +19,9 @@ flat, give no division by what is nothing but rounding. A kernel that is not pos
 edit distance, has negative ones: they are left out too, and so are positive ones no larger than the largest
 of these, of which nobody knows whether they are any more real.
 
-Landmarks are drawn uniformly. On 2,500 documents of Earn vs Rest (100 symbols) 125 to 1,000 landmarks drawn by
-squared distance (k-means++), by randomly pivoted Cholesky or by ridge leverage capture as much of the trace as
-these and decide no better; see reports/nystroem.md.
+Landmarks are drawn uniformly. On 2,500 documents of Earn vs Rest (100 symbols), 125 to 1,000 landmarks drawn
+by squared distance (k-means++), by randomly pivoted Cholesky or by ridge leverage capture 0 to 1 points more
+of the trace and decide no better, for a pass over the documents that uniform ones do not need.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Approximation:
     captured : float
         sum_i k~(i, i) / sum_i k(i, i) over the training documents; 1 is all.
     negative : float
-        Sum of the absolute values of the negative eigenvalues, as a share of all; 0 if rounding explains them.
+        Sum of the negative eigenvalues as a share of that of all absolute values; 0 if they are rounding.
     """
 
     landmarks: int

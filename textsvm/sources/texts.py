@@ -164,8 +164,8 @@ class TextSource(Source):
             return kernel
         if self._landmarks > len(examples):
             raise InputError(
-                f"approximate asks for {self._landmarks:,} landmarks and there are {len(examples):,} documents; "
-                "take fewer, or leave it out: the kernel itself is no more work then"
+                f"approximate asks for {self._landmarks:,} landmarks and there are {len(examples):,} "
+                "documents; take fewer, or leave it out: the kernel itself is no more work then"
             )
         return Nystroem(kernel, self._landmarks)
 
