@@ -1,4 +1,4 @@
-"""The Nystroem approximation: exact with all documents as landmarks, and kept as a machine of its landmarks."""
+"""The Nystroem approximation: exact with all documents as landmarks, and kept as a machine of landmarks."""
 
 import warnings
 
@@ -172,8 +172,6 @@ def test_negative_eigenvalues_are_left_out_and_told(mails):
     assert model.approximation_.negative == pytest.approx(share, rel=1e-4)
     assert "negative eigenvalues" in model.gram_
     assert machine(GAP, 60).fit(texts, labels).approximation_.negative == 0
-    indefinite = machine(EditDistance(gamma=0.005), 120).fit(texts, labels).approximation_
-    assert indefinite.rank < 120
 
 
 @pytest.mark.parametrize("kernel", [GAP, Spectrum(3, idf=True)], ids=str)
@@ -205,9 +203,9 @@ def test_tuning_chooses_on_the_approximation(mails):
 
 @pytest.mark.parametrize("multiclass", ["ovr", "ovo", "crammer-singer"])
 def test_several_classes(multiclass):
-    corpus = read_corpus(sample("languages"))
-    texts, labels = [text[:60] for text in corpus.texts[:90]], corpus.labels[:90]
-    exact, ours = (machine(GAP, m, multiclass=multiclass).fit(texts, labels) for m in (None, 90))
+    corpus = read_corpus(sample("questions"))
+    texts, labels = [text[:60] for text in corpus.texts[:60]], corpus.labels[:60]
+    exact, ours = (machine(GAP, m, multiclass=multiclass).fit(texts, labels) for m in (None, 60))
     np.testing.assert_allclose(ours.decision_function(texts), exact.decision_function(texts), atol=5e-3)
     assert machine(GAP, 40, multiclass=multiclass).fit(texts, labels).score(texts, labels) > 0.8
 
@@ -243,7 +241,7 @@ def test_saved_loaded_and_explained(mails, tmp_path):
     np.testing.assert_array_equal(again.decision_function(texts), model.decision_function(texts))
     assert again.approximate == "nystrom:25"
     [told] = explain(again, texts[:1])
-    assert {one.index for one in told.support} <= set(model.support_.tolist())
+    assert {one.index for one in told.similar} <= set(model.support_.tolist())
 
 
 @pytest.mark.parametrize(
@@ -293,12 +291,12 @@ def test_the_command_line(tmp_path):
         "40 landmarks"
         in run("train", *options, "--approximate", "nystrom:40", "-o", tmp_path / "m").stderr.decode()
     )
-    judged = report("cv", *options, "--approximate", "nystrom:40", "--cv", "3")
+    judged = report("cv", *options, "--approximate", "nystrom:40", "--folds", "3")
     assert judged["mean"]["accuracy"] > 0.7
-    tuned = report("tune", *options, "--approximate", "nystrom:40", "--cv", "3", "-C", "1,10")
+    tuned = report("tune", *options, "--approximate", "nystrom:40", "--folds", "3", "-C", "1,10")
     assert len(tuned["table"]) == 2
     assert "how many landmarks" in fails(
-        2, "train", *options, "--approximate", "nystrom", "-o", tmp_path / "x"
+        "train", *options, "--approximate", "nystrom", "-o", tmp_path / "x", code=2
     )
     assert not (tmp_path / "x").exists()
 

@@ -253,7 +253,7 @@ def _decompose(rows: KernelRows, index: NDArray[np.int64]) -> Landmarks:
     noise = ROUNDING * np.sqrt(len(index)) * 2.0**-24 * float(devices.to_host(rows.diag()).max(initial=0.0))
     bound = max(noise, -float(values_here.min(initial=0.0)))
     below = values_here < -noise
-    negative = float(-values_here[below].sum() / max(np.abs(values_here).sum(), 1e-300))
+    negative = float(np.abs(values_here[below]).sum() / max(np.abs(values_here).sum(), 1e-300))
     used = np.flatnonzero(values_here > bound)
     if not len(used):
         raise InputError(
