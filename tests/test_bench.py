@@ -12,7 +12,7 @@ from textsvm.device import gpu_trouble
 GPU_ONLY = ("grid", "edit_gpu", "gap_gpu", "spectrum_gpu")
 
 
-@pytest.mark.parametrize("which", ["kernels", "solver", "paper", "peers", "scale", "multilabel"])
+@pytest.mark.parametrize("which", ["kernels", "solver", "paper", "peers", "scale", "multilabel", "nystroem"])
 def test_quick(which, tmp_path):
     device = ["--device", "cpu"] * (which != "kernels")
     done = run("bench", which, "--quick", "-o", tmp_path / which, *device, timeout=600)

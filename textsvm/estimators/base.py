@@ -12,7 +12,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,8 +28,8 @@ from textsvm.device import Device
 from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
 from textsvm.estimators.approximate import check_approximate, landmarks_of
+from textsvm.estimators.prepared import Prepared as Prepared
 from textsvm.estimators.targets import Target, as_weights, is_integer, is_number, with_classes
-from textsvm.gram.base import Gram
 from textsvm.gram.plan import allowed_bytes, make_gram, parse_bytes
 from textsvm.kernels.base import Kernel, Predictor
 from textsvm.kernels.user import KernelFunction
@@ -44,28 +44,6 @@ from textsvm.sources.texts import TextForm, TextSource
 Fold = tuple[NDArray[np.int64], NDArray[np.int64]]
 #: Held while a predictor is made, so that threads that share a model make one.
 _making = threading.RLock()
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What is known of the training examples before anything is learnt from their labels.
-
-    Attributes
-    ----------
-    examples : Examples
-        The encoded documents, or the kernel matrix that was given.
-    kernel : Kernel
-        Fitted.
-    gram : Gram
-        Rows of the kernel matrix of all examples.
-    seconds : dict
-        Wall time of "encode" and "gram", as far as they were needed.
-    """
-
-    examples: Any
-    kernel: Kernel
-    gram: Gram
-    seconds: dict[str, float]
 
 
 class KernelMachine(BaseEstimator, ABC):
