@@ -30,6 +30,8 @@ from textsvm.errors import InputError
 from textsvm.estimators.approximate import check_approximate, landmarks_of
 from textsvm.estimators.prepared import Prepared as Prepared
 from textsvm.estimators.targets import Target, as_weights, is_integer, is_number, with_classes
+from textsvm.gram.base import Gram
+from textsvm.gram.features import FeatureGram
 from textsvm.gram.plan import allowed_bytes, make_gram, parse_bytes
 from textsvm.kernels.base import Kernel, Predictor
 from textsvm.kernels.user import KernelFunction
@@ -159,8 +161,12 @@ class KernelMachine(BaseEstimator, ABC):
             progress("gram", 0, 1)
         memory = self.source.memory(self.memory, len(examples), device)
         kernel.require_memory(len(examples), allowed_bytes(memory, device))
-        rows = kernel.rows(kernel.read(examples), device)
-        gram = make_gram(rows, memory, of_stage(progress, "gram"))
+        rows: Any = kernel.rows(kernel.read(examples), device)
+        gram: Gram = (
+            FeatureGram(rows, allowed_bytes(memory, device))
+            if kernel.approximation is not None
+            else make_gram(rows, memory, of_stage(progress, "gram"))
+        )
         devices.synchronize(device)
         return Prepared(examples, kernel, gram, {"gram": time.perf_counter() - clock})
 

@@ -1,0 +1,70 @@
+"""The Gram of rows of features, K = X X': made only for a solver that wants rows of it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.features.rows import FeatureRows
+from textsvm.gram.base import DenseGram, Gram, Window
+from textsvm.gram.cached import CachedGram
+from textsvm.gram.plan import plan
+from textsvm.kernels.base import MatrixRows
+
+
+class RowsOfFeatures(MatrixRows, Protocol):
+    """Rows of a kernel matrix that are products of features."""
+
+    features: FeatureRows
+
+
+class FeatureGram:
+    """Rows of a kernel that has features (`Gram`); who can use the features themselves finds them here.
+
+    Parameters
+    ----------
+    kernel_rows : RowsOfFeatures
+    memory : int
+        Bytes that rows may take.
+    """
+
+    def __init__(self, kernel_rows: RowsOfFeatures, memory: int) -> None:
+        self.n, self.device = kernel_rows.n, kernel_rows.device
+        self.features: Any = kernel_rows.features
+        self._kernel_rows: Any = kernel_rows
+        self._plan = plan(self.n, memory)
+        #: Whether any rows were made, for people.
+        self.description = f"none, {self.features.x.n_features:,} features of {self.n:,} texts"
+
+    @property
+    def concurrent(self) -> bool:
+        """See `Gram`."""
+        return self._plan.dense
+
+    @cached_property
+    def _made(self) -> Gram:
+        self.description = self._plan.description
+        if self._plan.dense:
+            return DenseGram(self._kernel_rows.gram())
+        return CachedGram(self._kernel_rows, self._plan.memory)
+
+    def diag(self) -> Any:
+        """See `Gram`."""
+        return self._kernel_rows.diag()
+
+    def rows(self, indices: NDArray[np.int64]) -> Any:
+        """See `Gram`."""
+        return self._kernel_rows.rows(indices)
+
+    def window(self) -> Window:
+        """See `Gram`; whatever rows there is room for are made."""
+        return self._made.window()
+
+    def release(self) -> None:
+        """See `Gram`."""
+        if "_made" in vars(self):
+            self._made.release()
+        self.features = self._kernel_rows = None
