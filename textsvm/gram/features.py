@@ -36,13 +36,9 @@ class FeatureGram:
         self.features: Any = kernel_rows.features
         self._kernel_rows: Any = kernel_rows
         self._plan = plan(self.n, memory)
+        self.concurrent = self._plan.dense
         #: Whether any rows were made, for people.
         self.description = f"none, {self.features.x.n_features:,} features of {self.n:,} texts"
-
-    @property
-    def concurrent(self) -> bool:
-        """See `Gram`."""
-        return self._plan.dense
 
     @cached_property
     def _made(self) -> Gram:
