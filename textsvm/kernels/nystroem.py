@@ -171,9 +171,8 @@ class Nystroem(Kernel):
         needed = 4 * n * min(n, int(self.landmarks))
         if needed > allowed:
             raise InputError(
-                f"the features of {n:,} documents by {int(self.landmarks):,} landmarks take "
-                f"{needed / 2**30:.2f} GiB and {allowed / 2**30:.2f} GiB are allowed; take fewer landmarks "
-                "or raise memory (--memory)"
+                f"the features of {n:,} documents by {int(self.landmarks):,} landmarks take {needed:,} bytes "
+                f"and {allowed:,} are allowed; take fewer landmarks or raise memory (--memory)"
             )
 
     def rows(self, documents: Documents, device: Device) -> Any:
