@@ -31,6 +31,7 @@ from textsvm.readers import read_corpus, sample
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.leakage import LeakageWarning
 from textsvm.selection.tuning import tune
+from textsvm.solvers import side_by_side
 
 GAP = GapWeighted(p=3, decay=0.5)
 EXACT = [
@@ -111,10 +112,10 @@ def test_values_with_landmarks_are_those_of_the_kernel(mails):
 def test_blocks_change_nothing(mails, monkeypatch):
     documents, device = encode(mails[0]), select("cpu")
     kernel = Nystroem(GAP, 20).fit(documents)
-    whole = kernel.feature_rows(documents, device).x.values
+    whole = kernel.features_of(documents, device).x.values
     monkeypatch.setattr(nystroem, "HOST_BLOCK", 8 * 20 * 7)
     seen = []
-    again = kernel.feature_rows(documents, device, lambda done, total: seen.append(done / total))
+    again = kernel.features_of(documents, device, lambda done, total: seen.append(done / total))
     np.testing.assert_allclose(again.x.values, whole, atol=1e-6)
     assert np.all(np.diff(seen) >= 0)
     assert seen[-1] == 1
@@ -325,3 +326,39 @@ def test_dense_rows_on_a_card():
     )
     np.testing.assert_allclose(card.squares().get(), host.squares(), rtol=1e-12)
     np.testing.assert_array_equal(card.take(np.array([3, 1])).values.get(), values[[3, 1]])
+
+
+@pytest.mark.parametrize("multiclass", ["ovr", "ovo", "crammer-singer"])
+def test_many_documents_are_solved_on_their_features(monkeypatch, multiclass):
+    corpus = read_corpus(sample("questions"))
+    texts, labels = [text[:60] for text in corpus.texts[:60]], corpus.labels[:60]
+    by_rows = machine(GAP, 30, multiclass=multiclass).fit(texts, labels)
+    monkeypatch.setattr(side_by_side, "MOST_ROWS", 10)
+    ours = machine(GAP, 30, multiclass=multiclass).fit(texts, labels)
+    assert ("none, 25 features of 60 texts" in ours.gram_) == (multiclass != "crammer-singer")
+    assert "whole kernel matrix" in by_rows.gram_
+    for one, other in zip(ours.solutions_, by_rows.solutions_, strict=True):
+        assert one.converged
+        assert one.objective == pytest.approx(other.objective, rel=1e-6)
+    np.testing.assert_allclose(ours._values(texts), by_rows._values(texts), atol=1e-3)
+    found = [cross_validate(machine(GAP, 30, multiclass=multiclass), texts, labels, cv=3).decision]
+    monkeypatch.undo()
+    found.append(cross_validate(machine(GAP, 30, multiclass=multiclass), texts, labels, cv=3).decision)
+    np.testing.assert_allclose(*found, atol=1e-3)
+
+
+def test_numbers_outliers_and_several_labels_on_features(mails, monkeypatch):
+    monkeypatch.setattr(side_by_side, "MOST_ROWS", 10)
+    texts, _ = mails
+    numbers = np.array([len(text.split()) for text in texts], float)
+    tags = [("spam", "long") if len(text) > 90 else ("ham",) for text in texts]
+    for estimator, y, options in [
+        (SVR, numbers, {}),
+        (OneClassSVM, None, {"nu": 0.3}),
+        (MultilabelSVC, tags, {"thresholds": "zero"}),
+    ]:
+        exact = estimator(GAP, device="cpu", tol=1e-5, **options).fit(texts, y)
+        ours = estimator(GAP, device="cpu", tol=1e-5, approximate="nystrom:120", **options).fit(texts, y)
+        assert "none, 120 features" in ours.gram_
+        assert all(one.converged for one in ours.solutions_)
+        np.testing.assert_allclose(ours._scores(texts), exact._scores(texts), atol=5e-3)

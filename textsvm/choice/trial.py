@@ -88,7 +88,7 @@ class Trials:
         right = np.zeros((len(recipes), FOLDS, len(penalties)))
         kernels = [recipe.kernel() for recipe in recipes]
         grams = [
-            None if has_features(kernel) else self._gram(recipe, kernel)
+            None if kernel.has_features else self._gram(recipe, kernel)
             for recipe, kernel in zip(recipes, kernels, strict=True)
         ]
         for kernel, gram in zip(kernels, grams, strict=True):
@@ -149,23 +149,6 @@ class Trials:
             return (values[:, :, 0] > 0).astype(np.int64)
         chosen: NDArray[np.int64] = values.argmax(axis=2)
         return chosen
-
-
-def has_features(kernel: Kernel) -> bool:
-    """Whether a kernel is a sum of kernels whose features can be counted."""
-    return all(weight > 0 and term.counting is not None for weight, term in kernel.terms)
-
-
-def counted_rows(kernel: Kernel, documents: Documents | Views) -> FeatureRows:
-    """Rows of features of all documents; the kernel learns from them what it learns."""
-    everyone = np.arange(len(documents))
-
-    def count(leaf: Kernel) -> Any:
-        counted = leaf.counted(documents.of(leaf.view))
-        leaf.fit_counted(counted, everyone)
-        return counted
-
-    return _rows(kernel, count, everyone)
 
 
 def _rows(kernel: Kernel, counted: Callable[[Kernel], Any], train: NDArray[np.int64]) -> FeatureRows:

@@ -36,8 +36,8 @@ from textsvm.gram.plan import allowed_bytes, make_gram, parse_bytes
 from textsvm.kernels.base import Kernel, Predictor
 from textsvm.kernels.user import KernelFunction
 from textsvm.parallel import StageProgress, of_stage
-from textsvm.solvers import problems
 from textsvm.solvers.problems import Machines, Problem
+from textsvm.solvers.side_by_side import solve
 from textsvm.sources.base import Kept, Source
 from textsvm.sources.matrix import MatrixSource
 from textsvm.sources.texts import TextForm, TextSource
@@ -321,7 +321,7 @@ class KernelMachine(BaseEstimator, ABC):
         prepared = self._prepare(given, progress, target)
         with self.at_work(self.device_):
             clock = time.perf_counter()
-            [[machines]] = problems.solve(
+            [[machines]] = solve(
                 prepared.gram,
                 [[problem]],
                 tol=self.tol,

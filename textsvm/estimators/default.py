@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from textsvm import device as devices
 from textsvm.choice.choose import Choice, choose
-from textsvm.choice.trial import counted_rows, has_features
 from textsvm.device import Device
 from textsvm.documents import Documents, View, Views
 from textsvm.errors import InputError
@@ -79,7 +78,7 @@ def _on_features(
     kernel: Kernel, documents: Documents | Views, problem: Classification, device: Device
 ) -> bool:
     """Whether rows of features are quicker than a Gram: where texts are many, short and of few classes."""
-    if device.kind != "cpu" or not feature_machines.can_solve(problem) or not has_features(kernel):
+    if device.kind != "cpu" or not feature_machines.can_solve(problem) or not kernel.has_features:
         return False
     machines = 1 if problem.n_classes == 2 else problem.n_classes
     most = max(LONG * documents.of(View()).lengths.mean(), FEW * np.sqrt(machines))
@@ -137,7 +136,7 @@ def _solve_features(
     progress: StageProgress | None,
 ) -> tuple[Machines, str]:
     clock = time.perf_counter()
-    rows = counted_rows(kernel, documents)
+    rows = kernel.feature_rows(documents, model.device_)
     clock = lap(seconds, "features", clock)
     bound = MOST_EPOCHS if model.max_iter < 0 else max(1, model.max_iter // len(documents))
     machines = feature_machines.solve_classifier(problem, rows, model.tol, bound, of_stage(progress, "solve"))

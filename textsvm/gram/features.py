@@ -40,6 +40,10 @@ class FeatureGram:
         #: Whether any rows were made, for people.
         self.description = f"none, {self.features.x.n_features:,} features of {self.n:,} texts"
 
+    def holds(self, most: int) -> bool:
+        """Whether the whole matrix fits, and has no more rows than that."""
+        return self._plan.dense and self.n <= most
+
     @cached_property
     def _made(self) -> Gram:
         self.description = self._plan.description

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -13,8 +13,10 @@ from sklearn.base import BaseEstimator, clone
 
 from textsvm.documents import Documents, View, Views
 from textsvm.errors import InputError
+from textsvm.features.rows import FeatureRows, side_by_side
 from textsvm.kernels.attribution import OCCLUSION, PIECES, Attribution, Contributions, occlusion
 from textsvm.kernels.option import Option
+from textsvm.kernels.sharing import Sharing as Sharing
 from textsvm.parallel import Progress
 from textsvm.tokens import Tokens, check_tokens
 
@@ -127,30 +129,6 @@ class HostRows(ABC):
         return values
 
 
-class Sharing(ABC):
-    """Work that kernels of a grid have in common, on the same documents: equal ones are computed together.
-
-    Subclasses are frozen dataclasses of the parameters that must be equal.
-    """
-
-    def passes(self, kernels: Sequence[Any], room: int) -> list[list[int]]:
-        """Which of these kernels are computed together, by their positions, in the order of `grams`.
-
-        By default all, which takes memory for two matrices; `room`, at least 2, is for how many there is.
-        """
-        return [list(range(len(kernels)))]
-
-    @abstractmethod
-    def description(self, kernels: Sequence[Any]) -> str:
-        """What the Grams of one pass come from, in a few words."""
-
-    @abstractmethod
-    def grams(
-        self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
-    ) -> Iterator[tuple[int, Any]]:
-        """The kernels of one pass by their positions, each with its matrix, which the caller may keep."""
-
-
 class Kernel(BaseEstimator, ABC):
     """The parameters of a kernel, what it learns from training documents, and all that others ask of it.
 
@@ -207,13 +185,37 @@ class Kernel(BaseEstimator, ABC):
         """Equal for kernels that can share `counted` documents; None if its features cannot be counted."""
         return None
 
-    def counted(self, documents: Documents) -> Any:
-        """Documents whose features are counted, as `textsvm.kernels.spectrum_counted` has them."""
+    def counted(self, documents: Documents, device: Device | None = None) -> Any:
+        """Documents whose features are counted, as `textsvm.kernels.spectrum_counted` has them.
+
+        On a card, where one is given; on the CPU otherwise.
+        """
         raise TypeError(f"features of {type(self).__name__} cannot be counted")
 
     def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
         """Learn what `fit` would learn from some of the documents that were counted."""
         raise TypeError(f"features of {type(self).__name__} cannot be counted")
+
+    @property
+    def has_features(self) -> bool:
+        """Whether it is a sum of kernels whose features can be counted."""
+        return all(weight > 0 and term.counting is not None for weight, term in self.terms)
+
+    def feature_rows(self, documents: Documents | Views, device: Device) -> FeatureRows:
+        """Learn what `fit` would, and the documents as rows of features, on a device.
+
+        Raises
+        ------
+        TypeError
+            If it has no features.
+        """
+        everyone, counted, parts = np.arange(len(documents)), dict[Hashable, Any](), []
+        for _, leaf in self.terms:
+            if leaf.counting not in counted:
+                counted[leaf.counting] = leaf.counted(leaf.read(documents), device)
+            leaf.fit_counted(counted[leaf.counting], everyone)
+            parts.append(counted[leaf.counting].rows(leaf, everyone))
+        return side_by_side(parts, [weight for weight, _ in self.terms])
 
     @property
     def approximation(self) -> Any:
@@ -262,6 +264,10 @@ class Kernel(BaseEstimator, ABC):
         """
         self.check()
         return self
+
+    def fit_on(self, documents: Documents, device: Device) -> Kernel:
+        """`fit`, where `device` says if there is a quicker way."""
+        return self.fit(documents)
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range."""

@@ -177,12 +177,20 @@ class Nystroem(Kernel):
 
     def rows(self, documents: Documents, device: Device) -> Any:
         """Prepare `documents` as the columns of rows of k~."""
-        return NystroemRows(self.feature_rows(documents, device), device)
+        return NystroemRows(self.features_of(documents, device), device)
 
-    def feature_rows(
+    @property
+    def has_features(self) -> bool:
+        return True
+
+    def feature_rows(self, documents: Any, device: Device) -> FeatureRows:
+        read = self.read(documents)
+        return self.fit(read).features_of(read, device)
+
+    def features_of(
         self, documents: Documents, device: Device, progress: Progress | None = None
     ) -> FeatureRows:
-        """z of documents, and ridges of 0, where `device` says."""
+        """z of documents, and ridges of 0, where `device` says; landmarks are those that were drawn."""
         with devices.use(device):
             landmarks = _decompose(self.kernel.rows(self._chosen, device), self._index)
             rows, captured = _features(self.kernel, landmarks, documents, progress)

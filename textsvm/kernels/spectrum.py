@@ -175,10 +175,7 @@ class Spectrum(SymbolKernel):
 
     def fit(self, documents: Documents) -> Spectrum:
         self.check()
-        if self.odds and documents.classes is None:
-            raise InputError(
-                "odds are learnt from classes: give such a kernel to a classifier of one label a text"
-            )
+        self._require_classes(documents)
         if self.weighted:
             self.weights_ = FeatureWeights.learn(documents, *self.lengths, self.idf, self.odds)
         return self
@@ -188,11 +185,28 @@ class Spectrum(SymbolKernel):
         unary = self.weight == "intersection" and self.weighted
         return None if unary else (self.view, self.lengths)
 
-    def counted(self, documents: Documents) -> CountedDocuments:
-        self.check()
-        return CountedDocuments(self, documents)
+    def fit_on(self, documents: Documents, device: Device) -> Spectrum:
+        if device.kind == "cpu" or not self.weighted:
+            return self.fit(documents)
+        self.fit_counted(self.counted(documents, device), np.arange(len(documents)))
+        return self
 
-    def fit_counted(self, counted: CountedDocuments, train: NDArray[np.int64]) -> None:
+    def _require_classes(self, documents: Documents) -> None:
+        if self.odds and documents.classes is None:
+            raise InputError(
+                "odds are learnt from classes: give such a kernel to a classifier of one label a text"
+            )
+
+    def counted(self, documents: Documents, device: Device | None = None) -> Any:
+        self.check()
+        if device is None or device.kind == "cpu":
+            return CountedDocuments(self, documents)
+        from textsvm.kernels.spectrum_counted_cuda import CudaCountedDocuments
+
+        return CudaCountedDocuments(self, documents)
+
+    def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
+        self._require_classes(counted.documents)
         if self.weighted:
             self.weights_ = counted.weights(self, train)
 

@@ -82,6 +82,12 @@ class Composite(Kernel):
             part.fit(part.read(documents))
         return self
 
+    def fit_on(self, documents: Documents, device: Device) -> Composite:
+        self.check()
+        for part in self.kernels:
+            part.fit_on(part.read(documents), device)
+        return self
+
     def check(self) -> None:
         if not isinstance(self.kernels, list | tuple) or not len(self.kernels):
             raise InputError(
