@@ -17,6 +17,8 @@ from textsvm.device import array_module, device_of
 
 #: Bytes of the float64 copy of a block of rows, on the host and on a card.
 HOST_BLOCK, DEVICE_BLOCK = 16 << 20, 1 << 30
+#: Bytes of rows that are kept in float64 for many products: then nothing is copied for each.
+HOST_DOUBLE, DEVICE_DOUBLE = 256 << 20, 8 << 30
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class DenseRows:
 
     Attributes
     ----------
-    values : float32 array, shape (n, n_features), NumPy or CuPy
+    values : float32 or float64 array, shape (n, n_features), NumPy or CuPy
         What is computed lives where they do.
     """
 
@@ -42,6 +44,12 @@ class DenseRows:
     def take(self, indices: NDArray[np.int64]) -> DenseRows:
         """The rows at `indices`."""
         return DenseRows(self.values[self._xp.asarray(indices)])
+
+    def take_for_products(self, indices: NDArray[np.int64]) -> DenseRows:
+        """The same for many products: in float64, if they are not too large."""
+        some = self.take(indices).values
+        fits = 8 * some.size <= (HOST_DOUBLE if self._xp is np else DEVICE_DOUBLE)
+        return DenseRows(some.astype(np.float64) if fits else some)
 
     def squares(self) -> Any:
         """|z|^2 of every row, float64, shape (n,)."""
@@ -72,7 +80,7 @@ class DenseRows:
         step = max(1, size // (8 * max(1, self.n_features)))
         for first in range(0, len(self), step):
             rows = slice(first, min(first + step, len(self)))
-            yield rows, self.values[rows].astype(np.float64)
+            yield rows, self.values[rows].astype(np.float64, copy=False)
 
     @property
     def _xp(self) -> Any:
