@@ -75,6 +75,10 @@ def test_dense_rows_have_the_verbs_of_sparse_ones(monkeypatch):
         np.testing.assert_allclose(rows.transposed_dot(across), other.transposed_dot(across), rtol=1e-13)
     np.testing.assert_allclose(rows.squares(), other.squares(), rtol=1e-13)
     some = np.array([4, 4, 0])
+    assert rows.take_for_products(some).values.dtype == np.float64
+    np.testing.assert_array_equal(rows.take_for_products(some).dot(by), rows.take(some).dot(by))
+    monkeypatch.setattr(dense, "HOST_DOUBLE", 8 * 7 * 3 - 1)
+    assert rows.take_for_products(some).values.dtype == np.float32
     np.testing.assert_array_equal(rows.take(some).values, values[some])
 
 
@@ -99,6 +103,7 @@ def test_values_with_landmarks_are_those_of_the_kernel(mails):
     documents, device = encode(mails[0]), select("cpu")
     kernel = Nystroem(GAP, 30).fit(documents)
     ours, exact = kernel.rows(documents, device), GAP.rows(documents, device)
+    ours.make_features()
     index, _ = kernel.condense(np.arange(120), np.ones((1, 120)))[1:]
     assert len(index) == 30
     np.testing.assert_allclose(ours.rows(index), exact.rows(index), atol=2e-5)
@@ -120,6 +125,12 @@ def test_blocks_change_nothing(mails, monkeypatch):
     assert np.all(np.diff(seen) >= 0)
     assert seen[-1] == 1
     assert not again.ridge.any()
+
+
+def test_progress_is_told_while_features_are_made(mails):
+    seen = []
+    machine(GAP, 20).fit(*mails, progress=lambda stage, done, total: seen.append((stage, done / total)))
+    assert ("gram", 1.0) in seen
 
 
 def test_two_fits_are_the_same(mails):

@@ -162,11 +162,12 @@ class KernelMachine(BaseEstimator, ABC):
         memory = self.source.memory(self.memory, len(examples), device)
         kernel.require_memory(len(examples), allowed_bytes(memory, device))
         rows: Any = kernel.rows(kernel.read(examples), device)
-        gram: Gram = (
-            FeatureGram(rows, allowed_bytes(memory, device))
-            if kernel.approximation is not None
-            else make_gram(rows, memory, of_stage(progress, "gram"))
-        )
+        making = of_stage(progress, "gram")
+        gram: Gram
+        if hasattr(rows, "make_features"):
+            gram = FeatureGram(rows, allowed_bytes(memory, device), making)
+        else:
+            gram = make_gram(rows, memory, making)
         devices.synchronize(device)
         return Prepared(examples, kernel, gram, {"gram": time.perf_counter() - clock})
 

@@ -13,12 +13,14 @@ from textsvm.gram.base import DenseGram, Gram, Window
 from textsvm.gram.cached import CachedGram
 from textsvm.gram.plan import plan
 from textsvm.kernels.base import MatrixRows
+from textsvm.parallel import Progress
 
 
 class RowsOfFeatures(MatrixRows, Protocol):
     """Rows of a kernel matrix that are products of features."""
 
-    features: FeatureRows
+    def make_features(self, progress: Progress | None = None) -> FeatureRows:
+        """The features, made once."""
 
 
 class FeatureGram:
@@ -29,11 +31,13 @@ class FeatureGram:
     kernel_rows : RowsOfFeatures
     memory : int
         Bytes that rows may take.
+    progress : callable, optional
+        While features are made.
     """
 
-    def __init__(self, kernel_rows: RowsOfFeatures, memory: int) -> None:
+    def __init__(self, kernel_rows: RowsOfFeatures, memory: int, progress: Progress | None = None) -> None:
         self.n, self.device = kernel_rows.n, kernel_rows.device
-        self.features: Any = kernel_rows.features
+        self.features: Any = kernel_rows.make_features(progress)
         self._kernel_rows: Any = kernel_rows
         self._plan = plan(self.n, memory)
         self.concurrent = self._plan.dense

@@ -177,7 +177,7 @@ class Nystroem(Kernel):
 
     def rows(self, documents: Documents, device: Device) -> Any:
         """Prepare `documents` as the columns of rows of k~."""
-        return NystroemRows(self.features_of(documents, device), device)
+        return NystroemRows(self, documents, device)
 
     @property
     def has_features(self) -> bool:
@@ -225,21 +225,26 @@ class _Made:
 
 
 class NystroemRows:
-    """Rows of k~ (`MatrixRows`), products of features.
+    """Rows of k~ (`MatrixRows`), products of features that are made when they are first wanted."""
 
-    Parameters
-    ----------
-    features : FeatureRows
-    device : Device
-    """
+    def __init__(self, kernel: Nystroem, documents: Documents, device: Device) -> None:
+        self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
+        self._features: FeatureRows | None = None
 
-    def __init__(self, features: FeatureRows, device: Device) -> None:
-        self.features, self.device, self.n = features, device, len(features.x)
-        self._z: Any = features.x.values
+    def make_features(self, progress: Progress | None = None) -> FeatureRows:
+        """z of the documents."""
+        if self._features is None:
+            self._features = self.kernel.features_of(self.documents, self.device, progress)
+        return self._features
+
+    @property
+    def _z(self) -> Any:
+        x: Any = self.make_features().x
+        return x.values
 
     def diag(self) -> Any:
         """See `MatrixRows`."""
-        return self.features.x.squares().astype(np.float32)
+        return self.make_features().x.squares().astype(np.float32)
 
     def rows(self, indices: NDArray[np.int64]) -> Any:
         """See `MatrixRows`."""

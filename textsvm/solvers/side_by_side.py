@@ -12,7 +12,7 @@ from textsvm.solvers.problems import Machines, Problem
 from textsvm.solvers.solution import Stopping
 
 #: Rows up to which a Gram of dense features is made and its rows are solved on: 1.5 GiB, and some seconds.
-#: 2,500 documents of 500 features take 0.2 to 0.7 s that way, and 1.5 to 8 s by their features, on two cores.
+#: 2,500 documents of 500 features take 0.2 to 0.4 s that way, and 1.7 s by their features, on two busy cores.
 MOST_ROWS = 20_000
 
 
