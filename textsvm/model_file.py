@@ -48,6 +48,8 @@ _PARAMETERS = {
     "OneClassSVM": ("nu", *_SHARED),
     "MultilabelSVC": ("C", "thresholds", "random_state", *_SHARED),
 }
+#: Kept only where it is given.
+_APPROXIMATE = "approximate"
 _CLASSIFIERS = ("SVC", "MultilabelSVC")
 _CALIBRATION = ("method", "reject")
 _MAPS = "calibration."
@@ -153,6 +155,8 @@ def _machine_form(model: KernelMachine, kept: Kept) -> tuple[dict[str, Any], dic
     parameters = {parameter: getattr(model, parameter) for parameter in _PARAMETERS[name]}
     if "C" in parameters:
         parameters["C"] = getattr(model, "C_", parameters["C"])  # of a kernel that was chosen
+    if model.approximate is not None:
+        parameters[_APPROXIMATE] = model.approximate
     if isinstance(parameters.get("class_weight"), Mapping):
         parameters["class_weight"] = [[label_form(a), w] for a, w in parameters["class_weight"].items()]
     header = {
@@ -224,6 +228,8 @@ def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> K
     if header["format_version"] == 1:
         known = tuple(parameter for parameter in known if parameter not in ("multiclass", "class_weight"))
     parameters = {parameter: given[parameter] for parameter in known}
+    if _APPROXIMATE in given:
+        parameters[_APPROXIMATE] = given[_APPROXIMATE]
     if isinstance(parameters.get("class_weight"), list):
         parameters["class_weight"] = {read_label(form): weight for form, weight in parameters["class_weight"]}
     kernel = _kernel(header["kernel"]) if isinstance(header["kernel"], dict) else header["kernel"]

@@ -28,6 +28,7 @@ class Benchmark(Enum):
     tuned = "tuned"
     vectors = "vectors"
     weights = "weights"
+    nystroem = "nystroem"
     crammer_singer = "crammer_singer"
     edit_gpu = "edit_gpu"
     gap_gpu = "gap_gpu"

@@ -127,6 +127,14 @@ class MachineOptions:
             rich_help_panel=_MACHINE,
         ),
     ] = None
+    approximate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="nystrom:N",
+            help="Compare texts with N of the training texts only, such as nystrom:4096 (default: all).",
+            rich_help_panel=_MACHINE,
+        ),
+    ] = None
     device: options.Device = "auto"
 
     def varied(self) -> dict[str, list[Any]]:
@@ -141,7 +149,7 @@ class MachineOptions:
 
     def fixed(self) -> dict[str, Any]:
         """The others that are given, as parameters of an estimator."""
-        names = ("class_weight", "tol", "duality_gap", "max_iter", "memory", "device")
+        names = ("class_weight", "tol", "duality_gap", "max_iter", "memory", "device", "approximate")
         return _given(**{name: getattr(self, name) for name in names})
 
     def refuse(self, *names: str, of: str) -> None:

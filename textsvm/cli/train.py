@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -293,6 +293,7 @@ def summarise(model: Any, training: Corpus) -> dict[str, Any]:
         "chosen": getattr(model, "chosen_", "") or None,
         "C": getattr(model, "C_", getattr(model, "C", None)),
         "kernel_matrix": model.gram_,
+        "approximation": None if (found := _approximation(model)) is None else asdict(found),
         "n_train": len(training),
         "classes": _per_class(model, training),
         "n_support": len(model.support_),
@@ -303,6 +304,13 @@ def summarise(model: Any, training: Corpus) -> dict[str, Any]:
         "objective": sum(solution.objective for solution in solutions),
         "duality_gap": max(solution.duality_gap for solution in solutions),
     }
+
+
+def _approximation(model: Any) -> Any:
+    """How well the kernel of a model is approximated; None if it is not."""
+    from textsvm.evaluation.judge import machine_of
+
+    return machine_of(model).approximation_
 
 
 def _per_class(model: Any, training: Corpus) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ from textsvm.errors import InputError
 from textsvm.features.rows import FeatureRows, side_by_side
 from textsvm.kernels.attribution import OCCLUSION, PIECES, Attribution, Contributions, occlusion
 from textsvm.kernels.option import Option
+from textsvm.kernels.sharing import Sharing as Sharing
 from textsvm.parallel import Progress
 from textsvm.tokens import Tokens, check_tokens
 
@@ -151,30 +152,6 @@ class HostRows(ABC):
         return values
 
 
-class Sharing(ABC):
-    """Work that kernels of a grid have in common, on the same documents: equal ones are computed together.
-
-    Subclasses are frozen dataclasses of the parameters that must be equal.
-    """
-
-    def passes(self, kernels: Sequence[Any], room: int) -> list[list[int]]:
-        """Which of these kernels are computed together, by their positions, in the order of `grams`.
-
-        By default all, which takes memory for two matrices; `room`, at least 2, is for how many there is.
-        """
-        return [list(range(len(kernels)))]
-
-    @abstractmethod
-    def description(self, kernels: Sequence[Any]) -> str:
-        """What the Grams of one pass come from, in a few words."""
-
-    @abstractmethod
-    def grams(
-        self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
-    ) -> Iterator[tuple[int, Any]]:
-        """The kernels of one pass by their positions, each with its matrix, which the caller may keep."""
-
-
 class Kernel(BaseEstimator, ABC):
     """The parameters of a kernel, what it learns from training documents, and all that others ask of it.
 
@@ -262,6 +239,33 @@ class Kernel(BaseEstimator, ABC):
             leaf.fit_counted(counted[leaf.counting], everyone)
             parts.append(counted[leaf.counting].rows(leaf, everyone))
         return side_by_side(parts, [weight for weight, _ in self.terms])
+
+    @property
+    def approximation(self) -> Any:
+        """How well it stands for another kernel, as `textsvm.kernels.nystroem` says; None if it is none."""
+        return None
+
+    def condense(
+        self, index: NDArray[np.int64], coef: NDArray[np.float64]
+    ) -> tuple[Kernel, NDArray[np.int64], NDArray[np.float64]]:
+        """Machines on the documents of its last rows, as they are kept.
+
+        Parameters
+        ----------
+        index : int64 array, shape (m,)
+            Which documents.
+        coef : float64 array, shape (n_machines, m)
+
+        Returns
+        -------
+        Kernel, index, coef
+            Machines of the same values, of the kernel that decides.
+        """
+        return self, index, coef
+
+    def require_memory(self, n: int, allowed: int) -> None:
+        """Raise InputError if what it makes of n documents takes more bytes than are allowed."""
+        return
 
     @property
     def min_length(self) -> int:

@@ -86,7 +86,7 @@ class DenseProducts:
     def free_rows(self, curvature: Array) -> tuple[Any, Array]:
         """See `Products`."""
         index = self.xp.flatnonzero(curvature.any(axis=1))
-        return self.x.take(index), curvature[index]
+        return self.x.take_for_products(index), curvature[index]
 
     def curve(self, rows: tuple[Any, Array], weights: Array, bias: Array) -> tuple[Array, Array]:
         """See `Products`."""

@@ -19,6 +19,7 @@ from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel, Predictor
 from textsvm.kernels.combined_rows import under
+from textsvm.kernels.nystroem import Nystroem
 from textsvm.kernels.spectrum import fixed_default
 from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction, UserKernel
@@ -51,10 +52,14 @@ class TextSource(Source):
     kernel : Kernel, str or callable
         As `textsvm.SVC` takes it.
     form : TextForm
+    landmarks : int, optional
+        Of the Nystroem approximation of the kernel, which is compared with in its place.
     """
 
-    def __init__(self, kernel: Kernel | KernelFunction | str, form: TextForm) -> None:
-        self.kernel, self._form = kernel, form
+    def __init__(
+        self, kernel: Kernel | KernelFunction | str, form: TextForm, landmarks: int | None = None
+    ) -> None:
+        self.kernel, self._form, self._landmarks = kernel, form, landmarks
 
     @property
     def form(self) -> Hashable:
@@ -165,7 +170,14 @@ class TextSource(Source):
                     f"every document is shorter than p = {leaf.min_length}{which} (the longest has {longest} "
                     "symbols); lower p or give longer documents"
                 )
-        return kernel
+        if self._landmarks is None:
+            return kernel
+        if self._landmarks > len(examples):
+            raise InputError(
+                f"approximate asks for {self._landmarks:,} landmarks and there are {len(examples):,} "
+                "documents; take fewer, or leave it out: the kernel itself is no more work then"
+            )
+        return Nystroem(kernel, self._landmarks)
 
     def memory(self, wished: int | str | None, n: int, device: Device) -> int | str | None:
         """See `Source`."""
