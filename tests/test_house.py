@@ -171,6 +171,8 @@ def questions() -> list[str]:
         "EditDistance",
         "GapWeighted",
         "GappedKmers",
+        "BoundedGap",
+        "Nystroem",
         "UserKernel",
         "Composite",
         "Product",

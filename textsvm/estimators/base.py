@@ -28,11 +28,11 @@ from textsvm.device import Device
 from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
 from textsvm.estimators.approximate import check_approximate, landmarks_of
+from textsvm.estimators.convergence import how_far
 from textsvm.estimators.prepared import Prepared as Prepared
 from textsvm.estimators.targets import Target, as_weights, is_integer, is_number, with_classes
-from textsvm.gram.base import Gram
-from textsvm.gram.features import FeatureGram
-from textsvm.gram.plan import allowed_bytes, make_gram, parse_bytes
+from textsvm.gram.features import gram_of
+from textsvm.gram.plan import allowed_bytes, parse_bytes
 from textsvm.kernels.base import Kernel, Predictor, Weights
 from textsvm.kernels.user import KernelFunction
 from textsvm.parallel import StageProgress, of_stage
@@ -161,13 +161,7 @@ class KernelMachine(BaseEstimator, ABC):
             progress("gram", 0, 1)
         memory = self.source.memory(self.memory, len(examples), device)
         kernel.require_memory(len(examples), allowed_bytes(memory, device))
-        rows: Any = kernel.rows(kernel.read(examples), device)
-        making = of_stage(progress, "gram")
-        gram: Gram
-        if hasattr(rows, "make_features"):
-            gram = FeatureGram(rows, allowed_bytes(memory, device), making)
-        else:
-            gram = make_gram(rows, memory, making)
+        gram = gram_of(kernel.rows(kernel.read(examples), device), memory, of_stage(progress, "gram"))
         devices.synchronize(device)
         return Prepared(examples, kernel, gram, {"gram": time.perf_counter() - clock})
 
@@ -260,20 +254,7 @@ class KernelMachine(BaseEstimator, ABC):
 
     def unfinished(self, machines: Machines, classes: NDArray[Any] | None) -> str:
         """Which of the machines did not converge and how far they got; "" if all did."""
-        solutions = machines.solutions
-        open_ones = [k for k, solution in enumerate(solutions) if not solution.converged]
-        if not open_ones:
-            return ""
-        worst = max(open_ones, key=lambda k: solutions[k].violation)
-        how_far = f"violation {solutions[worst].violation:.2g}, tol {self.tol:g}"
-        if len(solutions) == 1:
-            return f"the solver stopped before it converged ({solutions[0].status}): {how_far}"
-        learnt = np.flatnonzero(~np.isnan(machines.bias))
-        name = self.machine_names(classes, len(machines.bias))[learnt[worst]]
-        return (
-            f"{len(open_ones)} of {len(solutions)} machines stopped before they converged; the worst is "
-            f"{name} ({solutions[worst].status}): {how_far}"
-        )
+        return how_far(machines, self.tol, lambda n_machines: self.machine_names(classes, n_machines))
 
     def restore(
         self,

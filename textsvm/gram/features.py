@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from textsvm.features.rows import FeatureRows
 from textsvm.gram.base import DenseGram, Gram, Window
 from textsvm.gram.cached import CachedGram
-from textsvm.gram.plan import plan
+from textsvm.gram.plan import allowed_bytes, make_gram, plan
 from textsvm.kernels.base import MatrixRows
 from textsvm.parallel import Progress
 
@@ -72,3 +72,10 @@ class FeatureGram:
         if "_made" in vars(self):
             self._made.release()
         self.features = self._kernel_rows = None
+
+
+def gram_of(kernel_rows: Any, memory: int | str | None, progress: Progress | None = None) -> Gram:
+    """Rows of a kernel matrix, those of features as they are; see `textsvm.gram.plan.make_gram`."""
+    if hasattr(kernel_rows, "make_features"):
+        return FeatureGram(kernel_rows, allowed_bytes(memory, kernel_rows.device), progress)
+    return make_gram(kernel_rows, memory, progress)
