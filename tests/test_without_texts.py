@@ -17,6 +17,7 @@ import textsvm
 from textsvm import (
     SVC,
     SVR,
+    BoundedGap,
     CalibratedSVC,
     EditDistance,
     GapWeighted,
@@ -214,12 +215,14 @@ def lengths(a, b):
         EditDistance(),
         GapWeighted(2),
         GappedKmers(3, 2),
+        BoundedGap(2),
         Product([Spectrum(2), Spectrum(3)]),
         Sum([Spectrum(2), EditDistance()]),
+        Sum([Spectrum(2), BoundedGap(2)]),
         lengths,
         "precomputed",
     ],
-    ids=str,
+    ids=lambda kernel: "function" if kernel is lengths else str(kernel),
 )
 def test_kernels_without_weights_are_refused(kernel, path):
     for model in (SVC(kernel), CalibratedSVC(SVC(kernel))):
@@ -229,6 +232,19 @@ def test_kernels_without_weights_are_refused(kernel, path):
     with pytest.raises(InputError, match=r"spectrum kernels|precomputed"):
         textsvm.save(SVC(kernel).fit(given, LABELS), path, texts=False)
     assert not path.exists()
+
+
+def test_texts_of_landmarks_stay_where_the_kernel_has_no_weights(path):
+    with pytest.raises(InputError, match="its landmarks' texts: spectrum kernels"):
+        textsvm.save(SVC(EditDistance(), approximate="nystrom:4").fit(TEXTS, LABELS), path, texts=False)
+    assert not path.exists()
+
+
+def test_machines_of_landmarks_of_a_spectrum_kernel(path):
+    model = SVC(Spectrum((1, 3), "log", idf=True), approximate="nystrom:4").fit(TEXTS, LABELS)
+    found = without(model, path)
+    assert found.support_documents_ is None or not len(found.support_documents_)
+    np.testing.assert_allclose(found.decision_function(NEW), model.decision_function(NEW), atol=1e-6)
 
 
 def test_judging_says_nothing_of_support_vectors_and_warns_of_other_alphabets(path):

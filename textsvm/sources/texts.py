@@ -191,9 +191,10 @@ class TextSource(Source):
         """See `Source`."""
         kernel = self.make_kernel()
         if not kernel.has_weights:
+            whose = "support vectors'" if self._landmarks is None else "landmarks'"
             raise InputError(
-                f"a model of {spell(kernel)} cannot do without its support vectors' texts: spectrum kernels "
-                "and sums of them can"
+                f"a model of {spell(kernel)} cannot do without its {whose} texts: spectrum kernels and sums "
+                "of them can"
             )
 
     def without_texts(self, kept: Kept, coef: NDArray[np.float64]) -> Kept:
