@@ -193,7 +193,7 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         texts, parts = as_texts(X), []
-        known = Documents(np.empty(0, np.uint8), np.zeros(1, np.int64), self.alphabet_)
+        known = Documents.none(self.alphabet_)
         kernel = self.make_kernel()
         with self._at_work() as device:
             for first, last in _batches(texts):

@@ -104,7 +104,7 @@ def _read(file: Any) -> SpectrumFeatures:
 
 
 def _state(model: SpectrumFeatures) -> dict[str, NDArray[Any]]:
-    known = Documents(np.empty(0, np.uint8), np.zeros(1, np.int64), model.alphabet_)
+    known = Documents.none(model.alphabet_)
     source = _symbols(model)
     _, symbols = source.state(Kept(np.empty(0, np.int64), source.make_kernel(), known))
     about = {name: value for name, value in model.get_params().items() if name not in _WHERE}

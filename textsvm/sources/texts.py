@@ -111,7 +111,7 @@ class TextSource(Source):
         """See `Source`; documents of one view, or `Views` where parts of the kernel have several."""
         if isinstance(known, np.ndarray):
             warnings.warn("encode takes documents, not their alphabet", DeprecationWarning, stacklevel=3)
-            known = Documents(np.empty(0, np.uint8), np.zeros(1, np.int64), known)
+            known = Documents.none(known)
         return self._encoded(given, self.make_kernel().views, known, progress)
 
     def prepare_for(
