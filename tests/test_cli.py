@@ -100,7 +100,11 @@ def test_train_reports_what_a_script_needs(model):
         "model", "estimator", "device", "kernel", "kernel_spelled", "kernel_matrix", "n_train", "classes",
         "n_support", "chosen", "C",
         "machines", "iterations", "converged", "status", "objective", "duality_gap", "seconds", "holdout",
+        "approximation", "bytes", "texts",
     }  # fmt: skip
+    assert report["approximation"] is None
+    assert report["texts"]
+    assert report["bytes"] == path.stat().st_size
     assert report["seconds"].keys() == {"read", "encode", "choose", "gram", "solve", "total"}
     assert report["converged"]
     assert 0 < report["n_support"] <= report["n_train"]
