@@ -134,6 +134,23 @@ def gap(s, t, p, decay, weights=None):
     return values[-1] if weights is None else sum(w * v for w, v in zip(weights, values, strict=True))
 
 
+@lru_cache(maxsize=1000)
+def subsequences(s, p, decay, span):
+    """Every subsequence of p symbols, with the sum of decay^(its span) over its occurrences within `span`."""
+    found = Counter()
+    for first in range(len(s)):
+        for rest in combinations(range(first + 1, min(first + span, len(s))), p - 1):
+            places = (first, *rest)
+            found[tuple(s[i] for i in places)] += decay ** (places[-1] - first + 1)
+    return found
+
+
+def bounded_gap(s, t, p, decay, span):
+    """k(s, t), not normalised."""
+    a, b = subsequences(s, p, decay, span), subsequences(t, p, decay, span)
+    return sum(a[u] * b[u] for u in a.keys() & b.keys())
+
+
 def normalised(kernel, s, t):
     """k(s, t) / sqrt(k(s, s) k(t, t)); a string without features is 1 with its equal, 0 with others."""
     kss, ktt = kernel(s, s), kernel(t, t)

@@ -10,9 +10,10 @@ from textsvm.device import gpu_trouble
 
 #: What measures a GPU, whatever else it is told.
 GPU_ONLY = ("grid", "edit_gpu", "gap_gpu", "spectrum_gpu")
+QUICK = ("kernels", "features", "solver", "paper", "peers", "scale", "multilabel", "nystroem")
 
 
-@pytest.mark.parametrize("which", ["kernels", "solver", "paper", "peers", "scale", "multilabel"])
+@pytest.mark.parametrize("which", QUICK)
 def test_quick(which, tmp_path):
     device = ["--device", "cpu"] * (which != "kernels")
     done = run("bench", which, "--quick", "-o", tmp_path / which, *device, timeout=600)

@@ -33,7 +33,18 @@ def test_help_is_quick_and_names_the_commands():
     after = os.times()  # of the processor: a test beside this one takes none of it
     assert after.children_user + after.children_system < before.children_user + before.children_system + 1.0
     assert result.returncode == 0
-    for command in ("demo", "corpus", "train", "evaluate", "predict", "tune", "cv", "gram", "devices"):
+    for command in (
+        "demo",
+        "corpus",
+        "train",
+        "evaluate",
+        "predict",
+        "tune",
+        "cv",
+        "gram",
+        "features",
+        "devices",
+    ):
         assert command in result.stdout.decode()
 
 
@@ -89,7 +100,11 @@ def test_train_reports_what_a_script_needs(model):
         "model", "estimator", "device", "kernel", "kernel_spelled", "kernel_matrix", "n_train", "classes",
         "n_support", "chosen", "C",
         "machines", "iterations", "converged", "status", "objective", "duality_gap", "seconds", "holdout",
+        "approximation", "bytes", "texts",
     }  # fmt: skip
+    assert report["approximation"] is None
+    assert report["texts"]
+    assert report["bytes"] == path.stat().st_size
     assert report["seconds"].keys() == {"read", "encode", "choose", "gram", "solve", "total"}
     assert report["converged"]
     assert 0 < report["n_support"] <= report["n_train"]

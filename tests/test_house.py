@@ -17,8 +17,10 @@ PACKAGE = ROOT / "textsvm"
 #: neighbours that do not know each other.
 FLOORS = [
     {"errors", "files", "plain_json"},
-    {"parallel"},
+    {"parallel", "normal_form"},
     {"simd", "device", "tokens"},
+    {"spans"},
+    {"encoding"},
     {"documents", "documents_cuda"},
     {"features"},
     {"kernels"},
@@ -30,6 +32,7 @@ FLOORS = [
     {"estimators"},
     {"evaluation"},
     {"selection"},
+    {"model_parts"},
     {"model_file"},
     {"reporting"},
     {"bench"},
@@ -45,6 +48,7 @@ PUBLIC_SIGNATURES = {
     "textsvm/estimators/svc.py:SVC.__init__",
     "textsvm/estimators/svr.py:SVR.__init__",
     "textsvm/estimators/one_class.py:OneClassSVM.__init__",
+    "textsvm/estimators/features.py:SpectrumFeatures.__init__",
     "textsvm/selection/multilabel.py:MultilabelSVC.__init__",
 }
 
@@ -167,6 +171,8 @@ def questions() -> list[str]:
         "EditDistance",
         "GapWeighted",
         "GappedKmers",
+        "BoundedGap",
+        "Nystroem",
         "UserKernel",
         "Composite",
         "Product",

@@ -57,11 +57,13 @@ COMMANDS = {
     "tune": ["tune", "c.csv", "--p", "3", "--folds", "2", "-o"],
     "heatmap": ["tune", "c.csv", "--p", "3", "--folds", "2", "--heatmap"],
     "gram": ["gram", "c.csv", "-o"],
+    "features": ["features", "c.csv", "-o"],
+    "names": ["features", "c.csv", "-o", "X.npz", "--names"],
     "cv": ["cv", "c.csv", "--folds", "2", "--predictions"],
     "evaluate": ["evaluate", "m.textsvm", "c.csv", "--report"],
     "compare": ["compare", "c.csv", "--kernel", "spectrum:2", "--report"],
 }
-ENDINGS = {"heatmap": ".svg", "gram": ".npy", "evaluate": ".html", "compare": ".html"}
+ENDINGS = {"heatmap": ".svg", "gram": ".npy", "features": ".npz", "evaluate": ".html", "compare": ".html"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -26,7 +26,18 @@ def folder(tmp_path_factory):
 
 def test_every_verb_is_shown():
     verbs = {re.search(r"(?<![.\w])textsvm ([a-z]+)", line)[1] for line in COMMANDS}
-    assert verbs == {"train", "evaluate", "explain", "predict", "tune", "cv", "compare", "gram", "corpus"}
+    assert verbs == {
+        "train",
+        "evaluate",
+        "explain",
+        "predict",
+        "tune",
+        "cv",
+        "compare",
+        "gram",
+        "features",
+        "corpus",
+    }
 
 
 # In the order of the README: later ones use the models of those before.

@@ -6,6 +6,7 @@ import pytest
 from contracts import KernelContract, to_numpy
 from test_spectrum import CPU, news, oracle, variants
 
+from textsvm import SVC, Sum, load, save
 from textsvm import device as devices
 from textsvm.documents import encode
 from textsvm.errors import InputError
@@ -136,6 +137,30 @@ def test_prediction_happens_on_the_gpu_and_is_the_same(p, weight, idf, device, m
     np.testing.assert_array_equal(kernel.predictor(documents, coef, device).values(new), values)
     np.testing.assert_array_equal(predictor.values(new.take([5]))[0], values[5])
     assert predictor.values(encode([], documents.alphabet)).shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Spectrum(1),
+        Spectrum((2, 4), normalised=False),
+        Spectrum((1, 5), "log", idf=True),
+        Spectrum((3, 6), "presence", idf=True, odds=True),
+        Spectrum((1, 4), "intersection"),
+        Spectrum((1, 4), "intersection", idf=True),
+        Sum([Spectrum((1, 4), "log", idf=True), Spectrum((1, 2), tokens="words")]),
+    ],
+    ids=str,
+)
+def test_a_model_without_texts_decides_on_the_gpu(kernel, device, tmp_path):
+    texts = ["a banana", "the bandana", "banana bread", "on monday", "a sunday", "monday, tuesday"]
+    model = SVC(kernel, C=5, device="cpu").fit(texts, ["a", "b", "a", "b", "c", "c"])
+    save(model, tmp_path / "m", texts=False)
+    again = load(tmp_path / "m")
+    again.device = "cuda"
+    new = [*texts, "", "x", "日本 banana", "Ünseen sýmbols!", "bbbbbbbananananana"]
+    np.testing.assert_allclose(again.decision_function(new), model.decision_function(new), atol=2e-6)
+    assert again.device_.kind == "cuda"
 
 
 def test_lengths_that_no_document_has_change_nothing(device):

@@ -7,11 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from textsvm.errors import InputError
+    from textsvm.estimators.features import SpectrumFeatures
     from textsvm.estimators.one_class import OneClassSVM
     from textsvm.estimators.svc import SVC
     from textsvm.estimators.svr import SVR
     from textsvm.gram.files import read_gram, write_gram
-    from textsvm.kernels import EditDistance, GappedKmers, GapWeighted, Product, Spectrum, Sum, UserKernel
+    from textsvm.kernels import (
+        BoundedGap,
+        EditDistance,
+        GappedKmers,
+        GapWeighted,
+        Product,
+        Spectrum,
+        Sum,
+        UserKernel,
+    )
     from textsvm.model_file import load, save
     from textsvm.readers import Corpus, read_corpus
     from textsvm.selection.calibration import CalibratedSVC
@@ -26,6 +36,7 @@ _HOME = {
     "SVC": "textsvm.estimators.svc",
     "SVR": "textsvm.estimators.svr",
     "OneClassSVM": "textsvm.estimators.one_class",
+    "SpectrumFeatures": "textsvm.estimators.features",
     "CalibratedSVC": "textsvm.selection.calibration",
     "MultilabelSVC": "textsvm.selection.multilabel",
     "cross_validate": "textsvm.selection.cross_validation",
@@ -33,6 +44,7 @@ _HOME = {
     "Spectrum": "textsvm.kernels",
     "EditDistance": "textsvm.kernels",
     "GapWeighted": "textsvm.kernels",
+    "BoundedGap": "textsvm.kernels",
     "GappedKmers": "textsvm.kernels",
     "Sum": "textsvm.kernels",
     "Product": "textsvm.kernels",
@@ -49,6 +61,7 @@ _HOME = {
 __all__ = [
     "SVC",
     "SVR",
+    "BoundedGap",
     "CalibratedSVC",
     "Corpus",
     "EditDistance",
@@ -59,6 +72,7 @@ __all__ = [
     "OneClassSVM",
     "Product",
     "Spectrum",
+    "SpectrumFeatures",
     "Sum",
     "UserKernel",
     "__version__",

@@ -7,24 +7,23 @@ at most 256 symbols, uint16 up to 65,536, uint32 beyond. All are exact: a code i
 
 from __future__ import annotations
 
-import re
-import sys
-import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from itertools import islice
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.errors import InputError
-from textsvm.tokens import Spans, Tokens, align, locate, spread, tokenise
-
-NORMALISATIONS = ("unicode", "paper", "none")
-_OUTSIDE_PAPER, _OUTSIDE_PAPER_CASED = re.compile(r"[^a-z0-9]+"), re.compile(r"[^A-Za-z0-9]+")
+from textsvm.encoding import Reading, code_type, decode, encode_characters, gather, offsets_of
+from textsvm.normal_form import NORMALISATIONS as NORMALISATIONS
+from textsvm.normal_form import normal_form
+from textsvm.normal_form import normalise as normalise
+from textsvm.parallel import Progress
+from textsvm.spans import Stretches, distinct, find_words, translate
+from textsvm.tokens import Spans, Tokens, align, kinds, locate, spread, tokenise
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,8 @@ class Documents:
     alphabet : uint32 array, or object array of str, shape (number of symbols,)
         Distinct code points, or tokens. The alphabet of documents encoded against another alphabet starts
         with that one, so codes of the two can be compared; symbols it did not have come after.
-    texts : tuple of n str, optional
-        The normalised texts that tokens were taken from, where they are still known.
+    characters : Documents, optional
+        The characters of the normalised texts that tokens were taken from, where they are still known.
     classes : int64 array, shape (n,), optional
         The numbers of the documents' classes, for kernels that learn from them.
     """
@@ -65,8 +64,14 @@ class Documents:
     codes: NDArray[np.unsignedinteger]
     offsets: NDArray[np.int64]
     alphabet: NDArray[Any]
-    texts: tuple[str, ...] | None = None
+    characters: Documents | None = None
     classes: NDArray[np.int64] | None = None
+
+    @classmethod
+    def none(cls, alphabet: NDArray[Any] | None = None) -> Documents:
+        """No documents, over an alphabet."""
+        alphabet = np.empty(0, np.uint32) if alphabet is None else alphabet
+        return cls(np.empty(0, code_type(len(alphabet))), np.zeros(1, np.int64), alphabet)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -75,6 +80,12 @@ class Documents:
     def lengths(self) -> NDArray[np.int64]:
         """Number of symbols of each document, shape (n,)."""
         return np.diff(self.offsets)
+
+    @property
+    def texts(self) -> tuple[str, ...] | None:
+        """The normalised texts that tokens were taken from, where they are still known."""
+        characters = self.characters
+        return None if characters is None else tuple(map(characters.text, range(len(characters))))
 
     @property
     def of_tokens(self) -> bool:
@@ -102,12 +113,10 @@ class Documents:
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Documents:
         """The documents at `indices`, in that order, over the same alphabet."""
         indices = np.asarray(indices, dtype=np.int64)
-        lengths = self.lengths[indices]
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        source = np.repeat(self.offsets[:-1][indices] - offsets[:-1], lengths)
-        texts = None if self.texts is None else tuple(self.texts[i] for i in indices)
+        codes, offsets = gather(self.codes, self.offsets[:-1][indices], self.offsets[1:][indices])
+        characters = None if self.characters is None else self.characters.take(indices)
         classes = None if self.classes is None else self.classes[indices]
-        return Documents(self.codes[source + np.arange(offsets[-1])], offsets, self.alphabet, texts, classes)
+        return Documents(codes, offsets, self.alphabet, characters, classes)
 
     def with_classes(self, classes: NDArray[np.int64] | None) -> Documents:
         """The same documents, their classes known."""
@@ -116,7 +125,7 @@ class Documents:
     def symbols(self, index: int) -> str | list[str]:
         """The symbols of one document: its normalised text, or its tokens."""
         found = self.alphabet[self.codes[self.offsets[index] : self.offsets[index + 1]]]
-        return found.tolist() if self.of_tokens else _decode(found)
+        return found.tolist() if self.of_tokens else decode(found)
 
     def join(self, symbols: Sequence[str]) -> str:
         """Some symbols as one text: tokens with a space between them."""
@@ -128,7 +137,7 @@ class Documents:
 
     def shown(self, index: int) -> str:
         """The normalised text that the symbols of one document were found in, as far as it is known."""
-        return self.text(index) if self.texts is None else self.texts[index]
+        return self.text(index) if self.characters is None else self.characters.text(index)
 
     def spread(self, index: int, shares: NDArray[np.float64]) -> NDArray[np.float64]:
         """What the symbols of one document have -> what the characters of ``shown(index)`` have."""
@@ -154,7 +163,7 @@ class Documents:
     def _without(self, index: int, places: NDArray[np.int64], cuts: Sequence[tuple[int, int]]) -> Documents:
         codes = self.codes[self.offsets[index] : self.offsets[index + 1]]
         rest = [codes, *(codes[(places < a) | (places >= b)] for a, b in cuts)]
-        return Documents(np.concatenate(rest), _offsets_of(rest), self.alphabet)
+        return Documents(np.concatenate(rest), offsets_of(map(len, rest)), self.alphabet)
 
 
 @dataclass(frozen=True)
@@ -223,67 +232,38 @@ class Views:
         return align(self.documents[view].shown(index), self.shown(index))
 
 
-def normalise(text: str, form: str = "unicode", *, punctuation: bool = True, keep_case: bool = False) -> str:
-    """Bring a text into the form that kernels compare.
-
-    Parameters
-    ----------
-    text : str
-    form : {"unicode", "paper", "none"}
-        "unicode": NFKC, case folded, every run of white space one space, none at the ends.
-        "paper": the form of the papers' experiments, lower case, every run of characters outside
-        a-z0-9 one space. "none": as it is.
-    punctuation : bool
-        False puts a space in place of punctuation and symbols (Unicode categories P and S).
-    keep_case : bool
-        The same without case folding, or lower-casing; A-Z are letters of "paper" then.
-
-    Raises
-    ------
-    InputError
-        If `form` is not one of the three.
-    """
-    if form == "unicode":
-        text = unicodedata.normalize("NFKC", text)
-        text = text if keep_case else unicodedata.normalize("NFKC", text.casefold())
-    elif form == "paper":
-        return _OUTSIDE_PAPER_CASED.sub(" ", text) if keep_case else _OUTSIDE_PAPER.sub(" ", text.lower())
-    elif form != "none":
-        raise InputError(f"normalise={form!r} is not one of {', '.join(NORMALISATIONS)}")
-    if not punctuation:
-        text = text.translate(_punctuation_to_space())
-    return " ".join(text.split()) if form == "unicode" else text
-
-
-def encode(texts: Iterable[str], alphabet: NDArray[np.uint32] | None = None) -> Documents:
+def encode(
+    texts: Iterable[str],
+    alphabet: NDArray[np.uint32] | None = None,
+    reading: Reading | None = None,
+    progress: Progress | None = None,
+) -> Documents:
     """Encode texts by their characters, over their own alphabet or as an extension of another.
 
     Parameters
     ----------
-    texts : iterable of str, already normalised
+    texts : iterable of str
+        Of a generator, a few million characters are in memory at a time.
     alphabet : uint32 array, optional
         Keep the codes of these symbols; new symbols get codes after them, and so match nothing
         that was encoded over `alphabet` alone while documents still equal themselves.
+    reading : Reading, optional
+        The form that texts are brought into first; as they are, that is already normalised, by default.
+    progress : callable, optional
+        In texts, where their number is known.
     """
-    points = [_code_points(text) for text in texts]
-    flat = np.concatenate(points) if points else np.empty(0, np.uint32)
-    present = np.zeros(sys.maxunicode + 1, bool)
-    present[flat] = True
-    if alphabet is None:
-        alphabet = np.empty(0, np.uint32)
-    present[alphabet] = False
-    alphabet = np.concatenate([alphabet, np.flatnonzero(present)]).astype(np.uint32)
-    code_of: NDArray[np.unsignedinteger] = np.zeros(sys.maxunicode + 1, code_type(len(alphabet)))
-    code_of[alphabet] = np.arange(len(alphabet))
-    return Documents(code_of[flat], _offsets_of(points), alphabet)
+    reading = reading or Reading(normal_form("none", True, False))
+    known = np.empty(0, np.uint32) if alphabet is None else alphabet
+    return Documents(*encode_characters(texts, reading, known, progress))
 
 
-def encode_as(texts: Sequence[str], tokens: Tokens, known: Documents | None = None) -> Documents:
+def encode_as(texts: Sequence[str] | Documents, tokens: Tokens, known: Documents | None = None) -> Documents:
     """Encode texts by what their symbols are, over their own alphabet or as an extension of another.
 
     Parameters
     ----------
-    texts : sequence of str, already normalised
+    texts : sequence of str, already normalised, or their characters
+        Characters that are taken as they are have been encoded over the known alphabet.
     tokens : {"characters", "words", "whitespace"} or callable
     known : Documents, optional
         Of the same tokens: the symbols of their alphabet keep their codes.
@@ -293,40 +273,49 @@ def encode_as(texts: Sequence[str], tokens: Tokens, known: Documents | None = No
     InputError
         If a function of tokens returns anything but a sequence of str.
     """
+    of_characters = known.alphabet if known is not None and tokens == "characters" else None
+    characters = texts if isinstance(texts, Documents) else encode(texts, of_characters)
     if tokens == "characters":
-        return encode(texts, None if known is None else known.alphabet)
-    number: defaultdict[str, int] = defaultdict(None, {} if known is None else known.code_of)
-    number.default_factory, first = number.__len__, len(number)
-    parts = [np.fromiter(map(number.__getitem__, tokenise(text, tokens)), np.uint32) for text in texts]
-    new = list(islice(number, first, None))
-    order = sorted(range(len(new)), key=new.__getitem__)
-    code = np.arange(len(number), dtype=code_type(len(number)))
-    code[[first + i for i in order]] = np.arange(first, len(number))
-    alphabet = np.array([None, *(new[i] for i in order)], object)[1:]  # of objects, whatever is in it
+        return characters
+    pieces, ids, found = _called(characters, tokens) if callable(tokens) else _words(characters, tokens)
+    code_of: Mapping[str, int] = {} if known is None else known.code_of
+    new = sorted(token for token in found if token not in code_of)
+    number = {token: code_of[token] for token in found if token in code_of}
+    number |= zip(new, range(len(code_of), len(code_of) + len(new)), strict=True)
+    code = np.fromiter(map(number.__getitem__, found), np.uint32)
+    alphabet = np.array([None, *new], object)[1:]  # of objects, whatever is in it
     if known is not None:
         alphabet = np.concatenate([known.alphabet, alphabet])
-    flat = np.concatenate([np.empty(0, np.uint32), *parts])
-    return Documents(code[flat], _offsets_of(parts), alphabet, tuple(texts))
+    codes = translate([one.numbers for one in pieces], [code[own] for own in ids], code_type(len(alphabet)))
+    lengths = np.concatenate([one.lengths for one in pieces])
+    return Documents(codes, offsets_of(lengths), alphabet, characters)
 
 
-def code_type(n_symbols: int) -> type[np.unsignedinteger]:
-    """The type of codes over an alphabet of that many symbols."""
-    return np.uint8 if n_symbols <= 1 << 8 else np.uint16 if n_symbols <= 1 << 16 else np.uint32
+#: Stretches of documents, the number of each distinct one among all, and the token of each number.
+_Tokens = tuple[list[Stretches], list[NDArray[np.uint32]], list[str]]
 
 
-def _offsets_of(parts: Sequence[Sized]) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64)
+def _words(characters: Documents, tokens: str) -> _Tokens:
+    kind_of = kinds(map(chr, characters.alphabet.tolist()), tokens)
+    pieces = find_words(characters.codes, characters.offsets, kind_of)
+    starts, stops = (np.concatenate([getattr(one, name) for one in pieces]) for name in ("starts", "stops"))
+    ids, firsts = distinct(characters.codes, starts, stops)
+    codes, bounds = gather(characters.codes, starts[firsts], stops[firsts])
+    text, ends = decode(characters.alphabet[codes]), np.cumsum([len(one.starts) for one in pieces])
+    return pieces, np.split(ids, ends[:-1]), [text[a:b] for a, b in pairwise(bounds.tolist())]
 
 
-def _code_points(text: str) -> NDArray[np.uint32]:
-    # Lone surrogates (undecodable bytes kept by a reader) are symbols like any other.
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-
-
-def _decode(points: NDArray[np.uint32]) -> str:
-    return points.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")
-
-
-@lru_cache(maxsize=1)
-def _punctuation_to_space() -> dict[int, str]:
-    return {point: " " for point in range(sys.maxunicode + 1) if unicodedata.category(chr(point))[0] in "PS"}
+def _called(characters: Documents, tokens: Callable[[str], Sequence[str]]) -> _Tokens:
+    number: defaultdict[str, int] = defaultdict()
+    number.default_factory = number.__len__
+    parts = [
+        np.fromiter(map(number.__getitem__, tokenise(characters.text(i), tokens)), np.uint32)
+        for i in range(len(characters))
+    ]
+    lengths, nowhere = np.array([len(part) for part in parts], np.int64), np.empty(0, np.int64)
+    numbers = np.concatenate([np.empty(0, np.uint32), *parts])
+    return (
+        [Stretches(nowhere, nowhere, numbers, lengths)],
+        [np.arange(len(number), dtype=np.uint32)],
+        list(number),
+    )

@@ -8,33 +8,38 @@ never runs anything.
 The coefficients, shape (n_machines, n_sv), are an array "dual_coef", or where most of them are 0 (a
 one-vs-one machine uses the support vectors of two classes) its compressed rows: "dual_coef.data", ".columns"
 and ".starts". Format 1 had one machine, and neither weights nor strategies.
+
+Format 3 is that of models without texts: in place of support vectors and coefficients there is one weight a
+feature (`Weights`). Whatever else is saved has format 2, which older versions read.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Mapping
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
 import textsvm
-from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.files import replacing
+from textsvm.kernels.combined_rows import under
+from textsvm.model_parts import as_count, finite, label_form, pack_coef, read_classes, read_coef, read_label
 from textsvm.plain_json import to_json
 
 if TYPE_CHECKING:
     from textsvm.estimators.base import KernelMachine
     from textsvm.kernels.base import Kernel
     from textsvm.selection.calibration import CalibratedSVC
+    from textsvm.sources.base import Kept
 
-FORMAT_VERSION = 2
+FORMAT_VERSION, WITHOUT_TEXTS = 2, 3
 _SHARED = ("normalise", "punctuation", "max_length", "tol", "duality_gap", "max_iter")
 #: Estimators by name, and the parameters that are kept.
 _PARAMETERS = {
@@ -43,13 +48,18 @@ _PARAMETERS = {
     "OneClassSVM": ("nu", *_SHARED),
     "MultilabelSVC": ("C", "thresholds", "random_state", *_SHARED),
 }
+#: Kept only where it is given.
+_APPROXIMATE = "approximate"
 _CLASSIFIERS = ("SVC", "MultilabelSVC")
 _CALIBRATION = ("method", "reject")
 _MAPS = "calibration."
 
 
 def save(
-    model: KernelMachine | CalibratedSVC, path: str | os.PathLike[str], info: dict[str, Any] | None = None
+    model: KernelMachine | CalibratedSVC,
+    path: str | os.PathLike[str],
+    info: dict[str, Any] | None = None,
+    texts: bool = True,
 ) -> None:
     """Write a fitted estimator.
 
@@ -61,12 +71,16 @@ def save(
         Replaced only once the new file is complete.
     info : dict, optional
         JSON values to keep with it: what it was trained on, and how.
+    texts : bool
+        False: one weight a feature in place of the support vectors, whose texts are not in the file then; for
+        spectrum kernels and sums of them. Values move by 1e-6 at most. A training text that has no feature,
+        being shorter than p, is left out, with a warning: its equals get the biases alone.
 
     Raises
     ------
     InputError
-        If the file cannot be written, the kernel is a function of the user's, or a label or `info` is of a
-        kind that a file cannot hold.
+        If the file cannot be written, the kernel is a function of the user's, or has no weights and there are
+        to be no texts, or a label or `info` is of a kind that a file cannot hold.
     sklearn.exceptions.NotFittedError
         If `model` is not fitted.
     """
@@ -76,12 +90,14 @@ def save(
     from textsvm.selection.calibration import CalibratedSVC
 
     check_is_fitted(model)
-    header, arrays = _machine_form(model.estimator_ if isinstance(model, CalibratedSVC) else model)
+    machine = model.estimator_ if isinstance(model, CalibratedSVC) else model
+    kept = machine.kept if texts else _without_texts(machine)
+    header, arrays = _machine_form(machine, kept)
     if isinstance(model, CalibratedSVC):
         header["calibration"] = {name: getattr(model, name) for name in _CALIBRATION}
         arrays.update({_MAPS + name: array for name, array in model.calibration_state().items()})
     header = {
-        "format_version": FORMAT_VERSION,
+        "format_version": FORMAT_VERSION if kept.weights is None else WITHOUT_TEXTS,
         "written_by": f"textsvm {textsvm.__version__}",
         **header,
         "info": info or {},
@@ -113,21 +129,41 @@ def load(path: str | os.PathLike[str]) -> Any:
         raise InputError(f"{path} is damaged: {_one_line(error)}; train it again") from error
 
 
-def _machine_form(model: KernelMachine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def require_weights(model: Any) -> None:
+    """Raise InputError if a model, before it is trained, could not be saved without texts."""
+    (getattr(model, "estimator", None) or model).source.require_weights()
+
+
+def _without_texts(model: KernelMachine) -> Kept:
+    kept = model.source.without_texts(model.kept, model.dual_coef_)
+    if kept.weights is not None and kept.weights.left_out:
+        warnings.warn(
+            f"{kept.weights.left_out:,} support vectors have no feature, being shorter than p, and are left "
+            "out of a model without texts: texts equal to them get the biases alone",
+            stacklevel=3,
+        )
+    return kept
+
+
+def _machine_form(model: KernelMachine, kept: Kept) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Header and arrays of a kernel machine."""
-    kernel, state = model.source.state(model.kept)
-    arrays = {"intercept": model.intercept_, "support": model.support_, **_pack(model.dual_coef_), **state}
+    kernel, state = model.source.state(kept)
+    arrays = {"intercept": model.intercept_, **state}
+    if kept.weights is None:
+        arrays |= {"support": model.support_, **pack_coef(model.dual_coef_)}
     name = type(model).__name__
     parameters = {parameter: getattr(model, parameter) for parameter in _PARAMETERS[name]}
     if "C" in parameters:
         parameters["C"] = getattr(model, "C_", parameters["C"])  # of a kernel that was chosen
+    if model.approximate is not None:
+        parameters[_APPROXIMATE] = model.approximate
     if isinstance(parameters.get("class_weight"), Mapping):
-        parameters["class_weight"] = [[_label_form(a), w] for a, w in parameters["class_weight"].items()]
+        parameters["class_weight"] = [[label_form(a), w] for a, w in parameters["class_weight"].items()]
     header = {
         "estimator": name,
         "kernel": kernel,
         "parameters": parameters,
-        "classes": [_label_form(label) for label in model.classes_] if name in _CLASSIFIERS else None,
+        "classes": [label_form(label) for label in model.classes_] if name in _CLASSIFIERS else None,
         "n_support": model.n_support_.tolist(),
         "n_features_in": model.kept.n_features,
         "chosen": getattr(model, "chosen_", ""),
@@ -157,10 +193,10 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         version = header["format_version"]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{path} was not written by textsvm (it has no textsvm header)") from error
-    if version not in range(1, FORMAT_VERSION + 1):
+    if version not in range(1, WITHOUT_TEXTS + 1):
         raise InputError(
             f"{path} has model format {version!r}, and this is textsvm {textsvm.__version__}, which reads "
-            f"formats 1 to {FORMAT_VERSION}; train it again, or use the version that wrote it "
+            f"formats 1 to {WITHOUT_TEXTS}; train it again, or use the version that wrote it "
             f"({header.get('written_by', 'unknown')})"
         )
     return header, arrays
@@ -181,7 +217,7 @@ def _build(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Any:
     given = header["calibration"]
     model = CalibratedSVC(clone(machine), **{name: given[name] for name in _CALIBRATION})
     model.check()
-    return model.restore(machine, _under(_MAPS, arrays))
+    return model.restore(machine, under(_MAPS, arrays))
 
 
 def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> KernelMachine:
@@ -192,15 +228,18 @@ def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> K
     if header["format_version"] == 1:
         known = tuple(parameter for parameter in known if parameter not in ("multiclass", "class_weight"))
     parameters = {parameter: given[parameter] for parameter in known}
+    if _APPROXIMATE in given:
+        parameters[_APPROXIMATE] = given[_APPROXIMATE]
     if isinstance(parameters.get("class_weight"), list):
-        parameters["class_weight"] = {_label(form): weight for form, weight in parameters["class_weight"]}
+        parameters["class_weight"] = {read_label(form): weight for form, weight in parameters["class_weight"]}
     kernel = _kernel(header["kernel"]) if isinstance(header["kernel"], dict) else header["kernel"]
     model: KernelMachine = getattr(textsvm, name)(kernel=kernel, **parameters)
     model.check()
 
-    classes = _classes(header["classes"]) if name in _CLASSIFIERS else None
+    classes = read_classes(header["classes"]) if name in _CLASSIFIERS else None
     machines = model.n_machines(0 if classes is None else len(classes))
-    intercept, support = _finite(arrays, "intercept"), arrays["support"]
+    texts = header["format_version"] != WITHOUT_TEXTS
+    intercept, support = finite(arrays, "intercept"), arrays["support"] if texts else np.empty(0, np.int64)
     if intercept.shape != (machines,):
         raise InputError(f"it has {intercept.size} biases and needs {machines}")
     if support.ndim != 1 or support.dtype != np.int64 or (len(support) and support[0] < 0):
@@ -208,15 +247,20 @@ def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> K
     if (np.diff(support) <= 0).any():
         raise InputError("its support indices do not ascend")
     n_features = header.get("n_features_in")
-    kept = model.source.restore(None if n_features is None else _count(n_features), support, arrays)
-    dual_coef = _unpack(arrays, (machines, len(support)))
+    kept = model.source.restore(None if n_features is None else as_count(n_features), support, arrays)
+    if texts != (kept.weights is None) or (kept.weights and kept.weights.n_machines != machines):
+        raise InputError("its weights do not fit its machines, or its format")
+    dual_coef = read_coef(arrays, (machines, len(support))) if texts else np.empty((machines, 0))
     if kept.n_features is not None:
         model.n_features_in_ = kept.n_features
     model.restore(kept.kernel, kept.documents, support, dual_coef, intercept, classes, header["info"])
+    model.weight_vectors_ = kept.weights
     if name == "SVC":
         model.__dict__.update(C_=parameters["C"], chosen_=str(header.get("chosen", "")))
-    if isinstance(model, textsvm.MultilabelSVC):
-        model.restore_labels(_finite(arrays, "thresholds"), header["label_form"])
+    multilabel = isinstance(model, textsvm.MultilabelSVC)
+    if multilabel:
+        model.restore_labels(finite(arrays, "thresholds"), header["label_form"])
+    if multilabel and texts:
         model.n_support_ = (dual_coef != 0).sum(axis=1)
     else:
         model.n_support_ = _n_support(header, classes, dual_coef)
@@ -228,8 +272,9 @@ def _n_support(
 ) -> NDArray[np.int64]:
     if header["format_version"] == 1:
         return np.array([(dual_coef < 0).sum(), (dual_coef > 0).sum()])
-    n_support = np.array([_count(count) for count in header["n_support"]], np.int64)
-    if len(n_support) != (1 if classes is None else len(classes)) or n_support.sum() != dual_coef.shape[1]:
+    n_support = np.array([as_count(count) for count in header["n_support"]], np.int64)
+    known = header["format_version"] == WITHOUT_TEXTS or n_support.sum() == dual_coef.shape[1]
+    if len(n_support) != (1 if classes is None else len(classes)) or not known:
         raise InputError("its numbers of support vectors do not fit its classes and support vectors")
     return n_support
 
@@ -254,112 +299,6 @@ def _kernel(header: dict[str, Any], level: int = 0) -> Kernel:
     kernel = KERNELS[name](**{k: parameter(v) for k, v in parameters.items()})
     kernel.check()
     return kernel
-
-
-def _classes(forms: Any) -> NDArray[Any]:
-    if not isinstance(forms, list) or len(forms) < 2:
-        raise InputError("it does not name two or more classes")
-    classes = [_label(form) for form in forms]
-    if len(set(classes)) != len(classes):
-        raise InputError("it names a class twice")
-    for kinds in (str, bool, int | float, bytes, np.datetime64):
-        if all(isinstance(c, kinds) for c in classes):
-            return np.array(classes)
-    if all(type(c) is type(classes[0]) and isinstance(c, date) for c in classes):
-        return np.array(classes, object)
-    raise InputError("its classes are not all text, numbers, bytes or dates")
-
-
-def _label_form(label: Any) -> Any:
-    """A label as JSON: text, numbers and bools as they are, others with their type."""
-    if isinstance(label, bytes):
-        return {"bytes": label.decode("latin-1")}
-    if isinstance(label, np.datetime64):
-        unit, step = np.datetime_data(label)
-        return {"datetime64": [int(label.astype(np.int64)), f"{step}{unit}"]}
-    label = label.item() if isinstance(label, np.generic) else label
-    if isinstance(label, datetime):
-        return {"datetime": label.isoformat()}
-    if isinstance(label, date):
-        return {"date": label.isoformat()}
-    if isinstance(label, str | int | float):
-        return label
-    raise InputError(
-        f"a label is {label!r}, of type {type(label).__name__}, and a file holds text, numbers, bytes and "
-        "dates; train with labels of these"
-    )
-
-
-def _label(form: Any) -> Any:
-    """The label that `_label_form` gave this form."""
-    if not isinstance(form, dict):
-        return form
-    [(kind, value)] = form.items()
-    if kind == "bytes":
-        return str(value).encode("latin-1")
-    if kind == "datetime64":
-        count, unit = value
-        return np.datetime64(count, unit)
-    if kind in ("datetime", "date"):
-        return {"datetime": datetime, "date": date}[kind].fromisoformat(value)
-    raise InputError(f"it has a label of the unknown kind {kind!r}")
-
-
-def _pack(coef: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
-    """The coefficients as they take less space."""
-    packed = csr_matrix(coef)
-    if 12 * packed.nnz + 8 * len(packed.indptr) >= coef.nbytes:
-        return {"dual_coef": coef}
-    return {
-        "dual_coef.data": packed.data,
-        "dual_coef.columns": packed.indices.astype(np.int32),
-        "dual_coef.starts": packed.indptr.astype(np.int64),
-    }
-
-
-def _unpack(arrays: dict[str, NDArray[Any]], shape: tuple[int, int]) -> NDArray[np.float64]:
-    if "dual_coef" in arrays:
-        coef = _finite(arrays, "dual_coef")
-        if coef.shape != shape:
-            raise InputError("its coefficients do not fit its support vectors")
-        return coef
-    data, columns, starts = (
-        _finite(arrays, "dual_coef.data"),
-        arrays["dual_coef.columns"],
-        arrays["dual_coef.starts"],
-    )
-    if data.ndim != 1 or columns.dtype != np.int32 or columns.shape != data.shape:
-        raise InputError("its coefficients have no column each")
-    if starts.dtype != np.int64 or starts.shape != (shape[0] + 1,):
-        raise InputError("its coefficients are not those of its machines")
-    if starts[0] != 0 or starts[-1] != len(data) or (np.diff(starts) < 0).any():
-        raise InputError("its coefficients are out of bounds")
-    if len(columns) and (columns.min() < 0 or columns.max() >= shape[1]):
-        raise InputError("its coefficients do not fit its support vectors")
-    packed = csr_matrix((data, columns, starts), shape=shape)
-    if not packed.has_canonical_format:
-        raise InputError("its coefficients are out of order")
-    need, free = 8 * shape[0] * shape[1], devices.free_memory(devices.select("cpu"))
-    if need > free:
-        raise InputError(f"its coefficients take {need:,} bytes of memory and {free:,} are free")
-    return packed.toarray()
-
-
-def _under(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-
-
-def _finite(arrays: dict[str, NDArray[Any]], name: str) -> NDArray[np.float64]:
-    array = arrays[name]
-    if array.dtype != np.float64 or not np.isfinite(array).all():
-        raise InputError(f"its {name} has values that are no finite 64-bit numbers")
-    return array
-
-
-def _count(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
-        raise InputError(f"it has {value!r} where a count is expected")
-    return value
 
 
 def _as_json(header: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,9 @@ Tokens = str | Callable[[str], Sequence[str]]
 #: Where symbols stand in a text: first character and the one behind the last, shape (n, 2); -1 is nowhere.
 Spans = NDArray[np.int64]
 NAMES = ("characters", "words", "whitespace")
-_WORDS = re.compile(r"\w+|[^\w\s]")
+#: What a character is in a text of words: nothing, part of a word, a word by itself.
+BETWEEN, WITHIN, ALONE = 0, 1, 2
+_WORDS, _WORD = re.compile(r"\w+|[^\w\s]"), re.compile(r"\w")
 
 
 def check_tokens(tokens: Tokens) -> None:
@@ -64,6 +66,14 @@ def tokenise(text: str, tokens: Tokens) -> list[str]:
             f"the function of tokens returned {what} for {_shorten(text)}; it must return a list of str"
         )
     return pieces
+
+
+def kinds(characters: Iterable[str], tokens: str) -> NDArray[np.uint8]:
+    """What characters are to "words" or "whitespace": `BETWEEN`, `WITHIN` or `ALONE`."""
+    other = ALONE if tokens == "words" else WITHIN
+    return np.array(
+        [BETWEEN if c.isspace() else WITHIN if _WORD.match(c) else other for c in characters], np.uint8
+    )
 
 
 def locate(text: str, tokens: Sequence[str]) -> Spans:

@@ -15,6 +15,7 @@ from textsvm.cli.demo import demo
 from textsvm.cli.devices import devices
 from textsvm.cli.evaluate import evaluate
 from textsvm.cli.explain import explain
+from textsvm.cli.features import features
 from textsvm.cli.gram import gram
 from textsvm.cli.predict import predict
 from textsvm.cli.train import train
@@ -27,7 +28,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, corpus, train, evaluate, predict, explain, tune, cv, compare, gram, devices):
+for command in (demo, corpus, train, evaluate, predict, explain, tune, cv, compare, gram, features, devices):
     app.command()(command)
 app.command(context_settings=BENCH_SETTINGS)(bench)
 

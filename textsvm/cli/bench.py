@@ -13,6 +13,7 @@ class Benchmark(Enum):
     """What can be measured; the value is the module in `textsvm.bench`."""
 
     kernels = "gram"
+    features = "features"
     solver = "solver"
     paper = "paper"
     lodhi = "lodhi"
@@ -27,6 +28,7 @@ class Benchmark(Enum):
     tuned = "tuned"
     vectors = "vectors"
     weights = "weights"
+    nystroem = "nystroem"
     crammer_singer = "crammer_singer"
     edit_gpu = "edit_gpu"
     gap_gpu = "gap_gpu"

@@ -23,6 +23,7 @@ STAGES = {
     "encode": "encoding",
     "choose": "choosing a kernel",
     "compile": "loading GPU kernels",
+    "features": "features",
     "gram": "kernel matrix",
     "solve": "solving",
     "duplicates": "near-duplicates",
@@ -158,8 +159,8 @@ class Console:
         stream.write(text + "\n")
 
 
-def json_line(value: dict[str, Any]) -> str:
-    """One JSON object as a line of a file in UTF-8."""
+def json_line(value: dict[str, Any] | str) -> str:
+    """One JSON value as a line of a file in UTF-8."""
     return json.dumps(value, ensure_ascii=False) + "\n"
 
 

@@ -29,9 +29,11 @@ def corpus(
 
 def describe(corpus: Corpus) -> dict[str, Any]:
     """Counts of a corpus as JSON values; lengths and alphabet are of the normalised texts."""
-    from textsvm.documents import encode, normalise
+    from textsvm.documents import encode
+    from textsvm.encoding import Reading
+    from textsvm.normal_form import normal_form
 
-    encoded = encode(normalise(text) for text in corpus.texts)
+    encoded = encode(corpus.texts, None, Reading(normal_form("unicode", True, False)))
     lengths = encoded.lengths
     labels = Counter(
         one for each in corpus.labels or [] for one in (each if isinstance(each, tuple) else (each,))

@@ -41,6 +41,7 @@ def explain(
     console = Console(printing.quiet)
 
     from textsvm.evaluation.explanation import explain as ask
+    from textsvm.evaluation.judge import machine_of
     from textsvm.readers import read_documents
 
     fitted = options.load_model(model, "cpu")
@@ -56,6 +57,8 @@ def explain(
             fitted, documents.texts, positive=training.positive, substrings=substrings, similar=similar,
             progress=lambda done, total: console.stage("explain", done, total),
         )  # fmt: skip
+    if similar and machine_of(fitted).kept.weights is not None:
+        console.say("note: the model was saved without texts, so no training documents are named")
     for identifier, problem in documents.problems:
         console.say(f"note: {identifier}: {problem}")
     for identifier, each in zip(documents.ids, found, strict=True):

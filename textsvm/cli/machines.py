@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from itertools import product
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -22,8 +22,10 @@ from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.estimators.base import KernelMachine
+    from textsvm.estimators.features import SpectrumFeatures
     from textsvm.kernels import Kernel
 
+Made = TypeVar("Made", bound="KernelMachine | SpectrumFeatures")
 _TEXT = "Text"
 _MACHINE = "Machine"
 #: Values of C that `tune` tries if none are given.
@@ -125,6 +127,14 @@ class MachineOptions:
             rich_help_panel=_MACHINE,
         ),
     ] = None
+    approximate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="nystrom:N",
+            help="Compare texts with N of the training texts only, such as nystrom:4096 (default: all).",
+            rich_help_panel=_MACHINE,
+        ),
+    ] = None
     device: options.Device = "auto"
 
     def varied(self) -> dict[str, list[Any]]:
@@ -139,7 +149,7 @@ class MachineOptions:
 
     def fixed(self) -> dict[str, Any]:
         """The others that are given, as parameters of an estimator."""
-        names = ("class_weight", "tol", "duality_gap", "max_iter", "memory", "device")
+        names = ("class_weight", "tol", "duality_gap", "max_iter", "memory", "device", "approximate")
         return _given(**{name: getattr(self, name) for name in names})
 
     def refuse(self, *names: str, of: str) -> None:
@@ -262,7 +272,7 @@ def _given(**options: Any) -> dict[str, Any]:
     }
 
 
-def checked(make: Callable[[], KernelMachine]) -> KernelMachine:
+def checked(make: Callable[[], Made]) -> Made:
     """An estimator whose parameters are in range and whose device is there, else wrong usage."""
     from textsvm.device import select
 

@@ -358,9 +358,15 @@ def load_model(path: Path, device: str) -> Any:
 
 
 def save_model(
-    output: Output, model: Any, corpus: Corpus, reading: Reading, learning: Learning, about: dict[str, Any]
-) -> None:
-    """Write a model with what it was learnt from and how, for later commands and for people."""
+    output: Output,
+    model: Any,
+    corpus: Corpus,
+    reading: Reading,
+    learning: Learning,
+    about: dict[str, Any],
+    texts: bool = True,
+) -> int:
+    """Write a model with what it was learnt from and how, for later commands and for people; its bytes."""
     from textsvm.model_file import save
 
     labels = {"positive": reading.positive, "negative": reading.negative or "rest"}
@@ -370,4 +376,5 @@ def save_model(
         **(labels if reading.positive else {}), **about,
     }  # fmt: skip
     with output.place() as path:
-        save(model, path, info)
+        save(model, path, info, texts)
+        return path.stat().st_size

@@ -50,6 +50,8 @@ class Kind:
 
 MODEL = Kind("a textsvm model", rb'.{8}\{.*"textsvm":')
 NPY = Kind("a NumPy array", rb"\x93NUMPY", ".npy")
+NPZ = Kind("a NumPy .npz file", rb"PK\x03\x04.{26}[\w.]+\.npy", ".npz")
+NAMES = Kind("names as JSON Lines", rb'"[^\n]*"\n', ".jsonl")
 LIBSVM = Kind("a kernel matrix in LIBSVM's format", rb"\s*[-+.\deE]+ 0:\d")
 PREDICTIONS = Kind("predictions as JSON Lines", rb'\{"id": ', ".jsonl")
 REPORTS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -90,6 +90,14 @@ class ModelFile:
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes; - is stdout.")] = Path(
         "model.textsvm"
     )
+    without_texts: Annotated[
+        bool,
+        typer.Option(
+            "--without-texts",
+            help="Save one weight a feature in place of the support vectors, so that no training text is in "
+            "the model; for spectrum kernels and sums of them.",
+        ),
+    ] = False
     force: Force = False
 
 
@@ -119,6 +127,10 @@ def train(
     task.check(reading, learning)
     output.check({"the corpus": corpus})
     model = _estimator(made_from, task, learning)
+    if file.without_texts:
+        from textsvm.model_file import require_weights
+
+        require_weights(model)
 
     documents = options.read(console, corpus, reading, learning)
     if task.one_class is not None:
@@ -138,9 +150,14 @@ def train(
         summary["holdout"] = results.as_dict() | {"near_duplicates": near}
     if task.one_class is not None:
         reading = replace(reading, positive=task.one_class)
-    options.save_model(output, model, documents, reading, learning, summary)
+    with console.warnings():
+        size = options.save_model(
+            output, model, documents, reading, learning, summary, texts=not file.without_texts
+        )
+    console.say(f"model {file.output}: {_megabytes(size)}{', no training text in it' * file.without_texts}")
     seconds |= {**model.seconds_, "total": time.perf_counter() - started}
-    report = {"model": str(file.output), **summary, "seconds": seconds}
+    saved = {"model": str(file.output), "bytes": size, "texts": not file.without_texts}
+    report = {**saved, **summary, "seconds": seconds}
     console.print_json(report) if printing.json else _show(console, report, results)
 
 
@@ -154,6 +171,10 @@ def _estimator(made_from: machines.SingleOptions, task: Task, learning: options.
     from textsvm.selection.calibration import CalibratedSVC
 
     return CalibratedSVC(model, method=task.calibrate.value, random_state=task.seed)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
 
 
 def _of_one_class(corpus: Corpus, label: str) -> Corpus:
@@ -272,6 +293,7 @@ def summarise(model: Any, training: Corpus) -> dict[str, Any]:
         "chosen": getattr(model, "chosen_", "") or None,
         "C": getattr(model, "C_", getattr(model, "C", None)),
         "kernel_matrix": model.gram_,
+        "approximation": None if (found := _approximation(model)) is None else asdict(found),
         "n_train": len(training),
         "classes": _per_class(model, training),
         "n_support": len(model.support_),
@@ -282,6 +304,13 @@ def summarise(model: Any, training: Corpus) -> dict[str, Any]:
         "objective": sum(solution.objective for solution in solutions),
         "duality_gap": max(solution.duality_gap for solution in solutions),
     }
+
+
+def _approximation(model: Any) -> Any:
+    """How well the kernel of a model is approximated; None if it is not."""
+    from textsvm.evaluation.judge import machine_of
+
+    return machine_of(model).approximation_
 
 
 def _per_class(model: Any, training: Corpus) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,14 +27,17 @@ from textsvm import parallel
 from textsvm.device import Device
 from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
+from textsvm.estimators.approximate import check_approximate, landmarks_of
+from textsvm.estimators.convergence import how_far
+from textsvm.estimators.prepared import Prepared as Prepared
 from textsvm.estimators.targets import Target, as_weights, is_integer, is_number, with_classes
-from textsvm.gram.base import Gram
-from textsvm.gram.plan import make_gram, parse_bytes
-from textsvm.kernels.base import Kernel, Predictor
+from textsvm.gram.features import gram_of
+from textsvm.gram.plan import allowed_bytes, parse_bytes
+from textsvm.kernels.base import Kernel, Predictor, Weights
 from textsvm.kernels.user import KernelFunction
 from textsvm.parallel import StageProgress, of_stage
-from textsvm.solvers import problems
 from textsvm.solvers.problems import Machines, Problem
+from textsvm.solvers.side_by_side import solve
 from textsvm.sources.base import Kept, Source
 from textsvm.sources.matrix import MatrixSource
 from textsvm.sources.texts import TextForm, TextSource
@@ -43,28 +46,6 @@ from textsvm.sources.texts import TextForm, TextSource
 Fold = tuple[NDArray[np.int64], NDArray[np.int64]]
 #: Held while a predictor is made, so that threads that share a model make one.
 _making = threading.RLock()
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What is known of the training examples before anything is learnt from their labels.
-
-    Attributes
-    ----------
-    examples : Examples
-        The encoded documents, or the kernel matrix that was given.
-    kernel : Kernel
-        Fitted.
-    gram : Gram
-        Rows of the kernel matrix of all examples.
-    seconds : dict
-        Wall time of "encode" and "gram", as far as they were needed.
-    """
-
-    examples: Any
-    kernel: Kernel
-    gram: Gram
-    seconds: dict[str, float]
 
 
 class KernelMachine(BaseEstimator, ABC):
@@ -80,6 +61,7 @@ class KernelMachine(BaseEstimator, ABC):
     memory: int | str | None
     device: str
     n_jobs: int | None
+    approximate: str | None
 
     #: Parameters that must be finite numbers above 0 (`duality_gap` may be None).
     _POSITIVE: ClassVar[tuple[str, ...]] = ("tol", "duality_gap")
@@ -91,11 +73,13 @@ class KernelMachine(BaseEstimator, ABC):
         """Where the rows of the kernel matrix come from."""
         if isinstance(self.kernel, str) and self.kernel == "precomputed":
             return MatrixSource()
-        return TextSource(self.kernel, TextForm(self.normalise, self.punctuation, self.max_length))
+        form = TextForm(self.normalise, self.punctuation, self.max_length)
+        return TextSource(self.kernel, form, landmarks_of(self.approximate))
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""
         self.source.check()
+        check_approximate(self.approximate, self.kernel)
         for name in self._POSITIVE:
             value = getattr(self, name)
             if not (name == "duality_gap" and value is None) and not (
@@ -175,9 +159,9 @@ class KernelMachine(BaseEstimator, ABC):
         if progress is not None:
             # Preparing, and compiling at first use, come before any work is counted.
             progress("gram", 0, 1)
-        rows = kernel.rows(kernel.read(examples), device)
         memory = self.source.memory(self.memory, len(examples), device)
-        gram = make_gram(rows, memory, of_stage(progress, "gram"))
+        kernel.require_memory(len(examples), allowed_bytes(memory, device))
+        gram = gram_of(kernel.rows(kernel.read(examples), device), memory, of_stage(progress, "gram"))
         devices.synchronize(device)
         return Prepared(examples, kernel, gram, {"gram": time.perf_counter() - clock})
 
@@ -241,19 +225,24 @@ class KernelMachine(BaseEstimator, ABC):
 
     def keep(self, prepared: Prepared, target: Target, machines: Machines) -> None:
         """Set the fitted attributes from a solved problem; warn where it did not converge."""
+        approximation = prepared.kernel.approximation
         self.gram_ = prepared.gram.description
+        if approximation is not None:
+            self.gram_ = f"{approximation.description}; {self.gram_}"
         self.seconds_ = dict(prepared.seconds)
         self.keep_machines(prepared.kernel, prepared.examples, target, machines)
 
     def keep_machines(self, kernel: Kernel, examples: Any, target: Target, machines: Machines) -> None:
         """The same, of what solved it wherever the rows came from."""
-        used = np.flatnonzero((machines.coef != 0).any(axis=0))
-        support = machines.index[used]
+        self.approximation_ = kernel.approximation
+        kernel, index, every = kernel.condense(machines.index, machines.coef)
+        used = np.flatnonzero((every != 0).any(axis=0))
+        support = index[used]
         self.solutions_ = machines.solutions
         self.n_iter_ = sum(solution.iterations for solution in machines.solutions)
         was_given = vars(self).get("kernel_", self) is None
         kept = self.source.keep(kernel, examples, support)
-        coef = np.ascontiguousarray(machines.coef[:, used])
+        coef = np.ascontiguousarray(every[:, used])
         self.restore(kept.kernel, kept.documents, support, coef, machines.bias, target.classes, {})
         if kept.n_features is not None:
             self.n_features_in_ = kept.n_features
@@ -265,20 +254,7 @@ class KernelMachine(BaseEstimator, ABC):
 
     def unfinished(self, machines: Machines, classes: NDArray[Any] | None) -> str:
         """Which of the machines did not converge and how far they got; "" if all did."""
-        solutions = machines.solutions
-        open_ones = [k for k, solution in enumerate(solutions) if not solution.converged]
-        if not open_ones:
-            return ""
-        worst = max(open_ones, key=lambda k: solutions[k].violation)
-        how_far = f"violation {solutions[worst].violation:.2g}, tol {self.tol:g}"
-        if len(solutions) == 1:
-            return f"the solver stopped before it converged ({solutions[0].status}): {how_far}"
-        learnt = np.flatnonzero(~np.isnan(machines.bias))
-        name = self.machine_names(classes, len(machines.bias))[learnt[worst]]
-        return (
-            f"{len(open_ones)} of {len(solutions)} machines stopped before they converged; the worst is "
-            f"{name} ({solutions[worst].status}): {how_far}"
-        )
+        return how_far(machines, self.tol, lambda n_machines: self.machine_names(classes, n_machines))
 
     def restore(
         self,
@@ -292,8 +268,8 @@ class KernelMachine(BaseEstimator, ABC):
     ) -> KernelMachine:
         """Take the fitted state that prediction needs; `textsvm.load` builds an estimator with it."""
         self.kernel_ = kernel
-        self.support_documents_ = support_documents
-        self.support_ = support
+        self.support_documents_, self.support_ = support_documents, support
+        self.weight_vectors_: Weights | None = None
         self.dual_coef_ = dual_coef
         self.intercept_ = intercept
         if classes is not None:
@@ -306,8 +282,8 @@ class KernelMachine(BaseEstimator, ABC):
     @property
     def kept(self) -> Kept:
         """The fitted state that its source of rows takes for prediction, and saves."""
-        n_features = vars(self).get("n_features_in_")
-        return Kept(self.support_, self.kernel_, self.support_documents_, n_features)
+        n_features, weights = (vars(self).get(name) for name in ("n_features_in_", "weight_vectors_"))
+        return Kept(self.support_, self.kernel_, self.support_documents_, n_features, weights)
 
     @contextmanager
     def at_work(self, device: Device) -> Iterator[None]:
@@ -327,7 +303,7 @@ class KernelMachine(BaseEstimator, ABC):
         prepared = self._prepare(given, progress, target)
         with self.at_work(self.device_):
             clock = time.perf_counter()
-            [[machines]] = problems.solve(
+            [[machines]] = solve(
                 prepared.gram,
                 [[problem]],
                 tol=self.tol,
@@ -372,7 +348,7 @@ class KernelMachine(BaseEstimator, ABC):
         """Values of all machines, shape (n, n_machines); texts are compared with support vectors only."""
         check_is_fitted(self)
         given = self.read(X, fitting=False)
-        if not len(self.support_):
+        if not len(self.support_) and self.kept.weights is None:
             self.device_ = devices.select(self.device)
             return np.tile(self.intercept_, (len(given), 1))
         predictor = self.predictor()

@@ -29,7 +29,7 @@ class OneClassSVM(OutlierMixin, KernelMachine):
         See `textsvm.SVC`.
     nu : float
         Bound on the share of training texts outside, and below the share of support vectors; in (0, 1].
-    normalise, punctuation, max_length, tol, duality_gap, max_iter, memory, device, n_jobs
+    normalise, punctuation, max_length, tol, duality_gap, max_iter, memory, device, n_jobs, approximate
         See `textsvm.SVC`.
 
     Attributes
@@ -65,6 +65,7 @@ class OneClassSVM(OutlierMixin, KernelMachine):
         memory: int | str | None = None,
         device: str = "auto",
         n_jobs: int | None = None,
+        approximate: str | None = None,
     ) -> None:
         self.kernel = kernel
         self.nu = nu
@@ -77,6 +78,7 @@ class OneClassSVM(OutlierMixin, KernelMachine):
         self.memory = memory
         self.device = device
         self.n_jobs = n_jobs
+        self.approximate = approximate
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""

@@ -65,6 +65,11 @@ class SVC(ClassifierMixin, KernelMachine):
     device : {"auto", "cpu", "cuda", "cuda:0", ...}
     n_jobs : int, optional
         Threads; None or -1 uses all cores.
+    approximate : str, optional
+        "nystrom:4096" stands for the kernel by its values with 4,096 of the training texts, its landmarks
+        (`textsvm.kernels.nystroem`): as many kernel values a text, instead of one with each other text. They
+        are drawn from the texts alone, not from labels, and in model selection from each training part. C is
+        best chosen anew on it.
 
     Attributes
     ----------
@@ -78,6 +83,9 @@ class SVC(ClassifierMixin, KernelMachine):
         sign_i alpha_i of each machine; machines in the order of `textsvm.solvers.problems`.
     intercept_ : float64 array, shape (n_machines,)
         The biases.
+    weight_vectors_ : Weights, optional
+        One weight a feature, of a model that was loaded without texts; it has no support vectors then, and
+        no coefficients. None otherwise.
     n_support_ : int64 array, shape (n_classes,)
         Number of support vectors of each class.
     kernel_ : Kernel
@@ -93,6 +101,9 @@ class SVC(ClassifierMixin, KernelMachine):
         The penalty that was used.
     device_ : Device
         What did the work.
+    approximation_ : Approximation
+        Number of landmarks and features, and the share of the trace of the kernel matrix that they capture;
+        None without `approximate`. With it, `support_` are the landmarks, whatever their labels.
     gram_ : str
         Where the rows of the kernel matrix came from.
     seconds_ : dict
@@ -122,6 +133,7 @@ class SVC(ClassifierMixin, KernelMachine):
         memory: int | str | None = None,
         device: str = "auto",
         n_jobs: int | None = None,
+        approximate: str | None = None,
         budget: float | None = None,
     ) -> None:
         self.kernel = kernel
@@ -137,6 +149,7 @@ class SVC(ClassifierMixin, KernelMachine):
         self.memory = memory
         self.device = device
         self.n_jobs = n_jobs
+        self.approximate = approximate
         self.budget = budget
 
     @property

@@ -31,7 +31,7 @@ class SVR(RegressorMixin, KernelMachine):
         Penalty of deviations past epsilon, > 0.
     epsilon : float
         Deviations up to this cost nothing, >= 0, in the unit of the targets.
-    normalise, punctuation, max_length, tol, duality_gap, max_iter, memory, device, n_jobs
+    normalise, punctuation, max_length, tol, duality_gap, max_iter, memory, device, n_jobs, approximate
         See `textsvm.SVC`.
 
     Attributes
@@ -66,6 +66,7 @@ class SVR(RegressorMixin, KernelMachine):
         memory: int | str | None = None,
         device: str = "auto",
         n_jobs: int | None = None,
+        approximate: str | None = None,
     ) -> None:
         self.kernel = kernel
         self.C = C
@@ -79,6 +80,7 @@ class SVR(RegressorMixin, KernelMachine):
         self.memory = memory
         self.device = device
         self.n_jobs = n_jobs
+        self.approximate = approximate
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""

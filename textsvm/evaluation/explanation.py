@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from textsvm import device as devices
+from textsvm.device import Device
 from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
 from textsvm.estimators.labels import label_sets
@@ -87,7 +88,7 @@ class Explanation:
     substrings : list of Substring
         Those of the largest contributions, of kernels that have features one can name.
     similar : list of Similar
-        The support vectors of the largest contributions.
+        The support vectors of the largest contributions; none of a model that was saved without texts.
     """
 
     prediction: Any
@@ -153,16 +154,15 @@ def explain(
     if not texts:
         return []
     machine = machine_of(model)
-    support: Documents | Views = machine.support_documents_
-    documents = machine.encode(texts, support)
-    device = devices.select("cpu")
+    documents = machine.encode(texts, machine.support_documents_)
+    device, weights = devices.select("cpu"), machine.kept.weights
     with machine.at_work(device):
-        rows = machine.kernel_.rows(support, device)
+        known: Any = _OfSupport(machine, device) if weights is None else _OfWeights(machine, device)
         found = []
         for first in range(0, len(documents), CHUNK):
             part = documents.take(range(first, min(first + CHUNK, len(documents))))
             step = part_of(progress, first, len(part), len(documents))
-            found += _explain(machine, rows, part, positive, substrings, similar, step)
+            found += _explain(machine, known, part, positive, (substrings, similar), step)
     if machine is not model:
         decision = machine.decision_function(texts)
         likely = model.classes_[model.probabilities(decision).argmax(axis=1)].tolist()
@@ -170,46 +170,88 @@ def explain(
     return found
 
 
+class _OfSupport:
+    """What machines that have support vectors say of documents, and why."""
+
+    def __init__(self, model: Any, device: Device) -> None:
+        self.model, self.support = model, model.support_documents_
+        self.rows = model.kernel_.rows(self.support, device)
+
+    def look(self, documents: Documents | Views) -> NDArray[np.float64]:
+        """Values without bias, shape (n, n_machines); the documents are those of what follows."""
+        coef, some = self.model.dual_coef_, len(self.support) > 0
+        self.documents, self.values = documents, np.empty((len(documents), 0))
+        if some:
+            self.values = self.rows.cross(documents).astype(np.float64)
+        return self.rows.decision(documents, coef.T) if some else self.values @ coef.T
+
+    def contributions(self, mixes: NDArray[np.float64], progress: Progress | None) -> Contributions:
+        """Of the symbols, to sums of machines, mixes (n, n_machines)."""
+        self.coef = mixes @ self.model.dual_coef_
+        if not len(self.support):
+            return Contributions([np.zeros(len(text)) for text in texts_of(self.documents)])
+        kernel = self.model.kernel_
+        found = kernel.contributions(self.rows, self.documents, self.coef, self.values, progress)
+        exact = kernel.attribution.exact
+        return complete(found, (self.coef * self.values).sum(axis=1)) if exact else found
+
+    def similar(self, d: int, most: int) -> list[Similar]:
+        """The support vectors of the largest contributions to document d."""
+        model, values, terms = self.model, self.values[d], self.coef[d] * self.values[d]
+        return [
+            Similar(int(model.support_[i]), float(values[i]), float(terms[i]), self.support.shown(i))
+            for i in np.argsort(-np.abs(terms), kind="stable")[:most].tolist()
+            if terms[i] != 0
+        ]
+
+
+class _OfWeights:
+    """The same of machines that are weights of features."""
+
+    def __init__(self, model: Any, device: Device) -> None:
+        self.predictor = model.kept.weights.predictor(device)
+
+    def look(self, documents: Documents | Views) -> NDArray[np.float64]:
+        self.documents = documents
+        values: NDArray[np.float64] = self.predictor.values(documents)
+        return values
+
+    def contributions(self, mixes: NDArray[np.float64], progress: Progress | None) -> Contributions:
+        found: Contributions = self.predictor.contributions(self.documents, mixes)
+        if progress is not None:
+            progress(1, 1)
+        return found
+
+    def similar(self, d: int, most: int) -> list[Similar]:
+        return []
+
+
 def _explain(
     model: Any,
-    rows: Any,
+    known: _OfSupport | _OfWeights,
     documents: Documents | Views,
     positive: Any,
-    n_substrings: int,
-    n_similar: int,
+    most: tuple[int, int],
     progress: Progress | None,
 ) -> list[Explanation]:
-    kernel, support = model.kernel_, model.support_documents_
-    values = rows.cross(documents).astype(np.float64) if len(support) else np.empty((len(documents), 0))
-    decision = rows.decision(documents, model.dual_coef_.T) if len(support) else values @ model.dual_coef_.T
-    machines = decision + model.intercept_
+    """Explanations with at most so many (substrings, support vectors)."""
+    machines = known.look(documents) + model.intercept_
     mixes, meanings = _machines_explained(model, machines, positive)
-    coef, biases = mixes @ model.dual_coef_, mixes @ model.intercept_
-    texts = texts_of(documents)
-    found = Contributions([np.zeros(len(text)) for text in texts])
-    if len(support):
-        found = kernel.contributions(rows, documents, coef, values, progress)
-        if kernel.attribution.exact:
-            found = complete(found, (coef * values).sum(axis=1))
+    biases = mixes @ model.intercept_
+    found = known.contributions(mixes, progress)
     explanations = []
-    for d, text in enumerate(texts):
-        terms, share = coef[d] * values[d], found.symbols[d]
+    for d, text in enumerate(texts_of(documents)):
         features = sorted(found.features[d], key=lambda each: -abs(each[2])) if found.features else []
-        nearest = np.argsort(-np.abs(terms), kind="stable")[:n_similar]
         explanations.append(
             Explanation(
                 **meanings[d],
                 value=float(mixes[d] @ machines[d]),
                 bias=float(biases[d]),
                 text=text,
-                symbols=share,
-                attribution=kernel.attribution,
-                substrings=[Substring(*feature) for feature in features[:n_substrings]],
-                similar=[
-                    Similar(int(model.support_[i]), float(values[d, i]), float(terms[i]), support.shown(i))
-                    for i in nearest.tolist()
-                    if terms[i] != 0
-                ],
+                symbols=found.symbols[d],
+                attribution=model.kernel_.attribution,
+                substrings=[Substring(*feature) for feature in features[: most[0]]],
+                similar=known.similar(d, most[1]),
             )
         )
     return explanations

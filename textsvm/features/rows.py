@@ -107,10 +107,6 @@ def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> Feat
     """The rows of sum_i w_i k_i: the features of all parts, those of part i times sqrt(w_i)."""
     if len(parts) == 1 and weights[0] == 1:
         return parts[0]
-    if not isinstance(parts[0].x, Sparse):
-        from textsvm.features import rows_cuda
-
-        return rows_cuda.side_by_side(parts, weights)
     indptr = np.sum([part.x.indptr for part in parts], axis=0)
     first = np.cumsum([0] + [part.x.n_features for part in parts])
     features = np.empty(int(indptr[-1]), feature_type(int(first[-1])))

@@ -18,14 +18,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from textsvm.device import array_module, device_of
 from textsvm.documents import Documents
 from textsvm.errors import InputError
+from textsvm.parallel import n_threads, run
 
+Array = NDArray[Any]
 #: Symbols that documents may have.
 MAX_SYMBOLS = (1 << 31) - 1
+#: p-mers that a thread looks up at a time, at least.
+PIECE = 1 << 14
 
 
 def plan(p1: int, p2: int) -> Iterator[tuple[int, int, int]]:
@@ -125,12 +130,60 @@ class Vocabulary:
         if not len(mine):
             return xp.full(len(theirs), -1, np.int64)
         width = np.uint64(max(other.size(b), 1))
+        if xp is np:
+            return _find_on_host(mine, np.uint64(self.size(b)), theirs, width, left, right)
         left, right = left[(theirs // width).astype(np.int64)], right[(theirs % width).astype(np.int64)]
         sought = (left * self.size(b) + right).astype(np.uint64)
         rank = xp.searchsorted(mine, sought)
         known = (left >= 0) & (right >= 0) & (rank < len(mine))
         known &= mine[xp.minimum(rank, len(mine) - 1)] == sought
         return xp.where(known, rank, -1)
+
+
+def _find_on_host(
+    mine: NDArray[np.uint64],
+    size_b: np.uint64,
+    theirs: NDArray[np.uint64],
+    width: np.uint64,
+    left: NDArray[np.int64],
+    right: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Ranks of keys, given where the p-mers that make them are; on all cores."""
+    ranks, step = np.empty(len(theirs), np.int64), max(PIECE, len(theirs) // (4 * n_threads()) + 1)
+
+    def find_piece(first: int) -> None:
+        _find_keys(mine, size_b, theirs[first : first + step], width, left, right, ranks[first:])
+
+    firsts = range(0, len(theirs), step)
+    find_piece(0) if len(firsts) == 1 else run(find_piece, firsts)
+    return ranks
+
+
+@njit(nogil=True, cache=True)
+def _find_keys(
+    mine: Array, size_b: Any, theirs: Array, width: Any, left: Array, right: Array, ranks: Array
+) -> None:
+    # Keys ascend in both: a search begins where the last one ended, in steps that double.
+    at, last = 0, np.uint64(0)
+    for k in range(len(theirs)):
+        begins, ends = left[theirs[k] // width], right[theirs[k] % width]
+        ranks[k] = -1
+        if begins < 0 or ends < 0:
+            continue
+        sought = np.uint64(begins) * size_b + np.uint64(ends)
+        at = at if sought >= last else 0
+        last, step = sought, 1
+        while at + step < len(mine) and mine[at + step] < sought:
+            at, step = at + step, 2 * step
+        high = min(at + step, len(mine))
+        while at < high:
+            middle = (at + high) // 2
+            if mine[middle] < sought:
+                at = middle + 1
+            else:
+                high = middle
+        if at < len(mine) and mine[at] == sought:
+            ranks[k] = at
 
 
 def _arrays(vocabulary: Vocabulary) -> Any:

@@ -119,7 +119,7 @@ class FeatureWeights:
         if n < 0 or not 0 <= n_symbols <= MAX_SYMBOLS:
             raise ValueError("sizes are out of range")
         df = np.asarray(state["df"])
-        vocabulary = _read_vocabulary(state, p1, p2, n_symbols)
+        vocabulary = read_vocabulary(state, p1, p2, n_symbols)
         if df.shape != (vocabulary.first[-1],) or df.dtype.kind != "i":
             raise ValueError("df does not match the keys")
         if len(df) and not 0 <= df.min() <= df.max() <= n:
@@ -176,7 +176,8 @@ def _add_log_odds(
         held[:] = 0
 
 
-def _read_vocabulary(state: dict[str, NDArray[Any]], p1: int, p2: int, n_symbols: int) -> Vocabulary:
+def read_vocabulary(state: dict[str, NDArray[Any]], p1: int, p2: int, n_symbols: int) -> Vocabulary:
+    """Keys of each length, "keys_q", checked; ValueError if they are out of order or out of range."""
     keys: dict[int, NDArray[np.uint64]] = {}
     sizes, last = {1: n_symbols}, max(p1 - 1, 1)
     for q, a, b in plan(p1, p2):

@@ -10,6 +10,7 @@ from textsvm.kernels.option import Option
 
 if TYPE_CHECKING:
     from textsvm.kernels.base import Kernel
+    from textsvm.kernels.bounded_gap import BoundedGap
     from textsvm.kernels.edit import EditDistance
     from textsvm.kernels.gap import GapWeighted
     from textsvm.kernels.gapped import GappedKmers
@@ -48,9 +49,11 @@ KERNELS = Kernels(
     gapped="textsvm.kernels.gapped:GappedKmers",
     sum="textsvm.kernels.sums:Sum",
     product="textsvm.kernels.sums:Product",
+    **{"bounded-gap": "textsvm.kernels.bounded_gap:BoundedGap"},
 )
 _HOME = {
     "Kernel": "base",
+    "BoundedGap": "bounded_gap",
     "EditDistance": "edit",
     "GapWeighted": "gap",
     "GappedKmers": "gapped",
@@ -62,6 +65,7 @@ _HOME = {
 
 __all__ = [
     "KERNELS",
+    "BoundedGap",
     "EditDistance",
     "GapWeighted",
     "GappedKmers",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,19 @@ from textsvm.errors import InputError
 from textsvm.features.rows import FeatureRows, side_by_side
 from textsvm.kernels.attribution import OCCLUSION, PIECES, Attribution, Contributions, occlusion
 from textsvm.kernels.option import Option
+from textsvm.kernels.predictor import Predictor as Predictor
+from textsvm.kernels.predictor import RowsPredictor as RowsPredictor
+from textsvm.kernels.predictor import Weights as Weights
+from textsvm.kernels.rows import BLOCK_BYTES as BLOCK_BYTES
+from textsvm.kernels.rows import HostRows as HostRows
+from textsvm.kernels.rows import KernelRows as KernelRows
+from textsvm.kernels.rows import MatrixRows as MatrixRows
+from textsvm.kernels.sharing import Sharing as Sharing
 from textsvm.parallel import Progress
 from textsvm.tokens import Tokens, check_tokens
 
 if TYPE_CHECKING:
     from textsvm.device import Device
-#: Kernel values that prediction holds at a time.
-BLOCK_BYTES = 32 << 20
 #: Values a second of a kernel about which nothing is known, such as a function of the user's.
 UNKNOWN_RATE = 5e5 / 60
 
@@ -32,124 +38,9 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
-class MatrixRows(Protocol):
-    """Rows of a symmetric n x n kernel matrix, which is what a Gram is made of.
-
-    Arrays are float32 and live where the work is done: NumPy arrays for the CPU twins, CuPy arrays
-    for the CUDA twins. None of the matrix exists until it is asked for.
-    """
-
-    n: int
-    device: Device
-
-    def diag(self) -> Any:
-        """k(d, d) of each column document, shape (n,)."""
-
-    def rows(self, indices: NDArray[np.int64]) -> Any:
-        """k(documents[indices], documents), shape (len(indices), n)."""
-
-    def gram(self, progress: Progress | None = None) -> Any:
-        """The whole matrix, shape (n, n), one half of it computed."""
-
-
-class KernelRows(MatrixRows, Protocol):
-    """Kernel values with `n` fixed documents, the columns; other documents can be the rows.
-
-    The twins, HostX and CudaX, have the same constructor: (kernel, documents, device).
-    """
-
-    documents: Documents
-
-    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
-        """k(others, documents), shape (len(others), n).
-
-        The alphabet of `others` must extend that of the column documents.
-        """
-
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
-        """k(others, documents) @ coef in bounded memory: coef (n, k) -> (len(others), k), on the host."""
-
-
-class Predictor(Protocol):
-    """Values of machines at any documents, sum_i coef[k, i] k(support_i, document), where `device` says.
-
-    Whatever can be prepared once for all predictions has been.
-    """
-
-    device: Device
-
-    def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
-        """Values without bias, shape (len(documents), n_machines), on the host, in bounded memory.
-
-        The alphabet of `documents` must extend that of the support vectors.
-        """
-
-
-class RowsPredictor:
-    """The `Predictor` of kernels that have no weight vector: kernel values with the support vectors.
-
-    Parameters
-    ----------
-    rows : KernelRows
-        Of the support vectors.
-    coef : float64 array, shape (n_machines, n_sv)
-    """
-
-    def __init__(self, rows: KernelRows, coef: NDArray[np.float64]) -> None:
-        self.rows, self.coef, self.device = rows, coef, rows.device
-
-    def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
-        """See `Predictor`."""
-        return self.rows.decision(documents, self.coef.T, progress)
-
-
-class HostRows(ABC):
-    """What the CPU twins share: decision values from blocks of `cross`."""
-
-    n: int
-
-    @abstractmethod
-    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
-        """See `KernelRows`."""
-
-    def decision(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
-        """k(others, documents) @ coef, a block of `others` at a time: coef (n, k) -> (len(others), k)."""
-        values = np.empty((len(others), coef.shape[1]))
-        size = max(1, BLOCK_BYTES // (4 * max(1, self.n)))
-        for start in range(0, len(others), size):
-            block = others.take(np.arange(start, min(start + size, len(others))))
-            values[start : start + size] = self.cross(block) @ coef
-            if progress is not None:
-                progress(min(start + size, len(others)), len(others))
-        return values
-
-
-class Sharing(ABC):
-    """Work that kernels of a grid have in common, on the same documents: equal ones are computed together.
-
-    Subclasses are frozen dataclasses of the parameters that must be equal.
-    """
-
-    def passes(self, kernels: Sequence[Any], room: int) -> list[list[int]]:
-        """Which of these kernels are computed together, by their positions, in the order of `grams`.
-
-        By default all, which takes memory for two matrices; `room`, at least 2, is for how many there is.
-        """
-        return [list(range(len(kernels)))]
-
-    @abstractmethod
-    def description(self, kernels: Sequence[Any]) -> str:
-        """What the Grams of one pass come from, in a few words."""
-
-    @abstractmethod
-    def grams(
-        self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
-    ) -> Iterator[tuple[int, Any]]:
-        """The kernels of one pass by their positions, each with its matrix, which the caller may keep."""
+def is_whole(value: object) -> bool:
+    """Whether a parameter is a whole number (bool is none)."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 class Kernel(BaseEstimator, ABC):
@@ -238,7 +129,39 @@ class Kernel(BaseEstimator, ABC):
                 counted[leaf.counting] = leaf.counted(leaf.read(documents), device)
             leaf.fit_counted(counted[leaf.counting], everyone)
             parts.append(counted[leaf.counting].rows(leaf, everyone))
-        return side_by_side(parts, [weight for weight, _ in self.terms])
+        weights = [weight for weight, _ in self.terms]
+        if device.kind == "cuda":
+            from textsvm.features import rows_cuda
+
+            return rows_cuda.side_by_side(parts, weights)
+        return side_by_side(parts, weights)
+
+    @property
+    def approximation(self) -> Any:
+        """How well it stands for another kernel, as `textsvm.kernels.nystroem` says; None if it is none."""
+        return None
+
+    def condense(
+        self, index: NDArray[np.int64], coef: NDArray[np.float64]
+    ) -> tuple[Kernel, NDArray[np.int64], NDArray[np.float64]]:
+        """Machines on the documents of its last rows, as they are kept.
+
+        Parameters
+        ----------
+        index : int64 array, shape (m,)
+            Which documents.
+        coef : float64 array, shape (n_machines, m)
+
+        Returns
+        -------
+        Kernel, index, coef
+            Machines of the same values, of the kernel that decides.
+        """
+        return self, index, coef
+
+    def require_memory(self, n: int, allowed: int) -> None:
+        """Raise InputError if what it makes of n documents takes more bytes than are allowed."""
+        return
 
     @property
     def min_length(self) -> int:
@@ -283,6 +206,19 @@ class Kernel(BaseEstimator, ABC):
             Where they decide.
         """
         return RowsPredictor(self.rows(support, device), coef)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether its machines can be kept as one weight a feature (`weight_vectors`)."""
+        return False
+
+    def weight_vectors(self, support: Documents, coef: NDArray[np.float64]) -> Weights:
+        """Machines, coef (n_machines, n_sv), as weights of features."""
+        raise TypeError(f"machines of {type(self).__name__} are no weights")
+
+    def restore_weight_vectors(self, state: dict[str, NDArray[Any]], alphabets: Documents | Views) -> Weights:
+        """Take back what `Weights.state` gave, and what the kernel learnt; InputError if it is damaged."""
+        raise TypeError(f"machines of {type(self).__name__} are no weights")
 
     @property
     def sharing(self) -> Sharing | None:

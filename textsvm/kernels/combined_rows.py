@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,9 @@ from numpy.typing import NDArray
 
 from textsvm import device as devices
 from textsvm.device import Device
-from textsvm.documents import Documents
+from textsvm.documents import Documents, Views
 from textsvm.kernels.attribution import Contributions, complete
-from textsvm.kernels.base import BLOCK_BYTES, Kernel, KernelRows
+from textsvm.kernels.base import BLOCK_BYTES, Kernel, KernelRows, Weights
 from textsvm.parallel import Progress, part, run
 
 #: Values that are added at a time, by a core and by a card.
@@ -155,11 +156,8 @@ class ProductRows(CombinedRows):
 class SumPredictor:
     """Prediction of a sum (`Predictor`): the sum of what the predictors of its parts say."""
 
-    def __init__(self, kernel: Kernel, support: Documents, coef: NDArray[np.float64], device: Device) -> None:
-        self.terms = kernel.terms
-        self.parts = [
-            each.predictor(each.read(support), weight * coef, device) for weight, each in self.terms
-        ]
+    def __init__(self, kernel: Kernel, parts: Sequence[Any], device: Device) -> None:
+        self.terms, self.parts = kernel.terms, parts
         #: Where most is done: a function of the user's decides on the host.
         self.device = device if any(each.device == device for each in self.parts) else self.parts[0].device
 
@@ -172,13 +170,52 @@ class SumPredictor:
                 total = total + predictor.values(kernel.read(documents), step)
         return total
 
+    def contributions(self, documents: Documents | Views, mixes: NDArray[np.float64]) -> Contributions:
+        """See `SpectrumPredictor`; of parts that are such."""
+        found = _Added(documents)
+        for (_, kernel), predictor in zip(self.terms, self.parts, strict=True):
+            found.add(kernel, predictor.contributions(kernel.read(documents), mixes))
+        return found.contributions
+
+
+@dataclass(frozen=True)
+class SumWeights:
+    """The machines of a sum as weights of the features of its terms; see `Weights`."""
+
+    kernel: Kernel
+    parts: Sequence[Weights]
+
+    @property
+    def n_machines(self) -> int:
+        """See `Weights`: the same for each part, or -1."""
+        numbers = {part.n_machines for part in self.parts}
+        return numbers.pop() if len(numbers) == 1 else -1
+
+    @property
+    def left_out(self) -> int:
+        """See `Weights`: the most of any part."""
+        return max(part.left_out for part in self.parts)
+
+    def predictor(self, device: Device) -> SumPredictor:
+        """See `Weights`."""
+        return SumPredictor(self.kernel, [part.predictor(device) for part in self.parts], device)
+
+    def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
+        """See `Weights`."""
+        states = [part.state(tolerance / len(self.parts)) for part in self.parts]
+        return {f"{k}.{name}": array for k, state in enumerate(states) for name, array in state.items()}
+
+
+def under(prefix: str, state: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The arrays whose names begin so, under the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
+
 
 def sum_contributions(
     rows: SumRows, documents: Documents, coef: NDArray[np.float64], progress: Progress | None = None
 ) -> Contributions:
     """Contributions to the values of a sum: those of its parts, added up; see `Kernel.contributions`."""
-    symbols = [np.zeros(len(documents.shown(d))) for d in range(len(documents))]
-    features: list[dict[tuple[str, int], float]] = [{} for _ in symbols]
+    added = _Added(documents)
     for number, ((weight, kernel), columns) in enumerate(zip(rows.terms, rows.parts, strict=True)):
         read = kernel.read(documents)
         values = columns.cross(read).astype(np.float64)
@@ -186,12 +223,32 @@ def sum_contributions(
         found = kernel.contributions(columns, read, weight * coef, values, step)
         if kernel.attribution.exact:
             found = complete(found, (weight * coef * values).sum(axis=1))
+        added.add(kernel, found)
+    return added.contributions
+
+
+class _Added:
+    """Contributions of several kernels to what is said of the same documents, added up."""
+
+    def __init__(self, documents: Documents | Views) -> None:
+        self.documents = documents
+        self._symbols = [np.zeros(len(documents.shown(d))) for d in range(len(documents))]
+        self._features: list[dict[tuple[str, int], float]] = [{} for _ in self._symbols]
+
+    def add(self, kernel: Kernel, found: Contributions) -> None:
+        """Add those of one kernel."""
+        is_leaf = kernel.leaves == (kernel,)
         for d, share in enumerate(found.symbols):
-            is_leaf = kernel.leaves == (kernel,)
-            symbols[d] += documents.to_shown(d, kernel.view, share) if is_leaf else share
+            self._symbols[d] += self.documents.to_shown(d, kernel.view, share) if is_leaf else share
+            features = self._features[d]
             for text, count, value in found.features[d] if found.features else ():
-                features[d][text, count] = features[d].get((text, count), 0.0) + value
-    return Contributions(symbols, [[(*key, value) for key, value in each.items()] for each in features])
+                features[text, count] = features.get((text, count), 0.0) + value
+
+    @property
+    def contributions(self) -> Contributions:
+        """The sums."""
+        features = [[(*key, value) for key, value in each.items()] for each in self._features]
+        return Contributions(self._symbols, features)
 
 
 def add(total: Any, values: Any, weight: float) -> None:

@@ -37,7 +37,7 @@ from textsvm.features.pmers import Counts
 from textsvm.features.products import Columns, Half, finish_half
 from textsvm.features.sparse import Sparse
 from textsvm.kernels.attribution import Attribution, Contributions
-from textsvm.kernels.base import Predictor, SymbolKernel
+from textsvm.kernels.base import Predictor, SymbolKernel, is_whole
 from textsvm.kernels.gapped_attribution import PATTERNS, Spread
 from textsvm.kernels.gapped_features import GappedRows, Parameters
 from textsvm.kernels.gapped_options import OPTIONS, WEIGHTS
@@ -109,9 +109,9 @@ class GappedKmers(SymbolKernel):
 
     def check(self) -> None:
         super().check()
-        if not _is_whole(self.g) or self.g < 1:
+        if not is_whole(self.g) or self.g < 1:
             raise InputError(f"g={self.g!r} is no length of a window: give a whole number from 1")
-        if not _is_whole(self.m) or not 0 <= self.m < self.g:
+        if not is_whole(self.m) or not 0 <= self.m < self.g:
             raise InputError(
                 f"m={self.m!r} is no number of open positions in a window of g={self.g}: "
                 f"give a whole number from 0 to {self.g - 1}"
@@ -169,10 +169,6 @@ class GappedKmers(SymbolKernel):
     ) -> NDArray[np.float64]:
         counted = self.cost(lengths + support_lengths.sum(), np.zeros(1, np.int64))
         return counted + len(self.masks) * lengths * (2 if self.canonical else 1) / NAMING_RATE
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,14 @@ def lengths(text: str) -> tuple[int, int]:
     return found
 
 
+def whole(text: str) -> int:
+    """A whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError("is no whole number") from None
+
+
 def one_of(*choices: str) -> Callable[[str], str]:
     """One of some words."""
 

@@ -41,8 +41,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm import device as devices
 from textsvm.device import Device
-from textsvm.documents import Documents
+from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
 from textsvm.features.pmers import count_each
 from textsvm.features.products import Columns, Half, finish_half
@@ -53,7 +54,7 @@ from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.base import Sharing, SymbolKernel
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.option import Option
-from textsvm.kernels.spectrum_attribution import SUBSTRINGS, spread
+from textsvm.kernels.spectrum_attribution import SUBSTRINGS
 from textsvm.kernels.spectrum_counted import CountedDocuments
 from textsvm.kernels.spectrum_features import (
     FeatureSpace,
@@ -63,6 +64,7 @@ from textsvm.kernels.spectrum_features import (
     represent,
 )
 from textsvm.kernels.spectrum_options import OPTIONS, WEIGHTS
+from textsvm.kernels.spectrum_weights import SpectrumWeights
 from textsvm.parallel import Progress, part
 from textsvm.tokens import Tokens
 
@@ -219,7 +221,20 @@ class Spectrum(SymbolKernel):
         return HostSpectrum(self, documents, device)
 
     def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> SpectrumPredictor:
-        return SpectrumPredictor(self.rows(support, device), coef)
+        return SpectrumPredictor.of_support(self.rows(support, device), coef)
+
+    @property
+    def has_weights(self) -> bool:
+        return True
+
+    def weight_vectors(self, support: Documents, coef: NDArray[np.float64]) -> SpectrumWeights:
+        return SpectrumWeights.of_rows(HostSpectrum(self, support, devices.select("cpu")), coef)
+
+    def restore_weight_vectors(
+        self, state: dict[str, NDArray[Any]], alphabets: Documents | Views
+    ) -> SpectrumWeights:
+        self.check()
+        return SpectrumWeights.from_state(self, state, self.read(alphabets))
 
     def state(self) -> dict[str, NDArray[Any]]:
         self.check_fitted()
@@ -257,17 +272,8 @@ class Spectrum(SymbolKernel):
         values: NDArray[np.float64],
         progress: Progress | None = None,
     ) -> Contributions:
-        space, counts, x = represent(self, documents)
-        own = Normalisation(documents, x.squares(), self.normalised)
-        target = rows.space.find(space)
         weighted = rows.x.transposed_dot(rows.normalisation.scale[:, None] * coef.T)
-        at = target[x.features]
-        owner = np.repeat(np.arange(len(documents)), np.diff(x.indptr))
-        terms = np.where(at >= 0, x.values.astype(float) * weighted[at, owner] * own.scale[owner], 0.0)
-        if self.weight == "intersection":  # the unary code of a count back to one number
-            ends = np.concatenate([[0], np.cumsum(counts.counts, dtype=np.int64)])
-            terms = np.diff(np.concatenate([[0.0], np.cumsum(terms)])[ends])
-        return spread(documents, space.vocabulary, counts, terms)
+        return rows.space.attribute(documents, lambda at, owner: weighted[at, owner])
 
     def contributions_cost(
         self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]
@@ -344,7 +350,7 @@ class HostSpectrum:
     def decision(
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
     ) -> NDArray[np.float64]:
-        return SpectrumPredictor(self, coef.T).values(others, progress)
+        return SpectrumPredictor.of_support(self, coef.T).values(others, progress)
 
     def _values(self, x: Sparse, own: Normalisation, progress: Progress | None = None) -> NDArray[np.float32]:
         """Values of the rows of `x` with all columns."""

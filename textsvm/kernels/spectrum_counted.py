@@ -50,7 +50,9 @@ class CountedDocuments:
             table = self.weights(kernel, train).table
             weights, alone = table[shared.number], self._alone(table)
         rows = shared.weighed(weights, alone, kernel.normalised)
-        return self._equal_ones(rows, shared.alone * alone == 0) if kernel.normalised else rows
+        if not kernel.normalised:
+            return rows
+        return equal_ones(self.documents, rows, shared.alone * alone == 0)
 
     def shared(self, kernel: Any) -> SharedFeatures:
         """The features, before they are weighed, of all kernels of this weight."""
@@ -60,19 +62,6 @@ class CountedDocuments:
             df = np.bincount(x.features, minlength=x.n_features)
             self._shared[kernel.weight] = SharedFeatures.of(x, df)
         return self._shared[kernel.weight]
-
-    def _equal_ones(self, rows: FeatureRows, none_alone: NDArray[np.bool_]) -> FeatureRows:
-        """Equal documents without features are 1 with each other: one feature for each such text."""
-        featureless = (rows.ridge == 1) & none_alone
-        groups = Normalisation(self.documents, 1.0 - featureless, True).groups
-        sizes = np.bincount(groups)
-        sizes[0] = 0
-        together = sizes[groups] > 1
-        if not together.any():
-            return rows
-        indptr = np.concatenate([[0], np.cumsum(together)])
-        x = Sparse(indptr, groups[together], np.ones(indptr[-1], np.float32), len(sizes))
-        return side_by_side([rows, FeatureRows(x, np.where(together, -1.0, 0.0))], [1.0, 1.0])
 
     @cached_property
     def _single(self) -> NDArray[np.int64]:
@@ -86,3 +75,26 @@ class CountedDocuments:
     def _alone(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
         """The weight of the p-mers that each document has alone: one for all of them."""
         return np.where(self._single >= 0, table[self._single], 0.0)
+
+
+def equal_ones(documents: Documents, rows: FeatureRows, none_alone: NDArray[np.bool_]) -> FeatureRows:
+    """Equal documents without features are 1 with each other: one feature for each such text.
+
+    Parameters
+    ----------
+    documents : Documents, n of them
+    rows : FeatureRows
+        Theirs, normalised.
+    none_alone : bool array, shape (n,)
+        Whether a document has no feature that it has alone.
+    """
+    featureless = (rows.ridge == 1) & none_alone
+    groups = Normalisation(documents, 1.0 - featureless, True).groups
+    sizes = np.bincount(groups)
+    sizes[0] = 0
+    together = sizes[groups] > 1
+    if not together.any():
+        return rows
+    indptr = np.concatenate([[0], np.cumsum(together)])
+    x = Sparse(indptr, groups[together], np.ones(indptr[-1], np.float32), len(sizes))
+    return side_by_side([rows, FeatureRows(x, np.where(together, -1.0, 0.0))], [1.0, 1.0])

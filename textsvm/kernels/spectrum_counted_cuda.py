@@ -132,17 +132,17 @@ class CudaCountedDocuments:
         if kernel.weighted:  # behind the p-mers is what those that no document holds weigh
             table = cp.asarray(kernel.weights_.table[:-1])
         df = self._unary_df(starts) if unary else self.df
-        target, n_features = _commonest_first(df)
+        target, n_features = commonest_first(df)
         ridge, parts = cp.empty(len(self.documents)), []
         for batch in self.batches:
             indptr, features, values = self._entries(kernel.weight, batch, starts, table)
-            rows, alone = _shared(CudaRows(indptr, features, values, len(df)), target, n_features)
+            rows, alone = shared_rows(CudaRows(indptr, features, values, len(df)), target, n_features)
             rows, ridge[batch.first : batch.last] = (
-                _normalised(rows, alone) if kernel.normalised else (rows, alone)
+                normalised_rows(rows, alone) if kernel.normalised else (rows, alone)
             )
             parts.append(rows)
         found = FeatureRows(joined(parts), ridge)  # type: ignore[arg-type]
-        return self._equal_ones(found) if kernel.normalised else found
+        return equal_ones(self.documents, found, self._n_pmers_held() == 0) if kernel.normalised else found
 
     def _entries(self, weight: str, batch: _Batch, starts: Array, table: Array) -> tuple[Array, Array, Array]:
         """Rows of all features of a batch."""
@@ -168,25 +168,24 @@ class CudaCountedDocuments:
             df += cp.bincount(features, minlength=len(df))
         return df
 
-    def _equal_ones(self, rows: FeatureRows) -> FeatureRows:
-        """Equal documents without features are 1 with each other: one feature for each such text."""
-        cp = gpu.cupy()
-        empty = ((cp.diff(rows.x.indptr) == 0) & (rows.ridge == 1)).get()
-        featureless = empty & (self._n_pmers_held() == 0)
-        if not featureless.any():
-            return rows
-        groups = Normalisation(self.documents, 1.0 - featureless, True).groups
-        sizes = np.bincount(groups)
-        sizes[0] = 0
-        together = sizes[groups] > 1
-        indptr = cp.asarray(np.concatenate([[0], np.cumsum(together)]))
-        features = cp.asarray(groups[together].astype(np.int32))
-        x = CudaRows(indptr, features, cp.ones(len(features), np.float32), len(sizes))
-        more = FeatureRows(x, cp.asarray(np.where(together, -1.0, 0.0)))  # type: ignore[arg-type]
-        return side_by_side([rows, more], [1.0, 1.0])
-
     def _n_pmers_held(self) -> NDArray[np.int64]:
         return np.concatenate([np.diff(batch.indptr.get()) for batch in self.batches])
+
+
+def equal_ones(documents: Documents, rows: FeatureRows, featureless: NDArray[np.bool_]) -> FeatureRows:
+    """Equal documents without features are 1 with each other: one feature for each such text."""
+    cp = gpu.cupy()
+    if not featureless.any():
+        return rows
+    groups = Normalisation(documents, np.where(featureless, 0.0, 1.0), True).groups
+    sizes = np.bincount(groups)
+    sizes[0] = 0
+    together = sizes[groups] > 1
+    indptr = cp.asarray(np.concatenate([[0], np.cumsum(together)]))
+    features = cp.asarray(groups[together].astype(np.int32))
+    x = CudaRows(indptr, features, cp.ones(len(features), np.float32), len(sizes))
+    more = FeatureRows(x, cp.asarray(np.where(together, -1.0, 0.0)))  # type: ignore[arg-type]
+    return side_by_side([rows, more], [1.0, 1.0])
 
 
 def _batches(documents: Documents, n_lengths: int) -> list[tuple[int, int]]:
@@ -197,7 +196,7 @@ def _batches(documents: Documents, n_lengths: int) -> list[tuple[int, int]]:
     return list(zip(begins, [*begins[1:], len(documents)], strict=True))
 
 
-def _commonest_first(df: Array) -> tuple[Array, int]:
+def commonest_first(df: Array) -> tuple[Array, int]:
     """The number of each feature that two documents share, the commonest first, else -1; and how many."""
     cp = gpu.cupy()
     shared = cp.flatnonzero(df > 1)
@@ -210,7 +209,7 @@ def _commonest_first(df: Array) -> tuple[Array, int]:
     return target, len(shared)
 
 
-def _shared(rows: CudaRows, target: Array, n_features: int) -> tuple[CudaRows, Array]:
+def shared_rows(rows: CudaRows, target: Array, n_features: int) -> tuple[CudaRows, Array]:
     """Rows of the features that documents share, and the squares of those that each has alone."""
     cp = gpu.cupy()
     features = target[rows.features]
@@ -222,7 +221,7 @@ def _shared(rows: CudaRows, target: Array, n_features: int) -> tuple[CudaRows, A
     return shared, lonely.squares()
 
 
-def _normalised(rows: CudaRows, alone: Array) -> tuple[CudaRows, Array]:
+def normalised_rows(rows: CudaRows, alone: Array) -> tuple[CudaRows, Array]:
     cp = gpu.cupy()
     whole = rows.squares() + alone
     scale = cp.where(whole > 0, 1 / cp.sqrt(cp.maximum(whole, 1e-300)), 1.0)

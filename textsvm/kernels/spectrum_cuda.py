@@ -21,7 +21,7 @@ from textsvm.features.sparse_cuda import CudaSparse
 from textsvm.features.vocabulary import Vocabulary, longest_of
 from textsvm.features.weights import FeatureWeights
 from textsvm.kernels.normalisation import Normalisation
-from textsvm.kernels.spectrum_features import FeatureMap, SpectrumPredictor
+from textsvm.kernels.spectrum_features import FeatureMap, FeatureSpace, SpectrumPredictor
 from textsvm.parallel import Progress
 from textsvm.parallel import part as within
 
@@ -41,24 +41,52 @@ class CudaWeights:
 
 
 @dataclass(frozen=True)
+class KnownPmers:
+    """p-mers that were counted elsewhere, on the current card."""
+
+    vocabulary: Vocabulary
+
+
+@dataclass(frozen=True)
 class CudaFeatureSpace:
     """`FeatureSpace` on the device; `starts` is None where each p-mer is one feature."""
 
     kernel: FeatureMap
     learnt: CudaWeights | None
-    pmers: CudaPmers
+    pmers: CudaPmers | KnownPmers
     starts: Array | None
+    row: Array | None = None
+
+    @classmethod
+    def of(cls, space: FeatureSpace) -> CudaFeatureSpace:
+        """The same features as on the host, and what the kernel learnt, on the current card."""
+        kernel, cp = space.kernel, gpu.cupy()
+        learnt = CudaWeights(kernel.weights_) if kernel.weighted else None
+        shared = learnt is not None and space.vocabulary is kernel.weights_.vocabulary
+        known = learnt.vocabulary if learnt is not None and shared else upload(space.vocabulary)
+        starts = cp.asarray(space.starts) if kernel.weight == "intersection" else None
+        row = None if space.row is None else cp.asarray(space.row)
+        return cls(kernel, learnt, KnownPmers(known), starts, row)
 
     def find(self, other: CudaFeatureSpace) -> Array:
         """Where each feature of other documents is here, -1 if it is not."""
         found = gpu.cupy().asarray(self.pmers.vocabulary.find(other.pmers.vocabulary))
-        return found if self.starts is None else match_unary(self.starts, other.starts, found)
+        if self.starts is not None:
+            found = match_unary(self.starts, other.starts, found)
+        return found if self.row is None else self.row[found]
 
     def project(self, others: Documents, columns: Normalisation) -> tuple[CudaSparse, Normalisation]:
         """X of other documents over these features, and their k(s, s) over all of their own."""
         space, x = represent(self.kernel, self.learnt, DeviceDocuments(others))
         normalisation = Normalisation(others, x.squares, self.kernel.normalised, columns)
         return x.select(self.find(space)), normalisation
+
+    def products(
+        self, others: Documents, columns: Normalisation, weights: Array
+    ) -> tuple[NDArray[np.float64], Normalisation]:
+        """See `FeatureSpace`."""
+        x, own = self.project(others, columns)
+        return x.dot(weights).get(), own
 
 
 def represent(
@@ -144,7 +172,7 @@ class CudaSpectrum:
     def decision(
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
     ) -> NDArray[np.float64]:
-        return SpectrumPredictor(self, coef.T).values(others, progress)
+        return SpectrumPredictor.of_support(self, coef.T).values(others, progress)
 
 
 def cuda_grams(

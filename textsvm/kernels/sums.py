@@ -26,7 +26,14 @@ from textsvm.documents import Documents, View, Views
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.base import Kernel, Predictor
-from textsvm.kernels.combined_rows import ProductRows, SumPredictor, SumRows, sum_contributions
+from textsvm.kernels.combined_rows import (
+    ProductRows,
+    SumPredictor,
+    SumRows,
+    SumWeights,
+    sum_contributions,
+    under,
+)
 from textsvm.kernels.option import Option
 from textsvm.kernels.sums_options import OPTIONS
 from textsvm.parallel import Progress
@@ -121,8 +128,7 @@ class Composite(Kernel):
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
         for number, part in enumerate(self.kernels):
-            prefix = f"{number}."
-            part.restore({k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)})
+            part.restore(under(f"{number}.", state))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """See scikit-learn; with `deep` the parts by their numbers and their parameters too."""
@@ -216,7 +222,25 @@ class Sum(Composite):
 
     def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
         """See `Kernel`: each part decides as it does alone, in the space of its features if it has one."""
-        return SumPredictor(self, support, coef, device)
+        parts = [each.predictor(each.read(support), weight * coef, device) for weight, each in self.terms]
+        return SumPredictor(self, parts, device)
+
+    @property
+    def has_weights(self) -> bool:
+        return all(kernel.has_weights for _, kernel in self.terms)
+
+    def weight_vectors(self, support: Documents, coef: NDArray[np.float64]) -> SumWeights:
+        parts = [each.weight_vectors(each.read(support), weight * coef) for weight, each in self.terms]
+        return SumWeights(self, parts)
+
+    def restore_weight_vectors(
+        self, state: dict[str, NDArray[Any]], alphabets: Documents | Views
+    ) -> SumWeights:
+        parts = [
+            each.restore_weight_vectors(under(f"{number}.", state), alphabets)
+            for number, (_, each) in enumerate(self.terms)
+        ]
+        return SumWeights(self, parts)
 
     def contributions(
         self,

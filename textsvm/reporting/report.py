@@ -181,7 +181,8 @@ def _facts(model: Any, results: Results) -> list[tuple[str, str]]:
         facts.append(("trained on", info["corpus"]))
     if isinstance(info.get("n_train"), int):
         facts.append(("training documents", f"{info['n_train']:,}"))
-    facts.append(("support vectors", f"{len(model.support_):,}"))
+    left = f"{len(model.support_):,}" if machine.kept.weights is None else "left out, with their texts"
+    facts.append(("support vectors", left))
     facts.append(("documents judged", f"{results.n:,}"))
     if hasattr(model, "device_"):
         facts.append(("device", model.device_.description))

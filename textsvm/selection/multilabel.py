@@ -53,7 +53,7 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
     cv : int, scikit-learn splitter, or sequence of (train, test) index pairs
         Folds of the thresholds. A number means shuffled ones, not stratified: a document has several labels.
         A label that no document of a training part has is left out of that fold.
-    normalise, punctuation, max_length, tol, duality_gap, max_iter, memory, device, n_jobs
+    normalise, punctuation, max_length, tol, duality_gap, max_iter, memory, device, n_jobs, approximate
         See `textsvm.SVC`.
     random_state : int, optional
         Seed of the folds, where `cv` is a number.
@@ -95,6 +95,7 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
         memory: int | str | None = None,
         device: str = "auto",
         n_jobs: int | None = None,
+        approximate: str | None = None,
         random_state: int | None = 0,
     ) -> None:
         self.kernel = kernel
@@ -110,6 +111,7 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
         self.memory = memory
         self.device = device
         self.n_jobs = n_jobs
+        self.approximate = approximate
         self.random_state = random_state
 
     def check(self) -> None:

@@ -19,9 +19,9 @@ from textsvm.evaluation.metrics import as_grades, scores
 from textsvm.gram.base import Gram
 from textsvm.parallel import Progress
 from textsvm.selection.folds import Fold
-from textsvm.solvers import problems
 from textsvm.solvers.problems import Machines
 from textsvm.solvers.products import decision_values
+from textsvm.solvers.side_by_side import solve
 
 #: Bytes of the values of all machines at all documents that exist at a time.
 VALUES_BYTES = 256 << 20
@@ -61,7 +61,7 @@ def solve_folds(
     list of lists of Machines, [model][fold]
     """
     chains = [(chain, fold) for chain in paths_along_c(models) for fold in range(len(folds))]
-    solved = problems.solve(
+    solved = solve(
         gram,
         [[models[k].problem(target, folds[fold][0], weight) for k in chain] for chain, fold in chains],
         tol=models[0].tol,

@@ -87,7 +87,7 @@ class DenseProducts:
     def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
         """See `Products`."""
         index = self.xp.flatnonzero(system.curvature.any(axis=1))
-        free, curvature = self.x.take(index), system.curvature[index]
+        free, curvature = self.x.take_for_products(index), system.curvature[index]
 
         def curve(d: Array, d_bias: Array) -> tuple[Array, Array]:
             bent = curvature * (free.dot(d) + self.constant * d_bias)

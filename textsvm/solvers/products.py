@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_matrix
 from threadpoolctl import threadpool_limits
 
-from textsvm.device import array_module
+from textsvm.device import array_module, to_host
+from textsvm.features.rows import FeatureRows
 from textsvm.gram.base import Gram
+from textsvm.gram.features import FeatureGram
 from textsvm.parallel import n_threads
 from textsvm.solvers.problems import Machines
 
@@ -47,6 +49,9 @@ def decision_values(gram: Gram, machines: Sequence[Machines]) -> list[NDArray[np
     if not machines:
         return []
     bias = np.concatenate([one.bias for one in machines])
+    sizes = np.cumsum([len(one.bias) for one in machines])[:-1]
+    if isinstance(gram, FeatureGram):
+        return np.split(_of_features(gram.features, machines) + bias[:, None], sizes)
     values = np.empty((len(bias), gram.n))
     weights = _weights(machines, len(bias), gram.n)
     on_host = gram.device.kind == "cpu"
@@ -56,7 +61,15 @@ def decision_values(gram: Gram, machines: Sequence[Machines]) -> list[NDArray[np
             part = slice(first, min(first + most, len(bias)))
             _product(array_module(gram.device), gram, weights[part], values[part])
     values += bias[:, None]
-    return np.split(values, np.cumsum([len(one.bias) for one in machines])[:-1])
+    return np.split(values, sizes)
+
+
+def _of_features(rows: FeatureRows, machines: Sequence[Machines]) -> NDArray[np.float64]:
+    """X X' W' + ridge W', shape (total, n): without any kernel value."""
+    n = len(rows.x)
+    coef = _weights(machines, sum(len(one.bias) for one in machines), n).T.toarray()
+    values = to_host(rows.x.dot(rows.x.transposed_dot(coef)))
+    return (values + to_host(rows.ridge)[:, None] * coef).T
 
 
 def _weights(machines: Sequence[Machines], total: int, n: int) -> csc_matrix:

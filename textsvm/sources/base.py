@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from textsvm.device import Device
 from textsvm.documents import Documents, Views
-from textsvm.kernels.base import Kernel, Predictor
+from textsvm.kernels.base import Kernel, Predictor, Weights
 from textsvm.parallel import StageProgress
 
 
@@ -43,12 +43,16 @@ class Kept:
         The support vectors; None where the kernel matrix was given.
     n_features : int, optional
         Columns of the kernel matrix that was given.
+    weights : Weights, optional
+        The machines as one weight a feature; there are no support vectors then, and `documents` are none
+        over the alphabets of the training texts.
     """
 
     support: NDArray[np.int64]
     kernel: Kernel | None = None
     documents: Documents | Views | None = None
     n_features: int | None = None
+    weights: Weights | None = None
 
 
 class Source(ABC):
@@ -116,6 +120,20 @@ class Source(ABC):
     @abstractmethod
     def keep(self, kernel: Kernel, examples: Any, support: NDArray[np.int64]) -> Kept:
         """What machines with these support vectors need, to decide other examples."""
+
+    @abstractmethod
+    def require_weights(self) -> None:
+        """Raise InputError if machines here are not one weight a feature."""
+
+    @abstractmethod
+    def without_texts(self, kept: Kept, coef: NDArray[np.float64]) -> Kept:
+        """What is kept of machines, coef (n_machines, n_sv), as one weight a feature, without any text.
+
+        Raises
+        ------
+        InputError
+            As `require_weights` does.
+        """
 
     @abstractmethod
     def others(self, given: Any, kept: Kept) -> Any:

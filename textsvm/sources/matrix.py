@@ -67,6 +67,17 @@ class MatrixSource(Source):
         """See `Source`."""
         return Kept(support, n_features=len(examples))
 
+    def require_weights(self) -> None:
+        """See `Source`: never."""
+        raise InputError(
+            "a model of a precomputed kernel matrix has neither features nor texts; save it as it is"
+        )
+
+    def without_texts(self, kept: Kept, coef: NDArray[np.float64]) -> Kept:
+        """See `Source`."""
+        self.require_weights()
+        return kept
+
     def others(self, given: Any, kept: Kept) -> Any:
         """See `Source`."""
         return given

@@ -13,18 +13,26 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from textsvm.device import Device
-from textsvm.documents import NORMALISATIONS, Documents, View, Views, encode_as, normalise
+from textsvm.documents import Documents, View, Views, encode, encode_as
+from textsvm.encoding import Reading
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel, Predictor
+from textsvm.kernels.combined_rows import under
+from textsvm.kernels.nystroem import Nystroem
 from textsvm.kernels.spectrum import fixed_default
 from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction, UserKernel
+from textsvm.normal_form import NORMALISATIONS, normal_form
 from textsvm.parallel import Progress, StageProgress, of_stage, part
 from textsvm.sources.base import Kept, Source
 
 #: Arrays of a saved kernel's state are named so.
 _STATE = "kernel."
+#: And those of machines that are weights of features, so.
+_WEIGHTS = "weights."
+#: How far rounding may move a value, of a normalised kernel, in a model without texts.
+TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -44,10 +52,14 @@ class TextSource(Source):
     kernel : Kernel, str or callable
         As `textsvm.SVC` takes it.
     form : TextForm
+    landmarks : int, optional
+        Of the Nystroem approximation of the kernel, which is compared with in its place.
     """
 
-    def __init__(self, kernel: Kernel | KernelFunction | str, form: TextForm) -> None:
-        self.kernel, self._form = kernel, form
+    def __init__(
+        self, kernel: Kernel | KernelFunction | str, form: TextForm, landmarks: int | None = None
+    ) -> None:
+        self.kernel, self._form, self._landmarks = kernel, form, landmarks
 
     @property
     def form(self) -> Hashable:
@@ -99,7 +111,7 @@ class TextSource(Source):
         """See `Source`; documents of one view, or `Views` where parts of the kernel have several."""
         if isinstance(known, np.ndarray):
             warnings.warn("encode takes documents, not their alphabet", DeprecationWarning, stacklevel=3)
-            known = Documents(np.empty(0, np.uint8), np.zeros(1, np.int64), known)
+            known = Documents.none(known)
         return self._encoded(given, self.make_kernel().views, known, progress)
 
     def prepare_for(
@@ -119,24 +131,27 @@ class TextSource(Source):
     ) -> Documents | Views:
         cases = list(dict.fromkeys(view.keep_case for view in views))
         step, n = of_stage(progress, "encode"), len(given)
-        texts = {
-            case: self._normalised(given, case, part(step, number * n, n, len(cases) * n))
-            for number, case in enumerate(cases)
-        }
+        characters = {}
+        for number, case in enumerate(cases):
+            same = (
+                None if known is None or View(keep_case=case) not in views else known.of(View(keep_case=case))
+            )
+            characters[case] = self._characters(given, case, same, part(step, number * n, n, len(cases) * n))
         made = {
-            view: encode_as(texts[view.keep_case], view.tokens, None if known is None else known.of(view))
+            view: encode_as(
+                characters[view.keep_case], view.tokens, None if known is None else known.of(view)
+            )
             for view in views
         }
         return Views(made) if len(views) > 1 else made[views[0]]
 
-    def _normalised(self, given: list[str], keep_case: bool, progress: Progress | None) -> list[str]:
-        form, normalised = self._form, []
-        for i, text in enumerate(given):
-            found = normalise(text, form.normalise, punctuation=form.punctuation, keep_case=keep_case)
-            normalised.append(found[: form.max_length])
-            if progress is not None and i % 256 == 0:
-                progress(i, len(given))
-        return normalised
+    def _characters(
+        self, given: list[str], keep_case: bool, known: Documents | None, progress: Progress | None
+    ) -> Documents:
+        """The characters of texts in their normal form."""
+        form = self._form
+        reading = Reading(normal_form(form.normalise, form.punctuation, keep_case), form.max_length)
+        return encode(given, None if known is None else known.alphabet, reading, progress)
 
     def kernel_for(self, examples: Documents | Views) -> Kernel:
         """See `Source`."""
@@ -155,7 +170,14 @@ class TextSource(Source):
                     f"every document is shorter than p = {leaf.min_length}{which} (the longest has {longest} "
                     "symbols); lower p or give longer documents"
                 )
-        return kernel
+        if self._landmarks is None:
+            return kernel
+        if self._landmarks > len(examples):
+            raise InputError(
+                f"approximate asks for {self._landmarks:,} landmarks and there are {len(examples):,} "
+                "documents; take fewer, or leave it out: the kernel itself is no more work then"
+            )
+        return Nystroem(kernel, self._landmarks)
 
     def memory(self, wished: int | str | None, n: int, device: Device) -> int | str | None:
         """See `Source`."""
@@ -165,6 +187,28 @@ class TextSource(Source):
         """See `Source`; of the views that examples have, those that the kernel reads."""
         return Kept(support, kernel, examples.only(kernel.views).take(support))
 
+    def require_weights(self) -> None:
+        """See `Source`."""
+        kernel = self.make_kernel()
+        if not kernel.has_weights:
+            whose = "support vectors'" if self._landmarks is None else "landmarks'"
+            raise InputError(
+                f"a model of {spell(kernel)} cannot do without its {whose} texts: spectrum kernels and sums "
+                "of them can"
+            )
+
+    def without_texts(self, kept: Kept, coef: NDArray[np.float64]) -> Kept:
+        """See `Source`."""
+        if kept.weights is not None:
+            return kept
+        self.require_weights()
+        kernel, support = kept.kernel, kept.documents
+        assert kernel is not None
+        assert support is not None
+        alphabets: Any = support.take(np.empty(0, np.int64))
+        weights = kernel.weight_vectors(kernel.read(support), coef)
+        return Kept(kept.support[:0], kernel, alphabets, None, weights)
+
     def others(self, given: list[str], kept: Kept) -> Documents | Views:
         """See `Source`."""
         assert kept.documents is not None
@@ -172,6 +216,8 @@ class TextSource(Source):
 
     def predictor(self, kept: Kept, coef: NDArray[np.float64], device: Device) -> Predictor:
         """See `Source`."""
+        if kept.weights is not None:
+            return kept.weights.predictor(device)
         assert kept.kernel is not None
         documents: Any = kept.documents
         return kept.kernel.predictor(documents, coef, device)
@@ -195,6 +241,9 @@ class TextSource(Source):
         arrays: dict[str, NDArray[Any]] = {}
         for prefix, view in _named(kernel.views):
             arrays |= {prefix + name: array for name, array in _arrays(documents.of(view)).items()}
+        if kept.weights is not None:  # they hold what the kernel learnt
+            state = {_WEIGHTS + name: array for name, array in kept.weights.state(TOLERANCE).items()}
+            return kernel.as_dict(), arrays | state
         arrays |= {_STATE + name: array for name, array in kernel.state().items()}
         return kernel.as_dict(), arrays
 
@@ -210,8 +259,11 @@ class TextSource(Source):
         documents = Views(views) if len(views) > 1 else views[kernel.views[0]]
         if any(len(each) != len(support) for each in views.values()):
             raise InputError("its support indices do not fit its support vectors")
+        if weights := under(_WEIGHTS, arrays):
+            self.require_weights()
+            return Kept(support, kernel, documents, None, kernel.restore_weight_vectors(weights, documents))
         _require_length(kernel, documents)
-        kernel.restore({k.removeprefix(_STATE): v for k, v in arrays.items() if k.startswith(_STATE)})
+        kernel.restore(under(_STATE, arrays))
         return Kept(support, kernel, documents)
 
 
@@ -241,7 +293,8 @@ def as_texts(X: Any) -> list[str]:
             raise InputError(f"expected a list of texts, got {type(X).__name__}") from error
     if not isinstance(texts, list):
         raise InputError(f"expected a list of texts, got {type(X).__name__} of one value; put it in a list")
-    for i, text in enumerate(texts):
+    of_other_types = set(map(type, texts)) - {str}
+    for i, text in enumerate(texts if of_other_types else ()):
         if not isinstance(text, str):
             shown = "missing" if is_missing(text) else f"of type {type(text).__name__}"
             raise InputError(f"document {i} is {shown}, not a string; remove it or convert it with str()")

@@ -1,0 +1,334 @@
+"""The gap-weighted kernel of bounded span: CPU twin against the textbook, and against the exact kernel."""
+
+from itertools import pairwise
+from math import comb
+
+import numpy as np
+import oracles
+import pytest
+from contracts import KernelContract
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from test_columns import both_ways, corpus, judge
+
+from textsvm import SVC, BoundedGap, GapWeighted, Spectrum, Sum, load, read_corpus, save
+from textsvm.cli.console import WrongUsage
+from textsvm.cli.kernels import options_of
+from textsvm.device import select
+from textsvm.documents import encode, encode_as
+from textsvm.errors import InputError
+from textsvm.features import subsequences
+from textsvm.features.subsequences import count, ids_of, patterns_of
+from textsvm.kernels import KERNELS, bounded_gap_features, spelling
+from textsvm.kernels.bounded_gap import worst_left_out
+
+CPU = select("cpu")
+
+
+def oracle(p, decay, span=None, normalised=True):
+    def value(a, b):
+        return oracles.bounded_gap(a, b, p, decay, p + 2 if span is None else span)
+
+    return (lambda s, t: oracles.normalised(value, s, t)) if normalised else value
+
+
+def variants():
+    sizes = [(1, 0.1, None), (2, 0.5, 3), (3, 0.1, None), (3, 1.0, 3), (4, 0.3, 7), (5, 0.05, 6)]
+    return [(BoundedGap(*some), oracle(*some)) for some in sizes]
+
+
+def expected(value, rows, columns):
+    return np.array([[value(s, t) for t in columns] for s in rows]).reshape(len(rows), len(columns))
+
+
+def random_texts(n, letters="abcd", seed=0, longest=60):
+    rng = np.random.default_rng(seed)
+    return ["".join(rng.choice(list(letters), rng.integers(0, longest))) for _ in range(n)]
+
+
+def news(n=60, length=100):
+    return [text[:length] for text in read_corpus("corpora/samples/newswire").texts[:n]]
+
+
+class TestBoundedGap(KernelContract):
+    cases = variants()
+
+
+def test_values_worked_out_by_hand():
+    # banana: ba a-n n-n... two symbols within 3: ba an na an na (decay^2), b.n a.a n.n a.a (decay^3)
+    gram = BoundedGap(2, 0.5, 3, normalised=False).rows(encode(["banana", "bat"]), CPU).gram()
+    assert gram[0, 0] == (0.25**2 + 0.5**2 + 0.5**2) + (0.125**2 + 0.25**2 + 0.125**2)
+    assert gram[0, 1] == 0.25**2
+    assert gram[1, 1] == 0.25**2 + 0.125**2 + 0.25**2
+
+
+@settings(max_examples=100)
+@given(data=st.data(), decay=st.sampled_from([0.1, 0.5, 0.9, 1.0]), normalised=st.booleans())
+def test_any_texts_agree_with_the_oracle(data, decay, normalised):
+    p = data.draw(st.integers(1, 5))
+    span = data.draw(st.integers(p, p + 5))
+    letters = data.draw(st.sampled_from(["a", "ab", "acgt", "abé\x00🙂", "".join(map(chr, range(97, 160)))]))
+    texts = data.draw(st.lists(st.text(st.sampled_from(letters), max_size=20), min_size=1, max_size=6))
+    others = data.draw(st.lists(st.text(st.sampled_from(letters + "x"), max_size=20), max_size=3))
+    value, documents = oracle(p, decay, span, normalised), encode(texts)
+    rows = BoundedGap(p, decay, span, normalised).rows(documents, CPU)
+    np.testing.assert_allclose(rows.gram(), expected(value, texts, texts), rtol=1e-6)
+    cross = rows.cross(encode(others, documents.alphabet))
+    np.testing.assert_allclose(cross, expected(value, others, texts), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("p", "decay"), [(1, 0.5), (2, 0.1), (3, 0.5), (4, 1.0), (5, 0.3)])
+@pytest.mark.parametrize("normalised", [True, False])
+def test_a_span_of_the_longest_text_is_the_gap_weighted_kernel(p, decay, normalised):
+    documents = encode([*random_texts(30, longest=17), "", "a", "a"])
+    ours = BoundedGap(p, decay, 16, normalised).rows(documents, CPU).gram()
+    exact = GapWeighted(p, decay, normalised=normalised).rows(documents, CPU).gram()
+    np.testing.assert_allclose(ours, exact, rtol=2e-6)
+
+
+def test_a_span_of_p_is_the_spectrum():
+    documents = encode(random_texts(50))
+    gram = BoundedGap(3, 0.3, 3).rows(documents, CPU).gram()
+    np.testing.assert_allclose(gram, Spectrum(3).rows(documents, CPU).gram(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("decay", [0.05, 0.1, 0.3, 0.5, 1.0])
+@pytest.mark.parametrize(("p", "span"), [(1, 1), (2, 2), (2, 4), (3, 5), (4, 6), (5, 7)])
+def test_what_is_left_out_is_bounded_as_derived(p, span, decay):
+    special = [
+        "a" * 50,
+        "".join(a + b for a, b in zip("a" * 20, "bcdefghijklmnopqrstu", strict=True)),
+        "ab" * 9,
+    ]
+    texts = [*random_texts(12, "ab"), *random_texts(12, "abcdefghijkl", 1), *news(20, 60), *special]
+    documents = encode(texts)
+    kernel = BoundedGap(p, decay, span)
+    left = kernel.left_out(documents)
+    bounded, exact = (
+        k.rows(documents, CPU).gram().astype(np.float64) for k in (kernel, GapWeighted(p, decay))
+    )
+    rounding = 1e-5  # of the exact kernel in float32
+    below = 1 - np.sqrt(np.outer(1 - left, 1 - left))
+    above = np.sqrt(2 - 2 * np.sqrt(1 - left))
+    assert (bounded - exact <= below + rounding).all()
+    assert (exact - bounded <= above[:, None] + above + rounding).all()
+    raw, whole = (
+        k.set_params(normalised=False).rows(documents, CPU).gram() / decay ** (2 * p)
+        for k in (kernel, GapWeighted(p, decay))
+    )
+    own = np.diag(whole)
+    np.testing.assert_allclose(np.diag(raw), (1 - left) * own, rtol=1e-5)
+    assert (whole >= raw * (1 - rounding)).all()
+    most = (np.sqrt(left)[:, None] + np.sqrt(left)) * np.sqrt(np.outer(own, own))
+    assert (whole - raw <= most + rounding * whole).all()
+    worst = [worst_left_out(p, decay, span, len(text)) for text in texts]
+    assert (left <= np.array(worst) + 1e-6).all()
+
+
+@pytest.mark.parametrize("p", [3, 4, 5])
+def test_little_is_left_out_of_news_with_decay_a_tenth(p):
+    documents = encode(news())
+    left = BoundedGap(p).left_out(documents)
+    assert len(patterns_of(p, p + 2).spans) == comb(p + 1, p - 1)
+    assert left.max() < 2 * 0.1**3
+    assert 0.1 * 0.1**3 < np.median(left) < 0.1**3
+    further = [np.median(BoundedGap(p, 0.1, span).left_out(documents)) for span in range(p, p + 4)]
+    assert all(b < 0.2 * a for a, b in pairwise(further))
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_rows_cross_decision_and_predictor_agree_with_the_gram(normalised, monkeypatch):
+    documents = encode([*random_texts(230), "", "ac", "ac"])
+    kernel, n = BoundedGap(3, 0.5, normalised=normalised), len(documents)
+    rows = kernel.rows(documents, CPU)
+    gram = rows.gram()
+    np.testing.assert_array_equal(gram, gram.T)
+    np.testing.assert_allclose(np.diag(gram), rows.diag(), rtol=1e-6)
+    for some in (np.array([5]), np.arange(0, n, 7), np.arange(n)):
+        np.testing.assert_allclose(rows.rows(some), gram[some], rtol=1e-6)
+    np.testing.assert_allclose(rows.cross(documents), gram, rtol=1e-6)
+    coef = np.random.default_rng(0).normal(size=(n, 3))
+    new, seen = encode([*random_texts(40, "abcdx", 1), "", "ac", "gt"], documents.alphabet), []
+    np.testing.assert_allclose(rows.decision(documents, coef), gram @ coef, rtol=1e-5, atol=1e-5)
+    whole = kernel.predictor(documents, coef.T, CPU).values(new)
+    np.testing.assert_allclose(whole, rows.cross(new) @ coef, rtol=1e-5, atol=1e-5)
+    monkeypatch.setattr(bounded_gap_features, "BATCH", 2000)
+    batches = rows.decision(new, coef, lambda done, total: seen.append((done, total)))
+    np.testing.assert_allclose(batches, whole, rtol=1e-12, atol=1e-12)
+    assert len(seen) > 3
+    assert seen[-1] == (43, 43)
+    assert rows.decision(encode([], documents.alphabet), coef).shape == (0, 3)
+
+
+@pytest.mark.parametrize("n_letters", [2, 70, 3000])
+@pytest.mark.parametrize(("p", "span"), [(1, 1), (3, 5), (12, 13)])
+def test_ids_are_exact_in_stages_pieces_and_tables(n_letters, p, span, monkeypatch):
+    rng = np.random.default_rng(0)
+    points = 0x4E00 + rng.integers(0, n_letters, (40, 50)) ** 2 // n_letters
+    texts = ["".join(map(chr, row)) for row in points]
+    documents = encode(texts[:30])
+    others = encode([*texts[25:], "x" * 30], documents.alphabet)
+    patterns, stages = patterns_of(p, span), set()
+    for table, room, piece in ((1 << 20, 1 << 62, 1 << 20), (1, 1 << 62, 700), (1, 1 << 33, 1)):
+        monkeypatch.setattr(subsequences, "TABLE", table)
+        monkeypatch.setattr(subsequences, "ROOM", room)
+        monkeypatch.setattr(subsequences, "PIECE", piece)
+        own, x = count(documents, patterns, 0.5)
+        stages.add(len(own.stages))
+        kept = [
+            tuple(t[i + place] for place in offsets)
+            for t in texts[:30]
+            for offsets in patterns.offsets.tolist()
+            for i in range(len(t) - offsets[-1])
+        ]
+        number = dict(zip(kept, ids_of(documents, patterns, own).tolist(), strict=True))
+        assert sorted(number.values()) == list(range(own.size)) == list(range(x.n_features))
+        symbols = [
+            "".join(chr(documents.alphabet[c]) for c in codes) for codes in zip(*own.strings(), strict=True)
+        ]
+        assert all(symbols[u] == "".join(string) for string, u in number.items())
+        theirs, _ = count(others, patterns, 0.5)
+        strings = zip(*theirs.strings(), strict=True)
+        wanted = [number.get(tuple(chr(others.alphabet[c]) for c in codes), -1) for codes in strings]
+        assert own.find(theirs).tolist() == wanted
+        for d, text in enumerate(texts[:30]):
+            found = oracles.subsequences(text, p, 0.5, span)
+            row = slice(x.indptr[d], x.indptr[d + 1])
+            assert x.features[row].tolist() == sorted(number[u] for u in found)
+            values = {number[u]: value * 2.0**p for u, value in found.items()}
+            np.testing.assert_allclose(x.values[row], [values[u] for u in x.features[row]], rtol=1e-7)
+    assert p < 12 or n_letters < 70 or max(stages) > 1
+
+
+def test_too_many_subsequences_are_refused(monkeypatch):
+    documents = encode(random_texts(20))
+    monkeypatch.setattr(subsequences, "MAX_INT32", 100)
+    with pytest.raises(InputError, match="at most 100 can be ranked"):
+        BoundedGap(3).rows(documents, CPU)
+    monkeypatch.setattr(subsequences, "ROOM", 5)
+    with pytest.raises(InputError, match="too many subsequences of p=3 of 4 symbols"):
+        BoundedGap(3).rows(documents, CPU)
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_rows_of_features_give_the_gram(normalised):
+    documents = encode([*random_texts(60), "", "ac", "ac", "b"])
+    kernel = BoundedGap(3, 0.5, normalised=normalised)
+    assert kernel.has_features
+    rows = kernel.feature_rows(documents, CPU)
+    gram = rows.x.dot(rows.x._matrix.T.toarray().astype(np.float64)) + np.diag(rows.ridge)
+    np.testing.assert_allclose(gram, kernel.rows(documents, CPU).gram(), rtol=1e-5, atol=1e-7)
+    assert BoundedGap(3, 0.5, 5).counting == kernel.counting
+    assert len({k.counting for k in (kernel, BoundedGap(3), BoundedGap(4, 0.5), BoundedGap(3, 0.5, 4))}) == 4
+
+
+def test_machines_need_no_gram():
+    texts, y = corpus()
+    for kernel in (BoundedGap(3, 0.3), Sum([BoundedGap(2), Spectrum((1, 2), "log", idf=True)])):
+        judge(*both_ways(texts, y, kernel=kernel))
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_contributions_are_exact(normalised):
+    columns = encode(["banana", "the cat sat", "ab", "abracadabra"])
+    texts = ["bandana", "", "ab", "the Ωmat sat on it", "zzzz"]
+    documents = encode(texts, columns.alphabet)
+    kernel = BoundedGap(3, 0.5, normalised=normalised)
+    rows = kernel.rows(columns, CPU)
+    coef = np.random.default_rng(0).normal(size=(5, 4))
+    values = rows.cross(documents).astype(np.float64)
+    found = kernel.contributions(rows, documents, coef, values)
+    sums = (coef * values).sum(axis=1)
+    for d in (0, 3, 4):
+        assert found.symbols[d].sum() == pytest.approx(sums[d], abs=1e-6)
+        assert len(found.symbols[d]) == len(texts[d])
+    assert not found.symbols[4].any()
+
+
+def test_contributions_lie_where_a_subsequence_is():
+    columns = encode(["axbyc"])
+    documents = encode(["mmmmazbzcnnnn"], columns.alphabet)
+    kernel = BoundedGap(3)
+    rows = kernel.rows(columns, CPU)
+    (found,) = kernel.contributions(rows, documents, np.ones((1, 1)), rows.cross(documents)).symbols
+    assert np.flatnonzero(found).tolist() == [4, 6, 8]
+
+
+def test_words_may_be_symbols():
+    texts = ["the cat sat on the mat", "the dog sat on a mat", "a cat"]
+    gram = BoundedGap(2, 0.5, tokens="words").rows(encode_as(texts, "words"), CPU).gram()
+    split = [tuple(t.split()) for t in texts]
+    np.testing.assert_allclose(gram, expected(oracle(2, 0.5), split, split), rtol=1e-6)
+
+
+def test_it_is_trained_saved_and_loaded(tmp_path):
+    texts = [t + ("cab" if i % 2 else "bd") for i, t in enumerate(random_texts(60))]
+    model = SVC(BoundedGap(3, 0.3, 6), device="cpu").fit(texts, ["a", "b"] * 30)
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.kernel.get_params() == model.kernel.get_params()
+    np.testing.assert_array_equal(again.decision_function(texts), model.decision_function(texts))
+    assert model.score(texts, ["a", "b"] * 30) > 0.8
+
+
+def test_it_is_spelled_on_a_line():
+    kernel = spelling.parse("bounded-gap:5,decay=0.2,span=8")
+    assert kernel.get_params() == BoundedGap(5, 0.2, 8).get_params()
+    for other in (kernel, BoundedGap(), BoundedGap(3, tokens="words"), BoundedGap(3, 0.5, 3, keep_case=True)):
+        assert spelling.parse(spelling.spell(other)).get_params() == other.get_params()
+    assert clone(kernel).get_params() == kernel.get_params()
+    assert kernel.min_length == 5
+
+
+def test_it_is_a_grid_of_options():
+    options = options_of(KERNELS)
+    found = options(kernel=["bounded-gap"], p="3,4", decay="0.2", span="p+2,7").grid()
+    grid = [BoundedGap(p, 0.2, span) for span in (None, 7) for p in (3, 4)]
+    assert [kernel.get_params() for kernel in found] == [kernel.get_params() for kernel in grid]
+    for wrong, message in (({"p": "3-4"}, "p 3-4 is no whole number"), ({"p": "4", "span": "3"}, "span=3")):
+        with pytest.raises(WrongUsage, match=message):
+            options(kernel=["bounded-gap"], **wrong).grid()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (BoundedGap(0), "p=0"),
+        (BoundedGap(2.5), "p=2.5"),
+        (BoundedGap((1, 2)), r"p=\(1, 2\)"),
+        (BoundedGap(True), "p=True"),
+        (BoundedGap(3, 0), "decay=0 "),
+        (BoundedGap(3, 1.5), "decay=1.5"),
+        (BoundedGap(3, float("nan")), "decay=nan"),
+        (BoundedGap(3, 0.1, 2), "span=2"),
+        (BoundedGap(3, 0.1, 4.5), "span=4.5"),
+        (BoundedGap(5, 0.1, 66), "more than 10,000 patterns"),
+        (BoundedGap(1001), "p=1001"),
+        (BoundedGap(1000, 0.1, 10**9), "more than 10,000 patterns"),
+        (BoundedGap(normalised="yes"), "normalised='yes'"),
+        (BoundedGap(tokens="letters"), "letters"),
+    ],
+)
+def test_impossible_parameters_are_refused(kernel, message):
+    with pytest.raises(InputError, match=message):
+        kernel.fit(encode(["banana"]))
+
+
+def test_values_beyond_float32_are_refused_unless_normalised():
+    documents = encode(["ab" * 40, "ab"])
+    kernel = BoundedGap(20, 0.01, 21, normalised=False)
+    for function in (lambda: kernel.rows(documents, CPU).gram(), lambda: kernel.feature_rows(documents, CPU)):
+        with pytest.raises(InputError, match="pass the range of float32"):
+            function()
+    assert BoundedGap(20, 0.01, 21).rows(documents, CPU).gram().tolist() == [[1, 0], [0, 1]]
+
+
+def test_no_subsequences_are_no_error():
+    kernel, documents = BoundedGap(9), encode(["ac", "", "ac"])
+    rows = kernel.rows(documents, CPU)
+    np.testing.assert_array_equal(rows.gram(), [[1, 0, 1], [0, 1, 0], [1, 0, 1]])
+    new = encode(["acgtacgtacgt", "ac"], documents.alphabet)
+    np.testing.assert_array_equal(rows.cross(new), [[0, 0, 0], [1, 0, 1]])
+    np.testing.assert_array_equal(rows.decision(new, np.ones((3, 1))), [[0], [2]])
+    np.testing.assert_array_equal(kernel.left_out(documents), 0)

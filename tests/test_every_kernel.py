@@ -1,0 +1,79 @@
+"""What a model of any kernel goes through: it is calibrated, saved, loaded, explained, and stays the same."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import textsvm
+from textsvm import SVC, BoundedGap, CalibratedSVC, EditDistance, GapWeighted, Product, Spectrum, Sum
+from textsvm.evaluation.explanation import explain
+from textsvm.kernels import KERNELS
+from textsvm.kernels.gapped import GappedKmers
+
+SIMPLE = [
+    Spectrum((1, 3), "log", idf=True),
+    Spectrum(2, "intersection", tokens="words", keep_case=True),
+    EditDistance(gamma=0.1),
+    EditDistance(gamma=0.5, tokens="whitespace"),
+    GapWeighted(2),
+    GapWeighted(2, tokens="words"),
+    BoundedGap(2),
+    BoundedGap(2, decay=0.5, span=3, tokens="words", keep_case=True),
+    GappedKmers(3, 2),
+]
+WORDS, CASED = Spectrum((1, 2), tokens="words"), Spectrum(2, keep_case=True)
+SUMS = [
+    Sum([Spectrum(2), WORDS, CASED, BoundedGap(2), EditDistance()]),
+    Sum([BoundedGap(2), BoundedGap(2, tokens="words")], weights=[1, 3]),
+    Product([CASED, Sum([WORDS, GapWeighted(2)])]),
+]
+APPROXIMATED = [EditDistance(gamma=0.1), BoundedGap(2, tokens="words"), SUMS[0], SUMS[2]]
+CASES = [(kernel, None) for kernel in [*SIMPLE, *SUMS]] + [(kernel, "nystrom:6") for kernel in APPROXIMATED]
+TEXTS = [
+    "Cheap pills for sale, buy now",
+    "buy cheap Watches now now",
+    "Win a prize, click now",
+    "free Prize for you",
+    "Sale sale sale of pills",
+    "the Meeting is at noon",
+    "please read the Agenda",
+    "see you at the meeting",
+    "The report is in the mail",
+    "lunch at noon, at the usual place",
+]
+LABELS = ["spam"] * 5 + ["ham"] * 5
+NEW = ["Buy the cheap report now now", "meeting about the prize, see the agenda", "Ünseen 日本", "zzz", ""]
+
+
+def test_no_kernel_is_forgotten():
+    assert {leaf.name for kernel, _ in CASES for leaf in kernel.leaves} == set(KERNELS.simple())
+
+
+@pytest.mark.parametrize(("kernel", "approximate"), CASES, ids=str)
+def test_a_model_is_the_same_wherever_it_goes(kernel, approximate, tmp_path):
+    machine = SVC(kernel, approximate=approximate, device="cpu")
+    model = CalibratedSVC(machine, cv=2, method="sigmoid").fit(TEXTS, LABELS)
+    textsvm.save(model, tmp_path / "m.textsvm")
+    expected = model.predict_proba(NEW)
+    explained = explain(model, NEW)
+    assert explained[0].text
+    for again in (textsvm.load(tmp_path / "m.textsvm"), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(again.decision_function(NEW), model.decision_function(NEW))
+        np.testing.assert_array_equal(again.predict_proba(NEW), expected)
+        for mine, theirs in zip(explain(again, NEW), explained, strict=True):
+            np.testing.assert_allclose(mine.symbols, theirs.symbols, atol=1e-12)
+            assert mine.text == theirs.text
+            assert mine.value == pytest.approx(theirs.value, abs=1e-12)
+            assert [one.index for one in mine.similar] == [one.index for one in theirs.similar]
+
+
+EXACT = [SIMPLE[1], SIMPLE[5], SIMPLE[7], Sum([CASED, WORDS, BoundedGap(2), GapWeighted(2)])]
+
+
+@pytest.mark.parametrize("kernel", EXACT, ids=str)
+def test_characters_sum_to_the_value(kernel):
+    for one in explain(SVC(kernel, device="cpu").fit(TEXTS, LABELS), NEW):
+        assert one.exact
+        assert len(one.symbols) == len(one.text)
+        assert one.symbols.sum() + one.bias == pytest.approx(one.value, abs=1e-6)

@@ -1,0 +1,462 @@
+"""Models without training texts: the same decisions from one weight a feature; nothing hostile gets in."""
+
+import json
+import pickle
+import struct
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from command import fails, report, run
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import load as read_tensors
+from safetensors.numpy import save as tensor_bytes
+
+import textsvm
+from textsvm import (
+    SVC,
+    SVR,
+    BoundedGap,
+    CalibratedSVC,
+    EditDistance,
+    GapWeighted,
+    InputError,
+    MultilabelSVC,
+    OneClassSVM,
+    Product,
+    Spectrum,
+    Sum,
+    parallel,
+)
+from textsvm.documents import encode
+from textsvm.evaluation.explanation import explain
+from textsvm.evaluation.judge import judge
+from textsvm.features import vocabulary, weight_vectors
+from textsvm.features.pmers import count
+from textsvm.features.sparse import Sparse
+from textsvm.features.weight_vectors import WeightVectors
+from textsvm.kernels.gapped import GappedKmers
+from textsvm.kernels.spectrum_weights import SpectrumWeights
+from textsvm.model_file import FORMAT_VERSION, WITHOUT_TEXTS, require_weights
+from textsvm.readers import read_corpus, sample
+from textsvm.solvers.problems import STRATEGIES
+
+TEXTS = [
+    "a banana",
+    "the bandana",
+    "banana bread",
+    "on monday",
+    "a sunday",
+    "monday, tuesday",
+    "ban the bread",
+]
+LABELS = ["fruit", "cloth", "fruit", "cloth", "cloth", "cloth", "fruit"]
+THREE = ["fruit", "cloth", "fruit", "day", "day", "day", "cloth"]
+NUMBERS = [1.0, 2.5, 1.5, 7.0, 8.0, 9.0, 2.0]
+NEW = [*TEXTS, "", "日本 banana", "Ünseen sýmbols!", "bbbbbbbananananana", "x"]
+KERNELS = [
+    Spectrum(2),
+    Spectrum(4),
+    Spectrum((1, 3), normalised=False),
+    Spectrum((1, 20)),
+    Spectrum((1, 3), "log", idf=True),
+    Spectrum((3, 6), "presence", idf=True),
+    Spectrum((2, 4), "intersection"),
+    Spectrum((1, 4), "intersection", idf=True),
+    Spectrum((1, 3), "log", idf=True, odds=True),
+    Spectrum((2, 3), "presence", odds=True),
+    Spectrum((1, 2), "log", idf=True, tokens="words"),
+    Spectrum(2, keep_case=True),
+    Sum([Spectrum((1, 3), "log", idf=True), Spectrum((1, 2), tokens="words")], weights=[1, 3]),
+    Sum([Spectrum(2), Sum([Spectrum(3, "intersection"), EditDistance()], weights=[1, 0])]),
+]
+
+
+def without(model, path):
+    textsvm.save(model, path, {"a": 1}, texts=False)
+    return textsvm.load(path)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "m.textsvm"
+
+
+@pytest.mark.parametrize("labels", [LABELS, THREE], ids=["2 classes", "3 classes"])
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_decisions_and_explanations_are_the_same(kernel, labels, path):
+    model = SVC(kernel, C=5, device="cpu").fit(TEXTS, labels)
+    again = without(model, path)
+    assert again.support_documents_ is not None
+    assert (len(again.support_documents_), again.dual_coef_.size, len(again.support_)) == (0, 0, 0)
+    assert again.n_support_.tolist() == model.n_support_.tolist()
+    np.testing.assert_allclose(again.decision_function(NEW), model.decision_function(NEW), atol=1e-6)
+    assert again.predict(NEW).tolist() == model.predict(NEW).tolist()
+    assert again.info_ == {"a": 1}
+    for mine, theirs in zip(explain(again, NEW), explain(model, NEW), strict=True):
+        np.testing.assert_allclose(mine.symbols, theirs.symbols, atol=1e-6)
+        assert mine.value == pytest.approx(theirs.value, abs=1e-6)
+        assert mine.prediction == theirs.prediction
+        assert mine.similar == []
+        found = {(each.text, each.count): each.contribution for each in mine.substrings}
+        for each in theirs.substrings:
+            if abs(each.contribution) > 1e-6 and (each.text, each.count) in found:
+                assert found[each.text, each.count] == pytest.approx(each.contribution, abs=1e-6)
+        assert len(mine.substrings) == len(theirs.substrings)
+
+
+@pytest.mark.parametrize("multiclass", STRATEGIES)
+def test_every_strategy(multiclass, path):
+    model = SVC(Spectrum((1, 3)), multiclass=multiclass, class_weight={"day": 2.0}).fit(TEXTS, THREE)
+    again = without(model, path)
+    np.testing.assert_allclose(again.decision_function(NEW), model.decision_function(NEW), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "target", "decide"),
+    [
+        (SVR(Spectrum((1, 3), "log", idf=True), C=5), NUMBERS, "predict"),
+        (OneClassSVM(Spectrum(2, "intersection"), nu=0.4), None, "decision_function"),
+        (
+            MultilabelSVC(Spectrum(2), thresholds="zero"),
+            [(a, "short") if len(a) < 5 else (a,) for a in THREE],
+            "predict",
+        ),
+        (MultilabelSVC(Spectrum(2), thresholds="zero"), [(a,) for a in THREE], "decision_function"),
+        (CalibratedSVC(SVC(Spectrum(2)), cv=2), LABELS, "predict_proba"),
+        (SVC("fast"), LABELS, "decision_function"),
+    ],
+)
+def test_every_estimator(estimator, target, decide, path):
+    model = estimator.fit(TEXTS, target)
+    again = without(model, path)
+    found, expected = getattr(again, decide)(NEW), getattr(model, decide)(NEW)
+    if isinstance(expected, np.ndarray):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    else:
+        assert found == expected
+    assert np.asarray(again.n_support_).tolist() == np.asarray(model.n_support_).tolist()
+    assert len(explain(again, NEW)) == len(NEW)
+
+
+def test_no_training_text_is_in_the_file(path):
+    corpus = read_corpus(sample("reviews"), text="text", label="label")
+    model = SVC(Spectrum((1, 5), "log", idf=True)).fit(corpus.texts, corpus.labels)
+
+    def pieces_in_the_file():
+        content, documents = path.read_bytes(), model.support_documents_
+        found = 0
+        for i in range(len(documents)):
+            text = documents.text(i)
+            codes = documents.codes[documents.offsets[i] : documents.offsets[i + 1]]
+            for at in range(0, len(text) - 12, 6):
+                forms = [text[at : at + 12].encode(coding) for coding in ("utf-8", "utf-16-le", "utf-32-le")]
+                forms += [codes[at : at + 12].astype(kind).tobytes() for kind in ("u1", "u2", "u4", "u8")]
+                found += any(form in content for form in forms)
+        return found
+
+    textsvm.save(model, path)
+    assert pieces_in_the_file() > 500
+    textsvm.save(model, path, texts=False)
+    assert pieces_in_the_file() == 0
+
+
+def test_the_file_is_no_larger_than_what_the_weights_need(path):
+    corpus = read_corpus(sample("reviews"), text="text", label="label")
+    model = SVC(Spectrum((1, 5), "log", idf=True)).fit(corpus.texts, corpus.labels)
+    textsvm.save(model, path, texts=False)
+    assert path.stat().st_size < 10 * len(model.kernel_.weights_.df) + 4000
+
+
+def test_format_versions(path):
+    model = SVC(Spectrum(2)).fit(TEXTS, LABELS)
+    textsvm.save(model, path)
+    assert header_of(path)["format_version"] == FORMAT_VERSION == 2  # what older versions read
+    textsvm.save(model, path, texts=False)
+    assert header_of(path)["format_version"] == WITHOUT_TEXTS == 3
+
+
+def test_it_can_be_saved_again_pickled_and_trained_anew(path, tmp_path):
+    model = without(SVC(KERNELS[-2]).fit(TEXTS, LABELS), path)
+    other = tmp_path / "other.textsvm"
+    textsvm.save(model, other, {"a": 1})  # there are no texts to save
+    assert other.read_bytes() == path.read_bytes()
+    pickled = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(pickled.decision_function(NEW), model.decision_function(NEW))
+    model.fit(TEXTS, LABELS)
+    textsvm.save(model, other)
+    assert len(textsvm.load(other).support_documents_) == len(model.support_) > 0
+
+
+def test_texts_without_features_are_left_out_with_a_warning(path):
+    texts = ["on", *TEXTS, "no"]
+    model = SVC(Spectrum(3)).fit(texts, ["fruit", *LABELS, "cloth"])
+    with pytest.warns(UserWarning, match="2 support vectors have no feature"):
+        textsvm.save(model, path, texts=False)
+    found = textsvm.load(path).decision_function(["on", "no", "ab", ""])
+    assert set(found) == {model.intercept_[0]}
+    assert model.decision_function(["on"])[0] != found[0]
+
+
+def test_a_model_of_no_support_vector(path):
+    model = SVR(Spectrum(3), epsilon=100.0).fit(TEXTS, NUMBERS)
+    assert not len(model.support_)
+    np.testing.assert_array_equal(without(model, path).predict(NEW), model.predict(NEW))
+
+
+def lengths(a, b):
+    return np.outer([len(s) for s in a], [len(t) for t in b])
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        EditDistance(),
+        GapWeighted(2),
+        GappedKmers(3, 2),
+        BoundedGap(2),
+        Product([Spectrum(2), Spectrum(3)]),
+        Sum([Spectrum(2), EditDistance()]),
+        Sum([Spectrum(2), BoundedGap(2)]),
+        lengths,
+        "precomputed",
+    ],
+    ids=lambda kernel: "function" if kernel is lengths else str(kernel),
+)
+def test_kernels_without_weights_are_refused(kernel, path):
+    for model in (SVC(kernel), CalibratedSVC(SVC(kernel))):
+        with pytest.raises(InputError, match=r"spectrum kernels|precomputed"):
+            require_weights(model)
+    given = np.eye(7) if isinstance(kernel, str) else TEXTS
+    with pytest.raises(InputError, match=r"spectrum kernels|precomputed"):
+        textsvm.save(SVC(kernel).fit(given, LABELS), path, texts=False)
+    assert not path.exists()
+
+
+def test_texts_of_landmarks_stay_where_the_kernel_has_no_weights(path):
+    with pytest.raises(InputError, match="its landmarks' texts: spectrum kernels"):
+        textsvm.save(SVC(EditDistance(), approximate="nystrom:4").fit(TEXTS, LABELS), path, texts=False)
+    assert not path.exists()
+
+
+def test_machines_of_landmarks_of_a_spectrum_kernel(path):
+    model = SVC(Spectrum((1, 3), "log", idf=True), approximate="nystrom:4").fit(TEXTS, LABELS)
+    found = without(model, path)
+    assert found.support_documents_ is None or not len(found.support_documents_)
+    np.testing.assert_allclose(found.decision_function(NEW), model.decision_function(NEW), atol=1e-6)
+
+
+def test_judging_says_nothing_of_support_vectors_and_warns_of_other_alphabets(path):
+    model = without(SVC(Spectrum(2)).fit(TEXTS, LABELS), path)
+    assert judge(model, TEXTS, LABELS).warnings == []
+    [told] = judge(model, ["日本語の文書", *TEXTS[:3]], LABELS[:4]).warnings
+    assert "do not occur" in told
+
+
+def test_short_weights_only_where_they_move_no_value():
+    weights = np.random.default_rng(0).normal(size=(1000, 2))
+    assert weight_vectors._rounded(weights, 1e-6).dtype == np.float32
+    assert weight_vectors._rounded(1e3 * weights, 1e-6).dtype == np.float64
+    found = weight_vectors._rounded(40 * weights[:500], 1e-6).astype(np.float64)
+    assert np.linalg.norm(found - 40 * weights[:500], axis=0).max() <= 1e-6
+
+
+@pytest.mark.parametrize("n_machines", [1, 7])
+def test_products_on_all_cores_are_those_of_scipy(n_machines, monkeypatch):
+    random = np.random.default_rng(1)
+    indptr = np.concatenate([[0], np.cumsum(random.integers(0, 900, 100))])
+    features = random.integers(0, 500, indptr[-1]).astype(np.int32)
+    x = Sparse(indptr, features, random.random(indptr[-1]).astype(np.float32), 500)
+    target = np.where(random.random(500) < 0.3, -1, random.permutation(500)).astype(np.int32)
+    dense = random.normal(size=(500, n_machines))
+    expected = x.select(target, 500).dot(dense)
+    for threads in (1, 3):
+        with parallel.limit(threads):
+            np.testing.assert_array_equal(weight_vectors.dot(x, target, dense), expected)
+
+
+def test_p_mers_are_found_in_pieces(monkeypatch):
+    random = np.random.default_rng(2)
+    texts = ["".join(random.choice(list("abcd"), 300)) for _ in range(20)]
+    known = encode(texts[:10])
+    mine, _ = count(known, 2, 9)
+    theirs, _ = count(encode([*texts, "dcbaxyz"], known.alphabet), 2, 9)
+    whole = mine.find(theirs)
+    monkeypatch.setattr(vocabulary, "PIECE", 7)
+    with parallel.limit(3):
+        np.testing.assert_array_equal(mine.find(theirs), whole)
+    assert (whole >= 0).sum() == len(whole[whole >= 0]) > 1000
+    assert sorted(whole[whole >= 0]) == list(range(mine.first[-1]))  # every known p-mer is found, once
+
+
+@pytest.mark.parametrize("share", [0.02, 1.0])
+def test_rows_that_are_mostly_zero_take_little_space(share):
+    random = np.random.default_rng(3)
+    known, _ = count(encode(["".join(random.choice(list("abcdef"), 4000))]), 1, 5)
+    n = int(known.first[-1])
+    dense = random.normal(size=(n, 30)) * (random.random((n, 30)) < share)
+    vectors = WeightVectors.of(known, np.arange(n + 1), dense)
+    state = vectors.state(1.0, unary=False)
+    assert sum(each.nbytes for each in state.values()) < 1.1 * 4 * n * 30 * min(1, 2 * share)
+    again = WeightVectors.from_state(state, known, unary=False)
+    np.testing.assert_array_equal(again.row, vectors.row)
+    np.testing.assert_array_equal(again.weights, dense[(dense != 0).any(axis=1)].astype(np.float32))
+
+
+def test_from_a_vocabulary_and_all_weights():
+    documents = encode(TEXTS)
+    kernel = Spectrum((1, 3), normalised=False).fit(documents)
+    rows = kernel.rows(documents, textsvm.device.select("cpu"))
+    coef = np.random.default_rng(4).normal(size=(2, len(TEXTS)))
+    vectors = WeightVectors.of(rows.space.vocabulary, rows.space.starts, rows.x.transposed_dot(coef.T))
+    predictor = SpectrumWeights(kernel, vectors).predictor(rows.device)
+    np.testing.assert_array_equal(predictor.values(documents), rows.decision(documents, coef.T))
+
+
+def header_of(path):
+    content = path.read_bytes()
+    return json.loads(
+        json.loads(content[8 : 8 + struct.unpack("<Q", content[:8])[0]])["__metadata__"]["textsvm"]
+    )
+
+
+def rewrite(path, change_header=None, drop=(), **arrays):
+    header, tensors = header_of(path), read_tensors(path.read_bytes())
+    if change_header:
+        change_header(header)
+    tensors = {name: array for name, array in {**tensors, **arrays}.items() if name not in drop}
+    path.write_bytes(tensor_bytes(tensors, metadata={"textsvm": json.dumps(header)}))
+
+
+HOSTILE = [
+    Spectrum((1, 4), "intersection", idf=True),
+    Spectrum((2, 3), "log", idf=True, odds=True),
+    Spectrum(3),
+]
+
+
+@pytest.mark.parametrize("kernel", HOSTILE, ids=str)
+def test_damaged_arrays_are_refused(kernel, path):
+    model = SVC(kernel).fit(TEXTS, LABELS)
+    textsvm.save(model, path, texts=False)
+    content, tried = path.read_bytes(), 0
+    for name, array in read_tensors(content).items():
+        if not name.startswith("weights."):
+            continue
+        largest = np.iinfo(array.dtype).max if array.dtype.kind in "iu" else np.nan
+        changes = [
+            array[:-1],
+            np.append(array, array[-1:], axis=0),
+            array[None],
+            np.full_like(array, largest),
+        ]
+        changes += (
+            [array.astype(np.float16), array.astype(np.int8).view(bool)] if array.dtype.kind != "f" else []
+        )
+        for changed in changes:
+            path.write_bytes(content)
+            rewrite(path, **{name: np.ascontiguousarray(changed)})
+            with pytest.raises(InputError, match=r"m\.textsvm"):
+                textsvm.load(path)
+            tried += 1
+        path.write_bytes(content)
+        if not name.startswith("weights.ends"):  # of a length without them there are no p-mers
+            rewrite(path, drop=[name])
+            with pytest.raises(InputError, match=r"m\.textsvm"):
+                textsvm.load(path)
+    assert tried > 20
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header: header.update(format_version=2),
+        lambda header: header.update(format_version=4),
+        lambda header: header.update(classes=["a", "b", "c"]),
+        lambda header: header.update(n_support=[1, -1]),
+        lambda header: header.update(kernel={"name": "edit"}),
+        lambda header: header.update(kernel={"name": "sum", "kernels": []}),
+        lambda header: header["kernel"].update(p=0),
+        lambda header: header["kernel"].update(tokens="words"),
+        lambda header: header["kernel"].update(weight="intersection"),
+        lambda header: header["kernel"].update(idf=True),
+        lambda header: header["kernel"].update(p=[3, 3]),
+    ],
+)
+def test_hostile_headers(change, path):
+    textsvm.save(SVC(Spectrum(4)).fit(TEXTS, LABELS), path, texts=False)
+    rewrite(path, change)
+    with pytest.raises(InputError, match=r"m\.textsvm"):
+        textsvm.load(path)
+
+
+def test_support_vectors_do_not_pass_for_weights(path):
+    textsvm.save(SVC(Spectrum(2)).fit(TEXTS, LABELS), path)
+    rewrite(path, lambda header: header.update(format_version=3))
+    with pytest.raises(InputError, match=r"m\.textsvm"):
+        textsvm.load(path)
+
+
+def test_sizes_beyond_the_memory_are_refused_before_they_are_made(path):
+    textsvm.save(SVC(Spectrum(2)).fit(TEXTS, LABELS), path, texts=False)
+    tensors = read_tensors(path.read_bytes())
+    n = len(tensors["weights.weights"])
+    packed = {
+        "weights.weights": np.ones(1, np.float32),
+        "weights.weights_of": np.zeros(1, np.uint8),
+        "weights.weights_each": np.eye(1, n, dtype=np.uint8)[0],
+        "weights.machines": np.array([1 << 60]),
+    }
+    rewrite(path, **packed)
+    with pytest.raises(InputError, match="bytes of memory"):
+        textsvm.load(path)
+
+
+@given(data=st.data())
+def test_any_flipped_bytes_give_a_model_or_one_sentence(data, tmp_path_factory):
+    folder = tmp_path_factory.getbasetemp() / "flipped"
+    folder.mkdir(exist_ok=True)
+    good, bad = folder / "good.textsvm", folder / "bad.textsvm"
+    if not good.exists():
+        textsvm.save(SVC(HOSTILE[0]).fit(TEXTS, LABELS), good, texts=False)
+    content = bytearray(good.read_bytes())
+    for _ in range(data.draw(st.integers(1, 5))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    bad.write_bytes(bytes(content))
+    with suppress(InputError):
+        assert textsvm.load(bad).decision_function(NEW).shape == (len(NEW),)
+
+
+class TestCommandLine:
+    @pytest.mark.parametrize("options", [("--p", "1-4", "--weight", "log", "--idf"), ("--fast",)])
+    def test_train_predict_evaluate_explain(self, options, tmp_path):
+        corpus = [sample("reviews"), "--text", "text", "--label", "label"]
+        plain, bare = tmp_path / "plain", tmp_path / "bare"
+        whole = report("train", *corpus, *options, "-o", plain)
+        made = report("train", *corpus, *options, "--without-texts", "-o", bare)
+        assert (whole["texts"], made["texts"]) == (True, False)
+        assert (whole["bytes"], made["bytes"]) == (plain.stat().st_size, bare.stat().st_size)
+        assert (
+            report("evaluate", bare, *corpus)["confusion"] == report("evaluate", plain, *corpus)["confusion"]
+        )
+        asked = run("predict", bare, "-", stdin=b"What a wonderful film.")
+        assert asked.returncode == 0
+        why = run("explain", bare, "-", "--json", stdin=b"What a wonderful film.")
+        assert json.loads(why.stdout)["similar"] == []
+        assert b"no training documents are named" in why.stderr
+        shown = run("evaluate", bare, *corpus, "--report", tmp_path / "r.html")
+        assert shown.returncode == 0, shown.stderr
+        assert "left out, with their texts" in (tmp_path / "r.html").read_text()
+
+    def test_the_size_is_said(self, tmp_path):
+        done = run("train", sample("mail"), "--p", "3", "--without-texts", "-o", tmp_path / "m")
+        assert done.returncode == 0, done.stderr
+        assert b"B, no training text in it" in done.stderr
+
+    @pytest.mark.parametrize("kernel", ["edit", "gap:3", "gapped", "spectrum:2*spectrum:3"])
+    def test_other_kernels_are_refused_before_any_work(self, kernel, tmp_path):
+        absent = tmp_path / "absent.csv"  # which nobody has tried to read
+        message = fails("train", absent, "--kernel", kernel, "--without-texts", "-o", tmp_path / "m")
+        assert "spectrum kernels and sums of them can" in str(message)
+        assert not (tmp_path / "m").exists()

@@ -1,0 +1,273 @@
+"""The features of the spectrum kernel as a scikit-learn transformer: texts -> a sparse matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.validation import check_is_fitted
+
+from textsvm import device as devices
+from textsvm import parallel
+from textsvm.device import Device
+from textsvm.documents import Documents
+from textsvm.errors import InputError
+from textsvm.estimators.targets import is_integer, is_number
+from textsvm.features import names
+from textsvm.kernels import Spectrum
+from textsvm.kernels import spectrum_matrix as host
+from textsvm.parallel import StageProgress, of_stage, part
+from textsvm.sources.texts import TextForm, TextSource, as_texts
+from textsvm.tokens import Tokens
+
+#: Characters of texts that are transformed together.
+BATCH = 1 << 24
+
+
+class SpectrumFeatures(TransformerMixin, BaseEstimator):
+    """Texts -> the feature map of the p-spectrum kernel, a sparse matrix: X @ X.T is the Gram of `Spectrum`.
+
+    With ``weight="log", idf=True`` these are the values of scikit-learn's ``TfidfVectorizer`` with
+    ``sublinear_tf=True`` and ``analyzer="char"`` (or words, with ``tokens="words"``) on the normalised texts,
+    in float32 and on all cores, or a GPU.
+
+    Columns are the substrings that training texts hold, by their length and within it in the order of their
+    symbols (by code point). With ``weight="intersection"`` a substring has a column for one occurrence, for
+    two, and so on up to the most in a training text, and the product of two rows is the sum of the smaller
+    counts.
+
+    `transform` drops the substrings that have no column, and normalises a row over those that have one, as
+    scikit-learn does; the normalisation of the kernel `Spectrum` counts them all. A text without any has a
+    row of zeros, where the kernel is 1 of the text with itself.
+
+    Parameters
+    ----------
+    p : int or (int, int)
+        Symbols of a substring, or a range of lengths.
+    weight : {"count", "presence", "intersection", "log"}
+        What becomes of the number of occurrences c: c, 1, min(c, c'), or 1 + ln c.
+    idf : bool
+        Weigh every substring by ln((1 + n) / (1 + df)) + 1, learnt by `fit`; of "intersection" by its root.
+    normalised : bool
+        Divide every row by its Euclidean length.
+    tokens : {"characters", "words", "whitespace"} or callable
+        What a symbol is: a function takes a normalised text and returns its tokens.
+    keep_case : bool
+        Tell upper and lower case apart.
+    min_df : int or float
+        Leave out substrings that fewer training texts hold: so many, or a share of them if it is a float.
+    normalise : {"unicode", "paper", "none"}
+        How texts are normalised, see `textsvm.documents.normalise`.
+    punctuation : bool
+        False drops punctuation and symbols.
+    max_length : int, optional
+        Only the first `max_length` characters of a normalised text count. None: all of it.
+    device : {"auto", "cpu", "cuda", "cuda:0", ...}
+        What counts and weighs; the matrix is in main memory in any case.
+    n_jobs : int, optional
+        Threads; None or -1 uses all cores.
+
+    Attributes
+    ----------
+    columns_ : textsvm.kernels.spectrum_matrix.Columns
+        The substrings of the training texts, in how many each is, and where its columns start.
+    alphabet_ : uint32 array, or object array of str
+        The symbols of the training texts: code points, or tokens.
+    device_ : Device
+        What learnt them.
+    """
+
+    # `progress` is nothing that a meta-estimator could route.
+    __metadata_request__fit: ClassVar[dict[str, str]] = {"progress": UNUSED}
+    __metadata_request__transform: ClassVar[dict[str, str]] = {"progress": UNUSED}
+
+    def __init__(
+        self,
+        p: int | tuple[int, int] = 4,
+        weight: str = "count",
+        idf: bool = False,
+        normalised: bool = True,
+        tokens: Tokens = "characters",
+        keep_case: bool = False,
+        *,
+        min_df: float = 1,
+        normalise: str = "unicode",
+        punctuation: bool = True,
+        max_length: int | None = None,
+        device: str = "auto",
+        n_jobs: int | None = None,
+    ) -> None:
+        self.p = p
+        self.weight = weight
+        self.idf = idf
+        self.normalised = normalised
+        self.tokens = tokens
+        self.keep_case = keep_case
+        self.min_df = min_df
+        self.normalise = normalise
+        self.punctuation = punctuation
+        self.max_length = max_length
+        self.device = device
+        self.n_jobs = n_jobs
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        self._source.tag(tags.input_tags)
+        return tags
+
+    @property
+    def _source(self) -> TextSource:
+        return TextSource(self.make_kernel(), TextForm(self.normalise, self.punctuation, self.max_length))
+
+    def make_kernel(self) -> Spectrum:
+        """The kernel whose features these are."""
+        return Spectrum(self.p, self.weight, self.idf, self.normalised, self.tokens, self.keep_case)
+
+    def check(self) -> None:
+        """Raise InputError if a parameter is out of range; `fit` calls it first."""
+        self._source.check()
+        least = self.min_df
+        whole = is_integer(least) and least >= 1
+        if not whole and not (is_number(least) and not is_integer(least) and 0 <= least <= 1):
+            raise InputError(
+                f"min_df={least!r} must be a whole number of texts from 1, or a share of them from 0.0 to 1.0"
+            )
+        jobs = self.n_jobs
+        if jobs is not None and not (is_integer(jobs) and (jobs > 0 or jobs == -1)):
+            raise InputError(f"n_jobs={jobs!r} must be a whole number above 0, -1 or None for all cores")
+
+    def fit(self, X: Any, y: Any = None, *, progress: StageProgress | None = None) -> SpectrumFeatures:
+        """Learn the columns, and idf.
+
+        Parameters
+        ----------
+        X : list of str, NumPy string or object array, pandas / Polars / Arrow column
+        y : ignored
+        progress : callable, optional
+            See `StageProgress`; stages are "encode" and "features".
+
+        Raises
+        ------
+        InputError
+            If a parameter or a text is unusable, all texts are too short, no substring is in `min_df` of
+            them, or the work does not fit into memory.
+        """
+        self._learn(X, False, progress)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None, *, progress: StageProgress | None = None) -> csr_matrix:
+        """`fit`, and the matrix of the same texts; they are counted once.
+
+        Parameters
+        ----------
+        X, y, progress : see `fit`
+
+        Returns
+        -------
+        float32 csr_matrix, shape (n, number of columns)
+            Column indices are sorted; they are int32, or int64 where there are 2^31 entries or more.
+        """
+        return self._learn(X, True, progress)
+
+    def transform(self, X: Any, *, progress: StageProgress | None = None) -> csr_matrix:
+        """The matrix of any texts, over the columns that `fit` learnt; some texts at a time.
+
+        Parameters
+        ----------
+        X, progress : see `fit`
+
+        Returns
+        -------
+        float32 csr_matrix, shape (n, number of columns)
+
+        Raises
+        ------
+        InputError
+            If a text is unusable, or the matrix does not fit into memory.
+        """
+        check_is_fitted(self)
+        texts, parts = as_texts(X), []
+        known = Documents.none(self.alphabet_)
+        kernel = self.make_kernel()
+        with self._at_work() as device:
+            for first, last in _batches(texts):
+                step = part(of_stage(progress, "features"), first, last - first, max(1, len(texts)))
+                documents = self._source.prepare(texts[first:last], known)
+                parts.append(_twin(device).matrix_of(kernel, self.columns_, documents, step))
+                _require_rest(parts, last, len(texts))
+        return host.stacked(parts)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """The substring of every column; of "intersection" with the number of occurrences behind it: "an>=2".
+
+        Parameters
+        ----------
+        input_features : ignored
+
+        Returns
+        -------
+        object array of str, shape (number of columns,)
+        """
+        check_is_fitted(self)
+        widths = np.diff(self.columns_.starts)
+        found, vocabulary = [np.empty(0, object)], self.columns_.learnt.vocabulary
+        for codes, first in zip(names.symbols(vocabulary), vocabulary.first[:-1], strict=True):
+            kept = np.flatnonzero(widths[first : first + len(codes)])
+            found.append(names.as_texts(codes[kept], self.alphabet_))
+        pmers = np.concatenate(found)
+        if self.weight != "intersection":
+            return pmers
+        digits = [np.arange(1, width + 1) for width in widths[widths > 0]]
+        numbers = np.concatenate([np.empty(0, np.int64), *digits]).astype(str).astype(object)
+        return np.repeat(pmers, widths[widths > 0]) + ">=" + numbers
+
+    def _learn(self, X: Any, rows: bool, progress: StageProgress | None) -> Any:
+        self.check()
+        texts = as_texts(X)
+        if not texts:
+            raise InputError("there are no documents to learn features from")
+        source = self._source
+        with self._at_work() as device:
+            documents = source.prepare(texts, None, progress)
+            kernel: Any = source.kernel_for(documents)
+            least = self.min_df if is_integer(self.min_df) else self.min_df * len(texts)
+            step = of_stage(progress, "features")
+            self.columns_, matrix = _twin(device).learn(kernel, documents, least, rows, step)
+        self.alphabet_, self.device_ = documents.of(kernel.view).alphabet, device
+        return matrix
+
+    @contextmanager
+    def _at_work(self) -> Iterator[Device]:
+        """Where numerics run."""
+        device = devices.select(self.device)
+        with parallel.limit(self.n_jobs), devices.use(device):
+            yield device
+
+
+def _twin(device: Device) -> Any:
+    """What makes matrices there."""
+    if device.kind == "cuda":
+        from textsvm.kernels import spectrum_matrix_cuda
+
+        return spectrum_matrix_cuda
+    return host
+
+
+def _batches(texts: list[str]) -> list[tuple[int, int]]:
+    """Ranges of texts of about `BATCH` characters; one, empty, of no texts."""
+    ends = np.cumsum([0, *map(len, texts)])
+    cuts = np.flatnonzero(np.diff(ends[:-1] // BATCH)) + 1
+    begins = [0, *cuts.tolist()]
+    return list(zip(begins, [*begins[1:], len(texts)], strict=True))
+
+
+def _require_rest(parts: list[csr_matrix], done: int, n: int) -> None:
+    """Raise InputError if the rows to come, like those that are there, will not fit into memory."""
+    entries = sum(each.nnz for each in parts)
+    host.require_memory(host.ENTRY_BYTES * entries * (n - done) // max(done, 1), n)

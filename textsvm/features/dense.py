@@ -1,0 +1,87 @@
+"""Dense rows of features: the verbs of `textsvm.features.sparse.Sparse` that solvers use, on either device.
+
+Rows are kept in float32. Products are sums in float64, of blocks of rows that are copied to float64 one at a
+time: a copy of all of them would take twice their memory again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.device import array_module, device_of
+
+#: Bytes of the float64 copy of a block of rows, on the host and on a card.
+HOST_BLOCK, DEVICE_BLOCK = 16 << 20, 1 << 30
+#: Bytes of rows that are kept in float64 for many products: then nothing is copied for each.
+HOST_DOUBLE, DEVICE_DOUBLE = 256 << 20, 8 << 30
+
+
+@dataclass(frozen=True)
+class DenseRows:
+    """Rows of Z, all of whose features have values.
+
+    Attributes
+    ----------
+    values : float32 or float64 array, shape (n, n_features), NumPy or CuPy
+        What is computed lives where they do.
+    """
+
+    values: Any
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def n_features(self) -> int:
+        """How many features there are."""
+        return int(self.values.shape[1])
+
+    def take(self, indices: NDArray[np.int64]) -> DenseRows:
+        """The rows at `indices`."""
+        return DenseRows(self.values[self._xp.asarray(indices)])
+
+    def take_for_products(self, indices: NDArray[np.int64]) -> DenseRows:
+        """The same for many products: in float64, if they are not too large."""
+        some = self.take(indices).values
+        fits = 8 * some.size <= (HOST_DOUBLE if self._xp is np else DEVICE_DOUBLE)
+        return DenseRows(some.astype(np.float64) if fits else some)
+
+    def squares(self) -> Any:
+        """|z|^2 of every row, float64, shape (n,)."""
+        found = self._xp.empty(len(self))
+        for rows, block in self._blocks():
+            found[rows] = self._xp.square(block).sum(axis=1)
+        return found
+
+    def dot(self, dense: Any) -> Any:
+        """Z @ dense: (n_features, k) -> float64 (n, k)."""
+        by = self._xp.asarray(dense, np.float64)
+        found = self._xp.empty((len(self), by.shape[1]))
+        for rows, block in self._blocks():
+            found[rows] = block @ by
+        return found
+
+    def transposed_dot(self, dense: Any) -> Any:
+        """Z.T @ dense: (n, k) -> float64 (n_features, k)."""
+        by = self._xp.asarray(dense, np.float64)
+        found = self._xp.zeros((self.n_features, by.shape[1]))
+        for rows, block in self._blocks():
+            found += block.T @ by[rows]
+        return found
+
+    def _blocks(self) -> Iterator[tuple[slice, Any]]:
+        """Consecutive rows, in float64."""
+        size = HOST_BLOCK if self._xp is np else DEVICE_BLOCK
+        step = max(1, size // (8 * max(1, self.n_features)))
+        for first in range(0, len(self), step):
+            rows = slice(first, min(first + step, len(self)))
+            yield rows, self.values[rows].astype(np.float64, copy=False)
+
+    @property
+    def _xp(self) -> Any:
+        return array_module(device_of(self.values))

@@ -1,0 +1,297 @@
+"""The Nystroem approximation of any kernel, by its values with m landmarks (Williams and Seeger 2001).
+
+Landmarks l_1 .. l_m are drawn from the documents that the kernel learns from, K_mm are their kernel values,
+k_m(s) those of a document with them. With the eigenvalues and eigenvectors K_mm = V diag(lambda) V',
+
+    z(s) = diag(lambda)^(-1/2) V' k_m(s)        k~(s, t) = z(s) . z(t) = k_m(s)' K_mm^+ k_m(t),
+
+r <= m dense features. Values with landmarks are kept: with all documents as landmarks k~ = k. A machine on z
+is *the* machine of k~, solved exactly: no ridge makes up for what k(s, s) is beyond |z(s)|^2, for that would
+make a document more like itself than like its own copy. Its value at s is
+
+    w . z(s) = sum_j v_j k(l_j, s),       v = V diag(lambda)^(-1/2) w,        w = sum_i coef_i z(s_i):
+
+the machine of the kernel itself whose support vectors are the landmarks, as which it is kept (`condense`).
+
+K_mm in float64 is of values in float32, whose rounding moves eigenvalues by up to about sqrt(m) 2^-24
+max_i k(l_i, l_i). Eigenvalues under ten times that are left out: landmarks alike, and kernels that are nearly
+flat, give no division by what is nothing but rounding. A kernel that is not positive semi-definite, such as
+edit distance, has negative ones: they are left out too, and so are positive ones no larger than the largest
+of these, of which nobody knows whether they are any more real.
+
+Landmarks are drawn uniformly. On 2,500 documents of Earn vs Rest (100 symbols), 125 to 1,000 landmarks drawn
+by squared distance (k-means++), by randomly pivoted Cholesky or by ridge leverage capture 0 to 1 points more
+of the trace and decide no better, for a pass over the documents that uniform ones do not need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm import device as devices
+from textsvm.device import Device
+from textsvm.documents import Documents, View
+from textsvm.errors import InputError
+from textsvm.features.dense import DenseRows
+from textsvm.features.rows import FeatureRows
+from textsvm.kernels.base import Kernel, KernelRows
+from textsvm.parallel import Progress, part
+
+#: Bytes of the float64 copy of kernel values that exist at a time, on the host and on a card.
+HOST_BLOCK, DEVICE_BLOCK = 64 << 20, 1 << 30
+#: Eigenvalues that are left out, in units of what rounding moves them by.
+ROUNDING = 10.0
+
+
+@dataclass(frozen=True)
+class Approximation:
+    """How well a kernel is approximated.
+
+    Attributes
+    ----------
+    landmarks : int
+    rank : int
+        Features: eigenvalues of the landmarks' kernel matrix that are used.
+    captured : float
+        sum_i k~(i, i) / sum_i k(i, i) over the training documents; 1 is all.
+    negative : float
+        Sum of the negative eigenvalues as a share of that of all absolute values; 0 if they are rounding.
+    """
+
+    landmarks: int
+    rank: int
+    captured: float
+    negative: float
+
+    @property
+    def description(self) -> str:
+        """For people."""
+        said = f"{self.landmarks:,} landmarks (rank {self.rank:,}) capture {self.captured:.1%} of the trace"
+        if self.negative:
+            said += f"; the kernel has negative eigenvalues ({self.negative:.1%} of all), which are left out"
+        return said
+
+
+@dataclass(frozen=True)
+class Landmarks:
+    """What maps documents to features, on one device.
+
+    Attributes
+    ----------
+    index : int64 array, shape (m,)
+        Which of the documents that the kernel learnt from, ascending.
+    rows : KernelRows
+        Of the landmarks.
+    projection : float64 array, shape (m, r), where the rows live
+        V diag(lambda)^(-1/2).
+    negative : float
+        See `Approximation`.
+    """
+
+    index: NDArray[np.int64]
+    rows: KernelRows
+    projection: Any
+    negative: float
+
+
+class Nystroem(Kernel):
+    """k~ of a kernel, by landmarks that are drawn from the documents it is fitted to.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        What is approximated.
+    landmarks : int
+        How many; all documents, if there are fewer.
+    seed : int
+        Of the draw.
+    """
+
+    name: ClassVar[str] = "nystroem"
+
+    def __init__(self, kernel: Kernel, landmarks: int, seed: int = 0) -> None:
+        self.kernel = kernel
+        self.landmarks = landmarks
+        self.seed = seed
+
+    @property
+    def view(self) -> View:
+        return self.kernel.view
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        return self.kernel.views
+
+    @property
+    def comparable(self) -> bool:  # type: ignore[override]
+        return self.kernel.comparable
+
+    @property
+    def min_length(self) -> int:
+        return self.kernel.min_length
+
+    @property
+    def learns(self) -> bool:
+        return True
+
+    @property
+    def quadratic(self) -> bool:
+        return self.kernel.quadratic
+
+    def read(self, documents: Any) -> Any:
+        return self.kernel.read(documents)
+
+    def check(self) -> None:
+        self.kernel.check()
+
+    def fit(self, documents: Documents) -> Nystroem:
+        """Check the kernel and fit it; landmarks are drawn from these documents."""
+        self.kernel.fit(documents)
+        count, n = int(self.landmarks), len(documents)
+        index = np.arange(n)
+        if count < n:
+            index = np.sort(np.random.default_rng(self.seed).choice(n, count, replace=False))
+        self._index, self._chosen = index, documents.take(index)
+        self._made: _Made | None = None
+        return self
+
+    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+        share = min(1.0, self.landmarks / max(1, len(column_lengths)))
+        return self.kernel.cost(row_lengths, column_lengths) * share
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**super().as_dict(), "kernel": self.kernel.as_dict()}
+
+    def require_memory(self, n: int, allowed: int) -> None:
+        needed = 4 * n * min(n, int(self.landmarks))
+        if needed > allowed:
+            raise InputError(
+                f"the features of {n:,} documents by {int(self.landmarks):,} landmarks take {needed:,} bytes "
+                f"and {allowed:,} are allowed; take fewer landmarks or raise memory (--memory)"
+            )
+
+    def rows(self, documents: Documents, device: Device) -> Any:
+        """Prepare `documents` as the columns of rows of k~."""
+        return NystroemRows(self, documents, device)
+
+    @property
+    def has_features(self) -> bool:
+        return True
+
+    def feature_rows(self, documents: Any, device: Device) -> FeatureRows:
+        read = self.read(documents)
+        return self.fit(read).features_of(read, device)
+
+    def features_of(
+        self, documents: Documents, device: Device, progress: Progress | None = None
+    ) -> FeatureRows:
+        """z of documents, and ridges of 0, where `device` says; landmarks are those that were drawn."""
+        with devices.use(device):
+            landmarks = _decompose(self.kernel.rows(self._chosen, device), self._index)
+            rows, captured = _features(self.kernel, landmarks, documents, progress)
+        approximation = Approximation(len(landmarks.index), rows.x.n_features, captured, landmarks.negative)
+        self._made = _Made(landmarks, rows, approximation)
+        return rows
+
+    def condense(
+        self, index: NDArray[np.int64], coef: NDArray[np.float64]
+    ) -> tuple[Kernel, NDArray[np.int64], NDArray[np.float64]]:
+        made = self._made
+        assert made is not None
+        every = np.zeros((len(made.rows.x), len(coef)))
+        every[index] = coef.T
+        with devices.use(made.landmarks.rows.device):
+            weights = made.landmarks.projection @ made.rows.x.transposed_dot(every)
+            self._made = None
+            return self.kernel, made.landmarks.index, devices.to_host(weights).T
+
+    @property
+    def approximation(self) -> Approximation | None:
+        return None if self._made is None else self._made.approximation
+
+
+@dataclass(frozen=True)
+class _Made:
+    """The last features, from which machines are condensed."""
+
+    landmarks: Landmarks
+    rows: FeatureRows
+    approximation: Approximation
+
+
+class NystroemRows:
+    """Rows of k~ (`MatrixRows`), products of features that are made when they are first wanted."""
+
+    def __init__(self, kernel: Nystroem, documents: Documents, device: Device) -> None:
+        self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
+        self._features: FeatureRows | None = None
+
+    def make_features(self, progress: Progress | None = None) -> FeatureRows:
+        """z of the documents."""
+        if self._features is None:
+            self._features = self.kernel.features_of(self.documents, self.device, progress)
+        return self._features
+
+    @property
+    def _z(self) -> Any:
+        x: Any = self.make_features().x
+        return x.values
+
+    def diag(self) -> Any:
+        """See `MatrixRows`."""
+        return self.make_features().x.squares().astype(np.float32)
+
+    def rows(self, indices: NDArray[np.int64]) -> Any:
+        """See `MatrixRows`."""
+        with devices.use(self.device):
+            return self._z[indices] @ self._z.T
+
+    def gram(self, progress: Progress | None = None) -> Any:
+        """See `MatrixRows`."""
+        with devices.use(self.device):
+            return self._z @ self._z.T
+
+
+def _decompose(rows: KernelRows, index: NDArray[np.int64]) -> Landmarks:
+    """The map to features of the landmarks whose rows these are."""
+    xp = devices.array_module(rows.device)
+    values, vectors = xp.linalg.eigh(rows.gram().astype(xp.float64))
+    values_here = devices.to_host(values)
+    noise = ROUNDING * np.sqrt(len(index)) * 2.0**-24 * float(devices.to_host(rows.diag()).max(initial=0.0))
+    bound = max(noise, -float(values_here.min(initial=0.0)))
+    below = values_here < -noise
+    negative = float(np.abs(values_here[below]).sum() / max(np.abs(values_here).sum(), 1e-300))
+    used = np.flatnonzero(values_here > bound)
+    if not len(used):
+        raise InputError(
+            "the kernel values of the landmarks are all 0: no document has a feature; give longer documents"
+        )
+    first = int(used[0])  # they ascend
+    return Landmarks(index, rows, vectors[:, first:] / xp.sqrt(values[first:]), negative)
+
+
+def _features(
+    kernel: Kernel, landmarks: Landmarks, documents: Documents, progress: Progress | None
+) -> tuple[FeatureRows, float]:
+    """z of documents, a block at a time, and the share of the trace that it has."""
+    device, n = landmarks.rows.device, len(documents)
+    xp = devices.array_module(device)
+    z, trace = xp.empty((n, landmarks.projection.shape[1]), xp.float32), 0.0
+    for rows in _blocks(n, len(landmarks.index), device):
+        some = documents.take(np.arange(rows.start, rows.stop))
+        step = part(progress, rows.start, rows.stop - rows.start, n)
+        z[rows] = landmarks.rows.cross(some, step).astype(xp.float64) @ landmarks.projection
+        trace += float(kernel.rows(some, device).diag().sum(dtype=xp.float64))
+    x: Any = DenseRows(z)
+    return FeatureRows(x, xp.zeros(n)), float(x.squares().sum()) / max(trace, 1e-300)
+
+
+def _blocks(n: int, landmarks: int, device: Device) -> Iterator[slice]:
+    size = HOST_BLOCK if device.kind == "cpu" else DEVICE_BLOCK
+    step = max(1, size // (8 * landmarks))
+    return (slice(first, min(first + step, n)) for first in range(0, n, step))

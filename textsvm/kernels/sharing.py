@@ -1,0 +1,37 @@
+"""What kernels of a grid have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from textsvm.documents import Documents
+from textsvm.parallel import Progress
+
+if TYPE_CHECKING:
+    from textsvm.device import Device
+
+
+class Sharing(ABC):
+    """Work that kernels of a grid have in common, on the same documents: equal ones are computed together.
+
+    Subclasses are frozen dataclasses of the parameters that must be equal.
+    """
+
+    def passes(self, kernels: Sequence[Any], room: int) -> list[list[int]]:
+        """Which of these kernels are computed together, by their positions, in the order of `grams`.
+
+        By default all, which takes memory for two matrices; `room`, at least 2, is for how many there is.
+        """
+        return [list(range(len(kernels)))]
+
+    @abstractmethod
+    def description(self, kernels: Sequence[Any]) -> str:
+        """What the Grams of one pass come from, in a few words."""
+
+    @abstractmethod
+    def grams(
+        self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
+    ) -> Iterator[tuple[int, Any]]:
+        """The kernels of one pass by their positions, each with its matrix, which the caller may keep."""
