@@ -192,7 +192,7 @@ def solve(
     -------
     list of lists of Machines, in the shape of `paths`
     """
-    parts = [[_parts(problem) for problem in path] for path in paths]
+    parts = [[parts_of(problem) for problem in path] for path in paths]
     chains = [chain for path in parts for chain in zip(*path, strict=True)]
     duals = [[part.dual for part in chain] for chain in chains]
     initial = [chain[0].initial for chain in chains]
@@ -202,7 +202,7 @@ def solve(
         # One list of solutions a dual, each in the order of the path; turned round.
         by_machine = [next(solved) for _ in made[0]]
         by_problem = zip(*by_machine, strict=True) if by_machine else [()] * len(path)
-        result.append([_collect(*each) for each in zip(path, made, by_problem, strict=True)])
+        result.append([collect(*each) for each in zip(path, made, by_problem, strict=True)])
     return result
 
 
@@ -236,7 +236,7 @@ def class_scores(values: NDArray[np.float64], n_classes: int, strategy: str) -> 
     return votes + sums / (3 * (np.abs(sums) + 1))
 
 
-def _parts(problem: Problem) -> list[Part]:
+def parts_of(problem: Problem) -> list[Part]:
     """The duals of a problem: one a machine, or one of all classes together."""
     index, weight = problem.index, problem.weight
     everyone = np.arange(len(index))
@@ -265,7 +265,7 @@ def _parts(problem: Problem) -> list[Part]:
     return parts
 
 
-def _collect(problem: Problem, parts: Sequence[Part], solutions: Sequence[Solution]) -> Machines:
+def collect(problem: Problem, parts: Sequence[Part], solutions: Sequence[Solution]) -> Machines:
     if parts and isinstance(parts[0].dual, MulticlassDual):
         [solution] = solutions
         return Machines(problem.index, solution.coef, np.zeros(len(solution.coef)), (solution,))
