@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from textsvm.features.sparse import Sparse, feature_type
-from textsvm.parallel import n_threads, run
+from textsvm.features.sparse import Sparse, feature_type, share
 
 Array = NDArray[Any]
-#: Documents a thread takes at a time, at least.
-PIECE = 64
 
 
 @dataclass(frozen=True)
@@ -67,8 +65,7 @@ class SharedFeatures:
     @classmethod
     def of(cls, x: Sparse, df: NDArray[np.int64]) -> SharedFeatures:
         """Those of rows, given the number of documents that have each feature."""
-        number = np.flatnonzero(df > 1)
-        number = number[np.argsort(-df[number], kind="stable")]
+        number = _commonest_first(df)
         target = np.full(x.n_features, -1, feature_type(x.n_features))
         target[number] = np.arange(len(number))
         shared = x.select(target, len(number))
@@ -87,20 +84,14 @@ class SharedFeatures:
         normalised : bool
             Divide rows by their lengths; a document without features is 1 with itself then.
         """
-        n = len(self.indptr) - 1
-        values, squares = np.empty(len(self.values), np.float32), np.empty(n)
+        values, ridge = np.empty(len(self.values), np.float32), np.empty(len(self.indptr) - 1)
         table = np.ones(len(self.number)) if weights is None else weights
         rest = self.alone * np.square(alone)
-        step = max(PIECE, n // (4 * n_threads()) + 1)
-
-        def weigh_piece(first: int) -> None:
-            last = min(first + step, n)
-            _weigh(
-                self.indptr, self.features, self.values, first, last, table, rest, normalised, values, squares
-            )
-
-        run(weigh_piece, range(0, n, step))
-        return FeatureRows(Sparse(self.indptr, self.features, values, len(self.number)), squares)
+        arrays = (self.indptr, self.features, self.values)
+        share(
+            self.indptr, lambda i, j: _weigh(*arrays, i, j, table, rest, normalised, values, ridge)
+        )
+        return FeatureRows(Sparse(self.indptr, self.features, values, len(self.number)), ridge)
 
 
 def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> FeatureRows:
@@ -112,10 +103,28 @@ def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> Feat
     features = np.empty(int(indptr[-1]), feature_type(int(first[-1])))
     values, begin = np.empty(len(features), np.float32), indptr[:-1].copy()
     for part, weight, base in zip(parts, weights, first, strict=False):
-        root, x = float(np.sqrt(weight)), part.x
-        _place(x.indptr, x.features, x.values, base, root, begin, features, values)
+        x, scale = part.x, (base, float(np.sqrt(weight)))
+        arrays = (x.indptr, x.features, x.values, *scale, begin, features, values)
+        share(x.indptr, partial(_place, *arrays))
     ridge = np.sum([weight * part.ridge for part, weight in zip(parts, weights, strict=True)], axis=0)
     return FeatureRows(Sparse(indptr, features, values, int(first[-1])), ridge)
+
+
+@njit(nogil=True, cache=True)
+def _commonest_first(df: Array) -> Array:
+    """The features that two documents have, those that most have first, of equal ones the first: by counting."""
+    begin = np.zeros(df.max() + 2 if len(df) else 2, np.int64)
+    for times in df:
+        if times > 1:
+            begin[times - 1] += 1
+    for times in range(len(begin) - 2, -1, -1):
+        begin[times] += begin[times + 1]
+    number = np.empty(begin[0], np.int64)
+    for u in range(len(df)):
+        if df[u] > 1:
+            number[begin[df[u]]] = u
+            begin[df[u]] += 1
+    return number
 
 
 @njit(nogil=True, cache=True)
@@ -149,9 +158,18 @@ def _weigh(
 
 @njit(nogil=True, cache=True)
 def _place(
-    indptr: Array, features: Array, values: Array, base: int, root: float, begin: Array, to: Array, out: Array
+    indptr: Array,
+    features: Array,
+    values: Array,
+    base: int,
+    root: float,
+    begin: Array,
+    to: Array,
+    out: Array,
+    first: int,
+    last: int,
 ) -> None:
-    for i in range(len(indptr) - 1):
+    for i in range(first, last):
         for k in range(indptr[i], indptr[i + 1]):
             to[begin[i]] = features[k] + base
             out[begin[i]] = np.float32(values[k] * root)

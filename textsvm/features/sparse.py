@@ -5,22 +5,55 @@ Positions are int64. Features are int32 while there are less than 2^31 of them, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
+
+from textsvm.parallel import n_threads, run
 
 Array = NDArray[Any]
 #: Features that int32 can number.
 MAX_INT32 = (1 << 31) - 1
+#: Pieces of work a thread gets: enough to even out unequal documents.
+PIECES = 4
+#: Symbols, or entries, that are done before a thread would have begun.
+ALONE = 1 << 14
 
 
 def feature_type(n_features: int) -> type[np.signedinteger]:
     """What numbers so many features."""
     return np.int32 if n_features <= MAX_INT32 else np.int64
+
+
+def share(offsets: NDArray[np.int64], function: Callable[[int, int], object], alone: int = ALONE) -> None:
+    """Call function(first, last) for ranges of documents of about equal sizes, on all cores if it is quicker.
+
+    Parameters
+    ----------
+    offsets : int64 array, shape (n + 1,)
+        Where the symbols, or the entries, of each document start.
+    function : callable
+        Its results must not depend on how documents are cut into ranges.
+    alone : int
+        Symbols that are not worth a thread.
+    """
+    if offsets[-1] - offsets[0] <= alone:
+        function(0, len(offsets) - 1)
+    else:
+        run(lambda d: function(*d), _split(offsets))
+
+
+def _split(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Ranges of documents of about equal numbers of symbols."""
+    pieces = PIECES * n_threads()
+    goals = offsets[0] + (offsets[-1] - offsets[0]) * np.arange(1, pieces) // pieces
+    cuts = np.unique(np.concatenate([[0], np.searchsorted(offsets, goals), [len(offsets) - 1]]))
+    return [(int(a), int(b)) for a, b in pairwise(cuts)]
 
 
 @dataclass(frozen=True)
@@ -46,18 +79,23 @@ class Sparse:
     def select(self, target: NDArray[np.signedinteger], n_features: int) -> Sparse:
         """Only the entries of features whose `target` is not -1, at that one of `n_features`."""
         indptr = np.zeros_like(self.indptr)
-        _count_kept(self.indptr, self.features, target, indptr)
+        share(self.indptr, lambda i, j: _count_kept(i, j, self.indptr, self.features, target, indptr))
         np.cumsum(indptr, out=indptr)
         kept = _empty(indptr, n_features)
-        _keep(self.features, self.values, target, kept.features, kept.values)
+        arrays = (self.indptr, self.features, self.values, target, indptr, kept.features, kept.values)
+        share(self.indptr, lambda i, j: _keep(i, j, *arrays))
         return kept
 
     def take(self, indices: NDArray[np.int64]) -> Sparse:
         """The rows at `indices`."""
-        numbers = np.diff(self.indptr)[indices]
-        indptr = np.concatenate([[0], np.cumsum(numbers)])
-        at = np.repeat(self.indptr[indices] - indptr[:-1], numbers) + np.arange(indptr[-1])
-        return Sparse(indptr, self.features[at], self.values[at], self.n_features)
+        indptr = np.concatenate([[0], np.cumsum(np.diff(self.indptr)[indices])])
+        taken = Sparse(
+            indptr, np.empty(indptr[-1], self.features.dtype), np.empty(indptr[-1], self.values.dtype),
+            self.n_features,
+        )  # fmt: skip
+        arrays = (self.indptr, self.features, self.values, np.asarray(indices, np.int64))
+        share(indptr, lambda i, j: _take(i, j, *arrays, indptr, taken.features, taken.values))
+        return taken
 
     def unary(self, counts: NDArray[np.int32], starts: NDArray[np.int64]) -> Sparse:
         """Every entry repeated `counts` times, at the features from `starts[feature]` on."""
@@ -70,20 +108,44 @@ class Sparse:
     def squares(self) -> NDArray[np.float64]:
         """|x|^2 of every row, shape (n,)."""
         values = np.zeros(len(self))
-        _squares(self.indptr, self.values, values)
+        share(self.indptr, lambda i, j: _squares(i, j, self.indptr, self.values, values))
         return values
+
+    def frequencies(self) -> NDArray[np.int64]:
+        """How many rows have each feature, shape (n_features,)."""
+        return count_features(self.features, self.n_features)
 
     def dot(self, dense: NDArray[np.float64]) -> NDArray[np.float64]:
         """X @ dense: (n_features, k) -> (n, k)."""
-        return self._matrix @ dense
+        dense = np.ascontiguousarray(dense, np.float64)
+        out = np.zeros((len(self), dense.shape[1]))
+        share(self.indptr, lambda i, j: _dot(i, j, self.indptr, self.features, self.values, dense, out))
+        return out
 
     def transposed_dot(self, dense: NDArray[np.float64]) -> NDArray[np.float64]:
-        """X.T @ dense: (n, k) -> (n_features, k)."""
-        return self._matrix.T @ dense
+        """X.T @ dense: (n, k) -> (n_features, k), each sum in the order of the rows."""
+        dense = np.asarray(dense, np.float64)
+        out = np.zeros((self.n_features, dense.shape[1]))
+        arrays = (self.indptr, self.features, self.values, dense, out)
+        if dense.shape[1] == 1:
+            _transposed_dot(0, 1, *arrays)
+        else:  # not by rows: sums would depend on who makes them
+            cuts = np.unique(np.arange(n_threads() + 1) * dense.shape[1] // n_threads())
+            run(lambda d: _transposed_dot(*d, *arrays), list(pairwise(cuts.tolist())))
+        return out
 
-    @property
-    def _matrix(self) -> csr_matrix:
-        return csr_matrix((self.values, self.features, self.indptr), shape=(len(self), self.n_features))
+
+def count_features(features: Array, size: int) -> NDArray[np.int64]:
+    """How often each of `size` features occurs."""
+    threads = min(n_threads(), len(features) // max(size, ALONE) + 1)
+    if threads == 1:
+        return np.bincount(features, minlength=size).astype(np.int64, copy=False)
+    counts = np.zeros((threads, size), np.int64)
+    run(
+        lambda k: _count(features[len(features) * k // threads : len(features) * (k + 1) // threads], counts[k]),
+        range(threads),
+    )
+    return np.asarray(counts.sum(axis=0))
 
 
 def unary_starts(features: Array, counts: NDArray[np.int32], size: int) -> NDArray[np.int64]:
@@ -118,8 +180,14 @@ def _empty(indptr: NDArray[np.int64], n_features: int) -> Sparse:
 
 
 @njit(nogil=True, cache=True)
-def _squares(indptr: Array, values: Array, squares: Array) -> None:
-    for i in range(len(indptr) - 1):
+def _count(features: Array, counts: Array) -> None:
+    for u in features:
+        counts[u] += 1
+
+
+@njit(nogil=True, cache=True)
+def _squares(first: int, last: int, indptr: Array, values: Array, squares: Array) -> None:
+    for i in range(first, last):
         total = 0.0
         for k in range(indptr[i], indptr[i + 1]):
             total += np.float64(values[k]) * np.float64(values[k])
@@ -127,8 +195,58 @@ def _squares(indptr: Array, values: Array, squares: Array) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _count_kept(indptr: Array, features: Array, target: Array, kept: Array) -> None:
+def _dot(
+    first: int, last: int, indptr: Array, features: Array, values: Array, dense: Array, out: Array
+) -> None:
+    width = dense.shape[1]
+    for i in range(first, last):
+        if width == 1:
+            total = 0.0
+            for k in range(indptr[i], indptr[i + 1]):
+                total += np.float64(values[k]) * dense[features[k], 0]
+            out[i, 0] = total
+        else:
+            for k in range(indptr[i], indptr[i + 1]):
+                v, u = np.float64(values[k]), features[k]
+                for c in range(width):
+                    out[i, c] += v * dense[u, c]
+
+
+@njit(nogil=True, cache=True)
+def _transposed_dot(
+    first: int, last: int, indptr: Array, features: Array, values: Array, dense: Array, out: Array
+) -> None:
     for i in range(len(indptr) - 1):
+        if not dense[i, first:last].any():
+            continue
+        for k in range(indptr[i], indptr[i + 1]):
+            v, u = np.float64(values[k]), features[k]
+            for c in range(first, last):
+                out[u, c] += v * dense[i, c]
+
+
+@njit(nogil=True, cache=True)
+def _take(
+    first: int,
+    last: int,
+    indptr: Array,
+    features: Array,
+    values: Array,
+    rows: Array,
+    to: Array,
+    to_features: Array,
+    to_values: Array,
+) -> None:
+    for i in range(first, last):
+        shift = indptr[rows[i]] - to[i]
+        for k in range(to[i], to[i + 1]):
+            to_features[k] = features[k + shift]
+            to_values[k] = values[k + shift]
+
+
+@njit(nogil=True, cache=True)
+def _count_kept(first: int, last: int, indptr: Array, features: Array, target: Array, kept: Array) -> None:
+    for i in range(first, last):
         count = 0
         for k in range(indptr[i], indptr[i + 1]):
             if target[features[k]] >= 0:
@@ -137,14 +255,25 @@ def _count_kept(indptr: Array, features: Array, target: Array, kept: Array) -> N
 
 
 @njit(nogil=True, cache=True)
-def _keep(features: Array, values: Array, target: Array, kept_features: Array, kept_values: Array) -> None:
-    to = 0
-    for k in range(len(features)):
-        feature = target[features[k]]
-        if feature >= 0:
-            kept_features[to] = feature
-            kept_values[to] = values[k]
-            to += 1
+def _keep(
+    first: int,
+    last: int,
+    indptr: Array,
+    features: Array,
+    values: Array,
+    target: Array,
+    begin: Array,
+    kept_features: Array,
+    kept_values: Array,
+) -> None:
+    for i in range(first, last):
+        to = begin[i]
+        for k in range(indptr[i], indptr[i + 1]):
+            feature = target[features[k]]
+            if feature >= 0:
+                kept_features[to] = feature
+                kept_values[to] = values[k]
+                to += 1
 
 
 @njit(nogil=True, cache=True)
