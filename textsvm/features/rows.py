@@ -16,7 +16,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from textsvm.features.sparse import Sparse, feature_type, share
+from textsvm.features.pmers import Counts
+from textsvm.features.sparse import Sparse, count_kept, feature_type, share
 
 Array = NDArray[Any]
 
@@ -65,11 +66,22 @@ class SharedFeatures:
     @classmethod
     def of(cls, x: Sparse, df: NDArray[np.int64]) -> SharedFeatures:
         """Those of rows, given the number of documents that have each feature."""
-        number = _commonest_first(df)
-        target = np.full(x.n_features, -1, feature_type(x.n_features))
-        target[number] = np.arange(len(number))
+        number, target = _numbered(df)
         shared = x.select(target, len(number))
         return cls(shared.indptr, shared.features, shared.values, number, x.squares() - shared.squares())
+
+    @classmethod
+    def of_counts(cls, counts: Counts, table: NDArray[np.float32], df: NDArray[np.int64]) -> SharedFeatures:
+        """Those of counts, given the value of each count: `of`, without all values in memory."""
+        number, target = _numbered(df)
+        indptr, alone = np.zeros_like(counts.indptr), np.empty(len(counts.indptr) - 1)
+        given = (counts.indptr, counts.features)
+        share(counts.indptr, lambda i, j: count_kept(i, j, *given, target, indptr))
+        np.cumsum(indptr, out=indptr)
+        features, values = np.empty(indptr[-1], feature_type(len(number))), np.empty(indptr[-1], np.float32)
+        arrays = (*given, counts.counts, table, target, indptr, features, values, alone)
+        share(counts.indptr, lambda i, j: _keep_counts(i, j, *arrays))
+        return cls(indptr, features, values, number, alone)
 
     def weighed(
         self, weights: NDArray[np.float64] | None, alone: NDArray[np.float64] | float, normalised: bool
@@ -108,6 +120,42 @@ def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> Feat
         share(x.indptr, partial(_place, *arrays))
     ridge = np.sum([weight * part.ridge for part, weight in zip(parts, weights, strict=True)], axis=0)
     return FeatureRows(Sparse(indptr, features, values, int(first[-1])), ridge)
+
+
+def _numbered(df: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.signedinteger]]:
+    """The features that two documents have, the commonest first; where each of all is among them, or -1."""
+    number = _commonest_first(df)
+    target = np.full(len(df), -1, feature_type(len(df)))
+    target[number] = np.arange(len(number))
+    return number, target
+
+
+@njit(nogil=True, cache=True)
+def _keep_counts(
+    first: int,
+    last: int,
+    indptr: Array,
+    features: Array,
+    counts: Array,
+    table: Array,
+    target: Array,
+    begin: Array,
+    kept_features: Array,
+    kept_values: Array,
+    alone: Array,
+) -> None:
+    for i in range(first, last):
+        to, total, kept = begin[i], 0.0, 0.0
+        for k in range(indptr[i], indptr[i + 1]):
+            value, feature = table[counts[k]], target[features[k]]
+            square = np.float64(value) * np.float64(value)
+            total += square
+            if feature >= 0:
+                kept += square
+                kept_features[to] = feature
+                kept_values[to] = value
+                to += 1
+        alone[i] = total - kept
 
 
 @njit(nogil=True, cache=True)

@@ -79,7 +79,7 @@ class Sparse:
     def select(self, target: NDArray[np.signedinteger], n_features: int) -> Sparse:
         """Only the entries of features whose `target` is not -1, at that one of `n_features`."""
         indptr = np.zeros_like(self.indptr)
-        share(self.indptr, lambda i, j: _count_kept(i, j, self.indptr, self.features, target, indptr))
+        share(self.indptr, lambda i, j: count_kept(i, j, self.indptr, self.features, target, indptr))
         np.cumsum(indptr, out=indptr)
         kept = _empty(indptr, n_features)
         arrays = (self.indptr, self.features, self.values, target, indptr, kept.features, kept.values)
@@ -137,15 +137,20 @@ class Sparse:
 
 def count_features(features: Array, size: int) -> NDArray[np.int64]:
     """How often each of `size` features occurs."""
-    threads = min(n_threads(), len(features) // max(size, ALONE) + 1)
-    if threads == 1:
-        return np.bincount(features, minlength=size).astype(np.int64, copy=False)
-    counts = np.zeros((threads, size), np.int64)
-    run(
-        lambda k: _count(features[len(features) * k // threads : len(features) * (k + 1) // threads], counts[k]),
-        range(threads),
-    )
-    return np.asarray(counts.sum(axis=0))
+    return count_features_of(np.array([0, len(features)]), features, np.zeros(1, np.int64), size)
+
+
+def count_features_of(indptr: Array, features: Array, rows: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """How many of these rows have each of `size` features: counted by threads, as far as there is room."""
+    ends = np.concatenate([[0], np.cumsum(indptr[rows + 1] - indptr[rows])])
+    threads = min(n_threads(), int(ends[-1]) // max(size, ALONE) + 1)
+    counts = np.zeros((threads, size), np.int32 if ends[-1] <= MAX_INT32 else np.int64)
+
+    def count_piece(k: int) -> None:
+        _count(indptr, features, rows, ends, ends[-1] * k // threads, ends[-1] * (k + 1) // threads, counts[k])
+
+    run(count_piece, range(threads))
+    return np.asarray(counts.sum(axis=0, dtype=np.int64))
 
 
 def unary_starts(features: Array, counts: NDArray[np.int32], size: int) -> NDArray[np.int64]:
@@ -180,9 +185,16 @@ def _empty(indptr: NDArray[np.int64], n_features: int) -> Sparse:
 
 
 @njit(nogil=True, cache=True)
-def _count(features: Array, counts: Array) -> None:
-    for u in features:
-        counts[u] += 1
+def _count(
+    indptr: Array, features: Array, rows: Array, ends: Array, first: int, last: int, counts: Array
+) -> None:
+    """Count the features of some entries: the rows' entries are numbered through."""
+    at = np.searchsorted(ends, first, side="right") - 1
+    while at < len(rows) and ends[at] < last:
+        begin = indptr[rows[at]] - ends[at]
+        for k in range(begin + max(first, ends[at]), begin + min(last, ends[at + 1])):
+            counts[features[k]] += 1
+        at += 1
 
 
 @njit(nogil=True, cache=True)
@@ -245,7 +257,8 @@ def _take(
 
 
 @njit(nogil=True, cache=True)
-def _count_kept(first: int, last: int, indptr: Array, features: Array, target: Array, kept: Array) -> None:
+def count_kept(first: int, last: int, indptr: Array, features: Array, target: Array, kept: Array) -> None:
+    """kept[i + 1] becomes the number of entries of row i whose feature has a target."""
     for i in range(first, last):
         count = 0
         for k in range(indptr[i], indptr[i + 1]):
