@@ -21,7 +21,7 @@ from textsvm.kernels.spectrum_counted import CountedDocuments
 from textsvm.parallel import limit
 from textsvm.solvers import columns, problems
 from textsvm.solvers.feature_machines import can_solve, solve_classifier
-from textsvm.solvers.problems import Classification
+from textsvm.solvers.problems import Classification, Labelling
 
 ODDS = Spectrum((1, 3), "log", idf=True, odds=True)
 
@@ -231,7 +231,8 @@ def test_which_problems_columns_stand_for():
     assert can_solve(problem(2, "ovr"))
     assert can_solve(problem(2, "ovo"))
     assert can_solve(problem(3, "ovr"))
-    assert not can_solve(problem(3, "ovo"))
+    assert can_solve(problem(3, "ovo"))
+    assert can_solve(Labelling(np.arange(2), np.eye(2, dtype=bool), 1.0, np.ones(2)))
     assert not can_solve(problem(2, "crammer-singer"))
 
 

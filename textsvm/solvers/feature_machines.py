@@ -26,9 +26,9 @@ Vector = NDArray[np.float64]
 #: Where machines part: far from the optimum most rows move in some, near it few do, other ones in each.
 TOGETHER = 0.03
 #: The violation that the first descent of a machine ends at.
-FIRST = 0.1
+FIRST = 0.01
 #: Epochs, and products of a face, of a turn.
-EPOCHS, PRODUCTS = 10, 60
+EPOCHS, PRODUCTS = 20, 60
 
 
 def can_solve(problem: object) -> bool:
