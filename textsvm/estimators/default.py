@@ -140,7 +140,9 @@ def _solve_features(
     rows = counted_rows(kernel, documents)
     clock = lap(seconds, "features", clock)
     bound = MOST_EPOCHS if model.max_iter < 0 else max(1, model.max_iter // len(documents))
-    machines = feature_machines.solve_classifier(problem, rows, model.tol, bound, of_stage(progress, "solve"))
+    machines = feature_machines.solve_classifier(
+        problem, rows, model.tol, bound, of_stage(progress, "solve"), model.duality_gap
+    )
     lap(seconds, "solve", clock)
     return machines, f"none, {len(rows.x.values):,} values of features of {len(documents):,} texts"
 
