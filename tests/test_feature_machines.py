@@ -1,4 +1,4 @@
-"""Machines on features beyond one against the rest: pairs of classes, labels, kernels of any scale, the gap."""
+"""Machines on features: pairs of classes, labels, kernels of any scale, the duality gap, faces."""
 
 import numpy as np
 import pytest
@@ -10,10 +10,11 @@ from test_spectrum import CPU
 from textsvm import SVC, Spectrum
 from textsvm.choice.trial import counted_rows
 from textsvm.documents import encode
+from textsvm.features import sparse
 from textsvm.features.rows import FeatureRows
 from textsvm.features.sparse import Sparse
 from textsvm.gram.base import DenseGram
-from textsvm.solvers import faces, problems
+from textsvm.solvers import problems
 from textsvm.solvers.columns import Columns, solve_columns
 from textsvm.solvers.faces import Face, balanced, descend_face
 from textsvm.solvers.feature_machines import solve_classifier
@@ -66,7 +67,9 @@ def test_pairs_of_classes_have_the_optimum_of_smo(examples, log_c, strategy):
 
 @settings(max_examples=20, derandomize=True)
 @given(
-    examples=st.lists(st.tuples(TEXT, st.lists(st.booleans(), min_size=3, max_size=3)), min_size=3, max_size=12),
+    examples=st.lists(
+        st.tuples(TEXT, st.lists(st.booleans(), min_size=3, max_size=3)), min_size=3, max_size=12
+    ),
     log_c=st.floats(-2, 2),
 )
 def test_labels_have_the_optimum_of_smo_and_those_of_all_or_none_are_left_out(examples, log_c):
@@ -129,7 +132,7 @@ def test_a_bound_on_passes_is_kept_and_told():
 
 @pytest.mark.parametrize("alone", [0, 1 << 30])
 def test_products_of_a_face_are_those_of_its_gram(alone, monkeypatch):
-    monkeypatch.setattr(faces, "ALONE", alone)
+    monkeypatch.setattr(sparse, "ALONE", alone)
     texts, _ = corpus(120)
     rows = counted_rows(LOG, encode(texts))
     free = np.arange(1, 120, 3)

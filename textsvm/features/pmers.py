@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -136,7 +137,7 @@ def rank(keys: NDArray[np.uint64], bound: int) -> tuple[NDArray[np.uint64], NDAr
 
 
 def _sorted(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Distinct words in order: dealt out to the cores by where they stand among a sample, and sorted there."""
+    """Distinct words in order: dealt out to the cores by their place in a sample, and sorted there."""
     threads = n_threads()
     if threads == 1 or len(words) <= SORTED:
         words.sort()
@@ -182,11 +183,11 @@ def _ranked(seen: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.uin
     """How many keys there are before each word of a table, and all of them."""
     before = np.zeros(len(seen) + 1, np.int32)
     pieces = np.linspace(0, len(seen), 4 * n_threads() + 1).astype(np.int64)
-    each = list(zip(pieces, pieces[1:], strict=False))
-    run(lambda d: _count_bits(*d, seen, before), each)
+    each = list(pairwise(pieces.tolist()))
+    run(lambda d: _count_bits(d[0], d[1], seen, before), each)
     np.cumsum(before, out=before)
     keys = np.empty(before[-1], np.uint64)
-    run(lambda d: _list_keys(*d, seen, before, keys), each)
+    run(lambda d: _list_keys(d[0], d[1], seen, before, keys), each)
     return before, keys
 
 
@@ -284,7 +285,7 @@ def _look_up(
 
 
 @njit(nogil=True, cache=True)
-def _popcount(x: int) -> int:
+def _popcount(x: Any) -> Any:
     x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
     x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
     x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)

@@ -100,9 +100,7 @@ class SharedFeatures:
         table = np.ones(len(self.number)) if weights is None else weights
         rest = self.alone * np.square(alone)
         arrays = (self.indptr, self.features, self.values)
-        share(
-            self.indptr, lambda i, j: _weigh(*arrays, i, j, table, rest, normalised, values, ridge)
-        )
+        share(self.indptr, lambda i, j: _weigh(*arrays, i, j, table, rest, normalised, values, ridge))
         return FeatureRows(Sparse(self.indptr, self.features, values, len(self.number)), ridge)
 
 
@@ -160,7 +158,7 @@ def _keep_counts(
 
 @njit(nogil=True, cache=True)
 def _commonest_first(df: Array) -> Array:
-    """The features that two documents have, those that most have first, of equal ones the first: by counting."""
+    """The features that two documents have, the commonest first, of equal ones the first: by counting."""
     begin = np.zeros(df.max() + 2 if len(df) else 2, np.int64)
     for times in df:
         if times > 1:

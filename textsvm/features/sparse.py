@@ -30,7 +30,7 @@ def feature_type(n_features: int) -> type[np.signedinteger]:
     return np.int32 if n_features <= MAX_INT32 else np.int64
 
 
-def share(offsets: NDArray[np.int64], function: Callable[[int, int], object], alone: int = ALONE) -> None:
+def share(offsets: NDArray[np.int64], function: Callable[[int, int], object]) -> None:
     """Call function(first, last) for ranges of documents of about equal sizes, on all cores if it is quicker.
 
     Parameters
@@ -39,10 +39,8 @@ def share(offsets: NDArray[np.int64], function: Callable[[int, int], object], al
         Where the symbols, or the entries, of each document start.
     function : callable
         Its results must not depend on how documents are cut into ranges.
-    alone : int
-        Symbols that are not worth a thread.
     """
-    if offsets[-1] - offsets[0] <= alone:
+    if offsets[-1] - offsets[0] <= ALONE:
         function(0, len(offsets) - 1)
     else:
         run(lambda d: function(*d), _split(offsets))
@@ -131,7 +129,7 @@ class Sparse:
             _transposed_dot(0, 1, *arrays)
         else:  # not by rows: sums would depend on who makes them
             cuts = np.unique(np.arange(n_threads() + 1) * dense.shape[1] // n_threads())
-            run(lambda d: _transposed_dot(*d, *arrays), list(pairwise(cuts.tolist())))
+            run(lambda d: _transposed_dot(d[0], d[1], *arrays), list(pairwise(cuts.tolist())))
         return out
 
 
@@ -140,14 +138,18 @@ def count_features(features: Array, size: int) -> NDArray[np.int64]:
     return count_features_of(np.array([0, len(features)]), features, np.zeros(1, np.int64), size)
 
 
-def count_features_of(indptr: Array, features: Array, rows: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+def count_features_of(
+    indptr: Array, features: Array, rows: NDArray[np.int64], size: int
+) -> NDArray[np.int64]:
     """How many of these rows have each of `size` features: counted by threads, as far as there is room."""
     ends = np.concatenate([[0], np.cumsum(indptr[rows + 1] - indptr[rows])])
     threads = min(n_threads(), int(ends[-1]) // max(size, ALONE) + 1)
     counts = np.zeros((threads, size), np.int32 if ends[-1] <= MAX_INT32 else np.int64)
 
     def count_piece(k: int) -> None:
-        _count(indptr, features, rows, ends, ends[-1] * k // threads, ends[-1] * (k + 1) // threads, counts[k])
+        _count(
+            indptr, features, rows, ends, ends[-1] * k // threads, ends[-1] * (k + 1) // threads, counts[k]
+        )
 
     run(count_piece, range(threads))
     return np.asarray(counts.sum(axis=0, dtype=np.int64))

@@ -36,7 +36,6 @@ RHO = 1.0
 LEAST_COLUMNS, MOST_COLUMNS = 4, 16
 
 
-
 @dataclass(frozen=True)
 class Columns:
     """Machines to be trained on the same rows.
@@ -146,7 +145,9 @@ class Descent:
     def rho(self) -> float:
         """The square of the feature that the bias would be: in proportion to those of the rows."""
         squares, ridge = self.arrays[3:]
-        mean = float(np.mean(squares[self.index], dtype=np.float64) + np.mean(ridge[self.index], dtype=np.float64))
+        mean = float(
+            np.mean(squares[self.index], dtype=np.float64) + np.mean(ridge[self.index], dtype=np.float64)
+        )
         return RHO * mean if mean > 0 else RHO
 
     def of(
@@ -158,28 +159,28 @@ class Descent:
         state = np.zeros(shape, np.float32), np.zeros(signs.shape, np.float32), np.zeros(shape[1], np.float32)
         if shape[1] == 1:
             trained = self.index[signs[self.index, 0] != 0]
-            one = (array[:, 0] for array in (signs, box, *state[:2]))
-            return state, *self.one(trained, *one, state[2], tol, max_epochs)
-        epochs, worst = _descend(
-            self.index, *self.arrays, signs, box, *state, self.rho, tol, max_epochs, self.seed
-        )
+            column = signs[:, 0], box[:, 0], state[0][:, 0], state[1][:, 0], state[2]
+            return state, *self.one(trained, column, tol, max_epochs)
+        given: Any = (self.index, *self.arrays, signs, box, *state, self.rho, tol, max_epochs, self.seed)
+        epochs, worst = _descend(*given)
         return state, int(epochs), float(worst)
 
     def one(
-        self,
-        order: NDArray[np.int64],
-        signs: Array,
-        box: Array,
-        weights: Array,
-        alpha: Array,
-        bias: Array,
-        tol: float,
-        max_epochs: int,
+        self, order: NDArray[np.int64], column: tuple[Array, ...], tol: float, max_epochs: int
     ) -> tuple[int, float]:
-        """Descend with one column from where it is: some rows, and all arrays of one dimension."""
-        epochs, worst = _descend_one(
-            order, *self.arrays, signs, box, weights, alpha, bias, self.rho, tol, max_epochs, self.seed
-        )
+        """Descend with one column from where it is, over some rows; the epochs, and the largest violation.
+
+        Parameters
+        ----------
+        order : int64 array
+            The rows; it is shuffled.
+        column : tuple of arrays
+            Signs, box, weights and alpha, of one dimension; the bias, one number. The last three change.
+        tol, max_epochs
+            See `solve_columns`.
+        """
+        given: Any = (order, *self.arrays, *column, self.rho, tol, max_epochs, self.seed)
+        epochs, worst = _descend_one(*given)
         return int(epochs), float(worst)
 
 
@@ -201,8 +202,8 @@ def _descend_one(
     max_epochs: int,
     seed: int,
 ) -> tuple[int, float]:
-    """`_descend` of one column, where y'alpha = 0: arrays of one dimension; `order`, the rows, is shuffled."""
-    state, rho = np.uint64(seed), np.float32(rho)
+    """`_descend` of one column, from where y'alpha = 0: arrays of one dimension."""
+    state, scale = np.uint64(seed), np.float32(rho)
     active, margin = len(order), np.float32(np.inf)
     b, balance, worst = bias[0], np.float32(0), np.float32(0)
     for epoch in range(max_epochs):
@@ -227,17 +228,17 @@ def _descend_one(
             at += 1
             worst = max(worst, abs(gradient))
             if abs(gradient) > np.float32(0.1) * tol:
-                new = min(max(a - gradient / (squares[i] + rho + ridge[i]), np.float32(0)), u)
+                new = min(max(a - gradient / (squares[i] + scale + ridge[i]), np.float32(0)), u)
                 step = y * (new - a)
                 alpha[i] = new
                 if step != 0:
-                    b += rho * step
+                    b += scale * step
                     balance += step
                     for k in range(first, last):
                         weights[features[k]] += values[k] * step
         settled = worst <= tol
-        worst = max(worst, rho * abs(balance))
-        b += rho * balance
+        worst = max(worst, scale * abs(balance))
+        b += scale * balance
         bias[0] = b
         margin = max(worst, np.float32(tol))
         if settled:
@@ -248,7 +249,7 @@ def _descend_one(
 
 
 @njit(nogil=True, cache=True)
-def _shuffle(order: Array, active: int, state: int) -> int:
+def _shuffle(order: Array, active: int, state: Any) -> Any:
     """Put the first rows into another order; the state of the generator after that."""
     for i in range(active - 1, 0, -1):
         state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
@@ -276,7 +277,7 @@ def _descend(
     seed: int,
 ) -> tuple[int, float]:
     m, n = signs.shape[1], len(index)
-    rho = np.float32(rho)
+    scale = np.float32(rho)
     state = np.uint64(seed)
     order = index.copy()
     active, margin = n, np.float32(np.inf)
@@ -314,13 +315,13 @@ def _descend(
                 size = abs(gradient)
                 worst = max(worst, float(size))
                 if size > 0.1 * tol:
-                    new = min(max(a - gradient / (squares[i] + rho + ridge[i]), np.float32(0)), u)
+                    new = min(max(a - gradient / (squares[i] + scale + ridge[i]), np.float32(0)), u)
                     alpha[i, c] = new
                     step[c] = y * (new - a)
                     moved = moved or new != a
             if moved:
                 for c in range(m):
-                    bias[c] += rho * step[c]
+                    bias[c] += scale * step[c]
                     balance[c] += step[c]
                 for k in range(indptr[i], indptr[i + 1]):
                     v, u = values[k], features[k]
@@ -333,8 +334,8 @@ def _descend(
                 at += 1
         settled = worst <= tol
         for c in range(m):
-            worst = max(worst, float(rho * abs(balance[c])))
-            bias[c] += rho * balance[c]
+            worst = max(worst, float(scale * abs(balance[c])))
+            bias[c] += scale * balance[c]
         margin = np.float32(max(worst, tol))
         if settled:  # but for rows that were left out, which a bias on its way may have reached
             if worst <= tol and active == n:

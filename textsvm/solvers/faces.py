@@ -15,7 +15,6 @@ X is kept by rows and by columns: every number is one sum in a fixed order, by w
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,12 +22,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from textsvm.features.rows import FeatureRows
-from textsvm.parallel import n_threads, run
+from textsvm.features.sparse import share
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
-#: Entries that are multiplied before a thread would have begun.
-ALONE = 1 << 16
 #: How often a step is halved at most, and the share of the promised fall that it must keep.
 HALVINGS, ENOUGH = 12, 1e-4
 #: Largest residual left of the first.
@@ -65,8 +62,8 @@ class Face:
         """K @ vector."""
         weights, values = np.empty(len(self.starts) - 1), np.empty(len(self.diagonal))
         columns = (self.starts, self.members, self.by_feature, vector)
-        _each(self.starts, lambda a, b: _sum(a, b, *columns, weights))
-        _each(self.indptr, lambda a, b: _sum(a, b, self.indptr, self.features, self.values, weights, values))
+        share(self.starts, lambda a, b: _sum(a, b, *columns, weights))
+        share(self.indptr, lambda a, b: _sum(a, b, self.indptr, self.features, self.values, weights, values))
         return values + self.diagonal * vector
 
 
@@ -153,19 +150,6 @@ def _conjugate_gradients(face: Face, gradient: Vector, tol: float, most: int) ->
         before, slope = slope, float((residual * z).sum())
         direction = z + (slope / before) * direction
     return step, most
-
-
-def _each(starts: NDArray[np.int64], function: Callable[[int, int], object]) -> None:
-    """Call function(first, last) for ranges of about equal numbers of entries, on all cores if it pays."""
-    n, size = len(starts) - 1, int(starts[-1])
-    pieces = 1 if size <= ALONE else 2 * n_threads()
-    cuts = [0, *np.searchsorted(starts, size * np.arange(1, pieces) // pieces).tolist(), n]
-    work = [(a, b) for a, b in zip(cuts, cuts[1:], strict=False) if a < b]
-    if pieces == 1:
-        for piece in work:
-            function(*piece)
-    else:
-        run(lambda piece: function(*piece), work)
 
 
 @njit(nogil=True, cache=True)

@@ -1,8 +1,8 @@
 """Classifiers from features: the duals of `problems`, solved without any kernel value.
 
-A machine takes turns: coordinate descent (`columns`, float32) finds which alphas stand at which bound, a step on
-the face of those that stand at none (`faces`, float64) brings these to their optimum, and all responses, in
-float64, say how well. Machines of the same rows descend together before they part.
+A machine takes turns: coordinate descent (`columns`, float32) finds which alphas stand at which bound, a
+step on the face of those that stand at none (`faces`, float64) brings these to their optimum, and all
+responses, in float64, say how well. Machines of the same rows descend together before they part.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from textsvm.parallel import Progress, run
 from textsvm.solvers.columns import LEAST_COLUMNS, Columns, Descent, solve_columns
 from textsvm.solvers.dual import Dual
 from textsvm.solvers.faces import Face, balanced, descend_face
-from textsvm.solvers.problems import Classification, Labelling, Machines, Part, Problem, collect, parts_of
+from textsvm.solvers.problems import Classification, Labelling, Machines, Part, collect, parts_of
 from textsvm.solvers.solution import Solution, Stopping, assess, bounds, log_progress
 
 Vector = NDArray[np.float64]
@@ -68,8 +68,8 @@ def solve_classifier(
 
     def solve_part(k: int, step: Progress | None = None) -> None:
         own = some if len(parts[k].at) == len(some.x) else some.take(parts[k].at)
-        machine = Machine(own, parts[k].dual, stopping, max_epochs)
-        solutions[k] = machine.solve(starts[k], used, step)
+        made: Any = parts[k].dual
+        solutions[k] = Machine(own, made, stopping, max_epochs).solve(starts[k], used, step)
 
     if len(parts) == 1:
         solve_part(0, progress)
@@ -83,12 +83,13 @@ def _together(
 ) -> tuple[list[Vector | None], int]:
     """Alphas that machines of the same rows start from, and the epochs these took."""
     n, m = len(rows.x), len(parts)
+    duals: list[Any] = [part.dual for part in parts]
     if m < LEAST_COLUMNS or any(len(part.at) < n for part in parts):
         return [None] * m, 0
-    signs = np.stack([part.dual.sign for part in parts], axis=1).astype(np.int8)
-    box = np.stack([part.dual.upper for part in parts], axis=1).astype(np.float32)
+    signs = np.stack([one.sign for one in duals], axis=1).astype(np.int8)
+    box = np.stack([one.upper for one in duals], axis=1).astype(np.float32)
     found = solve_columns(rows, Columns(np.arange(n), signs, box), max(tol / 2, TOGETHER), max_epochs)
-    return [np.minimum(found.alpha[:, k], part.dual.upper) for k, part in enumerate(parts)], found.epochs
+    return [np.minimum(found.alpha[:, k], one.upper) for k, one in enumerate(duals)], found.epochs
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,9 @@ class Machine:
         first = 0.0
         while True:
             if start is None:
-                coef, took = self._descend(descent, order, coef, bias, goal, min(most, self.max_epochs - epochs))
+                coef, took = self._descend(
+                    descent, order, coef, bias, goal, min(most, self.max_epochs - epochs)
+                )
                 epochs += took
             coef, took = self._face(balanced(coef, box), box, self.max_epochs - epochs)
             epochs += took
@@ -144,7 +147,8 @@ class Machine:
         alpha, box = before.copy(), upper.astype(np.float32)
         weights = self._weights(coef).astype(np.float32)
         at = np.array([bias], np.float32)
-        epochs, _ = descent.one(order, sign.astype(np.int8), box, weights, alpha, at, tol, most)
+        column = sign.astype(np.int8), box, weights, alpha, at
+        epochs, _ = descent.one(order, column, tol, most)
         moved = np.where(alpha >= box, upper, np.minimum(alpha, upper))
         return np.where(alpha == before, coef, sign * moved), epochs
 
