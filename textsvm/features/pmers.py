@@ -18,7 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from textsvm.documents import Documents
-from textsvm.features.sparse import feature_type, share
+from textsvm.features.sparse import ALONE, feature_type, share, spread
 from textsvm.features.vocabulary import Vocabulary, check_symbols, last_uses, plan
 from textsvm.parallel import n_threads, run
 
@@ -167,10 +167,11 @@ def _marked(
 ) -> NDArray[np.uint64]:
     """Which keys there are, a bit each: tables of threads, as far as there is room, and their union."""
     words = size_a * size_b // 64 + 1
-    tables = np.zeros((min(n_threads(), max(1, len(left) // words)), words), np.uint64)
+    threads = n_threads() if len(left) > ALONE else 1
+    tables = np.zeros((min(threads, max(1, len(left) // words)), words), np.uint64)
     cuts = np.searchsorted(offsets, np.linspace(0, offsets[-1], len(tables) + 1))
     cuts[-1] = len(offsets) - 1
-    run(
+    spread(
         lambda k: _mark(offsets, cuts[k], cuts[k + 1], q, left, right, b, size_b, tables[k]),
         range(len(tables)),
     )
@@ -182,12 +183,12 @@ def _marked(
 def _ranked(seen: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
     """How many keys there are before each word of a table, and all of them."""
     before = np.zeros(len(seen) + 1, np.int32)
-    pieces = np.linspace(0, len(seen), 4 * n_threads() + 1).astype(np.int64)
+    pieces = np.linspace(0, len(seen), 4 * n_threads() + 1 if len(seen) > ALONE else 2).astype(np.int64)
     each = list(pairwise(pieces.tolist()))
-    run(lambda d: _count_bits(d[0], d[1], seen, before), each)
+    spread(lambda d: _count_bits(d[0], d[1], seen, before), each)
     np.cumsum(before, out=before)
     keys = np.empty(before[-1], np.uint64)
-    run(lambda d: _list_keys(d[0], d[1], seen, before, keys), each)
+    spread(lambda d: _list_keys(d[0], d[1], seen, before, keys), each)
     return before, keys
 
 

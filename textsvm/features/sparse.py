@@ -5,7 +5,7 @@ Positions are int64. Features are int32 while there are less than 2^31 of them, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -40,10 +40,16 @@ def share(offsets: NDArray[np.int64], function: Callable[[int, int], object]) ->
     function : callable
         Its results must not depend on how documents are cut into ranges.
     """
-    if offsets[-1] - offsets[0] <= ALONE:
-        function(0, len(offsets) - 1)
+    alone = offsets[-1] - offsets[0] <= ALONE
+    spread(lambda d: function(*d), [(0, len(offsets) - 1)] if alone else _split(offsets))
+
+
+def spread(function: Callable[[Any], object], pieces: Sequence[Any]) -> None:
+    """`parallel.run`, without threads for a single piece."""
+    if len(pieces) == 1:
+        function(pieces[0])
     else:
-        run(lambda d: function(*d), _split(offsets))
+        run(function, pieces)
 
 
 def _split(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
@@ -125,11 +131,11 @@ class Sparse:
         dense = np.asarray(dense, np.float64)
         out = np.zeros((self.n_features, dense.shape[1]))
         arrays = (self.indptr, self.features, self.values, dense, out)
-        if dense.shape[1] == 1:
-            _transposed_dot(0, 1, *arrays)
+        if dense.shape[1] == 1 or len(self.values) <= ALONE:
+            _transposed_dot(0, dense.shape[1], *arrays)
         else:  # not by rows: sums would depend on who makes them
             cuts = np.unique(np.arange(n_threads() + 1) * dense.shape[1] // n_threads())
-            run(lambda d: _transposed_dot(d[0], d[1], *arrays), list(pairwise(cuts.tolist())))
+            spread(lambda d: _transposed_dot(d[0], d[1], *arrays), list(pairwise(cuts.tolist())))
         return out
 
 
@@ -151,7 +157,7 @@ def count_features_of(
             indptr, features, rows, ends, ends[-1] * k // threads, ends[-1] * (k + 1) // threads, counts[k]
         )
 
-    run(count_piece, range(threads))
+    spread(count_piece, range(threads))
     return np.asarray(counts.sum(axis=0, dtype=np.int64))
 
 

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from textsvm.documents import Documents
 from textsvm.features.pmers import Counts, count
-from textsvm.features.sparse import count_features_of
+from textsvm.features.sparse import ALONE, count_features_of, spread
 from textsvm.features.vocabulary import MAX_SYMBOLS, Vocabulary, plan
-from textsvm.parallel import n_threads, run
+from textsvm.parallel import n_threads
 
 Array = NDArray[Any]
 #: Documents that are added to those of every p-mer, of the classes' usual shares.
@@ -142,8 +142,8 @@ def log_odds(
         held = count_features_of(counts.indptr, counts.features, rows[classes == c], len(df))
         part = int(held.sum()) / total
         if 0 < part < 1:
-            size = len(df) // (4 * n_threads()) + 1
-            run(partial(_add_log_odds, part, held, df, odds, size), range(0, len(df), size))
+            size = max(ALONE, len(df) // (4 * n_threads()) + 1)
+            spread(partial(_add_log_odds, part, held, df, odds, size), range(0, len(df), size))
     return np.sqrt(odds)
 
 
