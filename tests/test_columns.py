@@ -13,7 +13,6 @@ from test_spectrum import CPU, news
 from textsvm import SVC, GapWeighted, Spectrum, Sum
 from textsvm.choice.trial import Examples, Trials
 from textsvm.documents import View, Views, encode, encode_as
-from textsvm.estimators import default
 from textsvm.estimators.targets import as_weights
 from textsvm.gram.base import DenseGram
 from textsvm.kernels.spectrum import WEIGHTS
@@ -21,7 +20,7 @@ from textsvm.kernels.spectrum_counted import CountedDocuments
 from textsvm.parallel import limit
 from textsvm.solvers import columns, problems
 from textsvm.solvers.feature_machines import can_solve, solve_classifier
-from textsvm.solvers.problems import Classification
+from textsvm.solvers.problems import Classification, Labelling
 
 ODDS = Spectrum((1, 3), "log", idf=True, odds=True)
 
@@ -231,20 +230,20 @@ def test_which_problems_columns_stand_for():
     assert can_solve(problem(2, "ovr"))
     assert can_solve(problem(2, "ovo"))
     assert can_solve(problem(3, "ovr"))
-    assert not can_solve(problem(3, "ovo"))
+    assert can_solve(problem(3, "ovo"))
+    assert can_solve(Labelling(np.arange(2), np.eye(2, dtype=bool), 1.0, np.ones(2)))
     assert not can_solve(problem(2, "crammer-singer"))
 
 
-def test_a_bound_on_iterations_is_kept_and_told(monkeypatch):
-    monkeypatch.setattr(default, "_on_features", lambda *_: True)  # as for texts that are many and short
+def test_a_bound_on_iterations_is_kept_and_told():
     texts, y = corpus(60)
     with pytest.warns(ConvergenceWarning, match="bound on epochs"):
-        model = SVC("fast", C=100.0, max_iter=120, tol=1e-6, device="cpu").fit(texts, y)
+        model = SVC("fast", C=100.0, max_iter=120, tol=1e-6, solver="features", device="cpu").fit(texts, y)
     assert any(not one.converged for one in model.solutions_)
     assert all(one.iterations <= 240 for one in model.solutions_)
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
-        SVC("fast", device="cpu").fit(texts, y)
+        SVC("fast", solver="features", device="cpu").fit(texts, y)
 
 
 @pytest.mark.parametrize("n_classes", [2, 5, 20])

@@ -33,8 +33,8 @@ SHARE, ANYHOW = 0.5, 1.0
 FACTORS = (1 / 3, 3.0)
 #: Most kernels that are tried, the best one with other values of C among them.
 MOST_TRIED = 8
-#: Fewest texts of a trial.
-FEWEST = 600
+#: Fewest texts of a trial; and most, where no time was given: more tell kernels apart no better.
+FEWEST, MOST = 600, 16_000
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,8 @@ def choose(
     C : float
         A third of it, it and three times it are tried.
     seconds : float, optional
-        Predicted time that trials may take; half of what the alternative is predicted to take if not given.
+        Predicted time that trials may take; if not given, half of what the alternative is predicted to take,
+        on `MOST` texts at most.
     progress : callable, optional
         Of the stage "choose".
     """
@@ -89,7 +90,8 @@ def choose(
     seen = shortlist.look(characters, words)
     n_classes = int(target.max()) + 1
     allowed = max(ANYHOW, SHARE * alternative(characters, n_classes)) if seconds is None else seconds
-    rows = _subset(target, _affordable(characters, n_classes, seen, allowed))
+    most = _affordable(characters, n_classes, seen, allowed)
+    rows = _subset(target, most if seconds is not None else min(most, max(MOST, n_classes * 2 * FOLDS)))
     folds = _folds(target[rows])
     some = documents.take(rows).with_classes(target[rows])
     trials = Trials(Examples(some, target[rows], n_classes, weight[rows], folds), device)

@@ -31,13 +31,13 @@ from textsvm.estimators.approximate import check_approximate, landmarks_of
 from textsvm.estimators.convergence import how_far
 from textsvm.estimators.prepared import Prepared as Prepared
 from textsvm.estimators.targets import Target, as_weights, is_integer, is_number, with_classes
+from textsvm.estimators.training import check_solver, described, train
 from textsvm.gram.features import gram_of
 from textsvm.gram.plan import allowed_bytes, parse_bytes
 from textsvm.kernels.base import Kernel, Predictor, Weights
 from textsvm.kernels.user import KernelFunction
 from textsvm.parallel import StageProgress, of_stage
 from textsvm.solvers.problems import Machines, Problem
-from textsvm.solvers.side_by_side import solve
 from textsvm.sources.base import Kept, Source
 from textsvm.sources.matrix import MatrixSource
 from textsvm.sources.texts import TextForm, TextSource
@@ -58,6 +58,7 @@ class KernelMachine(BaseEstimator, ABC):
     tol: float
     duality_gap: float | None
     max_iter: int
+    solver: str
     memory: int | str | None
     device: str
     n_jobs: int | None
@@ -92,6 +93,7 @@ class KernelMachine(BaseEstimator, ABC):
         if jobs is not None and not (is_integer(jobs) and (jobs > 0 or jobs == -1)):
             raise InputError(f"n_jobs={jobs!r} must be a whole number above 0, -1 or None for all cores")
         parse_bytes(self.memory)
+        check_solver(self.solver)
 
     @property
     def precomputed(self) -> bool:
@@ -225,10 +227,7 @@ class KernelMachine(BaseEstimator, ABC):
 
     def keep(self, prepared: Prepared, target: Target, machines: Machines) -> None:
         """Set the fitted attributes from a solved problem; warn where it did not converge."""
-        approximation = prepared.kernel.approximation
-        self.gram_ = prepared.gram.description
-        if approximation is not None:
-            self.gram_ = f"{approximation.description}; {self.gram_}"
+        self.gram_ = described(prepared)
         self.seconds_ = dict(prepared.seconds)
         self.keep_machines(prepared.kernel, prepared.examples, target, machines)
 
@@ -300,20 +299,14 @@ class KernelMachine(BaseEstimator, ABC):
         target = self.as_target(y, n)
         problem = self.problem(target, np.arange(n), as_weights(sample_weight, n))
         self.device_ = devices.select(self.device)
-        prepared = self._prepare(given, progress, target)
         with self.at_work(self.device_):
             clock = time.perf_counter()
-            [[machines]] = solve(
-                prepared.gram,
-                [[problem]],
-                tol=self.tol,
-                max_iter=self.max_iter,
-                duality_gap=self.duality_gap,
-                progress=of_stage(progress, "solve"),
-            )
-            solved = time.perf_counter() - clock
-        self.keep(prepared, target, machines)
-        self.seconds_["solve"] = solved
+            examples = self.encode(given, None, progress)
+            kernel = self.source.kernel_for(examples)
+            examples, seconds = with_classes(examples, target), {"encode": time.perf_counter() - clock}
+            machines, self.gram_ = train(self, kernel, examples, problem, seconds, progress)
+        self.seconds_ = seconds
+        self.keep_machines(kernel, examples, target, machines)
 
     def _prepare(self, given: Any, progress: StageProgress | None, target: Target | None = None) -> Prepared:
         with self.at_work(devices.select(self.device)):
@@ -321,7 +314,7 @@ class KernelMachine(BaseEstimator, ABC):
             examples = self.encode(given, None, progress)
             kernel = self.source.kernel_for(examples)
             examples = with_classes(examples, target)
-            kernel.fit(kernel.read(examples))
+            kernel.fit_on(kernel.read(examples), devices.select(self.device))
             encoded = {"encode": time.perf_counter() - clock}
             prepared = self.compare(examples, kernel, progress)
         return replace(prepared, seconds=encoded | prepared.seconds)

@@ -11,25 +11,18 @@ from numpy.typing import NDArray
 
 from textsvm import device as devices
 from textsvm.choice.choose import Choice, choose
-from textsvm.device import Device
-from textsvm.documents import Documents, View, Views
+from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
 from textsvm.estimators.targets import Target, with_classes
+from textsvm.estimators.training import train
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spectrum import Spectrum, fixed_default
 from textsvm.kernels.sums import Sum
-from textsvm.parallel import StageProgress, lap, of_stage
-from textsvm.solvers import feature_machines, problems
-from textsvm.solvers.problems import Classification, Machines
+from textsvm.parallel import StageProgress
 from textsvm.sources.texts import TextForm, TextSource
 
 #: A `textsvm.SVC`, which imports this module.
 Classifier = Any
-#: A Gram is quicker up to this many texts for each character of one, and up to this many times the root of
-#: the number of machines: measured on two cores.
-LONG, FEW = 10.0, 2500.0
-#: Bound on passes over the rows.
-MOST_EPOCHS = 1000
 #: What a user may say in place of a kernel.
 NAMES = ("auto", "fast")
 
@@ -68,21 +61,9 @@ def fit_default(model: Classifier, given: Given, progress: StageProgress | None)
         problem = model.problem(given.target, np.arange(len(given.texts)), given.weight, C)
         model.C_, model.chosen_ = C, "" if chosen is None else chosen.description
         model.device_ = device
-        solve = _solve_features if _on_features(kernel, documents, problem, device) else _solve_gram
-        machines, description = solve(model, kernel, documents, problem, seconds, progress)
+        machines, description = train(model, kernel, documents, problem, seconds, progress)
     model.gram_, model.seconds_ = description, seconds
     model.keep_machines(kernel, documents, given.target, machines)
-
-
-def _on_features(
-    kernel: Kernel, documents: Documents | Views, problem: Classification, device: Device
-) -> bool:
-    """Whether rows of features are quicker than a Gram: where texts are many, short and of few classes."""
-    if device.kind != "cpu" or not feature_machines.can_solve(problem) or not kernel.has_features:
-        return False
-    machines = 1 if problem.n_classes == 2 else problem.n_classes
-    most = max(LONG * documents.of(View()).lengths.mean(), FEW * np.sqrt(machines))
-    return bool(len(documents) > most)
 
 
 def settle(model: Classifier, given: Given, progress: StageProgress | None) -> str:
@@ -125,44 +106,3 @@ def choice_of(
     return choose(
         documents, given.target.values, whole.weight, device, float(model.C), model.budget, progress
     )
-
-
-def _solve_features(
-    model: Classifier,
-    kernel: Kernel,
-    documents: Documents | Views,
-    problem: Classification,
-    seconds: dict[str, float],
-    progress: StageProgress | None,
-) -> tuple[Machines, str]:
-    clock = time.perf_counter()
-    rows = kernel.feature_rows(documents, model.device_)
-    clock = lap(seconds, "features", clock)
-    bound = MOST_EPOCHS if model.max_iter < 0 else max(1, model.max_iter // len(documents))
-    machines = feature_machines.solve_classifier(problem, rows, model.tol, bound, of_stage(progress, "solve"))
-    lap(seconds, "solve", clock)
-    return machines, f"none, {len(rows.x.values):,} values of features of {len(documents):,} texts"
-
-
-def _solve_gram(
-    model: Classifier,
-    kernel: Kernel,
-    documents: Documents | Views,
-    problem: Classification,
-    seconds: dict[str, float],
-    progress: StageProgress | None,
-) -> tuple[Machines, str]:
-    read: Any = kernel.read(documents)
-    prepared = model.compare(read, kernel.fit(read), progress)
-    seconds.update(prepared.seconds)
-    clock = time.perf_counter()
-    [[machines]] = problems.solve(
-        prepared.gram,
-        [[problem]],
-        tol=model.tol,
-        max_iter=model.max_iter,
-        duality_gap=model.duality_gap,
-        progress=of_stage(progress, "solve"),
-    )
-    lap(seconds, "solve", clock)
-    return machines, prepared.gram.description

@@ -29,7 +29,8 @@ class OneClassSVM(OutlierMixin, KernelMachine):
         See `textsvm.SVC`.
     nu : float
         Bound on the share of training texts outside, and below the share of support vectors; in (0, 1].
-    normalise, punctuation, max_length, tol, duality_gap, max_iter, memory, device, n_jobs, approximate
+    normalise, punctuation, max_length, tol, duality_gap, max_iter, solver, memory, device, n_jobs,
+    approximate
         See `textsvm.SVC`.
 
     Attributes
@@ -62,6 +63,7 @@ class OneClassSVM(OutlierMixin, KernelMachine):
         tol: float = 1e-3,
         duality_gap: float | None = None,
         max_iter: int = -1,
+        solver: str = "auto",
         memory: int | str | None = None,
         device: str = "auto",
         n_jobs: int | None = None,
@@ -75,6 +77,7 @@ class OneClassSVM(OutlierMixin, KernelMachine):
         self.tol = tol
         self.duality_gap = duality_gap
         self.max_iter = max_iter
+        self.solver = solver
         self.memory = memory
         self.device = device
         self.n_jobs = n_jobs

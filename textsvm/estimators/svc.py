@@ -60,6 +60,9 @@ class SVC(ClassifierMixin, KernelMachine):
         Stop as well once the relative duality gap is at most this (GTSVM's rule); 0.01 is a loose fit.
     max_iter : int
         Bound on solver iterations of a machine; -1 leaves it to the solver.
+    solver : {"auto", "gram", "features"}
+        By kernel values, or without any, from the features of kernels that have them: the same optimum,
+        for documents without number. "auto" takes what is predicted to be quicker and says it in `gram_`.
     memory : int or str, optional
         Bytes that rows of the kernel matrix may take ("2GiB" is understood). None: half of what is free.
     device : {"auto", "cpu", "cuda", "cuda:0", ...}
@@ -130,6 +133,7 @@ class SVC(ClassifierMixin, KernelMachine):
         tol: float = 1e-3,
         duality_gap: float | None = None,
         max_iter: int = -1,
+        solver: str = "auto",
         memory: int | str | None = None,
         device: str = "auto",
         n_jobs: int | None = None,
@@ -146,6 +150,7 @@ class SVC(ClassifierMixin, KernelMachine):
         self.tol = tol
         self.duality_gap = duality_gap
         self.max_iter = max_iter
+        self.solver = solver
         self.memory = memory
         self.device = device
         self.n_jobs = n_jobs
@@ -193,6 +198,7 @@ class SVC(ClassifierMixin, KernelMachine):
         """
         if not is_default(self.kernel):
             self._fit(X, y, sample_weight, progress)
+            self.C_, self.chosen_ = self.C, ""
             return self
         self.check()
         texts = self.read(X)

@@ -31,7 +31,8 @@ class SVR(RegressorMixin, KernelMachine):
         Penalty of deviations past epsilon, > 0.
     epsilon : float
         Deviations up to this cost nothing, >= 0, in the unit of the targets.
-    normalise, punctuation, max_length, tol, duality_gap, max_iter, memory, device, n_jobs, approximate
+    normalise, punctuation, max_length, tol, duality_gap, max_iter, solver, memory, device, n_jobs,
+    approximate
         See `textsvm.SVC`.
 
     Attributes
@@ -63,6 +64,7 @@ class SVR(RegressorMixin, KernelMachine):
         tol: float = 1e-3,
         duality_gap: float | None = None,
         max_iter: int = -1,
+        solver: str = "auto",
         memory: int | str | None = None,
         device: str = "auto",
         n_jobs: int | None = None,
@@ -77,6 +79,7 @@ class SVR(RegressorMixin, KernelMachine):
         self.tol = tol
         self.duality_gap = duality_gap
         self.max_iter = max_iter
+        self.solver = solver
         self.memory = memory
         self.device = device
         self.n_jobs = n_jobs

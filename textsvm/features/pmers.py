@@ -7,7 +7,7 @@ int64 then; positions always are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -18,16 +18,16 @@ from numba import njit
 from numpy.typing import NDArray
 
 from textsvm.documents import Documents
-from textsvm.features.sparse import feature_type
+from textsvm.features.sparse import ALONE, feature_type, share, spread
 from textsvm.features.vocabulary import Vocabulary, check_symbols, last_uses, plan
 from textsvm.parallel import n_threads, run
 
 Array = NDArray[Any]
 
-#: Pieces of work a thread gets: enough to even out unequal documents.
-PIECES = 4
-#: Symbols that are counted before a thread would have begun.
-ALONE = 1 << 14
+#: Keys a window for which there is a table, a bit each.
+TABLE = 64
+#: Keys that are sorted before a thread would have begun.
+SORTED = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -105,12 +105,10 @@ def _pair(
 ) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
     """Distinct keys of the windows of length q, and the id of the window at every position."""
     ids = np.empty(len(left), np.int32)
-    if size_a * size_b <= max(2 * len(left), min(1 << 22, 32 * len(left))):  # a table of all keys
-        seen = np.zeros(size_a * size_b, np.uint8)
-        share(offsets, lambda i, j: _mark(offsets, i, j, q, left, right, b, size_b, seen))
-        keys = np.flatnonzero(seen).astype(np.uint64)
-        ranks = np.cumsum(seen, dtype=np.int32) - 1
-        share(offsets, lambda i, j: _look_up(offsets, i, j, q, left, right, b, size_b, ranks, ids))
+    if size_a * size_b <= TABLE * len(left):
+        seen = _marked(offsets, q, left, right, b, size_a, size_b)
+        before, keys = _ranked(seen)
+        share(offsets, lambda i, j: _look_up(offsets, i, j, q, left, right, b, size_b, seen, before, ids))
         return keys, ids
     numbers = np.maximum(np.diff(offsets) - q + 1, 0)
     starts = np.concatenate([[0], np.cumsum(numbers)])
@@ -125,9 +123,7 @@ def rank(keys: NDArray[np.uint64], bound: int) -> tuple[NDArray[np.uint64], NDAr
     """Sorted distinct keys and the rank of each key. Keys are below `bound`."""
     bits = max(len(keys) - 1, 1).bit_length()
     if bound << bits <= 1 << 64:  # sorting (key, position) in one word is several times faster
-        packed = keys << np.uint64(bits)
-        packed |= np.arange(len(keys), dtype=np.uint64)
-        packed.sort()
+        packed = _sorted(keys << np.uint64(bits) | np.arange(len(keys), dtype=np.uint64))
         order = (packed & np.uint64((1 << bits) - 1)).astype(np.int64)
         ordered = packed >> np.uint64(bits)
     else:
@@ -140,57 +136,104 @@ def rank(keys: NDArray[np.uint64], bound: int) -> tuple[NDArray[np.uint64], NDAr
     return ordered[new], ranks
 
 
+def _sorted(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Distinct words in order: dealt out to the cores by their place in a sample, and sorted there."""
+    threads = n_threads()
+    if threads == 1 or len(words) <= SORTED:
+        words.sort()
+        return words
+    sample = np.sort(words[:: max(1, len(words) // (64 * threads))])
+    cuts = sample[np.arange(1, threads) * len(sample) // threads]
+    parts: list[Any] = [None] * threads
+
+    def sort_part(k: int) -> None:
+        low, high = cuts[k - 1] if k else np.uint64(0), cuts[k] if k < threads - 1 else None
+        inside = words >= low if high is None else (words >= low) & (words < high)
+        parts[k] = words[inside]
+        parts[k].sort()
+
+    run(sort_part, range(threads))
+    return np.concatenate(parts)
+
+
+def _marked(
+    offsets: NDArray[np.int64],
+    q: int,
+    left: NDArray[np.int32],
+    right: NDArray[np.int32],
+    b: int,
+    size_a: int,
+    size_b: int,
+) -> NDArray[np.uint64]:
+    """Which keys there are, a bit each: tables of threads, as far as there is room, and their union."""
+    words = size_a * size_b // 64 + 1
+    threads = n_threads() if len(left) > ALONE else 1
+    tables = np.zeros((min(threads, max(1, len(left) // words)), words), np.uint64)
+    cuts = np.searchsorted(offsets, np.linspace(0, offsets[-1], len(tables) + 1))
+    cuts[-1] = len(offsets) - 1
+    spread(
+        lambda k: _mark(offsets, cuts[k], cuts[k + 1], q, left, right, b, size_b, tables[k]),
+        range(len(tables)),
+    )
+    for other in tables[1:]:
+        tables[0] |= other
+    return np.asarray(tables[0])
+
+
+def _ranked(seen: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
+    """How many keys there are before each word of a table, and all of them."""
+    before = np.zeros(len(seen) + 1, np.int32)
+    pieces = np.linspace(0, len(seen), 4 * n_threads() + 1 if len(seen) > ALONE else 2).astype(np.int64)
+    each = list(pairwise(pieces.tolist()))
+    spread(lambda d: _count_bits(d[0], d[1], seen, before), each)
+    np.cumsum(before, out=before)
+    keys = np.empty(before[-1], np.uint64)
+    spread(lambda d: _list_keys(d[0], d[1], seen, before, keys), each)
+    return before, keys
+
+
 @dataclass(frozen=True)
 class _Part:
-    """The counts of one length: document d has `numbers[d]` entries, from its first symbol's place on."""
+    """The counts of one length: document d has the entries from `indptr[d]` to `indptr[d + 1]`."""
 
-    numbers: NDArray[np.int64]
+    indptr: NDArray[np.int64]
     features: NDArray[np.signedinteger]
     counts: NDArray[np.int32]
 
 
 def _count_length(offsets: NDArray[np.int64], q: int, ids: NDArray[np.int32], size: int, base: int) -> _Part:
-    features = np.empty(len(ids), feature_type(base + size))
-    part = _Part(np.zeros(len(offsets) - 1, np.int64), features, np.empty_like(ids))
+    indptr = np.zeros(len(offsets), np.int64)
+    room = int(np.diff(offsets).max(initial=1))
+    pieces: dict[int, tuple[Array, Array]] = {}
 
     def count_piece(first: int, last: int) -> None:
-        slots = np.zeros(size, np.int64)
-        _count_documents(offsets, first, last, q, ids, slots, base, features, part.counts, part.numbers)
+        number = int(offsets[last] - offsets[first])
+        features, counts = np.empty(number, feature_type(base + size)), np.empty(number, np.int32)
+        table = np.zeros((2 << room.bit_length(), 2), np.int32)
+        n = _count_documents(offsets, first, last, q, ids, table, base, features, counts, indptr)
+        pieces[first] = features[:n].copy(), counts[:n].copy()
 
     share(offsets, count_piece)
-    return part
+    np.cumsum(indptr, out=indptr)
+    parts = [pieces[first] for first in sorted(pieces)]
+    return _Part(indptr, *(np.concatenate([part[k] for part in parts]) for k in (0, 1)))
 
 
 def _merge(offsets: NDArray[np.int64], parts: list[_Part]) -> Counts:
-    """The counts of all lengths, without gaps."""
-    numbers = np.zeros(len(offsets) - 1, np.int64)
-    for part in parts:
-        numbers += part.numbers
-    indptr = np.concatenate([[0], np.cumsum(numbers)])
+    """The counts of all lengths; `parts` is empty then."""
+    if len(parts) == 1:
+        [part] = parts
+        return Counts(part.indptr, part.features, part.counts)
+    indptr = np.sum([np.zeros(len(offsets), np.int64), *(part.indptr for part in parts)], axis=0)
     dtype = parts[-1].features.dtype if parts else np.int32
     merged = Counts(indptr, np.empty(indptr[-1], dtype), np.empty(indptr[-1], np.int32))
     begin = indptr[:-1].copy()
-    for part in parts:
-        arrays = (offsets, part.numbers, part.features, part.counts, begin, merged.features, merged.counts)
+    while parts:
+        part = parts.pop(0)
+        arrays = (part.indptr, part.features, part.counts, begin, merged.features, merged.counts)
         share(offsets, partial(_move, *arrays))
-        begin += part.numbers
+        begin += np.diff(part.indptr)
     return merged
-
-
-def share(offsets: NDArray[np.int64], function: Callable[[int, int], object]) -> None:
-    """Call function(first, last) for ranges of documents, on all cores if that is quicker."""
-    if offsets[-1] - offsets[0] <= ALONE:
-        function(0, len(offsets) - 1)
-    else:
-        run(lambda d: function(*d), _split(offsets))
-
-
-def _split(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Ranges of documents of about equal numbers of symbols."""
-    pieces = PIECES * n_threads()
-    goals = offsets[0] + (offsets[-1] - offsets[0]) * np.arange(1, pieces) // pieces
-    cuts = np.unique(np.concatenate([[0], np.searchsorted(offsets, goals), [len(offsets) - 1]]))
-    return [(int(a), int(b)) for a, b in pairwise(cuts)]
 
 
 @njit(nogil=True, cache=True)
@@ -199,7 +242,25 @@ def _mark(
 ) -> None:
     for d in range(first, last):
         for i in range(offsets[d], offsets[d + 1] - q + 1):
-            seen[np.int64(left[i]) * size_b + right[i + q - b]] = 1
+            key = np.uint64(left[i]) * np.uint64(size_b) + np.uint64(right[i + q - b])
+            seen[key >> np.uint64(6)] |= np.uint64(1) << (key & np.uint64(63))
+
+
+@njit(nogil=True, cache=True)
+def _count_bits(first: int, last: int, seen: Array, before: Array) -> None:
+    for word in range(first, last):
+        before[word + 1] = _popcount(seen[word])
+
+
+@njit(nogil=True, cache=True)
+def _list_keys(first: int, last: int, seen: Array, before: Array, keys: Array) -> None:
+    for word in range(first, last):
+        rest, to = seen[word], before[word]
+        while rest:
+            lowest = rest & (~rest + np.uint64(1))
+            keys[to] = np.uint64(word) * np.uint64(64) + np.uint64(_popcount(lowest - np.uint64(1)))
+            rest ^= lowest
+            to += 1
 
 
 @njit(nogil=True, cache=True)
@@ -212,12 +273,24 @@ def _look_up(
     right: Array,
     b: int,
     size_b: int,
-    ranks: Array,
+    seen: Array,
+    before: Array,
     ids: Array,
 ) -> None:
     for d in range(first, last):
         for i in range(offsets[d], offsets[d + 1] - q + 1):
-            ids[i] = ranks[np.int64(left[i]) * size_b + right[i + q - b]]
+            key = np.uint64(left[i]) * np.uint64(size_b) + np.uint64(right[i + q - b])
+            word = key >> np.uint64(6)
+            below = (np.uint64(1) << (key & np.uint64(63))) - np.uint64(1)
+            ids[i] = before[word] + _popcount(seen[word] & below)
+
+
+@njit(nogil=True, cache=True)
+def _popcount(x: Any) -> Any:
+    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int32((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
 @njit(nogil=True, cache=True)
@@ -254,31 +327,42 @@ def _count_documents(
     last: int,
     q: int,
     ids: Array,
-    slots: Array,
+    table: Array,
     base: int,
     features: Array,
     counts: Array,
     distinct: Array,
-) -> None:
-    # slots[u] - 1 is where u was written last; from before this document it means "not yet".
+) -> int:
+    # An open hash table of (place + 1, id), where the place is that of the entry; small, and so near.
+    to = 0
     for d in range(first, last):
-        to = offsets[d]
-        for i in range(offsets[d], offsets[d + 1] - q + 1):
+        begin, number = to, offsets[d + 1] - offsets[d] - q + 1
+        if number <= 0:
+            continue
+        bits = 1
+        while (1 << bits) < 2 * number:
+            bits += 1
+        mask, shift = (1 << bits) - 1, 32 - bits
+        for i in range(offsets[d], offsets[d] + number):
             u = ids[i]
-            if slots[u] > offsets[d]:
-                counts[slots[u] - 1] += 1
+            at = ((u * 2654435769) & 0xFFFFFFFF) >> shift
+            while table[at, 0] > 0 and table[at, 1] != u:
+                at = (at + 1) & mask
+            if table[at, 0] > 0:
+                counts[begin + table[at, 0] - 1] += 1
             else:
                 features[to] = base + u
                 counts[to] = 1
                 to += 1
-                slots[u] = to
-        distinct[d] = to - offsets[d]
+                table[at, 0], table[at, 1] = to - begin, u
+        table[: mask + 1] = 0
+        distinct[d + 1] = to - begin
+    return to
 
 
 @njit(nogil=True, cache=True)
 def _move(
-    offsets: Array,
-    numbers: Array,
+    indptr: Array,
     features: Array,
     counts: Array,
     begin: Array,
@@ -288,6 +372,6 @@ def _move(
     last: int,
 ) -> None:
     for d in range(first, last):
-        for k in range(numbers[d]):
-            to_features[begin[d] + k] = features[offsets[d] + k]
-            to_counts[begin[d] + k] = counts[offsets[d] + k]
+        for k in range(indptr[d + 1] - indptr[d]):
+            to_features[begin[d] + k] = features[indptr[d] + k]
+            to_counts[begin[d] + k] = counts[indptr[d] + k]

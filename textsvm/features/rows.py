@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from textsvm.features.sparse import Sparse, feature_type
-from textsvm.parallel import n_threads, run
+from textsvm.features.pmers import Counts
+from textsvm.features.sparse import Sparse, count_kept, feature_type, share
 
 Array = NDArray[Any]
-#: Documents a thread takes at a time, at least.
-PIECE = 64
 
 
 @dataclass(frozen=True)
@@ -67,12 +66,22 @@ class SharedFeatures:
     @classmethod
     def of(cls, x: Sparse, df: NDArray[np.int64]) -> SharedFeatures:
         """Those of rows, given the number of documents that have each feature."""
-        number = np.flatnonzero(df > 1)
-        number = number[np.argsort(-df[number], kind="stable")]
-        target = np.full(x.n_features, -1, feature_type(x.n_features))
-        target[number] = np.arange(len(number))
+        number, target = _numbered(df)
         shared = x.select(target, len(number))
         return cls(shared.indptr, shared.features, shared.values, number, x.squares() - shared.squares())
+
+    @classmethod
+    def of_counts(cls, counts: Counts, table: NDArray[np.float32], df: NDArray[np.int64]) -> SharedFeatures:
+        """Those of counts, given the value of each count: `of`, without all values in memory."""
+        number, target = _numbered(df)
+        indptr, alone = np.zeros_like(counts.indptr), np.empty(len(counts.indptr) - 1)
+        given = (counts.indptr, counts.features)
+        share(counts.indptr, lambda i, j: count_kept(i, j, *given, target, indptr))
+        np.cumsum(indptr, out=indptr)
+        features, values = np.empty(indptr[-1], feature_type(len(number))), np.empty(indptr[-1], np.float32)
+        arrays = (*given, counts.counts, table, target, indptr, features, values, alone)
+        share(counts.indptr, lambda i, j: _keep_counts(i, j, *arrays))
+        return cls(indptr, features, values, number, alone)
 
     def weighed(
         self, weights: NDArray[np.float64] | None, alone: NDArray[np.float64] | float, normalised: bool
@@ -87,20 +96,12 @@ class SharedFeatures:
         normalised : bool
             Divide rows by their lengths; a document without features is 1 with itself then.
         """
-        n = len(self.indptr) - 1
-        values, squares = np.empty(len(self.values), np.float32), np.empty(n)
+        values, ridge = np.empty(len(self.values), np.float32), np.empty(len(self.indptr) - 1)
         table = np.ones(len(self.number)) if weights is None else weights
         rest = self.alone * np.square(alone)
-        step = max(PIECE, n // (4 * n_threads()) + 1)
-
-        def weigh_piece(first: int) -> None:
-            last = min(first + step, n)
-            _weigh(
-                self.indptr, self.features, self.values, first, last, table, rest, normalised, values, squares
-            )
-
-        run(weigh_piece, range(0, n, step))
-        return FeatureRows(Sparse(self.indptr, self.features, values, len(self.number)), squares)
+        arrays = (self.indptr, self.features, self.values)
+        share(self.indptr, lambda i, j: _weigh(*arrays, i, j, table, rest, normalised, values, ridge))
+        return FeatureRows(Sparse(self.indptr, self.features, values, len(self.number)), ridge)
 
 
 def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> FeatureRows:
@@ -112,10 +113,64 @@ def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> Feat
     features = np.empty(int(indptr[-1]), feature_type(int(first[-1])))
     values, begin = np.empty(len(features), np.float32), indptr[:-1].copy()
     for part, weight, base in zip(parts, weights, first, strict=False):
-        root, x = float(np.sqrt(weight)), part.x
-        _place(x.indptr, x.features, x.values, base, root, begin, features, values)
+        x, scale = part.x, (base, float(np.sqrt(weight)))
+        arrays = (x.indptr, x.features, x.values, *scale, begin, features, values)
+        share(x.indptr, partial(_place, *arrays))
     ridge = np.sum([weight * part.ridge for part, weight in zip(parts, weights, strict=True)], axis=0)
     return FeatureRows(Sparse(indptr, features, values, int(first[-1])), ridge)
+
+
+def _numbered(df: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.signedinteger]]:
+    """The features that two documents have, the commonest first; where each of all is among them, or -1."""
+    number = _commonest_first(df)
+    target = np.full(len(df), -1, feature_type(len(df)))
+    target[number] = np.arange(len(number))
+    return number, target
+
+
+@njit(nogil=True, cache=True)
+def _keep_counts(
+    first: int,
+    last: int,
+    indptr: Array,
+    features: Array,
+    counts: Array,
+    table: Array,
+    target: Array,
+    begin: Array,
+    kept_features: Array,
+    kept_values: Array,
+    alone: Array,
+) -> None:
+    for i in range(first, last):
+        to, total, kept = begin[i], 0.0, 0.0
+        for k in range(indptr[i], indptr[i + 1]):
+            value, feature = table[counts[k]], target[features[k]]
+            square = np.float64(value) * np.float64(value)
+            total += square
+            if feature >= 0:
+                kept += square
+                kept_features[to] = feature
+                kept_values[to] = value
+                to += 1
+        alone[i] = total - kept
+
+
+@njit(nogil=True, cache=True)
+def _commonest_first(df: Array) -> Array:
+    """The features that two documents have, the commonest first, of equal ones the first: by counting."""
+    begin = np.zeros(df.max() + 2 if len(df) else 2, np.int64)
+    for times in df:
+        if times > 1:
+            begin[times - 1] += 1
+    for times in range(len(begin) - 2, -1, -1):
+        begin[times] += begin[times + 1]
+    number = np.empty(begin[0], np.int64)
+    for u in range(len(df)):
+        if df[u] > 1:
+            number[begin[df[u]]] = u
+            begin[df[u]] += 1
+    return number
 
 
 @njit(nogil=True, cache=True)
@@ -149,9 +204,18 @@ def _weigh(
 
 @njit(nogil=True, cache=True)
 def _place(
-    indptr: Array, features: Array, values: Array, base: int, root: float, begin: Array, to: Array, out: Array
+    indptr: Array,
+    features: Array,
+    values: Array,
+    base: int,
+    root: float,
+    begin: Array,
+    to: Array,
+    out: Array,
+    first: int,
+    last: int,
 ) -> None:
-    for i in range(len(indptr) - 1):
+    for i in range(first, last):
         for k in range(indptr[i], indptr[i + 1]):
             to[begin[i]] = features[k] + base
             out[begin[i]] = np.float32(values[k] * root)

@@ -5,22 +5,59 @@ Positions are int64. Features are int32 while there are less than 2^31 of them, 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
+
+from textsvm.parallel import n_threads, run
 
 Array = NDArray[Any]
 #: Features that int32 can number.
 MAX_INT32 = (1 << 31) - 1
+#: Pieces of work a thread gets: enough to even out unequal documents.
+PIECES = 4
+#: Symbols, or entries, that are done before a thread would have begun.
+ALONE = 1 << 14
 
 
 def feature_type(n_features: int) -> type[np.signedinteger]:
     """What numbers so many features."""
     return np.int32 if n_features <= MAX_INT32 else np.int64
+
+
+def share(offsets: NDArray[np.int64], function: Callable[[int, int], object]) -> None:
+    """Call function(first, last) for ranges of documents of about equal sizes, on all cores if it is quicker.
+
+    Parameters
+    ----------
+    offsets : int64 array, shape (n + 1,)
+        Where the symbols, or the entries, of each document start.
+    function : callable
+        Its results must not depend on how documents are cut into ranges.
+    """
+    alone = offsets[-1] - offsets[0] <= ALONE
+    spread(lambda d: function(*d), [(0, len(offsets) - 1)] if alone else _split(offsets))
+
+
+def spread(function: Callable[[Any], object], pieces: Sequence[Any]) -> None:
+    """`parallel.run`, without threads for a single piece."""
+    if len(pieces) == 1:
+        function(pieces[0])
+    else:
+        run(function, pieces)
+
+
+def _split(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Ranges of documents of about equal numbers of symbols."""
+    pieces = PIECES * n_threads()
+    goals = offsets[0] + (offsets[-1] - offsets[0]) * np.arange(1, pieces) // pieces
+    cuts = np.unique(np.concatenate([[0], np.searchsorted(offsets, goals), [len(offsets) - 1]]))
+    return [(int(a), int(b)) for a, b in pairwise(cuts)]
 
 
 @dataclass(frozen=True)
@@ -46,18 +83,23 @@ class Sparse:
     def select(self, target: NDArray[np.signedinteger], n_features: int) -> Sparse:
         """Only the entries of features whose `target` is not -1, at that one of `n_features`."""
         indptr = np.zeros_like(self.indptr)
-        _count_kept(self.indptr, self.features, target, indptr)
+        share(self.indptr, lambda i, j: count_kept(i, j, self.indptr, self.features, target, indptr))
         np.cumsum(indptr, out=indptr)
         kept = _empty(indptr, n_features)
-        _keep(self.features, self.values, target, kept.features, kept.values)
+        arrays = (self.indptr, self.features, self.values, target, indptr, kept.features, kept.values)
+        share(self.indptr, lambda i, j: _keep(i, j, *arrays))
         return kept
 
     def take(self, indices: NDArray[np.int64]) -> Sparse:
         """The rows at `indices`."""
-        numbers = np.diff(self.indptr)[indices]
-        indptr = np.concatenate([[0], np.cumsum(numbers)])
-        at = np.repeat(self.indptr[indices] - indptr[:-1], numbers) + np.arange(indptr[-1])
-        return Sparse(indptr, self.features[at], self.values[at], self.n_features)
+        indptr = np.concatenate([[0], np.cumsum(np.diff(self.indptr)[indices])])
+        taken = Sparse(
+            indptr, np.empty(indptr[-1], self.features.dtype), np.empty(indptr[-1], self.values.dtype),
+            self.n_features,
+        )  # fmt: skip
+        arrays = (self.indptr, self.features, self.values, np.asarray(indices, np.int64))
+        share(indptr, lambda i, j: _take(i, j, *arrays, indptr, taken.features, taken.values))
+        return taken
 
     def unary(self, counts: NDArray[np.int32], starts: NDArray[np.int64]) -> Sparse:
         """Every entry repeated `counts` times, at the features from `starts[feature]` on."""
@@ -70,20 +112,53 @@ class Sparse:
     def squares(self) -> NDArray[np.float64]:
         """|x|^2 of every row, shape (n,)."""
         values = np.zeros(len(self))
-        _squares(self.indptr, self.values, values)
+        share(self.indptr, lambda i, j: _squares(i, j, self.indptr, self.values, values))
         return values
+
+    def frequencies(self) -> NDArray[np.int64]:
+        """How many rows have each feature, shape (n_features,)."""
+        return count_features(self.features, self.n_features)
 
     def dot(self, dense: NDArray[np.float64]) -> NDArray[np.float64]:
         """X @ dense: (n_features, k) -> (n, k)."""
-        return self._matrix @ dense
+        dense = np.ascontiguousarray(dense, np.float64)
+        out = np.zeros((len(self), dense.shape[1]))
+        share(self.indptr, lambda i, j: _dot(i, j, self.indptr, self.features, self.values, dense, out))
+        return out
 
     def transposed_dot(self, dense: NDArray[np.float64]) -> NDArray[np.float64]:
-        """X.T @ dense: (n, k) -> (n_features, k)."""
-        return self._matrix.T @ dense
+        """X.T @ dense: (n, k) -> (n_features, k), each sum in the order of the rows."""
+        dense = np.asarray(dense, np.float64)
+        out = np.zeros((self.n_features, dense.shape[1]))
+        arrays = (self.indptr, self.features, self.values, dense, out)
+        if dense.shape[1] == 1 or len(self.values) <= ALONE:
+            _transposed_dot(0, dense.shape[1], *arrays)
+        else:  # not by rows: sums would depend on who makes them
+            cuts = np.unique(np.arange(n_threads() + 1) * dense.shape[1] // n_threads())
+            spread(lambda d: _transposed_dot(d[0], d[1], *arrays), list(pairwise(cuts.tolist())))
+        return out
 
-    @property
-    def _matrix(self) -> csr_matrix:
-        return csr_matrix((self.values, self.features, self.indptr), shape=(len(self), self.n_features))
+
+def count_features(features: Array, size: int) -> NDArray[np.int64]:
+    """How often each of `size` features occurs."""
+    return count_features_of(np.array([0, len(features)]), features, np.zeros(1, np.int64), size)
+
+
+def count_features_of(
+    indptr: Array, features: Array, rows: NDArray[np.int64], size: int
+) -> NDArray[np.int64]:
+    """How many of these rows have each of `size` features: counted by threads, as far as there is room."""
+    ends = np.concatenate([[0], np.cumsum(indptr[rows + 1] - indptr[rows])])
+    threads = min(n_threads(), int(ends[-1]) // max(size, ALONE) + 1)
+    counts = np.zeros((threads, size), np.int32 if ends[-1] <= MAX_INT32 else np.int64)
+
+    def count_piece(k: int) -> None:
+        _count(
+            indptr, features, rows, ends, ends[-1] * k // threads, ends[-1] * (k + 1) // threads, counts[k]
+        )
+
+    spread(count_piece, range(threads))
+    return np.asarray(counts.sum(axis=0, dtype=np.int64))
 
 
 def unary_starts(features: Array, counts: NDArray[np.int32], size: int) -> NDArray[np.int64]:
@@ -118,8 +193,21 @@ def _empty(indptr: NDArray[np.int64], n_features: int) -> Sparse:
 
 
 @njit(nogil=True, cache=True)
-def _squares(indptr: Array, values: Array, squares: Array) -> None:
-    for i in range(len(indptr) - 1):
+def _count(
+    indptr: Array, features: Array, rows: Array, ends: Array, first: int, last: int, counts: Array
+) -> None:
+    """Count the features of some entries: the rows' entries are numbered through."""
+    at = np.searchsorted(ends, first, side="right") - 1
+    while at < len(rows) and ends[at] < last:
+        begin = indptr[rows[at]] - ends[at]
+        for k in range(begin + max(first, ends[at]), begin + min(last, ends[at + 1])):
+            counts[features[k]] += 1
+        at += 1
+
+
+@njit(nogil=True, cache=True)
+def _squares(first: int, last: int, indptr: Array, values: Array, squares: Array) -> None:
+    for i in range(first, last):
         total = 0.0
         for k in range(indptr[i], indptr[i + 1]):
             total += np.float64(values[k]) * np.float64(values[k])
@@ -127,8 +215,59 @@ def _squares(indptr: Array, values: Array, squares: Array) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _count_kept(indptr: Array, features: Array, target: Array, kept: Array) -> None:
+def _dot(
+    first: int, last: int, indptr: Array, features: Array, values: Array, dense: Array, out: Array
+) -> None:
+    width = dense.shape[1]
+    for i in range(first, last):
+        if width == 1:
+            total = 0.0
+            for k in range(indptr[i], indptr[i + 1]):
+                total += np.float64(values[k]) * dense[features[k], 0]
+            out[i, 0] = total
+        else:
+            for k in range(indptr[i], indptr[i + 1]):
+                v, u = np.float64(values[k]), features[k]
+                for c in range(width):
+                    out[i, c] += v * dense[u, c]
+
+
+@njit(nogil=True, cache=True)
+def _transposed_dot(
+    first: int, last: int, indptr: Array, features: Array, values: Array, dense: Array, out: Array
+) -> None:
     for i in range(len(indptr) - 1):
+        if not dense[i, first:last].any():
+            continue
+        for k in range(indptr[i], indptr[i + 1]):
+            v, u = np.float64(values[k]), features[k]
+            for c in range(first, last):
+                out[u, c] += v * dense[i, c]
+
+
+@njit(nogil=True, cache=True)
+def _take(
+    first: int,
+    last: int,
+    indptr: Array,
+    features: Array,
+    values: Array,
+    rows: Array,
+    to: Array,
+    to_features: Array,
+    to_values: Array,
+) -> None:
+    for i in range(first, last):
+        shift = indptr[rows[i]] - to[i]
+        for k in range(to[i], to[i + 1]):
+            to_features[k] = features[k + shift]
+            to_values[k] = values[k + shift]
+
+
+@njit(nogil=True, cache=True)
+def count_kept(first: int, last: int, indptr: Array, features: Array, target: Array, kept: Array) -> None:
+    """kept[i + 1] becomes the number of entries of row i whose feature has a target."""
+    for i in range(first, last):
         count = 0
         for k in range(indptr[i], indptr[i + 1]):
             if target[features[k]] >= 0:
@@ -137,14 +276,25 @@ def _count_kept(indptr: Array, features: Array, target: Array, kept: Array) -> N
 
 
 @njit(nogil=True, cache=True)
-def _keep(features: Array, values: Array, target: Array, kept_features: Array, kept_values: Array) -> None:
-    to = 0
-    for k in range(len(features)):
-        feature = target[features[k]]
-        if feature >= 0:
-            kept_features[to] = feature
-            kept_values[to] = values[k]
-            to += 1
+def _keep(
+    first: int,
+    last: int,
+    indptr: Array,
+    features: Array,
+    values: Array,
+    target: Array,
+    begin: Array,
+    kept_features: Array,
+    kept_values: Array,
+) -> None:
+    for i in range(first, last):
+        to = begin[i]
+        for k in range(indptr[i], indptr[i + 1]):
+            feature = target[features[k]]
+            if feature >= 0:
+                kept_features[to] = feature
+                kept_values[to] = values[k]
+                to += 1
 
 
 @njit(nogil=True, cache=True)

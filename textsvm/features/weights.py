@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,9 @@ from numpy.typing import NDArray
 
 from textsvm.documents import Documents
 from textsvm.features.pmers import Counts, count
+from textsvm.features.sparse import ALONE, count_features_of, spread
 from textsvm.features.vocabulary import MAX_SYMBOLS, Vocabulary, plan
+from textsvm.parallel import n_threads
 
 Array = NDArray[Any]
 #: Documents that are added to those of every p-mer, of the classes' usual shares.
@@ -75,8 +77,7 @@ class FeatureWeights:
     ) -> FeatureWeights:
         """From some of the documents that were counted; odds if `classes`, of all of them, are given."""
         size = int(vocabulary.first[-1])
-        df = np.zeros(size, np.int64)
-        _add_document_frequencies(counts.indptr, counts.features, rows, df)
+        df = count_features_of(counts.indptr, counts.features, rows, size)
         odds = None if classes is None else log_odds(counts, rows, classes[rows], df)
         return cls(vocabulary, df, len(rows), idf, odds)
 
@@ -136,44 +137,27 @@ def log_odds(
     counts: Counts, rows: NDArray[np.int64], classes: NDArray[np.int64], df: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """What each p-mer tells about the classes of these rows, by their document frequencies; see above."""
-    order = rows[np.argsort(classes, kind="stable")]
-    starts = np.concatenate([[0], np.cumsum(np.bincount(classes))])
-    odds = np.zeros(len(df))
-    _add_log_odds(counts.indptr, counts.features, order, starts, df, odds)
+    odds, total = np.zeros(len(df)), max(int(df.sum()), 1)
+    for c in range(int(classes.max(initial=-1)) + 1):
+        held = count_features_of(counts.indptr, counts.features, rows[classes == c], len(df))
+        part = int(held.sum()) / total
+        if 0 < part < 1:
+            size = max(ALONE, len(df) // (4 * n_threads()) + 1)
+            spread(partial(_add_log_odds, part, held, df, odds, size), range(0, len(df), size))
     return np.sqrt(odds)
 
 
 @njit(nogil=True, cache=True)
-def _add_document_frequencies(indptr: Array, features: Array, rows: Array, df: Array) -> None:
-    for d in rows:
-        for k in range(indptr[d], indptr[d + 1]):
-            df[features[k]] += 1
-
-
-@njit(nogil=True, cache=True)
-def _add_log_odds(
-    indptr: Array, features: Array, order: Array, starts: Array, df: Array, odds: Array
-) -> None:
-    size, total = len(odds), max(df.sum(), 1)
-    held = np.zeros(size, np.int64)
-    for c in range(len(starts) - 1):
-        entries = 0
-        for at in range(starts[c], starts[c + 1]):
-            d = order[at]
-            entries += indptr[d + 1] - indptr[d]
-            for k in range(indptr[d], indptr[d + 1]):
-                held[features[k]] += 1
-        share = entries / total
-        if 0 < share < 1:
-            usual = np.log(share / (1 - share))
-            for u in range(size):
-                if df[u] > 0:
-                    inside = held[u] + PSEUDO * share
-                    outside = df[u] - held[u] + PSEUDO * (1 - share)
-                    ratio = np.log(inside / outside) - usual
-                    if abs(ratio) > ROUNDING:
-                        odds[u] += share * ratio * ratio
-        held[:] = 0
+def _add_log_odds(share: float, held: Array, df: Array, odds: Array, size: int, first: int) -> None:
+    """Add what one class, of this share, says of some p-mers."""
+    usual = np.log(share / (1 - share))
+    for u in range(first, min(first + size, len(df))):
+        if df[u] > 0:
+            inside = held[u] + PSEUDO * share
+            outside = df[u] - held[u] + PSEUDO * (1 - share)
+            ratio = np.log(inside / outside) - usual
+            if abs(ratio) > ROUNDING:
+                odds[u] += share * ratio * ratio
 
 
 def read_vocabulary(state: dict[str, NDArray[Any]], p1: int, p2: int, n_symbols: int) -> Vocabulary:

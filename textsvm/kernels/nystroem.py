@@ -179,14 +179,6 @@ class Nystroem(Kernel):
         """Prepare `documents` as the columns of rows of k~."""
         return NystroemRows(self, documents, device)
 
-    @property
-    def has_features(self) -> bool:
-        return True
-
-    def feature_rows(self, documents: Any, device: Device) -> FeatureRows:
-        read = self.read(documents)
-        return self.fit(read).features_of(read, device)
-
     def features_of(
         self, documents: Documents, device: Device, progress: Progress | None = None
     ) -> FeatureRows:

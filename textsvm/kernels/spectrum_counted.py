@@ -6,15 +6,18 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from textsvm.documents import Documents
 from textsvm.features.pmers import count
 from textsvm.features.rows import FeatureRows, SharedFeatures, side_by_side
-from textsvm.features.sparse import Sparse
+from textsvm.features.sparse import Sparse, count_features, share
 from textsvm.features.weights import FeatureWeights
 from textsvm.kernels.normalisation import Normalisation
-from textsvm.kernels.spectrum_features import feature_starts, matrix_of
+from textsvm.kernels.spectrum_features import feature_starts, matrix_of, weigh
+
+Array = NDArray[Any]
 
 
 class CountedDocuments:
@@ -35,7 +38,7 @@ class CountedDocuments:
     @cached_property
     def df(self) -> NDArray[np.int64]:
         """How many documents hold each p-mer."""
-        return np.bincount(self.counts.features, minlength=int(self.vocabulary.first[-1]))
+        return count_features(self.counts.features, int(self.vocabulary.first[-1]))
 
     def weights(self, kernel: Any, train: NDArray[np.int64]) -> FeatureWeights:
         """What a kernel learns from some of the documents."""
@@ -57,19 +60,24 @@ class CountedDocuments:
     def shared(self, kernel: Any) -> SharedFeatures:
         """The features, before they are weighed, of all kernels of this weight."""
         if kernel.weight not in self._shared:
+            self._shared[kernel.weight] = self._found_shared(kernel)
+        return self._shared[kernel.weight]
+
+    def _found_shared(self, kernel: Any) -> SharedFeatures:
+        if kernel.weight == "intersection":
             starts = feature_starts(kernel, self.counts, int(self.vocabulary.first[-1]))
             x = matrix_of(kernel, self.counts, None, starts)
-            df = np.bincount(x.features, minlength=x.n_features)
-            self._shared[kernel.weight] = SharedFeatures.of(x, df)
-        return self._shared[kernel.weight]
+            return SharedFeatures.of(x, x.frequencies())
+        most = int(self.counts.counts.max(initial=0))
+        table = np.append(0, weigh(kernel.weight, np.arange(1, most + 1, dtype=np.int32)))
+        return SharedFeatures.of_counts(self.counts, table.astype(np.float32), self.df)
 
     @cached_property
     def _single(self) -> NDArray[np.int64]:
         """A p-mer that each document has alone, -1 if it has none."""
         found = np.full(len(self.documents), -1, np.int64)
-        single = self.df[self.counts.features] == 1
-        owner = np.repeat(np.arange(len(found)), np.diff(self.counts.indptr))
-        found[owner[single]] = self.counts.features[single]
+        arrays = (self.counts.indptr, self.counts.features, self.df, found)
+        share(self.counts.indptr, lambda i, j: _find_single(i, j, *arrays))
         return found
 
     def _alone(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -98,3 +106,12 @@ def equal_ones(documents: Documents, rows: FeatureRows, none_alone: NDArray[np.b
     indptr = np.concatenate([[0], np.cumsum(together)])
     x = Sparse(indptr, groups[together], np.ones(indptr[-1], np.float32), len(sizes))
     return side_by_side([rows, FeatureRows(x, np.where(together, -1.0, 0.0))], [1.0, 1.0])
+
+
+@njit(nogil=True, cache=True)
+def _find_single(first: int, last: int, indptr: Array, features: Array, df: Array, found: Array) -> None:
+    for i in range(first, last):
+        for k in range(indptr[i + 1] - 1, indptr[i] - 1, -1):
+            if df[features[k]] == 1:
+                found[i] = features[k]
+                break

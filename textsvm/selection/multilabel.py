@@ -53,7 +53,8 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
     cv : int, scikit-learn splitter, or sequence of (train, test) index pairs
         Folds of the thresholds. A number means shuffled ones, not stratified: a document has several labels.
         A label that no document of a training part has is left out of that fold.
-    normalise, punctuation, max_length, tol, duality_gap, max_iter, memory, device, n_jobs, approximate
+    normalise, punctuation, max_length, tol, duality_gap, max_iter, solver, memory, device, n_jobs,
+    approximate
         See `textsvm.SVC`.
     random_state : int, optional
         Seed of the folds, where `cv` is a number.
@@ -92,6 +93,7 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
         tol: float = 1e-3,
         duality_gap: float | None = None,
         max_iter: int = -1,
+        solver: str = "auto",
         memory: int | str | None = None,
         device: str = "auto",
         n_jobs: int | None = None,
@@ -108,6 +110,7 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
         self.tol = tol
         self.duality_gap = duality_gap
         self.max_iter = max_iter
+        self.solver = solver
         self.memory = memory
         self.device = device
         self.n_jobs = n_jobs

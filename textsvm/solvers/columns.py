@@ -9,7 +9,7 @@ side by side (contiguous in memory, so vector units do them together), each alph
 and the row is read once more if any changed. r_i is the ridge of `textsvm.features.rows`.
 
 The bias is not penalised, so y'alpha = 0 must hold. Method of multipliers: b is the multiplier, a step of
-alpha moves it by RHO y as if it were the weight of a feature sqrt(RHO), and each epoch adds RHO y'alpha once
+alpha moves it by rho y as if it were the weight of a feature sqrt(RHO), and each epoch adds rho y'alpha once
 more. What of y'alpha is left at the end, less than the tolerance, is taken from the free alphas.
 
 Rows whose alphas all stand at a bound, well on its right side, are left out until the others are done
@@ -30,12 +30,10 @@ from textsvm.features.rows import FeatureRows
 from textsvm.parallel import Progress, run
 
 Array = NDArray[Any]
-#: The square of the feature that the bias would be.
+#: The square of the feature that the bias would be, for rows of mean k(s, s) = 1.
 RHO = 1.0
 #: Columns that are worth a thread of their own, and that are enough for one.
 LEAST_COLUMNS, MOST_COLUMNS = 4, 16
-#: Where columns part: far from the optimum most rows move in some column, near it few do, other ones in each.
-TOGETHER = 0.03
 
 
 @dataclass(frozen=True)
@@ -97,45 +95,45 @@ def solve_columns(
     seed : int
         Of the order of the rows.
     progress : callable, optional
-        Of the columns, once they part.
+        Of the pieces that columns are cut into.
     """
     m = columns.signs.shape[1]
-    work = _Work(rows, columns.index, max_epochs, seed)
-    _ = work.arrays  # made before threads share them
+    work = Descent(rows, columns.index, seed)
+    _ = work.arrays, work.rho  # made before threads share them
     pieces = _pieces(m)
-    found: list[Any] = [None] * (m if tol < TOGETHER else pieces)
+    found: list[Any] = [None] * pieces
 
     def solve_piece(k: int) -> None:
-        first, last = m * k // pieces, m * (k + 1) // pieces
-        state = work.descend(work.begin(columns, first, last), max(tol, TOGETHER))
-        if tol >= TOGETHER:
-            found[k] = state
-        else:
-            started[first:last] = [_one_of(state, c) for c in range(last - first)]
+        found[k] = work.of(columns, m * k // pieces, m * (k + 1) // pieces, tol, max_epochs)
 
-    def solve_column(c: int) -> None:
-        found[c] = work.descend(started[c], tol)
-        started[c] = None
-
-    started: list[Any] = [None] * m
-    run(solve_piece, range(pieces))
-    if tol < TOGETHER:
-        run(solve_column, range(m), progress=progress)
-    weights, alpha, bias = (np.concatenate([one[0][j] for one in found], axis=-1) for j in (2, 3, 4))
+    run(solve_piece, range(pieces), progress=progress)
+    weights, alpha, bias = (np.concatenate([one[0][j] for one in found], axis=-1) for j in range(3))
     return ColumnSolution(alpha, bias, weights, max(one[1] for one in found), max(one[2] for one in found))
 
 
 def _pieces(m: int) -> int:
     """Into how many pieces m columns are cut: the same for any number of threads, for bits depend on it."""
+    if m < LEAST_COLUMNS:
+        return m
     return 1 if m < 2 * LEAST_COLUMNS else 2 * max(1, m // (2 * MOST_COLUMNS))
 
 
 @dataclass(frozen=True)
-class _Work:
+class Descent:
+    """Coordinate descent over some rows.
+
+    Attributes
+    ----------
+    rows : FeatureRows
+    index : int64 array
+        The rows trained on.
+    seed : int
+        Of their order.
+    """
+
     rows: FeatureRows
     index: NDArray[np.int64]
-    max_epochs: int
-    seed: int
+    seed: int = 0
 
     @cached_property
     def arrays(self) -> tuple[Array, ...]:
@@ -143,26 +141,121 @@ class _Work:
         x, ridge = self.rows.x, self.rows.ridge
         return x.indptr, x.features, x.values, x.squares().astype(np.float32), ridge.astype(np.float32)
 
-    def begin(self, columns: Columns, first: int, last: int) -> tuple[Array, ...]:
-        """Signs, box, weights, alpha and bias of some columns at the start."""
-        signs, box = (np.ascontiguousarray(a[:, first:last]) for a in (columns.signs, columns.box))
-        weights = np.zeros((self.rows.x.n_features, signs.shape[1]), np.float32)
-        return signs, box, weights, np.zeros(signs.shape, np.float32), np.zeros(signs.shape[1], np.float32)
+    @cached_property
+    def rho(self) -> float:
+        """The square of the feature that the bias would be: in proportion to those of the rows."""
+        squares, ridge = self.arrays[3:]
+        mean = float(
+            np.mean(squares[self.index], dtype=np.float64) + np.mean(ridge[self.index], dtype=np.float64)
+        )
+        return RHO * mean if mean > 0 else RHO
 
-    def descend(self, state: tuple[Array, ...], tol: float) -> tuple[tuple[Array, ...], int, float]:
-        """The same after descent to a tolerance, the epochs it took, and the largest violation."""
-        signs, box, weights, alpha, bias = state
-        indptr, features, values, squares, ridge = self.arrays
-        epochs, worst = _descend(
-            self.index, indptr, features, values, squares, ridge, signs, box, weights, alpha, bias,
-            tol, self.max_epochs, self.seed,
-        )  # fmt: skip
+    def of(
+        self, columns: Columns, first: int, last: int, tol: float, max_epochs: int
+    ) -> tuple[tuple[Array, ...], int, float]:
+        """Weights, alpha and bias of some columns, from 0; the epochs it took, the largest violation."""
+        signs, box = (np.ascontiguousarray(a[:, first:last]) for a in (columns.signs, columns.box))
+        shape = (self.rows.x.n_features, last - first)
+        state = np.zeros(shape, np.float32), np.zeros(signs.shape, np.float32), np.zeros(shape[1], np.float32)
+        if shape[1] == 1:
+            trained = self.index[signs[self.index, 0] != 0]
+            column = signs[:, 0], box[:, 0], state[0][:, 0], state[1][:, 0], state[2]
+            return state, *self.one(trained, column, tol, max_epochs)
+        given: Any = (self.index, *self.arrays, signs, box, *state, self.rho, tol, max_epochs, self.seed)
+        epochs, worst = _descend(*given)
         return state, int(epochs), float(worst)
 
+    def one(
+        self, order: NDArray[np.int64], column: tuple[Array, ...], tol: float, max_epochs: int
+    ) -> tuple[int, float]:
+        """Descend with one column from where it is, over some rows; the epochs, and the largest violation.
 
-def _one_of(state: tuple[tuple[Array, ...], int, float], c: int) -> tuple[Array, ...]:
-    """One column of several, in memory of its own."""
-    return tuple(np.ascontiguousarray(array[..., c : c + 1]) for array in state[0])
+        Parameters
+        ----------
+        order : int64 array
+            The rows; it is shuffled.
+        column : tuple of arrays
+            Signs, box, weights and alpha, of one dimension; the bias, one number. The last three change.
+        tol, max_epochs
+            See `solve_columns`.
+        """
+        given: Any = (order, *self.arrays, *column, self.rho, tol, max_epochs, self.seed)
+        epochs, worst = _descend_one(*given)
+        return int(epochs), float(worst)
+
+
+@njit(nogil=True, cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"})
+def _descend_one(
+    order: Array,
+    indptr: Array,
+    features: Array,
+    values: Array,
+    squares: Array,
+    ridge: Array,
+    signs: Array,
+    box: Array,
+    weights: Array,
+    alpha: Array,
+    bias: Array,
+    rho: float,
+    tol: float,
+    max_epochs: int,
+    seed: int,
+) -> tuple[int, float]:
+    """`_descend` of one column, from where y'alpha = 0: arrays of one dimension."""
+    state, scale = np.uint64(seed), np.float32(rho)
+    active, margin = len(order), np.float32(np.inf)
+    b, balance, worst = bias[0], np.float32(0), np.float32(0)
+    for epoch in range(max_epochs):
+        state = _shuffle(order, active, state)
+        worst = np.float32(0)
+        at = 0
+        while at < active:
+            i = order[at]
+            first, last = indptr[i], indptr[i + 1]
+            g = b
+            for k in range(first, last):
+                g += values[k] * weights[features[k]]
+            y, a, u = np.float32(signs[i]), alpha[i], box[i]
+            gradient = y * g + ridge[i] * a - np.float32(1)
+            if (a <= 0 and gradient > 0) or (a >= u and gradient < 0):
+                if abs(gradient) > margin:
+                    active -= 1
+                    order[at], order[active] = order[active], order[at]
+                else:
+                    at += 1
+                continue
+            at += 1
+            worst = max(worst, abs(gradient))
+            if abs(gradient) > np.float32(0.1) * tol:
+                new = min(max(a - gradient / (squares[i] + scale + ridge[i]), np.float32(0)), u)
+                step = y * (new - a)
+                alpha[i] = new
+                if step != 0:
+                    b += scale * step
+                    balance += step
+                    for k in range(first, last):
+                        weights[features[k]] += values[k] * step
+        settled = worst <= tol
+        worst = max(worst, scale * abs(balance))
+        b += scale * balance
+        bias[0] = b
+        margin = max(worst, np.float32(tol))
+        if settled:
+            if worst <= tol and active == len(order):
+                return epoch + 1, float(worst)
+            active, margin = len(order), np.float32(np.inf)
+    return max_epochs, float(worst)
+
+
+@njit(nogil=True, cache=True)
+def _shuffle(order: Array, active: int, state: Any) -> Any:
+    """Put the first rows into another order; the state of the generator after that."""
+    for i in range(active - 1, 0, -1):
+        state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+        j = np.int64((state >> np.uint64(33)) % np.uint64(i + 1))
+        order[i], order[j] = order[j], order[i]
+    return state
 
 
 @njit(nogil=True, cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"})
@@ -178,12 +271,13 @@ def _descend(
     weights: Array,
     alpha: Array,
     bias: Array,
+    rho: float,
     tol: float,
     max_epochs: int,
     seed: int,
 ) -> tuple[int, float]:
     m, n = signs.shape[1], len(index)
-    rho = np.float32(RHO)
+    scale = np.float32(rho)
     state = np.uint64(seed)
     order = index.copy()
     active, margin = n, np.float32(np.inf)
@@ -193,10 +287,7 @@ def _descend(
             balance[c] += alpha[i, c] * np.float32(signs[i, c])
     worst = 0.0
     for epoch in range(max_epochs):
-        for i in range(active - 1, 0, -1):
-            state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
-            j = np.int64((state >> np.uint64(33)) % np.uint64(i + 1))
-            order[i], order[j] = order[j], order[i]
+        state = _shuffle(order, active, state)
         worst = 0.0
         at = 0
         while at < active:
@@ -224,13 +315,13 @@ def _descend(
                 size = abs(gradient)
                 worst = max(worst, float(size))
                 if size > 0.1 * tol:
-                    new = min(max(a - gradient / (squares[i] + rho + ridge[i]), np.float32(0)), u)
+                    new = min(max(a - gradient / (squares[i] + scale + ridge[i]), np.float32(0)), u)
                     alpha[i, c] = new
                     step[c] = y * (new - a)
                     moved = moved or new != a
             if moved:
                 for c in range(m):
-                    bias[c] += rho * step[c]
+                    bias[c] += scale * step[c]
                     balance[c] += step[c]
                 for k in range(indptr[i], indptr[i + 1]):
                     v, u = values[k], features[k]
@@ -243,8 +334,8 @@ def _descend(
                 at += 1
         settled = worst <= tol
         for c in range(m):
-            worst = max(worst, float(rho * abs(balance[c])))
-            bias[c] += rho * balance[c]
+            worst = max(worst, float(scale * abs(balance[c])))
+            bias[c] += scale * balance[c]
         margin = np.float32(max(worst, tol))
         if settled:  # but for rows that were left out, which a bias on its way may have reached
             if worst <= tol and active == n:

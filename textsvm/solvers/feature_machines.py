@@ -1,107 +1,196 @@
-"""Classifiers from features: the duals of `problems`, solved by `columns` without any kernel value."""
+"""Classifiers from features: the duals of `problems`, solved without any kernel value.
+
+A machine takes turns: coordinate descent (`columns`, float32) finds which alphas stand at which bound, a
+step on the face of those that stand at none (`faces`, float64) brings these to their optimum, and all
+responses, in float64, say how well. Machines of the same rows descend together before they part.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.features.rows import FeatureRows
-from textsvm.parallel import Progress
-from textsvm.solvers import dual
-from textsvm.solvers.columns import Columns, ColumnSolution, solve_columns
-from textsvm.solvers.problems import Classification, Machines
-from textsvm.solvers.solution import Solution, assess, bounds
+from textsvm.parallel import Progress, run
+from textsvm.solvers.columns import LEAST_COLUMNS, Columns, Descent, solve_columns
+from textsvm.solvers.dual import Dual
+from textsvm.solvers.faces import Face, balanced, descend_face
+from textsvm.solvers.problems import Classification, Labelling, Machines, Part, collect, parts_of
+from textsvm.solvers.solution import Solution, Stopping, assess, bounds, log_progress
+
+Vector = NDArray[np.float64]
+#: Where machines part: far from the optimum most rows move in some, near it few do, other ones in each.
+TOGETHER = 0.03
+#: The violation that the first descent of a machine ends at.
+FIRST = 0.01
+#: Epochs, and products of a face, of a turn.
+EPOCHS, PRODUCTS = 20, 60
 
 
 def can_solve(problem: object) -> bool:
-    """Whether a problem is one that columns stand for: one machine a class, or one of two classes."""
-    return isinstance(problem, Classification) and (
-        problem.strategy == "ovr" or (problem.n_classes == 2 and problem.strategy == "ovo")
-    )
-
-
-def columns_of(problem: Classification) -> Columns:
-    """The machines of a classifier: each class against the rest, of two the second against the first."""
-    first = 1 if problem.n_classes == 2 else 0
-    machines = np.arange(first, problem.n_classes)
-    signs = np.where(problem.target[:, None] == machines, 1, -1).astype(np.int8)
-    box = np.repeat((problem.C * problem.weight)[:, None], len(machines), axis=1)
-    return Columns(np.arange(len(signs)), signs, box.astype(np.float32))
+    """Whether a problem is one of classifiers with a bias, each on its own."""
+    if isinstance(problem, Classification):
+        return problem.strategy in ("ovr", "ovo")
+    return isinstance(problem, Labelling)
 
 
 def solve_classifier(
-    problem: Classification,
+    problem: Classification | Labelling,
     rows: FeatureRows,
     tol: float,
     max_epochs: int = 1000,
     progress: Progress | None = None,
+    duality_gap: float | None = None,
 ) -> Machines:
     """Train the machines of a classifier; see `textsvm.solvers.problems.solve`.
 
     Parameters
     ----------
-    problem : Classification
+    problem : Classification or Labelling
         One that `can_solve` accepts; its index counts rows.
     rows : FeatureRows
     tol : float
         Largest violation of the optimality conditions.
     max_epochs : int
+        Bound on the passes over the rows, products of a face among them.
     progress : callable, optional
+    duality_gap : float, optional
+        Relative duality gap that is small enough.
     """
-    some = rows.take(problem.index) if len(problem.index) < len(rows.x) else rows
-    columns = columns_of(problem)
-    found = solve_columns(some, columns, tol / 2, max_epochs, progress=progress)
-    solutions = _assess_all(found, columns, problem, some, tol)
-    missed = [k for k, one in enumerate(solutions) if not one.converged]
-    if missed and found.epochs < max_epochs:  # by what the balance took from free alphas
-        few = Columns(columns.index, columns.signs[:, missed], columns.box[:, missed])
-        again = _assess_all(solve_columns(some, few, tol / 20, max_epochs), few, problem, some, tol)
-        for k, one in zip(missed, again, strict=True):
-            solutions[k] = one
-    coefs = np.array([solution.coef for solution in solutions])
-    return Machines(problem.index, coefs, np.array([one.bias for one in solutions]), tuple(solutions))
+    some = rows if np.array_equal(problem.index, np.arange(len(rows.x))) else rows.take(problem.index)
+    parts, stopping = parts_of(problem), Stopping(tol, duality_gap=duality_gap)
+    starts, used = _together(parts, some, tol, max_epochs)
+    solutions: list[Any] = [None] * len(parts)
+
+    def solve_part(k: int, step: Progress | None = None) -> None:
+        own = some if len(parts[k].at) == len(some.x) else some.take(parts[k].at)
+        made: Any = parts[k].dual
+        solutions[k] = Machine(own, made, stopping, max_epochs).solve(starts[k], used, step)
+
+    if len(parts) == 1:
+        solve_part(0, progress)
+    else:
+        run(solve_part, range(len(parts)), progress=progress)
+    return collect(problem, parts, solutions)
 
 
-def _assess_all(
-    found: ColumnSolution, columns: Columns, problem: Classification, rows: FeatureRows, tol: float
-) -> list[Solution]:
-    solutions = []
-    for k in range(columns.signs.shape[1]):
-        sign = columns.signs[:, k].astype(np.float64)
-        coef = _balanced(sign * found.alpha[:, k], sign, problem)
-        solutions.append(_assessed(coef, sign, problem, rows, tol, found.epochs))
-    return solutions
+def _together(
+    parts: Sequence[Part], rows: FeatureRows, tol: float, max_epochs: int
+) -> tuple[list[Vector | None], int]:
+    """Alphas that machines of the same rows start from, and the epochs these took."""
+    n, m = len(rows.x), len(parts)
+    duals: list[Any] = [part.dual for part in parts]
+    if m < LEAST_COLUMNS or any(len(part.at) < n for part in parts):
+        return [None] * m, 0
+    signs = np.stack([one.sign for one in duals], axis=1).astype(np.int8)
+    box = np.stack([one.upper for one in duals], axis=1).astype(np.float32)
+    found = solve_columns(rows, Columns(np.arange(n), signs, box), max(tol / 2, TOGETHER), max_epochs)
+    return [np.minimum(found.alpha[:, k], one.upper) for k, one in enumerate(duals)], found.epochs
 
 
-def _balanced(
-    coef: NDArray[np.float64], sign: NDArray[np.float64], problem: Classification
-) -> NDArray[np.float64]:
-    """Coefficients of sum 0, in their box: what is left over is taken from those that are free."""
-    made = dual.svc(sign, problem.C, problem.weight, problem.index)
-    low, high = bounds(made)
-    coef = np.clip(coef, low, high)
-    near = 1e-6 * (high - low)
-    coef = np.where(coef < low + near, low, np.where(coef > high - near, high, coef))
-    for _ in range(100):
-        rest = coef.sum()
-        if abs(rest) <= 1e-12 * np.abs(coef).sum():  # rounding: alphas at their bounds stay there
-            break
-        movable = (coef > low) & (coef < high)
-        if not movable.any():
-            movable = coef > low if rest > 0 else coef < high
-        coef[movable] -= rest / np.count_nonzero(movable)
-        coef = np.clip(coef, low, high)
-    return coef
+@dataclass(frozen=True)
+class Machine:
+    """One dual of a classifier, and the rows of its variables.
 
+    Attributes
+    ----------
+    rows : FeatureRows, m of them
+    dual : Dual, m variables
+    stopping : Stopping
+    max_epochs : int
+    """
 
-def _assessed(
-    coef: NDArray[np.float64],
-    sign: NDArray[np.float64],
-    problem: Classification,
-    rows: FeatureRows,
-    tol: float,
-    epochs: int,
-) -> Solution:
-    made = dual.svc(sign, problem.C, problem.weight, problem.index)
-    values = rows.x.dot(rows.x.transposed_dot(coef[:, None]))[:, 0] + rows.ridge * coef
-    return assess(made, coef, values - sign, epochs * len(coef), "stopped at its bound on epochs", tol)
+    rows: FeatureRows
+    dual: Dual
+    stopping: Stopping
+    max_epochs: int
+
+    def solve(
+        self, start: Vector | None = None, epochs: int = 0, progress: Progress | None = None
+    ) -> Solution:
+        """Train it, from these alphas on if there are any."""
+        box, tol = bounds(self.dual), self.stopping.tol
+        descent = Descent(self.rows, np.arange(len(self.dual)))
+        coef, bias, order = np.zeros(len(self.dual)), 0.0, np.flatnonzero(self.dual.upper)
+        if start is not None:
+            coef = balanced(self.dual.sign * start, box)
+        goal, most = max(tol / 2, FIRST), self.max_epochs
+        first = 0.0
+        while True:
+            if start is None:
+                coef, took = self._descend(
+                    descent, order, coef, bias, goal, min(most, self.max_epochs - epochs)
+                )
+                epochs += took
+            coef, took = self._face(balanced(coef, box), box, self.max_epochs - epochs)
+            epochs += took
+            solution = self._assess(coef, epochs)
+            if solution.converged or epochs >= self.max_epochs:
+                return solution
+            first = max(first, solution.violation)
+            if progress is not None:
+                progress(*log_progress(first, solution.violation, tol))
+            start, bias, most = None, solution.bias, EPOCHS
+            order = self._open(solution)
+            goal = max(0.3 * tol, 0.1 * solution.violation)
+
+    def _descend(
+        self, descent: Descent, order: NDArray[np.int64], coef: Vector, bias: float, tol: float, most: int
+    ) -> tuple[Vector, int]:
+        """Coefficients after coordinate descent over some rows, and the epochs it took."""
+        sign, upper = self.dual.sign, self.dual.upper
+        before = (sign * coef).astype(np.float32)
+        alpha, box = before.copy(), upper.astype(np.float32)
+        weights = self._weights(coef).astype(np.float32)
+        at = np.array([bias], np.float32)
+        column = sign.astype(np.int8), box, weights, alpha, at
+        epochs, _ = descent.one(order, column, tol, most)
+        moved = np.where(alpha >= box, upper, np.minimum(alpha, upper))
+        return np.where(alpha == before, coef, sign * moved), epochs
+
+    def _face(self, coef: Vector, box: tuple[Vector, Vector], most: int) -> tuple[Vector, int]:
+        """Coefficients of which the free ones are better, and the products with their Gram."""
+        low, high = box
+        free = np.flatnonzero((coef > low) & (coef < high))
+        if len(free) < 2 or most <= 0:
+            return coef, 0
+        responses = self._responses(coef, free)
+        moved, took = descend_face(
+            Face(self.rows, free), coef[free], (low[free], high[free]), responses,
+            0.1 * self.stopping.tol, min(most, PRODUCTS),
+        )  # fmt: skip
+        coef = coef.copy()
+        coef[free] = moved
+        return coef, took
+
+    def _weights(self, coef: Vector) -> Vector:
+        used = np.flatnonzero(coef)
+        return self.rows.x.take(used).transposed_dot(coef[used][:, None])[:, 0]
+
+    def _responses(self, coef: Vector, some: NDArray[np.int64] | None = None) -> Vector:
+        """The gradient with respect to coefficients, of some or of all of them."""
+        rows = self.rows if some is None else self.rows.take(some)
+        own = slice(None) if some is None else some
+        values = rows.x.dot(self._weights(coef)[:, None])[:, 0]
+        return np.asarray(values + rows.ridge * coef[own] - self.dual.sign[own])
+
+    def _assess(self, coef: Vector, epochs: int) -> Solution:
+        passed = epochs * len(coef)
+        responses, why = self._responses(coef), "stopped at its bound on epochs"
+        solution = assess(self.dual, coef, responses, passed, why, self.stopping.tol)
+        if self.stopping.satisfied(solution.duality_gap):
+            return replace(solution, converged=True, status="converged")
+        return solution
+
+    def _open(self, solution: Solution) -> NDArray[np.int64]:
+        """The variables that may move: all but those that are well on the right side of a bound."""
+        slack = self.dual.sign * (solution.responses + solution.bias)
+        margin = max(solution.violation, self.stopping.tol)
+        settled = ((solution.alpha <= 0) & (slack > margin)) | (
+            (solution.alpha >= self.dual.upper) & (slack < -margin)
+        )
+        return np.flatnonzero(~settled & (self.dual.upper > 0))
