@@ -9,6 +9,7 @@
 #endif
 #define BLOCK (GROUP == WARP ? 256 : GROUP)
 #define BITS 61.0  // of a sum in fixed point
+#define HOT 8192   // features that are counted in shared memory
 
 struct Pass {
     const int64 *index, *indptr;  // which rows, or null: all; and where the entries of each are
@@ -256,14 +257,30 @@ extern "C" __global__ void unit_of_sums(const __grid_constant__ Gradients t)
     }
 }
 
-// Rows into wider ones, a warp a row: from begin[i] on, features behind `base`, values times `root`.
-extern "C" __global__ void place(int64 n, int base, float root, const int64* indptr, const int* features,
-                                 const float* values, const int64* begin, int* to_features, float* to_values)
+// How many entries each feature has: the first HOT, which are the commonest, are counted in shared memory.
+extern "C" __global__ void __launch_bounds__(1024) count_features(int64 n, const int* features, uint64* numbers)
+{
+    __shared__ uint32 hot[HOT];
+    for (int u = threadIdx.x; u < HOT; u += blockDim.x) hot[u] = 0;
+    __syncthreads();
+    for (int64 k = (int64)blockIdx.x * blockDim.x + threadIdx.x; k < n; k += (int64)gridDim.x * blockDim.x) {
+        int u = features[k];
+        if (u < HOT) atomicAdd(hot + u, 1u); else atomicAdd(numbers + u, 1ull);
+    }
+    __syncthreads();
+    for (int u = threadIdx.x; u < HOT; u += blockDim.x)
+        if (hot[u]) atomicAdd(numbers + u, (uint64)hot[u]);
+}
+
+// Rows put elsewhere, a warp a row: row index[i], or i, from begin[i] on, features behind `base`, values times `root`.
+extern "C" __global__ void place(int64 n, int base, float root, const int64* index, const int64* indptr,
+                                 const int* features, const float* values, const int64* begin, int* to_features,
+                                 float* to_values)
 {
     int64 i = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
     if (i >= n) return;
-    int64 shift = begin[i] - indptr[i];
-    for (int64 k = indptr[i] + threadIdx.x % WARP; k < indptr[i + 1]; k += WARP) {
+    int64 row = index ? index[i] : i, shift = begin[i] - indptr[row];
+    for (int64 k = indptr[row] + threadIdx.x % WARP; k < indptr[row + 1]; k += WARP) {
         to_features[k + shift] = features[k] + base;
         to_values[k + shift] = values[k] * root;
     }

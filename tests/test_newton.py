@@ -10,9 +10,10 @@ from textsvm import Spectrum, Sum
 from textsvm.documents import encode
 from textsvm.gram.base import DenseGram
 from textsvm.parallel import limit
-from textsvm.solvers import newton_machines, problems
+from textsvm.solvers import newton, newton_machines, problems
 from textsvm.solvers.newton import balanced
 from textsvm.solvers.problems import Classification, Labelling, OneClass, Regression
+from textsvm.solvers.proximal import ProximalProblem
 from textsvm.solvers.solution import Stopping
 
 KERNELS = {
@@ -137,3 +138,24 @@ def test_sums_are_made_exact_within_bounds():
     assert found.sum() == pytest.approx(0.3, abs=1e-15)
     assert ((found >= low) & (found <= high)).all()
     assert found[1] == 1
+
+
+def test_rows_that_are_left_out_change_nothing(monkeypatch):
+    texts = [text + " " + "abc"[i % 3] * 3 for i, text in enumerate(texts_of(400))]
+    rows = KERNELS["log idf"].feature_rows(encode(texts), CPU)
+    parts = []
+    part = ProximalProblem.part
+    monkeypatch.setattr(ProximalProblem, "part", lambda *given: parts.append(given) or part(*given))
+    for kind in ("ovr", "svr"):
+        problem = problem_of(kind, len(texts))
+        monkeypatch.setattr(newton, "LEAST_NEAR", 10_000)
+        whole = newton_machines.solve(problem, rows, Stopping(1e-5))
+        assert not parts
+        monkeypatch.setattr(newton, "LEAST_NEAR", 5)
+        monkeypatch.setattr(newton, "MOST_NEAR", 0.99)
+        some = newton_machines.solve(problem, rows, Stopping(1e-5))
+        assert parts, kind
+        parts.clear()
+        for mine, other in zip(some.solutions, whole.solutions, strict=True):
+            assert mine.converged
+            assert mine.objective == pytest.approx(other.objective, rel=1e-8)

@@ -92,8 +92,9 @@ class CudaRows:
         cp = gpu.cupy()
         indices = cp.asarray(indices)
         indptr = starts_of(cp.diff(self.indptr)[indices])
-        at = repeated(self.indptr[indices] - indptr[:-1], indptr) + cp.arange(int(indptr[-1]))
-        return CudaRows(indptr, self.features[at], self.values[at], self.n_features)
+        features, values = cp.empty(int(indptr[-1]), np.int32), cp.empty(int(indptr[-1]), np.float32)
+        _place(self, 0, 1.0, indices, indptr, features, values)
+        return CudaRows(indptr, features, values, self.n_features)
 
     def dot(self, dense: Array) -> Array:
         """X @ dense, shape (n_features, k) -> (n, k), float64 sums of float32 factors."""
@@ -170,7 +171,7 @@ class CudaLists:
     def __init__(self, x: CudaRows) -> None:
         cp, entries = gpu.cupy(), len(x.values)
         gpu.require_memory(8 * entries + 40 * x.n_features + 48 * PART, "the entries by feature", LESS)
-        df = cp.bincount(x.features, minlength=x.n_features)
+        df = _numbers(x)
         self.starts, self.n_features = starts_of(df), x.n_features
         self.rows, self.values = cp.empty(entries, np.int32), cp.empty(entries, np.float32)
         cursor, begins = self.starts[:-1].copy(), cp.empty(x.n_features, np.int64)
@@ -207,6 +208,26 @@ class CudaLists:
             kernel = gpu.function(SOURCE, "sum_lists", (("COLUMNS", width), ("GROUP", GROUPS[0])))
             kernel((-(-len(self.feature) * 32 // BLOCK),), (BLOCK,), (arguments,))
         return sums
+
+
+def _place(
+    x: CudaRows, base: int, root: float, index: Array, begin: Array, features: Array, values: Array
+) -> None:
+    """Put rows, or some of them, into others from `begin` on."""
+    n = len(x) if index is None else len(index)
+    if n:
+        numbers = (np.int64(n), np.int32(base), np.float32(root))
+        arrays = (np.uint64(0) if index is None else index, x.indptr, x.features, x.values, begin)
+        kernel = gpu.function(SOURCE, "place", DEFINE_SETS[0][1])
+        kernel((-(-n * 32 // BLOCK),), (BLOCK,), (*numbers, *arrays, features, values))
+
+
+def _numbers(x: CudaRows) -> Array:
+    """How many rows hold each feature, int64."""
+    numbers = gpu.cupy().zeros(x.n_features, np.int64)
+    count = gpu.function(SOURCE, "count_features", DEFINE_SETS[0][1])
+    count((256,), (1024,), (np.int64(len(x.features)), x.features, numbers))
+    return numbers
 
 
 def _parts(indptr: NDArray[np.int64]) -> list[tuple[int, int]]:
@@ -249,15 +270,9 @@ def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> Feat
     features, values = cp.empty(int(indptr[-1]), np.int32), cp.empty(int(indptr[-1]), np.float32)
     begin = indptr[:-1].copy()
     for part, weight, base in zip(parts, weights, first, strict=False):
-        x, n = part.x, len(part.x)
+        x: Any = part.x
         check_features(int(base) + x.n_features)
-        numbers = (np.int64(n), np.int32(base), np.float32(np.sqrt(weight)))
-        kernel = gpu.function(SOURCE, "place", DEFINE_SETS[0][1])
-        kernel(
-            (-(-n * 32 // BLOCK),),
-            (BLOCK,),
-            (*numbers, x.indptr, x.features, x.values, begin, features, values),
-        )
+        _place(x, base, np.sqrt(weight), None, begin, features, values)
         begin += cp.diff(x.indptr)
     ridge = sum(weight * part.ridge for part, weight in zip(parts, weights, strict=True))
     return FeatureRows(CudaRows(indptr, features, values, int(first[-1])), ridge)  # type: ignore[arg-type]

@@ -23,20 +23,24 @@ Newton's equation is solved by conjugate gradients, loosely; a step is halved un
 enter the Hessian. sigma starts at START C and grows by GROW each proximal step; with sigma >= C the first
 Hessian would be empty. Li, Sun, Toh 2018 (semismooth Newton augmented Lagrangians); Yin, Li 2019 (of SVMs).
 
+Rows that stand at a bound and far from the kink of p are left out of a proximal step (shrinking): what they
+add to the gradient is constant. All rows are looked at behind it, and the step goes on where one has moved.
+
 What stands beside X are sums of fixed order or of integers: two runs give the same bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.device import to_host
 from textsvm.parallel import Progress
+from textsvm.solvers.proximal import ColumnDuals, Point, Products, ProximalProblem
 from textsvm.solvers.solution import log_progress
 
 #: CuPy or NumPy arrays.
@@ -44,98 +48,13 @@ Array = Any
 
 #: sigma over C at the start, and how it grows.
 START, GROW = 0.2, 3.0
-#: The gradient's share of the violation that ends a proximal step, and the residual's of the gradient that
-#: ends conjugate gradients.
-INNER, FORCING = 0.2, 0.2
-#: What a Newton step takes the bias' curvature to be besides, in that of one free row: there may be none.
-HOLD = 0.01
-#: By how much of C sums of coefficients may be off.
-UNBALANCED = 1e-3
-#: Armijo's constant, and the smallest step.
-DESCENT, SMALLEST_STEP = 1e-4, 2.0**-20
-#: Bounds on Newton steps in a proximal step, and on products with the Hessian in a Newton step.
-MOST_STEPS, MOST_PRODUCTS = 50, 500
+#: The gradient's share of the violation that ends a proximal step.
+INNER = 0.2
 #: Bound on proximal steps: sigma has grown out of float64's reach by then.
 MOST_PROXIMAL = 40
-
-
-class Products(Protocol):
-    """Products with the rows of X and a column of constants beside it, for the bias; on either device."""
-
-    @property
-    def xp(self) -> Any:
-        """NumPy or CuPy."""
-
-    @property
-    def ridge(self) -> Array:
-        """r, shape (n,)."""
-
-    @property
-    def constant(self) -> float:
-        """What stands beside X."""
-
-    def values(self, weights: Array, bias: Array) -> Array:
-        """X weights + constant bias: (n_features, k) and (k,) -> (n, k)."""
-
-    def combine(self, coef: Array) -> Array:
-        """X' coef: (n, k) -> (n_features, k)."""
-
-    def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
-        """Solve for a step: (n_features, k), (k,), and how many products with the Hessian it took."""
-
-
-@dataclass(frozen=True)
-class NewtonSystem:
-    """(I + X'DX, and the bias beside it) step = -gradient, to be solved as far as FORCING says.
-
-    Attributes
-    ----------
-    curvature : array, shape (n, k)
-        D, 0 at rows that are not free.
-    gradient : array, shape (n_features, k)
-    of_bias : array, shape (k,)
-        Its last entry.
-    hold : array, shape (k,)
-        What is added to the bias' curvature.
-    """
-
-    curvature: Array
-    gradient: Array
-    of_bias: Array
-    hold: Array
-
-
-@dataclass(frozen=True)
-class ColumnDuals:
-    """The duals of k machines over n rows; a row that a machine does not see has a box of [0, 0].
-
-    Attributes
-    ----------
-    linear : float64 array, shape (n, k)
-        q.
-    low, high : float64 arrays, shape (n, k)
-        Bounds of sign * alpha.
-    epsilon : float
-    total : float64 array, shape (k,)
-    start : float64 array, shape (n, k)
-        Values within the bounds to start from.
-    """
-
-    linear: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    epsilon: float
-    total: NDArray[np.float64]
-    start: NDArray[np.float64]
-
-    @classmethod
-    def beside(cls, parts: Sequence[ColumnDuals]) -> ColumnDuals:
-        """The columns of several, whose epsilon is the same."""
-        linear, low, high, total, start = (
-            np.concatenate([getattr(part, name) for part in parts], axis=-1)
-            for name in ("linear", "low", "high", "total", "start")
-        )
-        return cls(linear, low, high, parts[0].epsilon, total, start)
+#: How far from the kink of p, in units of f, a row is left out: a multiple of the violation, and more. Where
+#: more than a share of the rows are nearer, or left out in vain a few times, all take part.
+FAR, FARTHER, LEAST_NEAR, MOST_NEAR, MOST_TRIES = 2.0, 0.05, 500, 0.5, 4
 
 
 @dataclass(frozen=True)
@@ -158,25 +77,6 @@ class NewtonSolution:
     values: NDArray[np.float64]
     passes: int
     products: int
-
-
-@dataclass(frozen=True)
-class _Point:
-    """Where a Newton iteration stands.
-
-    Attributes
-    ----------
-    weights, bias : the primal point (n_features, k), (k,)
-    f : its values, (n, k)
-    coef : p(f), (n, k)
-    phi : (k,)
-    """
-
-    weights: Array
-    bias: Array
-    f: Array
-    coef: Array
-    phi: Array
 
 
 #: Whether coefficients and K times these, both on the host, are good enough before the tolerance is reached.
@@ -209,7 +109,7 @@ def solve_newton(
     with np.errstate(divide="ignore", invalid="ignore"):
         responses = solver.solve(progress, satisfied)
     values = to_host(responses - solver.q)
-    return NewtonSolution(to_host(solver.coef), values, solver.passes, solver.made)
+    return NewtonSolution(to_host(solver.coef), values, int(solver.passes), solver.made)
 
 
 def balanced(xp: Any, coef: Array, low: Array, high: Array, total: Array) -> Array:
@@ -234,19 +134,19 @@ class _Solver:
             xp.asarray(a) for a in (duals.linear, duals.low, duals.high, duals.total, duals.start)
         )
         self.epsilon, self.ridge = duals.epsilon, products.ridge[:, None]
-        self.made, self.passes = 0, 0
+        self.made, self.passes = 0, 0.0
 
     def solve(self, progress: Progress | None, satisfied: Satisfied | None) -> Array:
         """Proximal steps until the violation is small enough; K coef + q."""
         xp = self.xp
-        none, weights = xp.zeros(len(self.total)), self.combine(self.coef)
-        self.width = (self.high - self.low).max(axis=0)
-        self.sigma = START * self.width
-        point = self.point(weights, none, self.values(weights, none))
-        violation = self.violation(point.f + self.q + self.ridge * self.coef)
+        bias, weights = xp.zeros(len(self.total)), self.combine(self.coef)
+        self.sigma = START * (self.high - self.low).max(axis=0)
+        f = self.values(weights, bias)
+        violation = self.violation(f + self.q + self.ridge * self.coef)
         first = float(violation.max())
         for _ in range(MOST_PROXIMAL):
-            point = self.minimise(point, violation)
+            point = self.proximal_step(weights, bias, f, violation)
+            weights, bias, f = point.weights, point.bias, point.f
             self.coef = balanced(xp, point.coef, self.low, self.high, self.total)
             responses = self.responses()
             violation = self.violation(responses)
@@ -258,76 +158,40 @@ class _Solver:
             if satisfied is not None and satisfied(to_host(self.coef), to_host(responses - self.q)):
                 break
             self.sigma = self.sigma * xp.where(violation > self.tol, GROW, 1.0)
-            point = self.point(point.weights, point.bias, point.f)
         return responses
 
-    def minimise(self, point: _Point, violation: Array) -> _Point:
-        """Newton steps to the minimum of phi."""
-        xp, reach = self.xp, self.products.constant
-        goal = xp.maximum(INNER * self.tol, INNER * xp.minimum(violation, 1.0))
-        for _ in range(MOST_STEPS):
-            gradient = point.weights - self.combine(point.coef)
-            of_bias = reach * (self.total - point.coef.sum(axis=0))
-            off = reach * xp.sqrt(_square(gradient, of_bias)) > goal
-            moving = off | (abs(of_bias) > UNBALANCED * reach * self.width)
-            if not bool(moving.any()) or self.passes > self.max_passes:
-                break
-            step = self.direction(point, xp.where(moving, gradient, 0), xp.where(moving, of_bias, 0))
-            point, moved = self.line(point, gradient, of_bias, *step)
-            if not moved:
-                break
-        return point
-
-    def direction(self, point: _Point, gradient: Array, of_bias: Array) -> tuple[Array, Array]:
-        """Newton's direction."""
-        hold = HOLD * self.sigma * self.products.constant**2
-        system = NewtonSystem(self.curvature(point.f), gradient, of_bias, hold)
-        step, step_bias, made = self.products.newton_step(system)
-        self.made += made
-        return step, step_bias
-
-    def line(
-        self, point: _Point, gradient: Array, of_bias: Array, step: Array, step_bias: Array
-    ) -> tuple[_Point, bool]:
-        """The point after a step, halved until phi falls enough, and whether any column moved."""
+    def proximal_step(self, weights: Array, bias: Array, f: Array, violation: Array) -> Point:
+        """The minimum of phi, of rows that may matter first."""
         xp = self.xp
-        slope = (gradient * step).sum(axis=0) + of_bias * step_bias
-        change = self.values(step, step_bias)
-        t = xp.where(slope < 0, 1.0, 0.0)
-        while True:
-            after = self.point(point.weights + t * step, point.bias + t * step_bias, point.f + t * change)
-            rounding = 1e-13 * xp.abs(point.phi)
-            short = (after.phi > point.phi + DESCENT * t * slope + rounding) & (t > 0)
-            if not bool(short.any()):
-                return after, bool((t > 0).any())
-            t = xp.where(short, xp.where(t > SMALLEST_STEP, t / 2, 0), t)
+        goal = xp.maximum(INNER * self.tol, INNER * xp.minimum(violation, 1.0))
+        duals = ColumnDuals(self.q, self.low, self.high, self.epsilon, self.total, self.coef)
+        whole = ProximalProblem(self.products, duals, self.sigma)
+        margin = FAR * min(1.0, float(violation.max())) + FARTHER
+        for _ in range(MOST_TRIES):
+            near, before = whole.near(f, margin), whole.proximal(f)
+            index = xp.flatnonzero(near)
+            room = ((self.high - self.low) * near[:, None]).sum(axis=0)
+            enough = bool((room >= 2 * xp.abs(self.total - before.sum(axis=0))).all())
+            if not enough or not LEAST_NEAR < len(index) < MOST_NEAR * len(near):
+                break
+            part = whole.part(index, before)
+            self.passes += 1
+            point = self._minimised(part, weights, bias, f[index], goal, len(index) / len(near))
+            weights, bias = point.weights, point.bias
+            f = self.values(weights, bias)
+            after = whole.proximal(f)
+            if bool((near | (after == before).all(axis=1)).all()) or self.passes > self.max_passes:
+                return Point(weights, bias, f, after, point.phi)
+            margin *= 2
+        return self._minimised(whole, weights, bias, f, goal, 1.0)
 
-    def point(self, weights: Array, bias: Array, f: Array) -> _Point:
-        """Everything at a primal point, given its values."""
-        coef = self.proximal(f)
-        inside = -(f + self.q) * coef - (self.epsilon * self.xp.abs(coef) + 0.5 * self.ridge * coef**2)
-        inside -= (coef - self.coef) ** 2 / (2 * self.sigma)
-        phi = 0.5 * (weights**2).sum(axis=0) + self.products.constant * self.total * bias + inside.sum(axis=0)
-        return _Point(weights, bias, f, coef, phi)
-
-    def proximal(self, f: Array) -> Array:
-        """p(f)."""
-        return self.xp.clip(self.shrunk(f), self.low, self.high)
-
-    def shrunk(self, f: Array) -> Array:
-        """The same before it is brought into the box."""
-        xp, z = self.xp, self.coef - self.sigma * (f + self.q)
-        if self.epsilon:
-            z = xp.sign(z) * xp.maximum(xp.abs(z) - self.sigma * self.epsilon, 0)
-        return z / (1 + self.sigma * self.ridge)
-
-    def curvature(self, f: Array) -> Array:
-        """D, 0 at rows that are not free."""
-        z = self.shrunk(f)
-        free = (z > self.low) & (z < self.high)
-        if self.epsilon:
-            free &= z != 0
-        return self.xp.where(free, self.sigma / (1 + self.sigma * self.ridge), 0)
+    def _minimised(
+        self, problem: ProximalProblem, weights: Array, bias: Array, f: Array, goal: Array, share: float
+    ) -> Point:
+        point = problem.minimise(weights, bias, f, goal, (self.max_passes - self.passes) / max(share, 1e-9))
+        self.passes += share * problem.passes
+        self.made += problem.made
+        return point
 
     def responses(self) -> Array:
         """K coef + q."""
@@ -355,31 +219,3 @@ class _Solver:
         """Another one."""
         self.passes += 1
         return self.products.combine(coef)
-
-
-#: D X d for a direction: X'D (X d + constant d_bias), and constant times the sum of D (..).
-Curve = Callable[[Array, Array], tuple[Array, Array]]
-
-
-def conjugate_gradients(xp: Any, system: NewtonSystem, curve: Curve) -> tuple[Array, Array, int]:
-    """`Products.newton_step`, given products with the Hessian less the identity."""
-    x, x_bias = xp.zeros_like(system.gradient), xp.zeros_like(system.of_bias)
-    r, r_bias = -system.gradient, -system.of_bias
-    d, d_bias, rest, made = r, r_bias, _square(r, r_bias), 0
-    goal = rest * FORCING**2
-    while bool((rest > goal).any()) and made < MOST_PRODUCTS:
-        curved, curved_bias = curve(d, d_bias)
-        made += 1
-        curved, curved_bias = curved + d, curved_bias + system.hold * d_bias
-        along = (d * curved).sum(axis=0) + d_bias * curved_bias
-        size = xp.where((rest > goal) & (along > 0), rest / xp.where(along > 0, along, 1), 0)
-        x, x_bias = x + size * d, x_bias + size * d_bias
-        r, r_bias = r - size * curved, r_bias - size * curved_bias
-        before, rest = rest, xp.where(size > 0, _square(r, r_bias), xp.minimum(rest, goal))
-        share = xp.where(before > 0, rest / xp.where(before > 0, before, 1), 0)
-        d, d_bias = r + share * d, r_bias + share * d_bias
-    return x, x_bias, made
-
-
-def _square(a: Array, b: Array) -> Array:
-    return (a**2).sum(axis=0) + b**2

@@ -14,7 +14,7 @@ import numpy as np
 from textsvm import device as gpu
 from textsvm.features.rows import FeatureRows
 from textsvm.features.rows_cuda import GROUPS, SOURCE, CudaRows, padded, slices
-from textsvm.solvers.newton import FORCING, MOST_PRODUCTS, NewtonSystem
+from textsvm.solvers.proximal import FORCING, MOST_PRODUCTS, NewtonSystem, constant_of
 
 Array = Any  # a CuPy array
 BLOCK, MOST_BLOCKS = 256, 1024
@@ -29,16 +29,19 @@ GRADIENTS = np.dtype(
 
 
 class CudaProducts:
-    """See `textsvm.solvers.newton.Products`."""
+    """See `textsvm.solvers.proximal.Products`."""
 
-    def __init__(self, rows: FeatureRows) -> None:
-        self.xp = gpu.cupy()
+    def __init__(self, rows: FeatureRows, constant: float | None = None) -> None:
+        self.xp, self._given = gpu.cupy(), rows
         self.x: CudaRows = rows.x  # type: ignore[assignment]
         self.ridge = rows.ridge
         self.squares = self.x.squares()
         self.lengths = self.xp.sqrt(self.squares)
-        mean = float((self.squares + self.ridge).mean())
-        self.constant = mean**0.5 if mean > 0 else 1.0
+        self.constant = constant_of(rows, self.squares) if constant is None else constant
+
+    def take(self, index: Array) -> CudaProducts:
+        """See `Products`."""
+        return CudaProducts(self._given.take(index), self.constant)
 
     def values(self, weights: Array, bias: Array) -> Array:
         """See `Products`."""

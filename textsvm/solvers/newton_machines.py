@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from textsvm.features.rows import FeatureRows
 from textsvm.parallel import Progress, part
 from textsvm.solvers.dual import Dual, MulticlassDual
-from textsvm.solvers.newton import ColumnDuals, Products, solve_newton
+from textsvm.solvers.newton import solve_newton
 from textsvm.solvers.newton_products import products_of
 from textsvm.solvers.problems import Machines, Part, Problem, Regression, collect, parts_of
+from textsvm.solvers.proximal import ColumnDuals, Products
 from textsvm.solvers.solution import Solution, Stopping, assess, bounds
 
 Values = NDArray[np.float64]

@@ -12,7 +12,7 @@ from textsvm.device import array_module, device_of
 from textsvm.features.rows import FeatureRows
 from textsvm.features.sparse import Sparse
 from textsvm.parallel import n_threads, run
-from textsvm.solvers.newton import NewtonSystem, Products, conjugate_gradients
+from textsvm.solvers.proximal import NewtonSystem, Products, conjugate_gradients, constant_of
 
 Array = Any
 #: Rows of a piece of work, at least.
@@ -30,18 +30,13 @@ def products_of(rows: FeatureRows) -> Products:
     return DenseProducts(rows)
 
 
-def constant_of(rows: FeatureRows, squares: Array) -> float:
-    """What the bias is multiplied by: as much as a row is long."""
-    mean = float((squares + rows.ridge).mean()) if len(rows.ridge) else 1.0
-    return float(np.sqrt(mean)) if mean > 0 else 1.0
-
-
 class HostProducts:
     """Products with sparse rows on all cores, kept by rows and by columns: see `Products`."""
 
-    def __init__(self, rows: FeatureRows) -> None:
-        x = rows.x
-        self.xp, self.ridge, self.constant = np, rows.ridge, constant_of(rows, x.squares())
+    def __init__(self, rows: FeatureRows, constant: float | None = None) -> None:
+        x, self._given = rows.x, rows
+        self.xp, self.ridge = np, rows.ridge
+        self.constant = constant_of(rows, x.squares()) if constant is None else constant
         self._rows = (x.indptr, x.features, x.values)
         starts = np.concatenate([[0], np.cumsum(np.bincount(x.features, minlength=x.n_features))])
         documents, values = np.empty(len(x.features), np.int32), np.empty(len(x.values), np.float32)
@@ -55,6 +50,10 @@ class HostProducts:
     def combine(self, coef: Array) -> Array:
         """See `Products`."""
         return _products(self._columns, coef)
+
+    def take(self, index: Array) -> HostProducts:
+        """See `Products`."""
+        return HostProducts(self._given.take(index), self.constant)
 
     def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
         """See `Products`."""
@@ -70,11 +69,11 @@ class HostProducts:
 class DenseProducts:
     """The same with dense rows, on either device."""
 
-    def __init__(self, rows: FeatureRows) -> None:
+    def __init__(self, rows: FeatureRows, constant: float | None = None) -> None:
         self.x: Any = rows.x
-        squares = self.x.squares()
+        self._given, squares = rows, self.x.squares()
         self.xp, self.ridge = array_module(device_of(squares)), rows.ridge
-        self.constant = constant_of(rows, squares)
+        self.constant = constant_of(rows, squares) if constant is None else constant
 
     def values(self, weights: Array, bias: Array) -> Array:
         """See `Products`."""
@@ -83,6 +82,10 @@ class DenseProducts:
     def combine(self, coef: Array) -> Array:
         """See `Products`."""
         return self.x.transposed_dot(coef)
+
+    def take(self, index: Array) -> DenseProducts:
+        """See `Products`."""
+        return DenseProducts(self._given.take(index), self.constant)
 
     def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
         """See `Products`."""
