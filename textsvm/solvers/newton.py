@@ -49,7 +49,7 @@ Array = Any
 #: sigma over C at the start, and how it grows.
 START, GROW = 0.2, 3.0
 #: The gradient's share of the violation that ends a proximal step.
-INNER = 0.2
+INNER = 0.5
 #: Bound on proximal steps: sigma has grown out of float64's reach by then.
 MOST_PROXIMAL = 40
 #: How far from the kink of p, in units of f, a row is left out: a multiple of the violation, and more. Where

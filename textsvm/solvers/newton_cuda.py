@@ -14,7 +14,7 @@ import numpy as np
 from textsvm import device as gpu
 from textsvm.features.rows import FeatureRows
 from textsvm.features.rows_cuda import GROUPS, SOURCE, CudaRows, padded, slices
-from textsvm.solvers.proximal import FORCING, MOST_PRODUCTS, NewtonSystem, constant_of
+from textsvm.solvers.proximal import MOST_PRODUCTS, NewtonSystem, constant_of
 
 Array = Any  # a CuPy array
 BLOCK, MOST_BLOCKS = 256, 1024
@@ -56,7 +56,7 @@ class CudaProducts:
         xp = self.xp
         step, step_bias, made = xp.empty_like(system.gradient), xp.empty_like(system.of_bias), 0
         for some, width in slices(len(step_bias)):
-            arrays = (system.curvature, system.gradient, system.of_bias, system.hold)
+            arrays = (system.curvature, system.gradient, system.of_bias, system.hold, system.forcing)
             solver = _Gradients(self, width, NewtonSystem(*(padded(a[..., some], width) for a in arrays)))
             made += solver.solve()
             k = some.stop - some.start
@@ -83,7 +83,7 @@ class _Gradients:
             "x": cp.zeros_like(r), "r": r, "d": r.copy(), "curved": cp.empty_like(r),
             "dense": r.astype(np.float32), "sums": cp.empty(r.shape, np.int64), "unit": cp.empty(width),
             "partial": cp.empty((self.blocks, width)), "x_bias": cp.zeros(width), "r_bias": r_bias,
-            "d_bias": r_bias.copy(), "rest": rest, "size": cp.zeros(width), "goal": rest * FORCING**2,
+            "d_bias": r_bias.copy(), "rest": rest, "size": cp.zeros(width), "goal": rest * system.forcing**2,
             "of_bias": cp.empty(width), "weight_bound": weight_bound, "bias_bound": bias_bound,
             "hold": system.hold, "open": cp.empty(1, np.int32),
         }  # fmt: skip

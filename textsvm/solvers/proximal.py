@@ -13,8 +13,10 @@ from textsvm.features.rows import FeatureRows
 #: CuPy or NumPy arrays.
 Array = Any
 
-#: The residual's share of the gradient that ends conjugate gradients.
-FORCING = 0.2
+#: The residual's share of the gradient that ends conjugate gradients: at most, and at least. Between, as much as
+#: the square of what the step before left of the gradient (Eisenstat and Walker 1996): where the free rows are
+#: still changing, an exact step is in vain.
+LOOSE, TIGHT = 0.5, 1e-4
 #: What a Newton step takes the bias' curvature to be besides, in that of one free row: there may be none.
 HOLD = 0.01
 #: By how much of C sums of coefficients may be off.
@@ -55,7 +57,7 @@ class Products(Protocol):
 
 @dataclass(frozen=True)
 class NewtonSystem:
-    """(I + X'DX, and the bias beside it) step = -gradient, to be solved as far as FORCING says.
+    """(I + X'DX, and the bias beside it) step = -gradient.
 
     Attributes
     ----------
@@ -66,12 +68,15 @@ class NewtonSystem:
         Its last entry.
     hold : array, shape (k,)
         What is added to the bias' curvature.
+    forcing : array, shape (k,)
+        The residual's share of the gradient that is small enough.
     """
 
     curvature: Array
     gradient: Array
     of_bias: Array
     hold: Array
+    forcing: Array
 
 
 @dataclass(frozen=True)
@@ -169,13 +174,18 @@ class ProximalProblem:
     def minimise(self, weights: Array, bias: Array, f: Array, goal: Array, most_passes: float) -> Point:
         """Newton steps from a point of values f until the gradient is within `goal`, (k,)."""
         xp, reach, point = self.xp, self.products.constant, self.point(weights, bias, f)
+        before = None
         for _ in range(MOST_STEPS):
             gradient, of_bias = self.gradient(point)
-            off = reach * xp.sqrt(square(gradient, of_bias)) > goal
-            moving = off | (abs(of_bias) > UNBALANCED * reach * self.width)
+            size = reach * xp.sqrt(square(gradient, of_bias))
+            moving = (size > goal) | (abs(of_bias) > UNBALANCED * reach * self.width)
             if not bool(moving.any()) or self.passes > most_passes:
                 break
-            step = self.direction(point, xp.where(moving, gradient, 0), xp.where(moving, of_bias, 0))
+            size = xp.maximum(size, 1e-300)
+            forcing = xp.full_like(size, LOOSE) if before is None else 0.9 * (size / before) ** 2
+            forcing, before = xp.clip(xp.maximum(forcing, 0.5 * goal / size), TIGHT, LOOSE), size
+            down = xp.where(moving, gradient, 0), xp.where(moving, of_bias, 0)
+            step = self.direction(point, *down, forcing)
             point, moved = self.line(point, gradient, of_bias, *step)
             if not moved:
                 break
@@ -192,10 +202,10 @@ class ProximalProblem:
             gradient, rest = gradient - self.fixed[0], rest - self.fixed[1]
         return gradient, self.products.constant * rest
 
-    def direction(self, point: Point, gradient: Array, of_bias: Array) -> tuple[Array, Array]:
+    def direction(self, point: Point, gradient: Array, of_bias: Array, forcing: Array) -> tuple[Array, Array]:
         """Newton's direction."""
         hold = HOLD * self.sigma * self.products.constant**2
-        system = NewtonSystem(self.curvature(point.f), gradient, of_bias, hold)
+        system = NewtonSystem(self.curvature(point.f), gradient, of_bias, hold, forcing)
         step, step_bias, made = self.products.newton_step(system)
         self.made += made
         return step, step_bias
@@ -257,7 +267,7 @@ def conjugate_gradients(xp: Any, system: NewtonSystem, curve: Curve) -> tuple[Ar
     x, x_bias = xp.zeros_like(system.gradient), xp.zeros_like(system.of_bias)
     r, r_bias = -system.gradient, -system.of_bias
     d, d_bias, rest, made = r, r_bias, square(r, r_bias), 0
-    goal = rest * FORCING**2
+    goal = rest * system.forcing**2
     while bool((rest > goal).any()) and made < MOST_PRODUCTS:
         curved, curved_bias = curve(d, d_bias)
         made += 1
