@@ -19,6 +19,7 @@ class Benchmark(Enum):
     lodhi = "lodhi"
     peers = "peers"
     scale = "scale"
+    million = "million"
     grid = "grid"
     multiclass = "multiclass"
     multilabel = "multilabel"

@@ -97,22 +97,23 @@ class CudaRows:
         return CudaRows(indptr, features, values, self.n_features)
 
     def dot(self, dense: Array) -> Array:
-        """X @ dense, shape (n_features, k) -> (n, k), float64 sums of float32 factors."""
-        return self.passed(dense)
+        """X @ dense, float64, shape (n_features, k) -> (n, k)."""
+        return _added(self.passed(_split(gpu.cupy().asarray(dense))))
 
     def transposed_dot(self, dense: Array) -> Array:
         """X.T @ dense, shape (n, k) -> (n_features, k)."""
         cp = gpu.cupy()
-        dense, out = cp.asarray(dense), cp.empty((self.n_features, dense.shape[1]))
+        dense = _split(cp.asarray(dense))
+        out = cp.empty((self.n_features, dense.shape[1]))
         bound = cp.sqrt(self.squares()) @ cp.abs(dense)
         for some, width in slices(dense.shape[1]):
             unit = padded(cp.exp2(cp.floor(BITS - cp.log2(cp.maximum(bound[some], 1e-300)))), width)
             sums = self.columns.sums(padded(dense[:, some].astype(np.float32), width), unit)
             out[:, some] = sums[:, : some.stop - some.start] / unit[: some.stop - some.start]
-        return out
+        return _added(out)
 
     def passed(self, dense: Array, shift: Array = None, index: Array = None, factor: Array = None) -> Array:
-        """factor * (X[index] @ dense + shift), shape (m, k).
+        """factor * (X[index] @ dense + shift), shape (m, k), `dense` rounded to float32.
 
         Parameters
         ----------
@@ -208,6 +209,17 @@ class CudaLists:
             kernel = gpu.function(SOURCE, "sum_lists", (("COLUMNS", width), ("GROUP", GROUPS[0])))
             kernel((-(-len(self.feature) * 32 // BLOCK),), (BLOCK,), (arguments,))
         return sums
+
+
+def _split(dense: Array) -> Array:
+    """Each column as two that float32 holds: together they are as good as float64."""
+    high = dense.astype(np.float32).astype(np.float64)
+    return gpu.cupy().stack([high, dense - high], axis=-1).reshape(len(dense), -1)
+
+
+def _added(pairs: Array) -> Array:
+    """The sums of pairs of columns."""
+    return pairs[:, ::2] + pairs[:, 1::2]
 
 
 def _place(

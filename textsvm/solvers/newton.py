@@ -52,9 +52,11 @@ START, GROW = 0.2, 3.0
 INNER = 0.5
 #: Bound on proximal steps: sigma has grown out of float64's reach by then.
 MOST_PROXIMAL = 40
+#: By how much more than at best conditions are missed when sigma has grown out of the products' precision.
+WORSE = 10.0
 #: How far from the kink of p, in units of f, a row is left out: a multiple of the violation, and more. Where
 #: more than a share of the rows are nearer, or left out in vain a few times, all take part.
-FAR, FARTHER, LEAST_NEAR, MOST_NEAR, MOST_TRIES = 2.0, 0.05, 500, 0.5, 4
+FAR, FARTHER, LEAST_NEAR, MOST_NEAR, MOST_TRIES = 0.7, 0.05, 500, 0.5, 4
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ class _Solver:
         self.sigma = START * (self.high - self.low).max(axis=0)
         f = self.values(weights, bias)
         violation = self.violation(f + self.q + self.ridge * self.coef)
-        first = float(violation.max())
+        first, least, best = float(violation.max()), np.inf, (self.coef, f)
         for _ in range(MOST_PROXIMAL):
             point = self.proximal_step(weights, bias, f, violation)
             weights, bias, f = point.weights, point.bias, point.f
@@ -153,11 +155,14 @@ class _Solver:
             worst = float(violation.max())
             if progress is not None:
                 progress(*log_progress(first, worst, self.tol))
-            if worst <= self.tol or self.passes > self.max_passes:
+            if worst < least:
+                least, best = worst, (self.coef, responses)
+            if worst <= self.tol or self.passes > self.max_passes or worst > WORSE * least:
                 break
             if satisfied is not None and satisfied(to_host(self.coef), to_host(responses - self.q)):
                 break
             self.sigma = self.sigma * xp.where(violation > self.tol, GROW, 1.0)
+        self.coef, responses = best
         return responses
 
     def proximal_step(self, weights: Array, bias: Array, f: Array, violation: Array) -> Point:

@@ -21,7 +21,7 @@ Values = NDArray[np.float64]
 #: Machines that are trained side by side.
 TOGETHER = 8
 #: What of the tolerance is aimed at: objectives are 1e-5 from the optimum then, as SMO's are.
-SHARE = 0.5
+SHARE = 0.7
 STOPPED = "stopped at its bound on passes"
 
 

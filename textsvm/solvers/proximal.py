@@ -13,9 +13,9 @@ from textsvm.features.rows import FeatureRows
 #: CuPy or NumPy arrays.
 Array = Any
 
-#: The residual's share of the gradient that ends conjugate gradients: at most, and at least. Between, as much as
-#: the square of what the step before left of the gradient (Eisenstat and Walker 1996): where the free rows are
-#: still changing, an exact step is in vain.
+#: The residual's share of the gradient that ends conjugate gradients: at most, and at least. Between, as much
+#: as the square of what the step before left of the gradient (Eisenstat and Walker 1996): where the free rows
+#: are still changing, an exact step is in vain.
 LOOSE, TIGHT = 0.5, 1e-4
 #: What a Newton step takes the bias' curvature to be besides, in that of one free row: there may be none.
 HOLD = 0.01
