@@ -10,8 +10,9 @@ from textsvm import device as devices
 from textsvm.device import Device
 from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
-from textsvm.gram.plan import allowed_bytes
+from textsvm.gram.plan import allowed_bytes, show_bytes
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.spelling import spell
 from textsvm.parallel import StageProgress, lap, n_threads, of_stage
 from textsvm.solvers import from_features
 from textsvm.solvers.problems import Classification, Labelling, Machines, Problem
@@ -42,6 +43,8 @@ class Rates:
     machine: float
 
 
+#: Bytes of memory that an occurrence of a feature takes, from counting to the last machine.
+FEATURE_BYTES = 20
 #: By the kind of device; of the CPU for one core.
 RATES = {"cpu": Rates(8e-8, 8e-7, 0.5), "cuda": Rates(1e-9, 2e-8, 0.15)}
 
@@ -72,19 +75,52 @@ def choose_way(
     InputError
         If features are asked for and there are none, or the problem cannot be solved with them.
     """
-    possible = kernel.has_features and kernel.approximation is None and from_features.can_solve(problem)
-    if machine.solver == "features" and not possible:
-        raise InputError(
-            'solver="features" is for kernels that are sums of features (spectrum, gapped k-mers of one '
-            'weight, bounded gaps) and for machines with a bias; take solver="auto" or another kernel'
-        )
-    if machine.solver != "auto" or not possible:
-        return Way(machine.solver == "features", "as asked for" if possible else "the kernel has no features")
-    n = len(documents)
+    if machine.solver == "gram":
+        return Way(False, "as asked for")
+    n, allowed = len(documents), allowed_bytes(machine.memory, device)
+    trouble = why_not(machine, kernel, from_features.can_solve(problem)) or too_large(kernel, documents, allowed)
+    if machine.solver == "features":
+        if trouble:
+            raise InputError(trouble)
+        return Way(True, "as asked for")
+    if trouble:
+        return Way(False, trouble)
     gram, features = predicted(kernel, documents, problem, device)
-    if 4 * n * n > allowed_bytes(machine.memory, device) and features < 30 * gram:
-        return Way(True, "the Gram does not fit")
-    return Way(features < gram, f"predicted: Gram {gram:.2g} s, features {features:.2g} s")
+    if 4 * n * n > allowed and features < 30 * gram:
+        return Way(True, f"a kernel matrix would take {show_bytes(4 * n * n)} of {show_bytes(allowed)}")
+    return Way(features < gram, f"predicted: {features:.2g} s, by a kernel matrix {gram:.2g} s")
+
+
+def why_not(machine: Machine, kernel: Kernel, with_bias: bool) -> str:
+    """Why machines cannot be trained from the features of a kernel, in a sentence; "" if they can."""
+    instead = 'take solver="auto" (--solver auto)'
+    if machine.approximate is not None:
+        return f"machines on landmarks are trained from their values with all texts; {instead}"
+    if not kernel.has_features:
+        return (
+            f"the kernel {spell(kernel)} has no list of features to be trained from, as spectrum, bounded-gap "
+            f"and sums of them have; {instead} or another kernel"
+        )
+    if not with_bias:
+        return f"machines of crammer-singer are trained from kernel values; {instead}, or ovr or ovo"
+    return ""
+
+
+def too_large(kernel: Kernel, documents: Documents | Views, allowed: int) -> str:
+    """Why the features of documents do not fit in the bytes that are allowed; "" if they do."""
+    needed = FEATURE_BYTES * occurrences(kernel, documents)
+    if needed <= allowed:
+        return ""
+    return (
+        f"the features of {len(documents):,} documents need about {show_bytes(needed)} of memory and "
+        f"{show_bytes(allowed)} are allowed; take fewer lengths (p), shorten the documents (max_length, "
+        "--max-length) or raise memory (--memory)"
+    )
+
+
+def occurrences(kernel: Kernel, documents: Documents | Views) -> int:
+    """How often any feature occurs in documents."""
+    return int(sum(leaf.occurrences(leaf.read(documents).lengths).sum() for _, leaf in kernel.terms))
 
 
 def predicted(
@@ -93,10 +129,9 @@ def predicted(
     """Seconds by a Gram and by features, roughly."""
     n, rates = len(documents), RATES[device.kind]
     threads = n_threads() if device.kind == "cpu" else 1
-    symbols = float(sum(leaf.read(documents).lengths.sum() for leaf in kernel.leaves))
     machines = n_machines(problem)
     gram = rates.pair * n**2 / threads
-    return gram, (rates.symbol * symbols + rates.machine * machines) / threads
+    return gram, (rates.symbol * occurrences(kernel, documents) + rates.machine * machines) / threads
 
 
 def n_machines(problem: Problem) -> int:
@@ -134,8 +169,6 @@ def train(
     way = Way(False, "")
     if isinstance(documents, Documents | Views):
         way = choose_way(machine, kernel, documents, problem, device)
-    elif machine.solver == "features":
-        raise InputError('solver="features" is for texts; a kernel matrix that is given is solved as it is')
     stopping = Stopping(machine.tol, machine.max_iter, machine.duality_gap)
     clock = time.perf_counter()
     if way.features:
@@ -172,7 +205,16 @@ def described(prepared: Any) -> str:
     return gram if approximation is None else f"{approximation.description}; {gram}"
 
 
-def check_solver(solver: object) -> None:
-    """Raise InputError if this is none of the solvers."""
+def check_solver(machine: Machine) -> None:
+    """Raise InputError if `solver` is none of the solvers, or features are asked for and there are none."""
+    solver = machine.solver
     if not isinstance(solver, str) or solver not in SOLVERS:
         raise InputError(f"solver={solver!r} is not one of {', '.join(SOLVERS)}")
+    if solver != "features":
+        return
+    if isinstance(machine.kernel, str) and machine.kernel == "precomputed":
+        raise InputError("a kernel matrix that is given has no features; leave solver out")
+    kernel = machine.make_kernel()
+    kernel.check()
+    if trouble := why_not(machine, kernel, getattr(machine, "multiclass", None) != "crammer-singer"):
+        raise InputError(trouble)

@@ -99,6 +99,10 @@ class Kernel(BaseEstimator, ABC):
         """Equal for kernels that can share `counted` documents; None if its features cannot be counted."""
         return None
 
+    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How often any feature occurs in documents of these lengths, shape (n,): as many at most it has."""
+        raise TypeError(f"features of {type(self).__name__} cannot be counted")
+
     def counted(self, documents: Documents, device: Device | None = None) -> Any:
         """Documents whose features are counted, as `textsvm.kernels.spectrum_counted` has them.
 
