@@ -26,7 +26,7 @@ from textsvm.estimators.targets import Target, as_weights
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
 from textsvm.parallel import StageProgress, lap
-from textsvm.selection.fold_grams import FoldGrams, Task, train_and_test
+from textsvm.selection.fold_grams import Task, grams_of, train_and_test
 from textsvm.selection.folds import make_folds
 from textsvm.selection.scoring import mean_values, read
 from textsvm.selection.thresholds import choose
@@ -158,7 +158,7 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
         with self.at_work(self.device_):
             clock = time.perf_counter()
             examples = self.encode(given, None, progress)
-            grams = FoldGrams(self, examples, self.source.kernel_for(examples))
+            grams = grams_of(self, examples, task)
             lap(seconds, "encode", clock)
             found = train_and_test([self], grams, task, seconds, progress)
         clock = time.perf_counter()
