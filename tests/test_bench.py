@@ -10,7 +10,18 @@ from textsvm.device import gpu_trouble
 
 #: What measures a GPU, whatever else it is told.
 GPU_ONLY = ("grid", "edit_gpu", "gap_gpu", "spectrum_gpu")
-QUICK = ("kernels", "features", "solver", "paper", "peers", "scale", "multilabel", "nystroem", "million")
+QUICK = (
+    "kernels",
+    "features",
+    "solver",
+    "feature_solver",
+    "paper",
+    "peers",
+    "scale",
+    "multilabel",
+    "nystroem",
+    "million",
+)
 
 
 @pytest.mark.parametrize("which", QUICK)

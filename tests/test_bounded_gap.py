@@ -10,7 +10,7 @@ from contracts import KernelContract
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
-from test_columns import both_ways, corpus, judge
+from test_columns import both_ways, corpus, gram_of, judge
 
 from textsvm import SVC, BoundedGap, GapWeighted, Spectrum, Sum, load, read_corpus, save
 from textsvm.cli.console import WrongUsage
@@ -217,7 +217,7 @@ def test_rows_of_features_give_the_gram(normalised):
     kernel = BoundedGap(3, 0.5, normalised=normalised)
     assert kernel.has_features
     rows = kernel.feature_rows(documents, CPU)
-    gram = rows.x.dot(rows.x._matrix.T.toarray().astype(np.float64)) + np.diag(rows.ridge)
+    gram = gram_of(rows)
     np.testing.assert_allclose(gram, kernel.rows(documents, CPU).gram(), rtol=1e-5, atol=1e-7)
     assert BoundedGap(3, 0.5, 5).counting == kernel.counting
     assert len({k.counting for k in (kernel, BoundedGap(3), BoundedGap(4, 0.5), BoundedGap(3, 0.5, 4))}) == 4

@@ -15,7 +15,6 @@ from textsvm.choice.shortlist import Recipe
 from textsvm.choice.trial import FOLDS, Examples, Trials
 from textsvm.device import select
 from textsvm.documents import encode
-from textsvm.estimators import default
 from textsvm.evaluation.explanation import explain
 
 
@@ -213,12 +212,11 @@ def test_fast_is_the_fixed_kernel(n_classes):
     np.testing.assert_allclose(fast.decision_function(new), named.decision_function(new), atol=1e-2)
 
 
-def test_features_and_gram_decide_the_same(monkeypatch):
-    monkeypatch.setattr(default, "_on_features", lambda *_: True)  # as for texts that are many and short
+def test_features_and_gram_decide_the_same():
     for kernel in (orders, corpus):
         texts, y = kernel()
-        model = auto().fit(texts, y)
-        named = auto(kernel=clone(model.kernel_), C=model.C_, tol=1e-5).fit(texts, y)
+        model = auto(solver="features").fit(texts, y)
+        named = auto(kernel=clone(model.kernel_), C=model.C_, tol=1e-5, solver="gram").fit(texts, y)
         assert model.gram_.startswith("none, ")
         np.testing.assert_allclose(model.decision_function(texts), named.decision_function(texts), atol=1e-2)
 

@@ -151,12 +151,9 @@ def test_products_of_a_face_are_those_of_its_gram(alone, monkeypatch):
     assert (np.abs(moved) <= 1).all()
 
 
-def test_the_default_classifier_takes_the_duality_gap(monkeypatch):
-    from textsvm.estimators import default
-
-    monkeypatch.setattr(default, "_on_features", lambda *_: True)
+def test_the_default_classifier_takes_the_duality_gap():
     texts, y = corpus(200, n_classes=2, noise=0.3)
-    whole = SVC("fast", C=10.0, tol=1e-6, device="cpu").fit(texts, y)
-    soon = SVC("fast", C=10.0, tol=1e-6, duality_gap=0.1, device="cpu").fit(texts, y)
+    whole = SVC("fast", C=10.0, tol=1e-6, solver="features", device="cpu").fit(texts, y)
+    soon = SVC("fast", C=10.0, tol=1e-6, duality_gap=0.1, solver="features", device="cpu").fit(texts, y)
     assert soon.n_iter_ < whole.n_iter_
     assert soon.solutions_[0].duality_gap <= 0.1

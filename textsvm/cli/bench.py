@@ -15,6 +15,7 @@ class Benchmark(Enum):
     kernels = "gram"
     features = "features"
     solver = "solver"
+    feature_solver = "feature_solver"
     paper = "paper"
     lodhi = "lodhi"
     peers = "peers"

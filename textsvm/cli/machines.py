@@ -224,24 +224,25 @@ class SingleOptions(ModelOptions):
 
     choosing: Choosing
 
-    def estimator(self, learning: options.Learning) -> KernelMachine:
+    def estimator(self, learning: options.Learning, solver: str | None = None) -> KernelMachine:
         """The one that the options describe, checked."""
         regress = "--regress" if learning.regress is not None else None
         kernel = self._kernel("--multilabel" if learning.multilabel else regress)
         grid = {"kernel": [kernel], **self.machine.varied()}
-        made = self._estimators(grid, learning, **_given(budget=self.choosing.budget))
+        made = self._estimators(grid, learning, **_given(budget=self.choosing.budget, solver=solver))
         if len(made) > 1:
             raise WrongUsage(
                 "-C, --epsilon and --multiclass take one value here; `textsvm tune` tries several"
             )
         return made[0]
 
-    def one_class(self, nu: float | None) -> KernelMachine:
+    def one_class(self, nu: float | None, solver: str | None = None) -> KernelMachine:
         """A one-class machine, checked."""
         from textsvm.estimators.one_class import OneClassSVM
 
         self.machine.refuse("multiclass", "class_weight", "epsilon", of="--one-class")
-        parameters = {"kernel": self._kernel("--one-class"), **_given(nu=nu), **self.machine.fixed()}
+        parameters = {"kernel": self._kernel("--one-class"), **_given(nu=nu, solver=solver)}
+        parameters |= self.machine.fixed()
         return checked(lambda: OneClassSVM(**parameters, **self.text.as_dict()))
 
     def _kernel(self, other: str | None) -> Kernel | str:

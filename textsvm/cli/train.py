@@ -30,6 +30,14 @@ class Calibration(Enum):
     isotonic = "isotonic"
 
 
+class Solver(Enum):
+    """What machines are trained from."""
+
+    auto = "auto"
+    gram = "gram"
+    features = "features"
+
+
 @dataclass(frozen=True)
 class Task:
     """What kind of model is trained, and what it is judged on."""
@@ -53,6 +61,15 @@ class Task:
         Calibration | None,
         typer.Option(
             help="Learn probabilities too; `predict --proba` gives them.", rich_help_panel="Machine"
+        ),
+    ] = None
+    solver: Annotated[
+        Solver | None,
+        typer.Option(
+            help="From a kernel matrix, or for kernels that have features (spectrum, bounded-gap, sums of "
+            "them) from these alone: the same optimum, whatever the number of documents; auto takes what is "
+            "predicted to be quicker (default: auto).",
+            rich_help_panel="Machine",
         ),
     ] = None
     holdout: Annotated[
@@ -163,9 +180,10 @@ def train(
 
 def _estimator(made_from: machines.SingleOptions, task: Task, learning: options.Learning) -> Any:
     """The estimator that the options describe, checked."""
+    solver = None if task.solver is None else task.solver.value
     if task.one_class is not None:
-        return made_from.one_class(task.nu)
-    model = made_from.estimator(learning)
+        return made_from.one_class(task.nu, solver)
+    model = made_from.estimator(learning, solver)
     if task.calibrate is None:
         return model
     from textsvm.selection.calibration import CalibratedSVC

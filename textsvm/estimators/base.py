@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
@@ -28,7 +27,7 @@ from textsvm.device import Device
 from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
 from textsvm.estimators.approximate import check_approximate, landmarks_of
-from textsvm.estimators.convergence import how_far
+from textsvm.estimators.convergence import how_far, warn_user
 from textsvm.estimators.prepared import Prepared as Prepared
 from textsvm.estimators.targets import Target, as_weights, is_integer, is_number, with_classes
 from textsvm.estimators.training import check_solver, described, train
@@ -93,7 +92,7 @@ class KernelMachine(BaseEstimator, ABC):
         if jobs is not None and not (is_integer(jobs) and (jobs > 0 or jobs == -1)):
             raise InputError(f"n_jobs={jobs!r} must be a whole number above 0, -1 or None for all cores")
         parse_bytes(self.memory)
-        check_solver(self.solver)
+        check_solver(self)
 
     @property
     def precomputed(self) -> bool:
@@ -249,7 +248,7 @@ class KernelMachine(BaseEstimator, ABC):
             del self.n_features_in_
         self.n_support_ = self._count_support(target.values[support], target.classes)
         if trouble := self.unfinished(machines, target.classes):
-            warnings.warn(trouble, ConvergenceWarning, stacklevel=4)
+            warn_user(trouble)
 
     def unfinished(self, machines: Machines, classes: NDArray[Any] | None) -> str:
         """Which of the machines did not converge and how far they got; "" if all did."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from textsvm.solvers.problems import Machines
 
@@ -34,3 +37,11 @@ def how_far(machines: Machines, tol: float, names: Callable[[int], list[str]]) -
         f"{len(open_ones)} of {len(solutions)} machines stopped before they converged; the worst is "
         f"{name} ({solutions[worst].status}): {violation}"
     )
+
+
+def warn_user(trouble: str) -> None:
+    """Warn where the user's code called this package, however many calls that is from here."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("textsvm."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(trouble, ConvergenceWarning, stacklevel=level)

@@ -10,13 +10,15 @@ from textsvm import device as devices
 from textsvm.device import Device
 from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
-from textsvm.gram.plan import allowed_bytes
+from textsvm.estimators.prepared import Prepared
+from textsvm.gram.features import SparseGram
+from textsvm.gram.plan import allowed_bytes, show_bytes
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.spelling import spell
 from textsvm.parallel import StageProgress, lap, n_threads, of_stage
 from textsvm.solvers import from_features
 from textsvm.solvers.problems import Classification, Labelling, Machines, Problem
 from textsvm.solvers.side_by_side import solve
-from textsvm.solvers.solution import Stopping
 
 SOLVERS = ("auto", "gram", "features")
 #: A `textsvm.estimators.base.KernelMachine`, which imports this module.
@@ -25,25 +27,36 @@ Machine = Any
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds, measured on two cores of a Xeon and on an H200.
+    """Seconds that training takes, and memory, by what there is of each.
 
     Attributes
     ----------
-    pair : float
-        A kernel value of two documents, made and solved with.
-    symbol : float
-        A symbol of a document, counted and solved with, by features.
-    machine : float
-        A machine from features, however few documents there are.
+    count, solve, machine : float
+        Seconds an occurrence of a feature: counted, solved with, and that for each machine.
+    row, start : float
+        Seconds a document, and a machine, are solved with.
+    pair, product : float
+        Seconds a kernel value, made and solved with: of any two documents, and for each occurrence of a
+        feature in one.
+    memory : int
+        Bytes an occurrence of a feature, from counting to the last machine.
     """
 
-    pair: float
-    symbol: float
+    count: float
+    solve: float
     machine: float
+    row: float
+    start: float
+    pair: float
+    product: float
+    memory: int
 
 
-#: By the kind of device; of the CPU for one core.
-RATES = {"cpu": Rates(8e-8, 8e-7, 0.5), "cuda": Rates(1e-9, 2e-8, 0.15)}
+#: By the kind of device; of the CPU for one core, fitted to what reports/feature_solver.md has.
+RATES = {
+    "cpu": Rates(3e-8, 4e-8, 2.5e-8, 1.5e-5, 0.0, 8e-9, 4e-11, 24),
+    "cuda": Rates(2e-9, 2e-9, 0.0, 0.0, 0.15, 1e-9, 0.0, 12),
+}
 
 
 @dataclass(frozen=True)
@@ -62,51 +75,82 @@ class Way:
     why: str
 
 
-def choose_way(
-    machine: Machine, kernel: Kernel, documents: Documents | Views, problem: Problem, device: Device
-) -> Way:
-    """Decide between a Gram and features, by predicted seconds and by memory.
+def choose_way(machine: Machine, kernel: Kernel, documents: Any, problem: Problem, device: Device) -> Way:
+    """Decide between a Gram and features, by predicted seconds and by memory; a Gram that is given stays.
 
     Raises
     ------
     InputError
         If features are asked for and there are none, or the problem cannot be solved with them.
     """
-    possible = kernel.has_features and kernel.approximation is None and from_features.can_solve(problem)
-    if machine.solver == "features" and not possible:
-        raise InputError(
-            'solver="features" is for kernels that are sums of features (spectrum, gapped k-mers of one '
-            'weight, bounded gaps) and for machines with a bias; take solver="auto" or another kernel'
-        )
-    if machine.solver != "auto" or not possible:
-        return Way(machine.solver == "features", "as asked for" if possible else "the kernel has no features")
-    n = len(documents)
+    if machine.solver == "gram" or not isinstance(documents, Documents | Views):
+        return Way(False, "as asked for")
+    n, allowed = len(documents), allowed_bytes(machine.memory, device)
+    trouble = why_not(machine, kernel, from_features.can_solve(problem)) or too_large(
+        kernel, documents, device, allowed
+    )
+    if machine.solver == "features":
+        if trouble:
+            raise InputError(trouble)
+        return Way(True, "as asked for")
+    if trouble:
+        return Way(False, trouble)
     gram, features = predicted(kernel, documents, problem, device)
-    if 4 * n * n > allowed_bytes(machine.memory, device) and features < 30 * gram:
-        return Way(True, "the Gram does not fit")
-    return Way(features < gram, f"predicted: Gram {gram:.2g} s, features {features:.2g} s")
+    if 4 * n * n > allowed and features < 30 * gram:
+        return Way(True, f"a kernel matrix would take {show_bytes(4 * n * n)} of {show_bytes(allowed)}")
+    return Way(features < gram, f"predicted: {features:.2g} s, by a kernel matrix {gram:.2g} s")
+
+
+def why_not(machine: Machine, kernel: Kernel, with_bias: bool) -> str:
+    """Why machines cannot be trained from the features of a kernel, in a sentence; "" if they can."""
+    instead = 'take solver="auto" (--solver auto)'
+    if machine.approximate is not None:
+        return f"machines on landmarks are trained from their values with all texts; {instead}"
+    if not kernel.has_features:
+        return (
+            f"the kernel {spell(kernel)} has no list of features to be trained from, as spectrum, bounded-gap"
+            f" and sums of them have; {instead} or another kernel"
+        )
+    if not with_bias:
+        return f"machines of crammer-singer are trained from kernel values; {instead}, or ovr or ovo"
+    return ""
+
+
+def too_large(kernel: Kernel, documents: Documents | Views, device: Device, allowed: int) -> str:
+    """Why the features of documents do not fit in the bytes that are allowed; "" if they do."""
+    needed = RATES[device.kind].memory * occurrences(kernel, documents)
+    if needed <= allowed:
+        return ""
+    return (
+        f"the features of {len(documents):,} documents need about {show_bytes(needed)} of memory and "
+        f"{show_bytes(allowed)} are allowed; take fewer lengths (p), shorten the documents (max_length, "
+        "--max-length) or raise memory (--memory)"
+    )
+
+
+def occurrences(kernel: Kernel, documents: Documents | Views) -> int:
+    """How often any feature occurs in documents."""
+    return int(sum(leaf.occurrences(leaf.read(documents).lengths).sum() for _, leaf in kernel.terms))
 
 
 def predicted(
     kernel: Kernel, documents: Documents | Views, problem: Problem, device: Device
 ) -> tuple[float, float]:
     """Seconds by a Gram and by features, roughly."""
-    n, rates = len(documents), RATES[device.kind]
-    threads = n_threads() if device.kind == "cpu" else 1
-    symbols = float(sum(leaf.read(documents).lengths.sum() for leaf in kernel.leaves))
-    machines = n_machines(problem)
-    gram = rates.pair * n**2 / threads
-    return gram, (rates.symbol * symbols + rates.machine * machines) / threads
+    n, found, machines = len(documents), occurrences(kernel, documents), n_machines(problem)
+    threads, rates = n_threads() if device.kind == "cpu" else 1, RATES[device.kind]
+    gram = found * rates.count + n**2 * rates.pair + n * found * rates.product
+    solve = found * (rates.solve + machines * rates.machine) + n * rates.row + machines * rates.start
+    return gram / threads, found * rates.count / threads + solve / max(1, min(threads, machines))
 
 
 def n_machines(problem: Problem) -> int:
-    """How many machines a problem has."""
+    """How many machines over all documents a problem is worth: those of pairs of classes are smaller."""
     if isinstance(problem, Labelling):
         return len(problem.learnt)
     if not isinstance(problem, Classification) or problem.n_classes == 2:
         return 1
-    k = problem.n_classes
-    return k * (k - 1) // 2 if problem.strategy == "ovo" else k
+    return problem.n_classes - (problem.strategy == "ovo")
 
 
 def train(
@@ -131,27 +175,16 @@ def train(
     progress : callable, optional
     """
     device = devices.select(machine.device)
-    way = Way(False, "")
-    if isinstance(documents, Documents | Views):
-        way = choose_way(machine, kernel, documents, problem, device)
-    elif machine.solver == "features":
-        raise InputError('solver="features" is for texts; a kernel matrix that is given is solved as it is')
-    stopping = Stopping(machine.tol, machine.max_iter, machine.duality_gap)
+    way = choose_way(machine, kernel, documents, problem, device)
     clock = time.perf_counter()
     if way.features:
-        rows = kernel.feature_rows(documents, device)
+        gram: Any = SparseGram(kernel.feature_rows(documents, device), device, way.why)
         devices.synchronize(device)
-        clock = lap(seconds, "features", clock)
-        machines = from_features.solve(problem, rows, stopping, of_stage(progress, "solve"))
-        lap(seconds, "solve", clock)
-        return (
-            machines,
-            f"none, {len(rows.x.values):,} values of features of {len(documents):,} texts ({way.why})",
-        )
-    kernel.fit_on(kernel.read(documents), device)
-    prepared = machine.compare(documents, kernel, progress)
-    lap(seconds, "encode", clock)
-    seconds["encode"] -= prepared.seconds["gram"]
+        prepared = Prepared(documents, kernel, gram, {"features": time.perf_counter() - clock})
+    else:
+        kernel.fit_on(kernel.read(documents), device)
+        seconds["encode"] += time.perf_counter() - clock
+        prepared = machine.compare(documents, kernel, progress)
     seconds.update(prepared.seconds)
     clock = time.perf_counter()
     [[machines]] = solve(
@@ -166,13 +199,21 @@ def train(
     return machines, described(prepared)
 
 
-def described(prepared: Any) -> str:
+def described(prepared: Prepared) -> str:
     """What the rows of a Gram came from, and what they stand for."""
     approximation, gram = prepared.kernel.approximation, prepared.gram.description
     return gram if approximation is None else f"{approximation.description}; {gram}"
 
 
-def check_solver(solver: object) -> None:
-    """Raise InputError if this is none of the solvers."""
+def check_solver(machine: Machine) -> None:
+    """Raise InputError if `solver` is none of the solvers, or features are asked for and there are none."""
+    solver = machine.solver
     if not isinstance(solver, str) or solver not in SOLVERS:
         raise InputError(f"solver={solver!r} is not one of {', '.join(SOLVERS)}")
+    if solver != "features":
+        return
+    if isinstance(machine.kernel, str) and machine.kernel == "precomputed":
+        raise InputError("a kernel matrix that is given has no features; leave solver out")
+    with_bias = getattr(machine, "multiclass", None) != "crammer-singer"
+    if trouble := why_not(machine, machine.make_kernel(), with_bias):
+        raise InputError(trouble)

@@ -66,6 +66,14 @@ def check_symbols(size: int, times: int = 1) -> None:
         )
 
 
+def windows_of(lengths: NDArray[np.int64], p1: int, p2: int) -> NDArray[np.int64]:
+    """Number of windows of p1..p2 symbols in documents of these lengths, shape (n,)."""
+    numbers = np.zeros(len(lengths), np.int64)
+    for q in range(p1, min(p2, int(lengths.max(initial=0))) + 1):
+        numbers += np.maximum(lengths - q + 1, 0)
+    return numbers
+
+
 @dataclass(frozen=True)
 class Vocabulary:
     """The distinct p-mers of some documents, for every length p1..p2.

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.device import Device
 from textsvm.features.rows import FeatureRows
 from textsvm.gram.base import DenseGram, Gram, Window
 from textsvm.gram.cached import CachedGram
@@ -72,6 +73,30 @@ class FeatureGram:
         if "_made" in vars(self):
             self._made.release()
         self.features = self._kernel_rows = None
+
+
+class SparseGram(FeatureGram):
+    """Rows of a kernel that are never made: who solves it does so from sparse features.
+
+    Parameters
+    ----------
+    features : FeatureRows
+    device : Device
+        Where they are.
+    why : str
+        For people.
+    """
+
+    def __init__(self, features: FeatureRows, device: Device, why: str) -> None:
+        self.n, self.device, self.features, self.concurrent = len(features.x), device, features, False
+        self.description = f"none, {len(features.x.values):,} values of features of {self.n:,} texts ({why})"
+
+    def holds(self, most: int) -> bool:
+        return False
+
+    def release(self) -> None:
+        """See `Gram`."""
+        self.features = None
 
 
 def gram_of(kernel_rows: Any, memory: int | str | None, progress: Progress | None = None) -> Gram:

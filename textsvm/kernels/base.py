@@ -99,6 +99,10 @@ class Kernel(BaseEstimator, ABC):
         """Equal for kernels that can share `counted` documents; None if its features cannot be counted."""
         return None
 
+    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How often any feature occurs in documents of these lengths, shape (n,): as many at most it has."""
+        raise TypeError(f"features of {type(self).__name__} cannot be counted")
+
     def counted(self, documents: Documents, device: Device | None = None) -> Any:
         """Documents whose features are counted, as `textsvm.kernels.spectrum_counted` has them.
 
@@ -123,12 +127,24 @@ class Kernel(BaseEstimator, ABC):
         TypeError
             If it has no features.
         """
-        everyone, counted, parts = np.arange(len(documents)), dict[Hashable, Any](), []
+        return self.counted_rows(self.count(documents, device), np.arange(len(documents)), device)
+
+    def count(self, documents: Documents | Views, device: Device) -> dict[Hashable, Any]:
+        """`counted` documents of all its terms, by their `counting`."""
+        found: dict[Hashable, Any] = {}
         for _, leaf in self.terms:
-            if leaf.counting not in counted:
-                counted[leaf.counting] = leaf.counted(leaf.read(documents), device)
-            leaf.fit_counted(counted[leaf.counting], everyone)
-            parts.append(counted[leaf.counting].rows(leaf, everyone))
+            if leaf.counting not in found:
+                found[leaf.counting] = leaf.counted(leaf.read(documents), device)
+        return found
+
+    def counted_rows(
+        self, counted: dict[Hashable, Any], train: NDArray[np.int64], device: Device
+    ) -> FeatureRows:
+        """Learn what `fit` would from some of the documents that `count` counted, and all as rows."""
+        parts = []
+        for _, leaf in self.terms:
+            leaf.fit_counted(counted[leaf.counting], train)
+            parts.append(counted[leaf.counting].rows(leaf, train))
         weights = [weight for weight, _ in self.terms]
         if device.kind == "cuda":
             from textsvm.features import rows_cuda

@@ -166,6 +166,9 @@ class BoundedGap(SymbolKernel):
     def counting(self) -> Hashable:
         return self.name, self.view, self.p, self._span, self.decay
 
+    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self.patterns.occurrences(lengths)
+
     def counted(self, documents: Documents, device: Device | None = None) -> Any:
         self.check()
         if device is None or device.kind == "cpu":

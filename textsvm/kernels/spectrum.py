@@ -48,7 +48,7 @@ from textsvm.errors import InputError
 from textsvm.features.pmers import count_each
 from textsvm.features.products import Columns, Half, finish_half
 from textsvm.features.sparse import Sparse
-from textsvm.features.vocabulary import Vocabulary
+from textsvm.features.vocabulary import Vocabulary, windows_of
 from textsvm.features.weights import FeatureWeights
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.base import Sharing, SymbolKernel
@@ -146,10 +146,8 @@ class Spectrum(SymbolKernel):
     @property
     def lengths(self) -> tuple[int, int]:
         """Shortest and longest substring that counts."""
-        if isinstance(self.p, (tuple, list)):
-            first, last = self.p
-            return int(first), int(last)
-        return int(self.p), int(self.p)
+        p = self.p if isinstance(self.p, (tuple, list)) else (self.p, self.p)
+        return int(p[0]), int(p[1])
 
     @property
     def min_length(self) -> int:
@@ -184,8 +182,10 @@ class Spectrum(SymbolKernel):
 
     @property
     def counting(self) -> Hashable | None:
-        unary = self.weight == "intersection" and self.weighted
-        return None if unary else (self.view, self.lengths)
+        return None if self.weight == "intersection" and self.weighted else (self.view, self.lengths)
+
+    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        return windows_of(lengths, *self.lengths)
 
     def fit_on(self, documents: Documents, device: Device) -> Spectrum:
         if device.kind == "cpu" or not self.weighted:

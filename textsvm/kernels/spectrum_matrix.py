@@ -25,7 +25,7 @@ from textsvm.documents import Documents
 from textsvm.errors import InputError
 from textsvm.features.pmers import Counts, count_each, share
 from textsvm.features.sparse import feature_type
-from textsvm.features.vocabulary import Vocabulary
+from textsvm.features.vocabulary import Vocabulary, windows_of
 from textsvm.features.weights import FeatureWeights
 from textsvm.kernels.spectrum_features import FeatureMap
 from textsvm.parallel import Progress
@@ -235,8 +235,7 @@ def predicted_entries(documents: Documents, lengths: tuple[int, int]) -> int:
 
 
 def _windows(documents: Documents, lengths: tuple[int, int]) -> int:
-    longest = min(lengths[1], int(documents.lengths.max(initial=0)))
-    return sum(int(np.maximum(documents.lengths - q + 1, 0).sum()) for q in range(lengths[0], longest + 1))
+    return int(windows_of(documents.lengths, *lengths).sum())
 
 
 @njit(nogil=True, cache=True)

@@ -35,7 +35,7 @@ from textsvm.estimators.default import Given, is_default, settle
 from textsvm.estimators.svc import SVC
 from textsvm.estimators.targets import with_classes
 from textsvm.parallel import StageProgress, lap
-from textsvm.selection.fold_grams import FoldGrams, Task, train_and_test
+from textsvm.selection.fold_grams import Task, grams_of, train_and_test
 from textsvm.selection.folds import make_folds
 from textsvm.selection.scoring import mean_values, read
 
@@ -136,7 +136,7 @@ class CalibratedSVC(ClassifierMixin, BaseEstimator):
         with estimator.at_work(device):
             clock = time.perf_counter()
             examples = with_classes(estimator.encode(given, None, progress), target)
-            grams = FoldGrams(estimator, examples, estimator.source.kernel_for(examples))
+            grams = grams_of(estimator, examples, task)
             lap(seconds, "encode", clock)
             found = train_and_test([estimator], grams, task, seconds, progress)
         clock = time.perf_counter()

@@ -20,6 +20,8 @@ from sklearn.base import clone
 
 from textsvm import device as devices
 from textsvm.estimators.base import KernelMachine, Prepared, Target
+from textsvm.estimators.training import Way, choose_way
+from textsvm.gram.features import SparseGram
 from textsvm.gram.terms import TermGrams
 from textsvm.kernels.base import Kernel
 from textsvm.parallel import StageProgress, lap, of_stage
@@ -61,6 +63,8 @@ class FoldGrams:
         The Gram of the kernel fitted to all examples, if it has been made.
     terms : TermGrams, optional
         Where the Grams of sums that learn come from, if others have terms in common with this one.
+    way : Way, optional
+        Whether there are Grams, or features alone; Grams by default.
     """
 
     def __init__(
@@ -70,10 +74,14 @@ class FoldGrams:
         kernel: Kernel,
         whole: Prepared | None = None,
         terms: TermGrams | None = None,
+        way: Way | None = None,
     ) -> None:
         self.model, self.examples, self.kernel, self._whole = model, examples, kernel, whole
-        self._terms = terms
-        if terms is None and kernel.learns:
+        self._terms, self._way = terms, way
+        if way is not None and way.features:
+            self._device = devices.select(model.device)
+            self._counted = kernel.count(examples, self._device)
+        elif terms is None and kernel.learns:
             self._terms = terms_of(model, [kernel], examples)
 
     def whole(self, progress: StageProgress | None = None) -> Prepared:
@@ -86,6 +94,8 @@ class FoldGrams:
         self, kernel: Kernel, train: NDArray[np.int64] | None, progress: StageProgress | None
     ) -> Prepared:
         """Fit the kernel to some of the examples, or to all, and make the rows of all."""
+        if self._way is not None and self._way.features:
+            return self._list(kernel, train, self._way.why)
         if self._terms is None or not self._terms.serves(kernel):
             read = kernel.read(self.examples)
             kernel.fit(read if train is None else read.take(train))
@@ -93,6 +103,14 @@ class FoldGrams:
         clock = time.perf_counter()
         gram = self._terms.gram(kernel, train, of_stage(progress, "gram"))
         devices.synchronize(gram.device)
+        return Prepared(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
+
+    def _list(self, kernel: Kernel, train: NDArray[np.int64] | None, why: str) -> Prepared:
+        """The same, from features that were counted once."""
+        clock, some = time.perf_counter(), np.arange(len(self.examples)) if train is None else train
+        rows = kernel.counted_rows(self._counted, some, self._device)
+        devices.synchronize(self._device)
+        gram = SparseGram(rows, self._device, why)
         return Prepared(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
 
     def release(self) -> None:
@@ -132,6 +150,14 @@ class FoldGrams:
             prepared = self._compare(clone(self.kernel), np.unique(folds[numbers[0]][0]), step)
             yield numbers, prepared, step
             prepared.gram.release()
+
+
+def grams_of(model: KernelMachine, examples: Any, task: Task) -> FoldGrams:
+    """Grams of examples and a model's own kernel, or features alone: the way that `fit` would take."""
+    kernel = model.source.kernel_for(examples)
+    problem = model.problem(task.target, np.arange(len(examples)), task.weight)
+    way = choose_way(model, kernel, examples, problem, devices.select(model.device))
+    return FoldGrams(model, examples, kernel, way=way)
 
 
 def terms_of(model: KernelMachine, kernels: Sequence[Kernel], examples: Any) -> TermGrams:

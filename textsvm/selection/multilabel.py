@@ -20,13 +20,13 @@ from sklearn.utils.metadata_routing import UNUSED
 
 from textsvm import device as devices
 from textsvm.errors import InputError
-from textsvm.estimators.base import Fold, KernelMachine, Prepared
+from textsvm.estimators.base import Fold, KernelMachine
 from textsvm.estimators.labels import FORMS, as_indicator, in_form
 from textsvm.estimators.targets import Target, as_weights
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
 from textsvm.parallel import StageProgress, lap
-from textsvm.selection.fold_grams import FoldGrams, Task, train_and_test
+from textsvm.selection.fold_grams import Task, grams_of, train_and_test
 from textsvm.selection.folds import make_folds
 from textsvm.selection.scoring import mean_values, read
 from textsvm.selection.thresholds import choose
@@ -158,7 +158,7 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
         with self.at_work(self.device_):
             clock = time.perf_counter()
             examples = self.encode(given, None, progress)
-            grams = FoldGrams(self, examples, self.source.kernel_for(examples))
+            grams = grams_of(self, examples, task)
             lap(seconds, "encode", clock)
             found = train_and_test([self], grams, task, seconds, progress)
         clock = time.perf_counter()
@@ -237,7 +237,7 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
         assert classes is not None
         return [f"{a!s} against the rest" for a in classes]
 
-    def keep(self, prepared: Prepared, target: Target, machines: Machines) -> None:
+    def keep_machines(self, kernel: Kernel, examples: Any, target: Target, machines: Machines) -> None:
         """See `KernelMachine`; thresholds are 0 until folds say otherwise."""
         assert target.classes is not None
         assert target.form is not None
@@ -246,7 +246,7 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
                 f"there is nothing to learn the label {target.classes[a]!s} from: sample_weight is zero for "
                 "all documents that have it, or that have it not"
             )
-        super().keep(prepared, target, machines)
+        super().keep_machines(kernel, examples, target, machines)
         self.restore_labels(np.zeros(len(machines.bias)), target.form)
 
     def restore_labels(self, thresholds: NDArray[np.float64], form: str) -> None:

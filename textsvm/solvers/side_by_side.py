@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textsvm.gram.base import Gram
 from textsvm.gram.features import FeatureGram
 from textsvm.parallel import Progress, part
-from textsvm.solvers import newton_machines, problems
+from textsvm.solvers import from_features, problems
 from textsvm.solvers.problems import Machines, Problem
 from textsvm.solvers.solution import Stopping
 
@@ -28,11 +28,11 @@ def solve(
     several = [problem for path in paths for problem in path]
     if not isinstance(gram, FeatureGram) or gram.holds(MOST_ROWS):
         return problems.solve(gram, paths, tol, max_iter, duality_gap, progress)
-    if not all(newton_machines.can_solve(problem) for problem in several):
+    if not all(from_features.can_solve(problem) for problem in several):
         return problems.solve(gram, paths, tol, max_iter, duality_gap, progress)
     stopping = Stopping(tol, max_iter, duality_gap)
     solved = iter(
-        newton_machines.solve(problem, gram.features, stopping, part(progress, k, 1, len(several)))
+        from_features.solve(problem, gram.features, stopping, part(progress, k, 1, len(several)))
         for k, problem in enumerate(several)
     )
     return [[next(solved) for _ in path] for path in paths]
