@@ -17,7 +17,7 @@ PACKAGE = ROOT / "textsvm"
 #: neighbours that do not know each other.
 FLOORS = [
     {"errors", "files", "plain_json"},
-    {"parallel", "normal_form"},
+    {"parallel", "normal_form", "scratch"},
     {"simd", "device", "tokens"},
     {"spans"},
     {"encoding"},

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from textsvm import device as devices
+from textsvm import scratch
 from textsvm.device import Device
 from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
@@ -139,14 +140,17 @@ def train(
     stopping = Stopping(machine.tol, machine.max_iter, machine.duality_gap)
     clock = time.perf_counter()
     if way.features:
-        rows = kernel.feature_rows(documents, device)
-        devices.synchronize(device)
-        clock = lap(seconds, "features", clock)
-        machines = from_features.solve(problem, rows, stopping, of_stage(progress, "solve"))
+        disk = _on_disk(machine, kernel, documents, device)
+        with scratch.on_disk(disk):
+            rows = kernel.feature_rows(documents, device)
+            devices.synchronize(device)
+            clock = lap(seconds, "features", clock)
+            machines = from_features.solve(problem, rows, stopping, of_stage(progress, "solve"))
         lap(seconds, "solve", clock)
+        place = " on disk" if disk else ""
         return (
             machines,
-            f"none, {len(rows.x.values):,} values of features of {len(documents):,} texts ({way.why})",
+            f"none, {len(rows.x.values):,} values of features of {len(documents):,} texts{place} ({way.why})",
         )
     kernel.fit_on(kernel.read(documents), device)
     prepared = machine.compare(documents, kernel, progress)
@@ -164,6 +168,14 @@ def train(
     )
     lap(seconds, "solve", clock)
     return machines, described(prepared)
+
+
+def _on_disk(machine: Machine, kernel: Kernel, documents: Documents | Views, device: Device) -> bool:
+    """Whether features of documents are more than may be kept in memory."""
+    if device.kind != "cpu":
+        return False
+    needed = sum(leaf.feature_bytes(leaf.read(documents)) for leaf in kernel.leaves)
+    return needed > allowed_bytes(machine.memory, device)
 
 
 def described(prepared: Any) -> str:
