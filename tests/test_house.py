@@ -17,7 +17,7 @@ PACKAGE = ROOT / "textsvm"
 #: neighbours that do not know each other.
 FLOORS = [
     {"errors", "files", "plain_json"},
-    {"parallel", "normal_form"},
+    {"parallel", "normal_form", "scratch", "stored_texts"},
     {"simd", "device", "tokens"},
     {"spans"},
     {"encoding"},
@@ -45,6 +45,7 @@ PUBLIC_SIGNATURES = {
     "textsvm/selection/cross_validation.py:cross_validate",
     "textsvm/selection/tuning.py:tune",
     "textsvm/readers/read.py:read_corpus",
+    "textsvm/readers/stream.py:stream_corpus",
     "textsvm/estimators/svc.py:SVC.__init__",
     "textsvm/estimators/svr.py:SVR.__init__",
     "textsvm/estimators/one_class.py:OneClassSVM.__init__",

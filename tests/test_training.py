@@ -168,7 +168,7 @@ def test_auto_leaves_out_a_matrix_that_does_not_fit():
     assert "a kernel matrix would take 5.5 MiB of 2.0 MiB" in model.gram_
     assert model.seconds_.keys() == {"encode", "features", "solve"}
     # What has no features, or features that do not fit either, has rows on demand.
-    for kernel, memory in ((GapWeighted(1), "2MB"), (Spectrum((1, 9)), "1MB")):
+    for kernel, memory in ((GapWeighted(1), "2MB"), (BoundedGap(3), "1MB")):
         model = SVC(kernel, memory=memory, max_length=9, max_iter=1, device="cpu")
         with pytest.warns(UserWarning, match="before it converged"):
             model.fit(texts, y)
@@ -195,8 +195,8 @@ def test_auto_takes_what_is_predicted_to_be_quicker():
         (SVC(LOG, multiclass="crammer-singer", solver="features"), "crammer-singer are trained from kernel"),
         (SVC(LOG, approximate="nystrom:4", solver="features"), "machines on landmarks"),
         (OneClassSVM("precomputed", solver="features"), "has no features; leave solver out"),
-        (SVC(LOG, memory="9kB", solver="features"), "need about .* of memory and 9.0 KiB are allowed"),
-        (SVC(Spectrum((1, 9)), memory=999, solver="features"), "need about .* of memory and 999 B are"),
+        (SVC(BoundedGap(3), memory="9kB", solver="features"), "need about .* of memory and 9.0 KiB are allowed"),
+        (SVC(BoundedGap(4), memory=999, solver="features"), "need about .* of memory and 999 B are"),
     ],
     ids=range(10),
 )
@@ -259,5 +259,7 @@ def test_the_command_line_has_it(tmp_path):
         (["--solver", "features", "--kernel", "gap", "--p", "2"], "no list of features"),
     ):
         assert said in fails(*options, *wrong, code=2)
-    assert "need about" in fails(*options, "--solver", "features", "--memory", "9kB")
+    gapped = ["--kernel", "bounded-gap:3"]
+    small = ["train", sample("mail"), *gapped, "-o", tmp_path / "m", "--force", "--memory", "9kB"]
+    assert "need about" in fails(*small, "--solver", "features")
     assert "--solver" in fails("cv", sample("mail"), "--solver", "features", code=2)

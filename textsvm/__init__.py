@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         UserKernel,
     )
     from textsvm.model_file import load, save
-    from textsvm.readers import Corpus, read_corpus
+    from textsvm.readers import Corpus, read_corpus, stream_corpus
     from textsvm.selection.calibration import CalibratedSVC
     from textsvm.selection.cross_validation import cross_validate
     from textsvm.selection.multilabel import MultilabelSVC
@@ -53,6 +53,7 @@ _HOME = {
     "write_gram": "textsvm.gram.files",
     "Corpus": "textsvm.readers",
     "read_corpus": "textsvm.readers",
+    "stream_corpus": "textsvm.readers",
     "load": "textsvm.model_file",
     "save": "textsvm.model_file",
     "InputError": "textsvm.errors",
@@ -81,6 +82,7 @@ __all__ = [
     "read_corpus",
     "read_gram",
     "save",
+    "stream_corpus",
     "tune",
     "write_gram",
 ]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any
 
 #: Called with (work done, work in all), in any unit; may raise to stop the work.
@@ -96,7 +96,11 @@ def run(
     if threads not in _pools:
         _pools[threads] = ThreadPoolExecutor(threads)
     pool = _pools[threads]
-    pending = {pool.submit(_call, function, piece): cost for piece, cost in zip(pieces, costs, strict=True)}
+    # A context for each piece: what is said for the block around this call holds in threads too.
+    pending = {
+        pool.submit(copy_context().run, _call, function, piece): cost
+        for piece, cost in zip(pieces, costs, strict=True)
+    }
     try:
         while pending:
             for future in wait(pending, 0.1 if watch else None, FIRST_COMPLETED).done:

@@ -250,17 +250,21 @@ def read(
     headers: bool = False,
 ) -> Corpus:
     """Read a corpus, reduce its labels to two if that is wished, and say what was found on the way."""
-    from textsvm.readers import read_corpus
+    from textsvm.readers import is_large, read_corpus, stream_corpus
 
     learning = learning or Learning()
     learning.check(reading)
     with console.progress():
-        corpus = read_corpus(
-            path, reading.format, part=reading.part, split=reading.split.value, text=reading.text,
-            label=reading.label, id=reading.id, target=learning.regress, weight=learning.weights,
-            group=groups, headers=reading.headers or headers, label_separator=learning.separator,
-            progress=console.reading,
-        )  # fmt: skip
+        wishes: dict[str, Any] = {
+            "part": reading.part, "split": reading.split.value, "text": reading.text, "label": reading.label,
+            "id": reading.id, "target": learning.regress, "weight": learning.weights, "group": groups,
+            "headers": reading.headers or headers, "label_separator": learning.separator,
+            "progress": console.reading,
+        }  # fmt: skip
+        if is_large(path):
+            corpus = stream_corpus(path, reading.format, **wishes).stored()
+        else:
+            corpus = read_corpus(path, reading.format, **wishes)
     if reading.positive is not None:
         corpus = corpus.reduce_labels(reading.positive, reading.negative or "rest")
     if learning.multilabel:

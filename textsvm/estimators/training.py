@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from textsvm import device as devices
+from textsvm import scratch
 from textsvm.device import Device
 from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
@@ -119,7 +120,7 @@ def why_not(machine: Machine, kernel: Kernel, with_bias: bool) -> str:
 def too_large(kernel: Kernel, documents: Documents | Views, device: Device, allowed: int) -> str:
     """Why the features of documents do not fit in the bytes that are allowed; "" if they do."""
     needed = RATES[device.kind].memory * occurrences(kernel, documents)
-    if needed <= allowed:
+    if needed <= allowed or disk_bytes(kernel, documents, device) is not None:
         return ""
     return (
         f"the features of {len(documents):,} documents need about {show_bytes(needed)} of memory and "
@@ -176,27 +177,41 @@ def train(
     """
     device = devices.select(machine.device)
     way = choose_way(machine, kernel, documents, problem, device)
-    clock = time.perf_counter()
-    if way.features:
-        gram: Any = SparseGram(kernel.feature_rows(documents, device), device, way.why)
-        devices.synchronize(device)
-        prepared = Prepared(documents, kernel, gram, {"features": time.perf_counter() - clock})
-    else:
-        kernel.fit_on(kernel.read(documents), device)
-        seconds["encode"] += time.perf_counter() - clock
-        prepared = machine.compare(documents, kernel, progress)
-    seconds.update(prepared.seconds)
-    clock = time.perf_counter()
-    [[machines]] = solve(
-        prepared.gram,
-        [[problem]],
-        tol=machine.tol,
-        max_iter=machine.max_iter,
-        duality_gap=machine.duality_gap,
-        progress=of_stage(progress, "solve"),
-    )
+    clock, disk = time.perf_counter(), way.features and _on_disk(machine, kernel, documents, device)
+    with scratch.on_disk(disk):
+        if way.features:
+            rows = kernel.feature_rows(documents, device)
+            gram: Any = SparseGram(rows, device, way.why + "; on disk" * disk)
+            devices.synchronize(device)
+            prepared = Prepared(documents, kernel, gram, {"features": time.perf_counter() - clock})
+        else:
+            kernel.fit_on(kernel.read(documents), device)
+            seconds["encode"] += time.perf_counter() - clock
+            prepared = machine.compare(documents, kernel, progress)
+        seconds.update(prepared.seconds)
+        clock = time.perf_counter()
+        [[machines]] = solve(
+            prepared.gram,
+            [[problem]],
+            tol=machine.tol,
+            max_iter=machine.max_iter,
+            duality_gap=machine.duality_gap,
+            progress=of_stage(progress, "solve"),
+        )
     lap(seconds, "solve", clock)
     return machines, described(prepared)
+
+
+def _on_disk(machine: Machine, kernel: Kernel, documents: Documents | Views, device: Device) -> bool:
+    """Whether features of documents are more than may be kept in memory, and can lie on disk."""
+    needed = disk_bytes(kernel, documents, device)
+    return needed is not None and needed > allowed_bytes(machine.memory, device)
+
+
+def disk_bytes(kernel: Kernel, documents: Documents | Views, device: Device) -> int | None:
+    """Bytes of the features of documents, if they can lie on disk: those of spectrum kernels, on the CPU."""
+    parts = [leaf.feature_bytes(leaf.read(documents)) for leaf in kernel.leaves]
+    return sum(parts) if device.kind == "cpu" and all(parts) else None
 
 
 def described(prepared: Prepared) -> str:

@@ -21,6 +21,7 @@ from textsvm.documents import Documents
 from textsvm.features.sparse import ALONE, feature_type, share, spread
 from textsvm.features.vocabulary import Vocabulary, check_symbols, last_uses, plan
 from textsvm.parallel import n_threads, run
+from textsvm.scratch import copied, empty, joined
 
 Array = NDArray[Any]
 
@@ -77,7 +78,7 @@ def windows(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[int,
     check_symbols(len(documents.codes))
     offsets, p1, p2 = documents.offsets, vocabulary.p1, vocabulary.p2
     steps = list(plan(p1, p2))
-    ids = {1: documents.codes.astype(np.int32)}
+    ids = {1: copied(documents.codes, np.int32)}
     if p1 == 1:
         yield 1, ids[1], vocabulary.size(1)
     last = last_uses(steps)
@@ -104,7 +105,7 @@ def _pair(
     size_b: int,
 ) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
     """Distinct keys of the windows of length q, and the id of the window at every position."""
-    ids = np.empty(len(left), np.int32)
+    ids = empty(len(left), np.int32)
     if size_a * size_b <= TABLE * len(left):
         seen = _marked(offsets, q, left, right, b, size_a, size_b)
         before, keys = _ranked(seen)
@@ -112,7 +113,7 @@ def _pair(
         return keys, ids
     numbers = np.maximum(np.diff(offsets) - q + 1, 0)
     starts = np.concatenate([[0], np.cumsum(numbers)])
-    found = np.empty(starts[-1], np.uint64)
+    found = empty(starts[-1], np.uint64)
     share(offsets, lambda i, j: _keys(offsets, i, j, q, left, right, b, size_b, starts, found))
     distinct, ranks = rank(found, size_a * size_b)
     share(offsets, lambda i, j: _scatter(offsets, i, j, starts, ranks, ids))
@@ -123,12 +124,13 @@ def rank(keys: NDArray[np.uint64], bound: int) -> tuple[NDArray[np.uint64], NDAr
     """Sorted distinct keys and the rank of each key. Keys are below `bound`."""
     bits = max(len(keys) - 1, 1).bit_length()
     if bound << bits <= 1 << 64:  # sorting (key, position) in one word is several times faster
-        packed = _sorted(keys << np.uint64(bits) | np.arange(len(keys), dtype=np.uint64))
-        order = (packed & np.uint64((1 << bits) - 1)).astype(np.int64)
-        ordered = packed >> np.uint64(bits)
-    else:
-        order = np.argsort(keys, kind="stable")
-        ordered = keys[order]
+        packed, ranks = copied(keys, np.uint64), np.empty(len(keys), np.int32)
+        _pack(packed, np.uint64(bits))
+        packed = _sorted(packed)
+        n = _rank_packed(packed, np.uint64(bits), ranks)
+        return packed[:n].copy(), ranks
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
     new = np.ones(len(keys), bool)
     new[1:] = ordered[1:] != ordered[:-1]
     ranks = np.empty(len(keys), np.int32)
@@ -137,7 +139,7 @@ def rank(keys: NDArray[np.uint64], bound: int) -> tuple[NDArray[np.uint64], NDAr
 
 
 def _sorted(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Distinct words in order: dealt out to the cores by their place in a sample, and sorted there."""
+    """Distinct words in order, in their array: dealt out to the cores by a sample, and sorted there."""
     threads = n_threads()
     if threads == 1 or len(words) <= SORTED:
         words.sort()
@@ -153,7 +155,7 @@ def _sorted(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
         parts[k].sort()
 
     run(sort_part, range(threads))
-    return np.concatenate(parts)
+    return np.concatenate(parts, out=words)
 
 
 def _marked(
@@ -208,15 +210,15 @@ def _count_length(offsets: NDArray[np.int64], q: int, ids: NDArray[np.int32], si
 
     def count_piece(first: int, last: int) -> None:
         number = int(offsets[last] - offsets[first])
-        features, counts = np.empty(number, feature_type(base + size)), np.empty(number, np.int32)
+        features, counts = empty(number, feature_type(base + size)), empty(number, np.int32)
         table = np.zeros((2 << room.bit_length(), 2), np.int32)
         n = _count_documents(offsets, first, last, q, ids, table, base, features, counts, indptr)
-        pieces[first] = features[:n].copy(), counts[:n].copy()
+        pieces[first] = copied(features[:n], features.dtype), copied(counts[:n], np.int32)
 
     share(offsets, count_piece)
     np.cumsum(indptr, out=indptr)
     parts = [pieces[first] for first in sorted(pieces)]
-    return _Part(indptr, *(np.concatenate([part[k] for part in parts]) for k in (0, 1)))
+    return _Part(indptr, *(joined([part[k] for part in parts]) for k in (0, 1)))
 
 
 def _merge(offsets: NDArray[np.int64], parts: list[_Part]) -> Counts:
@@ -226,7 +228,7 @@ def _merge(offsets: NDArray[np.int64], parts: list[_Part]) -> Counts:
         return Counts(part.indptr, part.features, part.counts)
     indptr = np.sum([np.zeros(len(offsets), np.int64), *(part.indptr for part in parts)], axis=0)
     dtype = parts[-1].features.dtype if parts else np.int32
-    merged = Counts(indptr, np.empty(indptr[-1], dtype), np.empty(indptr[-1], np.int32))
+    merged = Counts(indptr, empty(indptr[-1], dtype), empty(indptr[-1], np.int32))
     begin = indptr[:-1].copy()
     while parts:
         part = parts.pop(0)
@@ -234,6 +236,26 @@ def _merge(offsets: NDArray[np.int64], parts: list[_Part]) -> Counts:
         share(offsets, partial(_move, *arrays))
         begin += np.diff(part.indptr)
     return merged
+
+
+@njit(nogil=True, cache=True)
+def _pack(keys: Array, bits: Any) -> None:
+    """Put the position of each key behind it in its word."""
+    for k in range(len(keys)):
+        keys[k] = keys[k] << bits | np.uint64(k)
+
+
+@njit(nogil=True, cache=True)
+def _rank_packed(packed: Array, bits: Any, ranks: Array) -> int:
+    """Ranks by position of sorted keys, and how many distinct ones there are: they come to stand in front."""
+    n, mask = 0, (np.uint64(1) << bits) - np.uint64(1)
+    for k in range(len(packed)):
+        key, at = packed[k] >> bits, packed[k] & mask
+        if n == 0 or packed[n - 1] != key:
+            packed[n] = key
+            n += 1
+        ranks[at] = n - 1
+    return n
 
 
 @njit(nogil=True, cache=True)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from textsvm.features.pmers import Counts
 from textsvm.features.sparse import Sparse, count_kept, feature_type, share
+from textsvm.scratch import empty
 
 Array = NDArray[Any]
 
@@ -78,7 +79,7 @@ class SharedFeatures:
         given = (counts.indptr, counts.features)
         share(counts.indptr, lambda i, j: count_kept(i, j, *given, target, indptr))
         np.cumsum(indptr, out=indptr)
-        features, values = np.empty(indptr[-1], feature_type(len(number))), np.empty(indptr[-1], np.float32)
+        features, values = empty(indptr[-1], feature_type(len(number))), empty(indptr[-1], np.float32)
         arrays = (*given, counts.counts, table, target, indptr, features, values, alone)
         share(counts.indptr, lambda i, j: _keep_counts(i, j, *arrays))
         return cls(indptr, features, values, number, alone)
@@ -96,7 +97,7 @@ class SharedFeatures:
         normalised : bool
             Divide rows by their lengths; a document without features is 1 with itself then.
         """
-        values, ridge = np.empty(len(self.values), np.float32), np.empty(len(self.indptr) - 1)
+        values, ridge = empty(len(self.values), np.float32), np.empty(len(self.indptr) - 1)
         table = np.ones(len(self.number)) if weights is None else weights
         rest = self.alone * np.square(alone)
         arrays = (self.indptr, self.features, self.values)
@@ -110,8 +111,8 @@ def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> Feat
         return parts[0]
     indptr = np.sum([part.x.indptr for part in parts], axis=0)
     first = np.cumsum([0] + [part.x.n_features for part in parts])
-    features = np.empty(int(indptr[-1]), feature_type(int(first[-1])))
-    values, begin = np.empty(len(features), np.float32), indptr[:-1].copy()
+    features = empty(int(indptr[-1]), feature_type(int(first[-1])))
+    values, begin = empty(len(features), np.float32), indptr[:-1].copy()
     for part, weight, base in zip(parts, weights, first, strict=False):
         x, scale = part.x, (base, float(np.sqrt(weight)))
         arrays = (x.indptr, x.features, x.values, *scale, begin, features, values)

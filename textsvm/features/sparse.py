@@ -15,6 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from textsvm.parallel import n_threads, run
+from textsvm.scratch import empty
 
 Array = NDArray[Any]
 #: Features that int32 can number.
@@ -94,7 +95,7 @@ class Sparse:
         """The rows at `indices`."""
         indptr = np.concatenate([[0], np.cumsum(np.diff(self.indptr)[indices])])
         taken = Sparse(
-            indptr, np.empty(indptr[-1], self.features.dtype), np.empty(indptr[-1], self.values.dtype),
+            indptr, empty(indptr[-1], self.features.dtype), empty(indptr[-1], self.values.dtype),
             self.n_features,
         )  # fmt: skip
         arrays = (self.indptr, self.features, self.values, np.asarray(indices, np.int64))
@@ -189,7 +190,7 @@ def match_unary(
 
 def _empty(indptr: NDArray[np.int64], n_features: int) -> Sparse:
     n = int(indptr[-1])
-    return Sparse(indptr, np.empty(n, feature_type(n_features)), np.empty(n, np.float32), n_features)
+    return Sparse(indptr, empty(n, feature_type(n_features)), empty(n, np.float32), n_features)
 
 
 @njit(nogil=True, cache=True)

@@ -119,6 +119,10 @@ class Kernel(BaseEstimator, ABC):
         """Whether it is a sum of kernels whose features can be counted."""
         return all(weight > 0 and term.counting is not None for weight, term in self.terms)
 
+    def feature_bytes(self, documents: Documents) -> int:
+        """Bytes that are predicted for the features of documents while they are counted and solved with."""
+        return 0
+
     def feature_rows(self, documents: Documents | Views, device: Device) -> FeatureRows:
         """Learn what `fit` would, and the documents as rows of features, on a device.
 

@@ -25,8 +25,7 @@ and rounded to float32 once a length. With log or idf X is rounded to float32 an
 The whole Gram is the sum of those of the lengths, one after the other: memory is for the p-mers of one
 length, and the Grams of all ranges p1..p2 come by the way (`host_grams`).
 
-p-mers are counted in `textsvm.features.pmers`, products of X are in `textsvm.features.products`; here is what
-makes X from counts, and kernel values from products.
+p-mers are counted in `textsvm.features.pmers`, products of X are made in `textsvm.features.products`.
 
 Leslie, Eskin, Noble 2002 (spectrum kernel); Ionescu, Popescu, Cahill 2014 (presence, intersection).
 """
@@ -63,6 +62,7 @@ from textsvm.kernels.spectrum_features import (
     matrix_of,
     represent,
 )
+from textsvm.kernels.spectrum_matrix import counted_bytes
 from textsvm.kernels.spectrum_options import OPTIONS, WEIGHTS
 from textsvm.kernels.spectrum_weights import SpectrumWeights
 from textsvm.parallel import Progress, part
@@ -207,6 +207,9 @@ class Spectrum(SymbolKernel):
 
         return CudaCountedDocuments(self, documents)
 
+    def feature_bytes(self, documents: Documents) -> int:
+        return counted_bytes(documents, self.lengths)
+
     def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
         self._require_classes(counted.documents)
         if self.weighted:
@@ -329,9 +332,7 @@ class HostSpectrum:
         return Normalisation(self.documents, self.x.squares(), self.kernel.normalised)
 
     def diag(self) -> NDArray[np.float32]:
-        if self.kernel.normalised:
-            return np.ones(self.n, np.float32)
-        return self.normalisation.diagonal()
+        return np.ones(self.n, np.float32) if self.kernel.normalised else self.normalisation.diagonal()
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
         indices = np.asarray(indices, np.int64)
@@ -341,8 +342,7 @@ class HostSpectrum:
         return out
 
     def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
-        ((_, matrix),) = host_grams([self.kernel], self.documents, self.device, progress)
-        return matrix
+        return next(host_grams([self.kernel], self.documents, self.device, progress))[1]
 
     def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
         return self._values(*self.space.project(others, self.normalisation), progress)

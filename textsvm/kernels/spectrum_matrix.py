@@ -35,6 +35,8 @@ Array = NDArray[Any]
 ENTRY_BYTES = 8
 #: What counting one length takes for each symbol: ids of three lengths, features and counts, twice.
 SYMBOL_BYTES = 28
+#: What an entry takes while rows of features are made: counts twice, or counts and the values made of them.
+COUNTED_BYTES = 2 * ENTRY_BYTES
 #: Documents that tell how many entries the others have.
 SAMPLE = 256
 #: What becomes of a count, for compiled loops.
@@ -232,6 +234,11 @@ def predicted_entries(documents: Documents, lengths: tuple[int, int]) -> int:
     some = documents.take(np.linspace(0, len(documents) - 1, min(SAMPLE, len(documents))).astype(np.int64))
     entries = sum(len(counts.features) for _, _, counts in count_each(some, Vocabulary.empty(some, *lengths)))
     return round(entries * _windows(documents, lengths) / max(1, _windows(some, lengths)))
+
+
+def counted_bytes(documents: Documents, lengths: tuple[int, int]) -> int:
+    """What counting all lengths takes, roughly."""
+    return SYMBOL_BYTES * len(documents.codes) + COUNTED_BYTES * predicted_entries(documents, lengths)
 
 
 def _windows(documents: Documents, lengths: tuple[int, int]) -> int:

@@ -7,8 +7,19 @@ from pathlib import Path
 from textsvm.errors import InputError
 from textsvm.readers.corpus import Corpus
 from textsvm.readers.read import FORMATS, read_corpus, read_documents
+from textsvm.readers.stream import CorpusStream, is_large, stream_corpus
 
-__all__ = ["FORMATS", "SAMPLES", "Corpus", "read_corpus", "read_documents", "sample"]
+__all__ = [
+    "FORMATS",
+    "SAMPLES",
+    "Corpus",
+    "CorpusStream",
+    "is_large",
+    "read_corpus",
+    "read_documents",
+    "sample",
+    "stream_corpus",
+]
 
 SAMPLES = {
     "newswire": "newswire",

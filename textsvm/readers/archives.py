@@ -7,16 +7,12 @@ first bytes, not from its name.
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import io
-import lzma
 import os
 import stat
 import struct
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -24,27 +20,16 @@ from typing import IO, Any
 
 from textsvm.errors import InputError
 from textsvm.parallel import Progress
+from textsvm.readers.opened import COMPRESSED, DAMAGED, OPENERS, OTHER, ZIP, File, is_tar
 
 MAX_BYTES = 2 << 30
 MAX_FILES = 2_000_000
-_OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
-_ZIP = (b"PK\x03\x04", b"PK\x05\x06")
-_OTHER = {b"7z\xbc\xaf\x27\x1c": "7-Zip", b"Rar!\x1a\x07": "RAR", b"\x28\xb5\x2f\xfd": "Zstandard"}
 _ENDINGS = (".tar", ".gz", ".tgz", ".bz2", ".tbz2", ".xz", ".txz", ".zip", ".mbox", ".mbx")
-_COMPRESSED = (".gz", ".bz2", ".xz", ".z", ".tgz", ".tbz2", ".txz")
 # What the standard library raises on damaged archives.
 _UNREADABLE = (
-    *(OSError, EOFError, lzma.LZMAError, zlib.error, struct.error, tarfile.TarError, zipfile.BadZipFile),
+    *(*DAMAGED, struct.error, tarfile.TarError, zipfile.BadZipFile),
     *(ValueError, KeyError, IndexError, OverflowError, RecursionError, RuntimeError),
 )
-
-
-@dataclass(frozen=True)
-class File:
-    """A file of a corpus: its path inside the folder or archive, with slashes, and its bytes."""
-
-    name: str
-    data: bytes
 
 
 @dataclass
@@ -55,7 +40,7 @@ class Files:
     ----------
     source : str
         The path as the user gave it.
-    files : list of File
+    files : list of File or FileOnDisk
         In the order of the archive; sorted by name in a folder.
     single : bool
         The path is one file, compressed or not, and not a folder or an archive.
@@ -64,7 +49,7 @@ class Files:
     """
 
     source: str
-    files: list[File] = field(default_factory=list)
+    files: list[Any] = field(default_factory=list)
     single: bool = False
     problems: list[tuple[str, str]] = field(default_factory=list)
 
@@ -233,37 +218,27 @@ def _add(found: Files, packed: IO[bytes], name: str, shown: str, budget: _Budget
     """Add one file, or all that it holds if it is an archive; True if it was no archive."""
     magic = packed.read(6)
     packed.seek(0)
-    for start, kind in _OTHER.items():
+    for start, kind in OTHER.items():
         if magic.startswith(start):
             raise InputError(f"{shown} is a {kind} archive, which is not read; repack it as .tar.xz or .zip")
-    opener = next((opener for start, opener in _OPENERS.items() if magic.startswith(start)), None)
+    opener = next((opener for start, opener in OPENERS.items() if magic.startswith(start)), None)
     try:
-        if magic.startswith(_ZIP):
+        if magic.startswith(ZIP):
             _add_zip(found, packed, name, shown, budget)
             return False
         stream = _Bounded(opener(packed) if opener else packed, budget, packed)
-        if _is_tar(stream.peek(512)):
+        if is_tar(stream.peek(512)):
             _add_tar(found, stream, name, shown)
             return False
         budget.count()
         inner = name or PurePosixPath(Path(shown).name).name
-        if opener and inner.lower().endswith(_COMPRESSED):
+        if opener and inner.lower().endswith(COMPRESSED):
             inner = inner.rpartition(".")[0]
         found.files.append(File(inner, stream.read()))
     except (InputError, FileNotFoundError, PermissionError):
         raise
     except _UNREADABLE as error:
         raise InputError(f"{shown} is damaged or cut off: {error or 'unexpected end'}") from error
-    return True
-
-
-def _is_tar(block: bytes) -> bool:
-    if len(block) < 512 or not any(block):
-        return False
-    try:
-        tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-    except tarfile.TarError:
-        return False
     return True
 
 

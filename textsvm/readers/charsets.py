@@ -42,6 +42,11 @@ def _windows_1252(byte: int) -> str:
 codecs.register_error("textsvm-windows-1252", _as_windows_1252)
 
 
+def byte_order_mark(head: bytes) -> tuple[bytes, str]:
+    """The byte order mark that data begin with, none or one, and the charset."""
+    return next(((mark, charset) for mark, charset in _BOMS if head.startswith(mark)), (b"", "utf-8"))
+
+
 def decode(data: bytes) -> tuple[str, str | None]:
     """Text without a declared charset: UTF-8, or what its byte order mark says.
 

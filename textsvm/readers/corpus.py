@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import NamedTuple, cast
 
 from textsvm.errors import InputError
+from textsvm.stored_texts import StoredTexts
 
 Label = str | tuple[str, ...]
 
@@ -32,8 +34,8 @@ class Corpus:
     ----------
     ids : list of str
         Unique: the path inside the archive, NEWID, the row, ...
-    texts : list of str
-        As they were written; `textsvm.documents.normalise` comes later.
+    texts : list of str, or StoredTexts
+        In memory, or in a temporary file. As they were written; `textsvm.documents.normalise` comes later.
     labels : list of str, list of tuple of str, or None
         None if there are none. Tuples where a document may have several labels, or no label at all.
     part : list of (str or None)
@@ -73,7 +75,7 @@ class Corpus:
         return replace(
             self,
             ids=[self.ids[i] for i in chosen],
-            texts=[self.texts[i] for i in chosen],
+            texts=cast("list[str]", _taken(self.texts, chosen)),
             labels=cast("list[str] | list[tuple[str, ...]] | None", labels),
             part=[self.part[i] for i in chosen],
             targets=self.targets and [self.targets[i] for i in chosen],
@@ -144,16 +146,24 @@ class Corpus:
     def without_duplicates(self) -> Corpus:
         """The first of every group of documents with equal texts and equal labels (or numbers)."""
         labels: Sequence[Label | float] = self.targets or self.labels or [""] * len(self)
-        first: dict[tuple[str, Label | float], int] = {}
-        for i, key in enumerate(zip(self.texts, labels, strict=True)):
+        first: dict[tuple[str | bytes, Label | float], int] = {}
+        for i, key in enumerate(zip(self._keys(), labels, strict=True)):
             first.setdefault(key, i)
         return self.subset(first.values())
 
     def _equal_texts(self) -> list[list[int]]:
         groups = defaultdict(list)
-        for i, text in enumerate(self.texts):
+        for i, text in enumerate(self._keys()):
             groups[text].append(i)
         return [group for group in groups.values() if len(group) > 1]
+
+    def _keys(self) -> Iterable[str | bytes]:
+        """What is equal for equal texts: these, or digests of those that are not in memory."""
+        if not isinstance(self.texts, StoredTexts):
+            return self.texts
+        return (
+            blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in self.texts
+        )
 
 
 def gather(
@@ -163,29 +173,35 @@ def gather(
     problems: list[tuple[str, str]],
     *,
     labelled: bool = True,
+    stored: bool = False,
 ) -> Corpus:
     """Make a corpus of documents: ids made unique, labels all of one type.
 
     Documents without a label among others that have one are left out and named, unless the labels
     are not asked for (`labelled` is False): then there are none at all. Numbers to be predicted, where
-    there are any, take the place of the labels.
+    there are any, take the place of the labels. `stored`: texts go to a temporary file one by one.
     """
-    found = [document._replace(id=_printable(document.id)) for document in documents]
+    found: list[Document] = []
+    apart = _texts_apart(documents, found)
+    texts: Sequence[str] = StoredTexts.of(apart) if stored else list(apart)
+    left: Sequence[int] = range(len(found))
     problems = [(_printable(identifier), problem) for identifier, problem in problems]
     if any(document.target is not None for document in found):
         labelled = False
         problems += [(d.id, "left out: it has no number to be predicted") for d in found if d.target is None]
-        found = [document for document in found if document.target is not None]
+        left = [i for i in left if found[i].target is not None]
     any_label = labelled and any(document.label is not None for document in found)
     if any_label:
         problems += [(d.id, "left out: it has no label") for d in found if d.label is None]
-        found = [document for document in found if document.label is not None]
+        left = [i for i in left if found[i].label is not None]
+    if len(left) < len(found):
+        found, texts = [found[i] for i in left], _taken(texts, left)
     labels: list[Label] = [document.label for document in found if document.label is not None]
     if any(isinstance(label, tuple) for label in labels):
         labels = [(label,) if isinstance(label, str) else label for label in labels]
     return Corpus(
         ids=_unique([document.id for document in found], problems),
-        texts=[document.text for document in found],
+        texts=cast("list[str]", texts),
         labels=cast("list[str] | list[tuple[str, ...]]", labels) if any_label else None,
         part=[document.part for document in found],
         source=source,
@@ -195,6 +211,17 @@ def gather(
         weights=[document.weight for document in found if document.weight is not None] or None,
         groups=[document.group for document in found if document.group is not None] or None,
     )
+
+
+def _texts_apart(documents: Iterable[Document], found: list[Document]) -> Iterator[str]:
+    """The texts of documents; `found` gets these without them."""
+    for document in documents:
+        found.append(document._replace(id=_printable(document.id), text=""))
+        yield document.text
+
+
+def _taken(texts: Sequence[str], indices: Sequence[int]) -> Sequence[str]:
+    return texts.take(indices) if isinstance(texts, StoredTexts) else [texts[i] for i in indices]
 
 
 def _printable(identifier: str) -> str:

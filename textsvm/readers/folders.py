@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from textsvm.parallel import Progress
-from textsvm.readers.archives import File, stem
+from textsvm.readers.archives import stem
 from textsvm.readers.charsets import decode, is_binary
 from textsvm.readers.corpus import Document
+from textsvm.readers.opened import File
 
 _PART = re.compile(
     r"(?<![a-z])(train|test|dev|valid|val|validation|development)(?:ing)?(?![a-z])", re.IGNORECASE
@@ -49,10 +50,10 @@ def read(
         folder = PurePosixPath(file.name).parent
         if folder in parents:
             problems.append((file.name, "left out: it lies beside the class folders, not in one"))
-        elif is_binary(file.data):
+        elif is_binary(data := file.data):
             problems.append((file.name, "left out: it is binary"))
         else:
-            text, problem = decode(file.data)
+            text, problem = decode(data)
             if problem:
                 problems.append((file.name, problem))
             yield Document(file.name, text, _label(folder), part_of(str(folder)))

@@ -6,13 +6,15 @@ import re
 from collections.abc import Iterator, Sequence
 
 from textsvm.parallel import Progress
-from textsvm.readers.archives import File
-from textsvm.readers.charsets import decode
 from textsvm.readers.corpus import Document
+from textsvm.readers.decoded import lines_of
 from textsvm.readers.folders import part_of
+from textsvm.readers.opened import File
 
 _FASTTEXT = re.compile(r"((?:__label__\S+\s+)*__label__\S+)(?:\s+|$)")
 _LONGEST_LABEL = 100
+#: Lines between reports of progress.
+STEP = 1024
 
 
 def is_lines(head: str) -> bool:
@@ -40,14 +42,13 @@ def read(
     progress : callable, optional
         Called with (bytes read, bytes in all).
     """
-    total, done = sum(len(file.data) for file in files), 0
+    total, done = sum(file.size for file in files), 0
     for file in files:
-        text, problem = decode(file.data)
-        if problem:
-            problems.append((file.name, problem))
         part = part_of(file.name)
-        for number, line in enumerate(text.split("\n"), 1):
-            line = line.removesuffix("\r")
+        for number, line in enumerate(lines_of(file, problems), 1):
+            line = line.removesuffix("\n").removesuffix("\r")
+            if progress is not None and number % STEP == 0:
+                progress(done + file.position, total)
             if not line.strip():
                 continue
             identifier = str(number) if len(files) == 1 else f"{file.name}:{number}"
@@ -64,6 +65,6 @@ def read(
                 problems.append(
                     (f"{file.name}, line {number}", "left out: it is not a label, a TAB and a text")
                 )
-        done += len(file.data)
+        done += file.size
         if progress is not None:
             progress(done, total)

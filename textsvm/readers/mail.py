@@ -24,11 +24,12 @@ from itertools import islice, zip_longest
 from pathlib import PurePosixPath
 
 from textsvm.parallel import Progress
-from textsvm.readers.archives import File, stem
+from textsvm.readers.archives import stem
 from textsvm.readers.charsets import decode_declared
 from textsvm.readers.corpus import Document
 from textsvm.readers.folders import part_of
 from textsvm.readers.html import html_text, is_html
+from textsvm.readers.opened import File
 
 _HEADER = re.compile(rb"[!-9;-~]+[ \t]*:")
 _KNOWN = re.compile(

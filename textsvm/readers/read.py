@@ -15,9 +15,10 @@ from typing import Any
 from textsvm.errors import InputError
 from textsvm.parallel import Progress
 from textsvm.readers import folders, lines, mail, reuters, tables
-from textsvm.readers.archives import MAX_BYTES, File, Files, read_files, read_stream
+from textsvm.readers.archives import MAX_BYTES, Files, read_files, read_stream
 from textsvm.readers.charsets import decode, is_binary
 from textsvm.readers.corpus import Corpus, Document, gather
+from textsvm.readers.opened import File
 from textsvm.readers.tables import Columns
 
 FORMATS = ("reuters", "mail", "csv", "tsv", "jsonl", "parquet", "folders", "lines")
@@ -26,7 +27,9 @@ _READING_SHARE = 0.3  # of the time that a corpus takes; the rest is parsing
 
 
 @dataclass(frozen=True)
-class _Options:
+class Options:
+    """How documents are read, whatever the format."""
+
     columns: Columns
     split: str
     headers: bool
@@ -83,7 +86,7 @@ def read_corpus(
         If the input is missing, unreadable, damaged as a whole, of no known format, or empty; if a number
         that was asked for is none.
     """
-    options = _Options(Columns(text, label, id, target, weight, group), split, headers, label_separator)
+    options = Options(Columns(text, label, id, target, weight, group), split, headers, label_separator)
     if str(path) == "-" and not Path(path).exists():
         raise InputError("a corpus is not read from standard input; write it to a file and name that")
     found = read_files(path, max_bytes=max_bytes, progress=_share(progress, 0, _READING_SHARE))
@@ -108,7 +111,7 @@ def read_documents(
     each, the path comes before the id.
     """
     each = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    options = _Options(Columns(text, None, id), "modapte", headers)
+    options = Options(Columns(text, None, id), "modapte", headers)
     corpora = []
     for number, path in enumerate(each):
         here = _share(progress, number / len(each), (number + 1) / len(each))
@@ -133,11 +136,34 @@ def read_documents(
 
 
 def _parse(
-    found: Files, format: str | None, options: _Options, progress: Progress | None, labelled: bool
+    found: Files, format: str | None, options: Options, progress: Progress | None, labelled: bool
 ) -> Corpus:
+    format = format_of(found, format, options, labelled)
+    documents = list(documents_of(found, format, options, progress))
+    if not documents:
+        raise no_document(found.source, format, found.problems)
+    if options.columns.target and all(document.target is None for document in documents):
+        raise InputError(f"no document of {found.source} has a number in column {options.columns.target!r}")
+    return gather(documents, found.source, format, found.problems, labelled=labelled)
+
+
+def no_document(source: str, format: str, problems: Sequence[tuple[str, str]]) -> InputError:
+    """What is wrong with a corpus in which nothing was found."""
+    reasons = "".join(f": {name} {problem}" for name, problem in problems[:1])
+    return InputError(f"{source} holds no document that can be read as {format}{reasons}")
+
+
+def format_of(found: Files, format: str | None, options: Options, labelled: bool = True) -> str:
+    """The format of files: the one that is named, or what they hold.
+
+    Raises
+    ------
+    InputError
+        If there is no such format, it does not go with the options, nothing is there, or it cannot be told.
+    """
     if format is not None and format not in FORMATS:
         raise InputError(f"format={format!r} is not one of {', '.join(FORMATS)}")
-    if not any(file.data for file in found.files):
+    if not any(file.size for file in found.files):
         raise InputError(f"{found.source} is empty: there is no document in it")
     format = format or _detect(found, labelled)
     wish = options.columns.only_of_tables
@@ -146,16 +172,13 @@ def _parse(
             f"{found.source} is read as {format}, which has no column {wish!r}; numbers come from a table "
             "(.csv, .tsv, .jsonl, .parquet, or name it with --format)"
         )
-    documents = list(_documents(found, format, options, progress))
-    if not documents:
-        reasons = "".join(f": {name} {problem}" for name, problem in found.problems[:1])
-        raise InputError(f"{found.source} holds no document that can be read as {format}{reasons}")
-    if options.columns.target and all(document.target is None for document in documents):
-        raise InputError(f"no document of {found.source} has a number in column {options.columns.target!r}")
-    return gather(documents, found.source, format, found.problems, labelled=labelled)
+    return format
 
 
-def _documents(found: Files, format: str, options: _Options, progress: Progress | None) -> Iterator[Document]:
+def documents_of(
+    found: Files, format: str, options: Options, progress: Progress | None
+) -> Iterator[Document]:
+    """The documents of files of a format."""
     files, problems = found.files, found.problems
     if format == "reuters":
         return reuters.read(files, problems, split=options.split, progress=progress)
@@ -163,7 +186,7 @@ def _documents(found: Files, format: str, options: _Options, progress: Progress 
         return mail.read(files, problems, headers=options.headers, progress=progress)
     if format not in ("folders", "text"):
         for file in files:
-            if is_binary(file.data) and format != "parquet" and not file.data.startswith(b"PAR1"):
+            if is_binary(file.head) and format != "parquet" and not file.head.startswith(b"PAR1"):
                 raise InputError(
                     f"{file.name} in {found.source} is binary data and cannot be read as {format}"
                 )
@@ -179,17 +202,17 @@ def _documents(found: Files, format: str, options: _Options, progress: Progress 
 
 
 def _detect(found: Files, labelled: bool) -> str:
-    files = [file for file in found.files if file.data]
-    if any(reuters.is_reuters(file.data) for file in files):
+    files = [file for file in found.files if file.size]
+    if any(reuters.is_reuters(file.head) for file in files):
         return "reuters"
     content = _content(files) or files
     step = max(1, len(content) // 200)  # every so many of a large corpus show what it is
     sample = content[::step]
-    if sum(mail.is_mail(file.data) for file in sample) > 0.5 * len(sample):
+    if sum(mail.is_mail(file.head) for file in sample) > 0.5 * len(sample):
         return "mail"
-    if all(is_binary(file.data) and not file.data.startswith(b"PAR1") for file in sample):
+    if all(is_binary(file.head) and not file.head.startswith(b"PAR1") for file in sample):
         raise InputError(f"{found.source} is binary data, not text, mail, a table or an archive of them")
-    heads = [(file.name, decode(file.data[:65536])[0]) for file in sample]
+    heads = [(file.name, decode(file.head)[0]) for file in sample]
     kinds = {tables.format_of(name, head) for name, head in heads}
     if None not in kinds:
         return kinds.pop() or "" if len(kinds) == 1 else "tables"

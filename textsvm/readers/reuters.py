@@ -19,8 +19,8 @@ from itertools import zip_longest
 
 from textsvm.errors import InputError
 from textsvm.parallel import Progress
-from textsvm.readers.archives import File
 from textsvm.readers.corpus import Document
+from textsvm.readers.opened import File
 
 SPLITS = {"modapte": ("YES",), "lewis": ("YES", "NO")}
 _START = re.compile(r"<REUTERS\b")

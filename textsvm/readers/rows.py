@@ -13,14 +13,17 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 from textsvm.errors import InputError
-from textsvm.readers.archives import File
 from textsvm.readers.charsets import decode
+from textsvm.readers.decoded import Problems, lines_of
+from textsvm.readers.opened import HEAD, File
 
 _DELIMITERS = ",;\t|"
-Problems = list[tuple[str, str]]
+#: Rows of JSON on disk whose columns are known.
+KNOWN = 1000
 
 
 @dataclass(frozen=True)
@@ -43,21 +46,29 @@ class Table:
 
 def read_csv(file: File, usual: Collection[str], header: bool, problems: Problems) -> Table:
     """`header`: the first row is one. Else it is one if a cell is among the `usual` names."""
-    text = _decoded(file, problems)
-    return _table(file, _csv_rows(file, text, _delimiter(text), problems), usual, header, problems)
+    rows = _csv_rows(file, _delimiter(file), problems)
+    return _table(file, rows, usual, header, problems)
 
 
 def read_tsv(file: File, usual: Collection[str], header: bool, problems: Problems) -> Table:
     """As `read_csv`."""
-    lines = _decoded(file, problems).split("\n")
-    rows = [(n, line.removesuffix("\r").split("\t")) for n, line in enumerate(lines, 1) if line.strip("\r")]
+    lines = (line.removesuffix("\n") for line in lines_of(file, problems))
+    rows = ((n, line.removesuffix("\r").split("\t")) for n, line in enumerate(lines, 1) if line.strip("\r"))
     return _table(file, rows, usual, header, problems)
 
 
 def read_jsonl(file: File, usual: Collection[str], header: bool, problems: Problems) -> Table:
     """One JSON object a line; a line that is none is left out and named."""
-    rows: list[tuple[int, dict[str, Any]]] = []
-    for number, line in enumerate(_decoded(file, problems).split("\n"), 1):
+    rows = _objects(file, problems)
+    first = list(rows if isinstance(file, File) else islice(rows, KNOWN))
+    if not first:
+        _require_content(file)
+        raise InputError(f"{file.name} holds no JSON object; JSON Lines has one on every line")
+    return Table(list(dict.fromkeys(name for _, row in first for name in row)), True, chain(first, rows))
+
+
+def _objects(file: File, problems: Problems) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(lines_of(file, problems), 1):
         if not line.strip():
             continue
         try:
@@ -65,12 +76,9 @@ def read_jsonl(file: File, usual: Collection[str], header: bool, problems: Probl
         except (ValueError, RecursionError):
             row = None
         if isinstance(row, dict):
-            rows.append((number, row))
+            yield number, row
         else:
             problems.append((f"{file.name}, line {number}", "left out: it is not a JSON object"))
-    if not rows:
-        raise InputError(f"{file.name} holds no JSON object; JSON Lines has one on every line")
-    return Table(list(dict.fromkeys(name for _, row in rows for name in row)), True, rows)
 
 
 def read_parquet(file: File, usual: Collection[str], header: bool, problems: Problems) -> Table:
@@ -90,29 +98,32 @@ def read_parquet(file: File, usual: Collection[str], header: bool, problems: Pro
 READERS = {"csv": read_csv, "tsv": read_tsv, "jsonl": read_jsonl, "parquet": read_parquet}
 
 
-def _decoded(file: File, problems: Problems) -> str:
-    text, problem = decode(file.data)
-    if problem:
-        problems.append((file.name, problem))
-    if not text.strip():
+def _require_content(file: File) -> None:
+    """Raise InputError if a file is blank, as far as its first bytes say."""
+    if not decode(file.head)[0].strip():
         raise InputError(f"{file.name} is empty")
-    return text
 
 
 def _table(
-    file: File, rows: list[tuple[int, list[str]]], usual: Collection[str], header: bool, problems: Problems
+    file: File,
+    rows: Iterator[tuple[int, list[str]]],
+    usual: Collection[str],
+    header: bool,
+    problems: Problems,
 ) -> Table:
-    first = [cell.strip() for cell in rows[0][1]]
+    _require_content(file)
+    start = next(rows)
+    first = [cell.strip() for cell in start[1]]
     headed = header or any(cell.lower() in usual for cell in first)
     names = first if headed else [str(i + 1) for i in range(len(first))]
     for i, name in enumerate(names):  # a column without a name, or with one that is taken, goes by its number
         if not name or name in names[:i]:
             names[i] = str(i + 1)
-    return Table(names, headed, _named(file, names, rows[headed:], problems))
+    return Table(names, headed, _named(file, names, rows if headed else chain([start], rows), problems))
 
 
 def _named(
-    file: File, names: Sequence[str], rows: list[tuple[int, list[str]]], problems: Problems
+    file: File, names: Sequence[str], rows: Iterable[tuple[int, list[str]]], problems: Problems
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     for number, row in rows:
         if len(row) != len(names):
@@ -120,12 +131,17 @@ def _named(
         yield number, dict(zip(names, row, strict=False))
 
 
-def _csv_rows(file: File, text: str, delimiter: str, problems: Problems) -> list[tuple[int, list[str]]]:
+def _csv_rows(file: File, delimiter: str, problems: Problems) -> Iterator[tuple[int, list[str]]]:
+    given, noted = 0, problems
     for strict in (True, False):
         with _fields_of_any_size():
-            reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=strict)
+            reader = csv.reader(lines_of(file, noted, ""), delimiter=delimiter, strict=strict)
             try:
-                return [(number, row) for number, row in enumerate(reader, 1) if row]
+                for number, row in islice(enumerate(reader, 1), given, None):
+                    given = number
+                    if row:
+                        yield number, row
+                return
             except csv.Error as error:
                 place, reason = f"{file.name}, line {reader.line_num}", error
         if "unexpected end" in str(reason):
@@ -134,12 +150,13 @@ def _csv_rows(file: File, text: str, delimiter: str, problems: Problems) -> list
                 "if quotes are ordinary characters in this file, read it as tsv"
             )
         problems.append((place, "a quote inside a quoted field is not doubled"))
+        noted = []  # what is no text has been named
     raise InputError(f"{place}: {reason}")
 
 
-def _delimiter(text: str) -> str:
-    head = text[:65536]
-    if len(text) > len(head):
+def _delimiter(file: File) -> str:
+    head = decode(file.head)[0]
+    if len(file.head) == HEAD:
         head = head[: head.rfind("\n") + 1] or head
 
     def fields(delimiter: str) -> int:

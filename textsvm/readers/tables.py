@@ -19,10 +19,10 @@ from typing import Any
 
 from textsvm.errors import InputError
 from textsvm.parallel import Progress
-from textsvm.readers.archives import File
 from textsvm.readers.charsets import decode
 from textsvm.readers.corpus import Document, Label
 from textsvm.readers.folders import part_of
+from textsvm.readers.opened import File
 from textsvm.readers.rows import READERS, Problems, Table
 
 _USUAL = {
@@ -42,6 +42,8 @@ _USUAL = {
     "id": ("id", "doc_id", "document_id", "essay_id", "newid", "uid"),
     "part": ("part", "split"),
 }
+#: Rows between reports of progress.
+STEP = 1024
 _ALL_USUAL = frozenset(name for names in _USUAL.values() for name in names)
 _SUFFIXES = {
     ".csv": "csv",
@@ -121,9 +123,9 @@ def read(
     InputError
         If a column is not there, the text column cannot be told, or a file is no such table.
     """
-    total, done = sum(len(file.data) for file in files), 0
+    total, done = sum(file.size for file in files), 0
     for file in files:
-        chosen = format or format_of(file.name, decode(file.data[:65536])[0]) or "csv"
+        chosen = format or format_of(file.name, decode(file.head)[0]) or "csv"
         table = READERS[chosen](file, _ALL_USUAL, columns.named, problems)
         roles = _roles(table, columns, file.name)
         for number, row in table.rows:
@@ -132,7 +134,9 @@ def read(
             else:
                 document = _document(row, roles, number, file.name, len(files) > 1)
                 yield document if label_separator is None else _parted(document, label_separator)
-        done += len(file.data)
+            if progress is not None and number % STEP == 0:
+                progress(done + file.position, total)
+        done += file.size
         if progress is not None:
             progress(done, total)
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from textsvm.features.rows import FeatureRows
 from textsvm.features.sparse import share
+from textsvm.scratch import empty
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
@@ -49,8 +50,8 @@ class Face:
         number = np.empty(x.n_features, np.int32)
         n_features = _number_shared(x.indptr, x.features, free, starts, number, self.indptr)
         self.starts, size = starts[: n_features + 1], int(self.indptr[-1])
-        self.features, self.values = np.empty(size, np.int32), np.empty(size, np.float32)
-        self.members, self.by_feature = np.empty(size, np.int32), np.empty(size, np.float32)
+        self.features, self.values = empty(size, np.int32), empty(size, np.float32)
+        self.members, self.by_feature = empty(size, np.int32), empty(size, np.float32)
         self.diagonal = rows.ridge[free].astype(np.float64)
         self.squares = self.diagonal.copy()
         _fill(

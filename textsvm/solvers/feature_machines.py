@@ -168,8 +168,7 @@ class Machine:
         return coef, took
 
     def _weights(self, coef: Vector) -> Vector:
-        used = np.flatnonzero(coef)
-        return self.rows.x.take(used).transposed_dot(coef[used][:, None])[:, 0]
+        return self.rows.x.transposed_dot(coef[:, None])[:, 0]
 
     def _responses(self, coef: Vector, some: NDArray[np.int64] | None = None) -> Vector:
         """The gradient with respect to coefficients, of some or of all of them."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from textsvm.kernels.user import KernelFunction, UserKernel
 from textsvm.normal_form import NORMALISATIONS, normal_form
 from textsvm.parallel import Progress, StageProgress, of_stage, part
 from textsvm.sources.base import Kept, Source
+from textsvm.stored_texts import StoredTexts
 
 #: Arrays of a saved kernel's state are named so.
 _STATE = "kernel."
@@ -270,6 +271,8 @@ class TextSource(Source):
 def as_texts(X: Any) -> list[str]:
     """Read texts from a list, tuple, NumPy string or object array, or a pandas, Polars or Arrow column.
 
+    Those of an iterator are kept in a temporary file, one by one.
+
     Raises
     ------
     InputError
@@ -278,6 +281,8 @@ def as_texts(X: Any) -> list[str]:
     """
     if isinstance(X, str | bytes):
         raise InputError("expected a list of texts, got a single string; put it in a list: [text]")
+    if isinstance(X, StoredTexts | Iterator):  # what a list is asked for, they can do
+        return cast("list[str]", X if isinstance(X, StoredTexts) else StoredTexts.of(_checked(X)))
     if len(getattr(X, "shape", (0,))) > 1:
         raise InputError(
             f"expected one column of texts, got an array of shape {tuple(X.shape)}; select a column"
@@ -296,9 +301,21 @@ def as_texts(X: Any) -> list[str]:
     of_other_types = set(map(type, texts)) - {str}
     for i, text in enumerate(texts if of_other_types else ()):
         if not isinstance(text, str):
-            shown = "missing" if is_missing(text) else f"of type {type(text).__name__}"
-            raise InputError(f"document {i} is {shown}, not a string; remove it or convert it with str()")
+            raise _no_text(i, text)
     return texts
+
+
+def _checked(texts: Iterable[Any]) -> Iterator[str]:
+    """Texts of an iterator, or InputError where one is something else."""
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise _no_text(i, text)
+        yield text
+
+
+def _no_text(i: int, value: Any) -> InputError:
+    shown = "missing" if is_missing(value) else f"of type {type(value).__name__}"
+    return InputError(f"document {i} is {shown}, not a string; remove it or convert it with str()")
 
 
 def is_missing(value: Any) -> bool:

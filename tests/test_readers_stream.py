@@ -1,0 +1,196 @@
+"""Corpora that are read document by document: the same documents, and little in memory."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import pickle
+import tarfile
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from textsvm import SVC, InputError, Spectrum, cli, read_corpus, stream_corpus
+from textsvm.readers import CorpusStream, sample, stream
+from textsvm.readers.corpus import Document, gather
+from textsvm.stored_texts import StoredTexts
+
+CSV = 'label,text,split\nham,"a, ""b""\nc",train\nspam,d é,test\nham,"a, ""b""\nc",test\n'
+
+
+def same(path, **options):
+    """The corpus from a stream, after it was compared with the one that is read at once."""
+    whole, stored = read_corpus(path, **options), stream_corpus(path, **options).stored()
+    for name in ("ids", "labels", "part", "targets", "weights", "groups", "source", "format", "problems"):
+        assert getattr(stored, name) == getattr(whole, name), name
+    assert isinstance(stored.texts, StoredTexts)
+    assert list(stored.texts) == whole.texts
+    assert stored.duplicates() == whole.duplicates()
+    assert list(stored.without_duplicates().texts) == whole.without_duplicates().texts
+    return stored
+
+
+@pytest.mark.parametrize(
+    "name", ["newswire", "mail", "messages", "reviews", "questions", "essays", "dialects"]
+)
+def test_samples_are_the_same_document_by_document(name):
+    options = {"target": "score"} if name == "essays" else {}
+    same(sample(name), **options)
+
+
+@pytest.mark.parametrize("pack", [None, gzip, lzma])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", CSV),
+        ("t.csv", CSV.replace("\n", "\r\n")),
+        ("mac.csv", "label,text\rham,one\rspam,two\r"),
+        ("no_header.csv", "ham,one\nspam,two\n"),
+        ("odd.csv", 'label,text\nham,one\nspam,"a "quote" here"\nham,"x, y"\n'),
+        ("ragged.csv", "label,text\nham\nspam,two\nham,a,b\n"),
+        ("t.tsv", 'label\ttext\nham\t"open\nspam\ttwo\n'),
+        ("t.jsonl", '{"text": "a", "label": "x"}\nnone\n{"text": "b", "label": ["x", "y"]}\n'),
+        ("lines.txt", "ham\tone\nspam\ttwo\n\nham\tthree\n"),
+        ("utf16.csv", CSV.encode("utf-16")),
+        ("bom.csv", CSV.encode("utf-8-sig")),
+    ],
+)
+def test_tables_are_the_same_document_by_document(tmp_path, name, content, pack):
+    data = content.encode() if isinstance(content, str) else content
+    path = tmp_path / (name + {None: "", gzip: ".gz", lzma: ".xz"}[pack])
+    path.write_bytes(data if pack is None else pack.compress(data))
+    same(path)
+
+
+def test_folders_and_archives_are_the_same(tmp_path):
+    for label in ("ham", "spam"):
+        (tmp_path / "f" / label).mkdir(parents=True)
+        for number in range(3):
+            (tmp_path / "f" / label / f"{number}.txt").write_text(f"{label} {number} é")
+    (tmp_path / "f" / "spam" / "odd").write_bytes(b"\0\1\2")
+    same(tmp_path / "f")
+    with tarfile.open(tmp_path / "t.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "f", "f")
+    same(tmp_path / "t.tar.gz")
+
+
+def test_a_stream_gives_documents_and_can_be_read_again(tmp_path):
+    (tmp_path / "t.csv").write_text(CSV)
+    found = stream_corpus(tmp_path / "t.csv", part="test")
+    assert isinstance(found, CorpusStream)
+    expected = [Document("2", "d é", "spam", "test"), Document("3", 'a, "b"\nc', "ham", "test")]
+    assert [each._replace(id=str(i)) for i, each in enumerate(found, 2)] == expected
+    assert list(found) == list(found)
+    with pytest.raises(InputError, match="has no part 'dev'; there is: test, train"):
+        stream_corpus(tmp_path / "t.csv", part="dev").stored()
+
+
+def test_a_line_that_is_no_text_is_named_once(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"label,text\nham,one\nspam,caf\xe9\nham,\xe9t\xe9\n")
+    found = stream_corpus(tmp_path / "t.csv")
+    for _ in range(2):
+        assert [each.text for each in found] == ["one", "café", "été"]
+        assert found.problems == [("t.csv, line 3", "bytes that are not UTF-8 were read as Windows-1252")]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b" \n\n", "t.csv is empty"),
+        (b"label,text\n", "holds no document"),
+        (b'label,text\nham,one\nspam,"two\n', r"line 3: a quote .* never closed"),
+        (gzip.compress(CSV.encode() * 100)[:60], "damaged or cut off"),
+    ],
+)
+def test_bad_streams_are_one_sentence(tmp_path, content, message):
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        stream_corpus(tmp_path / "t.csv").stored()
+
+
+def test_what_is_not_there_is_one_sentence(tmp_path):
+    with pytest.raises(InputError, match="is not there"):
+        stream_corpus(tmp_path / "none.csv")
+    with pytest.raises(InputError, match="format='x'"):
+        stream_corpus(sample("reviews"), "x")
+
+
+def test_progress_is_in_bytes_read(tmp_path):
+    (tmp_path / "t.csv").write_text("label,text\n" + "a,some text\n" * 50_000)
+    seen = []
+    for _ in stream_corpus(tmp_path / "t.csv", progress=lambda done, total: seen.append(done / total)):
+        pass
+    assert len(seen) > 40
+    assert seen == sorted(seen)
+    assert seen[len(seen) // 2] == pytest.approx(0.5, abs=0.1)
+    assert seen[-1] == 1
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl", "tsv"])
+def test_little_of_a_table_is_in_memory(tmp_path, format):
+    path, text = tmp_path / f"t.{format}", "word " * 200
+    row = {
+        "csv": f"a,{text}\n",
+        "tsv": f"a\t{text}\n",
+        "jsonl": json.dumps({"label": "a", "text": text}) + "\n",
+    }
+    head = {"csv": "label,text\n", "tsv": "label\ttext\n", "jsonl": ""}
+    path.write_text(head[format] + row[format] * 8000)
+    tracemalloc.start()
+    assert sum(len(each.text) for each in stream_corpus(path)) >= 8000 * 999
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert path.stat().st_size > 8_000_000
+    assert peak < 3_000_000
+
+
+def test_stored_texts_are_a_sequence_of_strings():
+    texts = ["one", "", "zwei é", "\udce9", "😀"]
+    stored = StoredTexts.of(iter(texts))
+    assert list(stored) == texts
+    assert [stored[i] for i in range(5)] == texts
+    assert stored[-1] == "😀"
+    assert list(stored[1:3]) == texts[1:3]
+    assert list(stored.take([4, 0, 0])) == ["😀", "one", "one"]
+    assert list(pickle.loads(pickle.dumps(stored))) == texts
+    assert list(StoredTexts.of([])) == []
+    assert "zwei é" in stored
+    with pytest.raises(IndexError):
+        stored[5]
+
+
+def test_estimators_take_iterators(monkeypatch):
+    texts, y = ["aab", "aba", "abb", "bba"] * 5, [0, 0, 1, 1] * 5
+    listed, streamed = (SVC(Spectrum(2), device="cpu").fit(X, y) for X in (texts, iter(texts)))
+    assert np.array_equal(listed.dual_coef_, streamed.dual_coef_)
+    assert np.array_equal(listed.decision_function(texts), streamed.decision_function(t for t in texts))
+    with pytest.raises(InputError, match="document 1 is of type int"):
+        SVC(Spectrum(2), device="cpu").fit(iter(["a", 1]), [0, 1])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--kernel", "spectrum", "--p", "1-4", "--idf", "--holdout", "0.2", "--duplicates", "drop"),
+        ("--fast", "--positive", "positive", "--calibrate", "sigmoid"),
+        ("--one-class", "positive", "--kernel", "gap", "--max-length", "30"),
+    ],
+)
+def test_the_command_line_keeps_texts_of_large_corpora_on_disk(monkeypatch, tmp_path, capsys, options):
+    def train(large: int) -> dict:
+        monkeypatch.setattr(stream, "LARGE", large)
+        given = ["train", sample("reviews"), *options, "-o", tmp_path / "m", "--force", "--json"]
+        monkeypatch.setattr("sys.argv", ["textsvm", *map(str, given)])
+        assert cli.console.main(cli.app) == 0
+        found = json.loads(capsys.readouterr().out)
+        return {name: found[name] for name in ("n_train", "classes", "n_support", "objective", "kernel")} | {
+            "accuracy": (found["holdout"] or {}).get("accuracy")
+        }
+
+    gathered = []
+    monkeypatch.setattr(stream, "gather", lambda *a, **b: gathered.append(b) or gather(*a, **b))
+    assert train(1 << 40) == train(1)
+    assert gathered == [{"stored": True}]

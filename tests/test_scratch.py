@@ -1,0 +1,140 @@
+"""Arrays and features on disk: the same bits, nothing left behind, one sentence where there is no room."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import pytest
+
+from textsvm import SVC, InputError, Spectrum, Sum, scratch
+from textsvm.features.pmers import rank
+
+rng = np.random.default_rng(0)
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path):
+    """Every array of a block is large enough for a file, in a folder of its own."""
+    monkeypatch.setattr(scratch, "LEAST", 1)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def texts(n: int) -> tuple[list[str], list[int]]:
+    y = [int(k) for k in rng.integers(0, 2, n)]
+    letters = "abcdefgh", "cdefghij"
+    return ["".join(rng.choice(list(letters[k]), 60)) for k in y], y
+
+
+def is_mapped(array: np.ndarray) -> bool:
+    while array is not None and not isinstance(array, np.memmap):
+        array = getattr(array, "base", None)
+    return array is not None
+
+
+def test_arrays_lie_in_nameless_files_inside_the_block_only(small):
+    with scratch.on_disk(True):
+        inside = scratch.empty(1000, np.float64)
+        copy = scratch.copied(np.arange(5, dtype=np.uint8), np.int32)
+        both = scratch.joined([copy, copy])
+    outside = scratch.empty(1000, np.float64)
+    assert is_mapped(inside)
+    assert is_mapped(both)
+    assert not is_mapped(outside)
+    assert type(inside) is np.ndarray
+    inside[:] = 3
+    assert inside.sum() == 3000
+    assert both.tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]
+    assert not list(small.iterdir())
+
+
+def test_a_full_disk_is_one_sentence(small, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(scratch, "_reserve", full)
+    with scratch.on_disk(True), pytest.raises(InputError, match=r"No space left.*TMPDIR.*--memory"):
+        scratch.empty(1000, np.float64)
+
+
+def test_no_more_is_reserved_than_there_is_room_for(small):
+    with scratch.on_disk(True), pytest.raises(InputError, match="cannot be kept in"):
+        scratch.empty(1 << 58, np.int8)
+    assert not list(small.iterdir())
+
+
+@pytest.mark.parametrize("bound", [50, 1 << 40, 1 << 62])
+def test_ranks_are_those_of_sorting(bound):
+    keys = rng.integers(0, bound, 5000).astype(np.uint64)
+    distinct, ranks = rank(keys.copy(), bound)
+    expected, places = np.unique(keys, return_inverse=True)
+    assert np.array_equal(distinct, expected)
+    assert np.array_equal(ranks, places)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Spectrum((1, 5), "log", idf=True),
+        Spectrum(3, "intersection"),
+        Sum([Spectrum((2, 3)), Spectrum(4, idf=True)]),
+    ],
+)
+def test_features_on_disk_give_the_same_bits(small, kernel):
+    X, y = texts(120)
+    memory, disk = (
+        SVC(kernel, solver="features", memory=memory, device="cpu").fit(X, y) for memory in ("1GB", 1000)
+    )
+    assert "on disk" in disk.gram_
+    assert "on disk" not in memory.gram_
+    assert np.array_equal(memory.support_, disk.support_)
+    assert np.array_equal(memory.decision_function(X), disk.decision_function(X))
+    assert not list(small.iterdir())
+
+
+def test_three_classes_in_threads_give_the_same_bits(small):
+    X, y = texts(150)
+    y = [k + (i % 3 == 0) for i, k in enumerate(y)]
+    both = [
+        SVC(Spectrum((1, 4), idf=True), multiclass="ovo", solver="features", memory=memory, device="cpu").fit(
+            X, y
+        )
+        for memory in ("1GB", 1000)
+    ]
+    assert np.array_equal(both[0].dual_coef_, both[1].dual_coef_)
+
+
+LIMITED = """
+import resource, sys
+import numpy as np
+from textsvm import SVC, Spectrum
+rng = np.random.default_rng(0)
+def texts(n):
+    return ["".join(map(chr, row)) for row in rng.integers(97, 123, (n, 300))]
+def fit(X, memory):
+    return SVC(Spectrum((1, 5), idf=True), solver="features", memory=memory, device="cpu", n_jobs=1).fit(
+        X, [i % 2 for i in range(len(X))])
+fit(texts(50), "1GB"), fit(texts(1500), 1000)  # compiled, and threads begun
+X = texts(6000)
+used = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData")) << 10
+resource.setrlimit(resource.RLIMIT_DATA, (used + (int(sys.argv[1]) << 20),) * 2)
+try:
+    print(fit(X, sys.argv[2]).gram_)
+except MemoryError:
+    print("out of memory")
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have no such limit")
+def test_a_corpus_is_trained_in_memory_that_does_not_hold_its_features():
+    def run(memory: str) -> str:
+        given = [sys.executable, "-c", LIMITED, "200", memory]  # MiB of the process's own
+        return subprocess.run(given, capture_output=True, text=True, check=False, timeout=120).stdout
+
+    assert "5,371,443 values of features of 6,000 texts (as asked for; on disk)" in run("1000")
+    assert "values" not in run("4GB")

@@ -1,0 +1,140 @@
+"""Reading a corpus document by document, for more than memory holds."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from textsvm.parallel import Progress
+from textsvm.readers.archives import Files, read_files, walk
+from textsvm.readers.corpus import Corpus, Document, gather
+from textsvm.readers.opened import FileOnDisk
+from textsvm.readers.read import Options, documents_of, format_of, no_document
+from textsvm.readers.tables import Columns
+
+#: Bytes on disk from which on the command line keeps the texts of a corpus in a temporary file.
+LARGE = 64 << 20
+#: Formats whose readers do not hold what they have read.
+_BIT_BY_BIT = ("csv", "tsv", "jsonl", "lines", "folders", "tables")
+
+
+@dataclass
+class CorpusStream:
+    """The documents of a corpus, read anew whenever they are iterated over.
+
+    Documents come as they are: without a label where they have none, with ids that may occur twice.
+
+    Attributes
+    ----------
+    source, format : str
+        Where it is read from, and as what.
+    problems : list of (str, str)
+        What was damaged or left out so far, as in `Corpus`.
+    """
+
+    source: str
+    format: str
+    _files: Files
+    _options: Options
+    _part: str | None
+    _progress: Progress | None
+    problems: list[tuple[str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        #: What was left out when the files were looked for.
+        self._found = tuple(self._files.problems)
+        self.problems = [*self._found]
+
+    def __iter__(self) -> Iterator[Document]:
+        return (each for each in self._documents() if self._part is None or each.part == self._part)
+
+    def stored(self) -> Corpus:
+        """The corpus, its texts in a temporary file that is gone with it; as `read_corpus` gives it else."""
+        documents = self._documents()
+        return gather(documents, self.source, self.format, self.problems, stored=True).select(self._part)
+
+    def _documents(self) -> Iterator[Document]:
+        del self.problems[len(self._found) :]
+        self._files.problems, number = self.problems, 0
+        for document in documents_of(self._files, self.format, self._options, self._progress):
+            number += 1
+            yield document
+        if not number:
+            raise no_document(self.source, self.format, self.problems)
+
+
+def stream_corpus(
+    path: str | Path,
+    format: str | None = None,
+    *,
+    part: str | None = None,
+    split: str = "modapte",
+    text: str | None = None,
+    label: str | None = None,
+    id: str | None = None,
+    target: str | None = None,
+    weight: str | None = None,
+    group: str | None = None,
+    headers: bool = False,
+    label_separator: str | None = None,
+    progress: Progress | None = None,
+) -> CorpusStream:
+    """Read a corpus document by document: of a table only a row is in memory, of a folder only a file.
+
+    Tables and lines (.csv, .tsv, .jsonl, label TAB text; compressed by gzip, bzip2 or xz) and folders are
+    read bit by bit. Archives (.tar, .zip), mail, Reuters and Parquet are read into memory first. Columns of
+    JSON Lines are those of the first 1,000 rows.
+
+    Parameters
+    ----------
+    path, format, part, split, text, label, id, target, weight, group, headers, label_separator
+        See `read_corpus`.
+    progress : callable, optional
+        Called with (bytes read, bytes in all), or (files read, files in all).
+
+    Returns
+    -------
+    CorpusStream
+        An iterable of documents, which have an id, a text, a label, ...
+
+    Raises
+    ------
+    InputError
+        If the input is missing, unreadable or of no known format; while it is iterated over, if it is
+        damaged, or holds no document.
+    """
+    options = Options(Columns(text, label, id, target, weight, group), split, headers, label_separator)
+    found = _find(Path(path)) or read_files(path)
+    format = format_of(found, format, options)
+    if format not in _BIT_BY_BIT:
+        found = read_files(path)
+    return CorpusStream(found.source, format, found, options, part, progress)
+
+
+def is_large(path: str | Path) -> bool:
+    """Whether a corpus is better not held in memory."""
+    path = Path(path)
+    try:
+        if path.is_dir():
+            return sum(each.stat().st_size for each, _ in walk(path)) >= LARGE
+        return path.is_file() and path.stat().st_size >= LARGE
+    except OSError:
+        return False
+
+
+def _find(path: Path) -> Files | None:
+    """The files under a path, none of them read yet; None if one is an archive or there is no such path."""
+    try:
+        mode = path.stat().st_mode
+        if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+            return None
+        paths = list(walk(path)) if stat.S_ISDIR(mode) else [(path, path.name)]
+        files = [FileOnDisk(name, each) for each, name in paths]
+    except OSError:
+        return None
+    if any(file.is_archive for file in files):
+        return None
+    return Files(str(path), list[Any](files), stat.S_ISREG(mode))

@@ -1,0 +1,86 @@
+"""Texts in a temporary file: a sequence of strings of which none is in memory until it is asked for."""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, overload
+
+from textsvm.errors import InputError
+
+
+class StoredTexts(Sequence[str]):
+    """Texts in UTF-8, one behind the other, in a file that has no name and is gone with the process.
+
+    Parameters
+    ----------
+    data : mmap or bytes
+    starts, ends : array of int64
+        Where each text begins and ends.
+    """
+
+    def __init__(self, data: Any, starts: array[int], ends: array[int]) -> None:
+        self._data, self._starts, self._ends = data, starts, ends
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> StoredTexts:
+        """Those of an iterable, which is read once.
+
+        Raises
+        ------
+        InputError
+            If the temporary folder has no room for them.
+        """
+        offsets, end = array("q", [0]), 0
+        with tempfile.TemporaryFile(prefix="textsvm-", buffering=1 << 20) as file:
+            for text in texts:
+                # Lone surrogates (undecodable bytes kept by a reader) are symbols like any other.
+                data = text.encode("utf-8", "surrogatepass")
+                _write(file, data)
+                end += len(data)
+                offsets.append(end)
+            _write(file, None)
+            stored = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if end else b""
+        return cls(stored, offsets[:-1], offsets[1:])
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self._text, self._starts, self._ends)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> StoredTexts: ...
+
+    def __getitem__(self, index: int | slice) -> str | StoredTexts:
+        if isinstance(index, slice):
+            return StoredTexts(self._data, self._starts[index], self._ends[index])
+        return self._text(self._starts[index], self._ends[index])
+
+    def _text(self, start: int, end: int) -> str:
+        text: str = self._data[start:end].decode("utf-8", "surrogatepass")
+        return text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoredTexts.of, (list(self),)
+
+    def take(self, indices: Sequence[int]) -> StoredTexts:
+        """The texts at `indices`, in that order, in the same file."""
+        starts, ends = (array("q", [bounds[i] for i in indices]) for bounds in (self._starts, self._ends))
+        return StoredTexts(self._data, starts, ends)
+
+
+def _write(file: Any, data: bytes | None) -> None:
+    """Write data, or for None what has not reached the file yet."""
+    try:
+        file.flush() if data is None else file.write(data)
+    except OSError as error:
+        raise InputError(
+            f"texts cannot be kept in {tempfile.gettempdir()} ({error.strerror or error}); let TMPDIR name a "
+            "folder with more room"
+        ) from error
