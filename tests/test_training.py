@@ -168,7 +168,7 @@ def test_auto_leaves_out_a_matrix_that_does_not_fit():
     assert "a kernel matrix would take 5.5 MiB of 2.0 MiB" in model.gram_
     assert model.seconds_.keys() == {"encode", "features", "solve"}
     # What has no features, or features that do not fit either, has rows on demand.
-    for kernel, memory in ((GapWeighted(1), "2MB"), (BoundedGap(3), "1MB")):
+    for kernel, memory in ((GapWeighted(1), "2MB"), (BoundedGap(3), "400kB")):
         model = SVC(kernel, memory=memory, max_length=9, max_iter=1, device="cpu")
         with pytest.warns(UserWarning, match="before it converged"):
             model.fit(texts, y)
@@ -195,7 +195,10 @@ def test_auto_takes_what_is_predicted_to_be_quicker():
         (SVC(LOG, multiclass="crammer-singer", solver="features"), "crammer-singer are trained from kernel"),
         (SVC(LOG, approximate="nystrom:4", solver="features"), "machines on landmarks"),
         (OneClassSVM("precomputed", solver="features"), "has no features; leave solver out"),
-        (SVC(BoundedGap(3), memory="9kB", solver="features"), "need about .* of memory and 9.0 KiB are allowed"),
+        (
+            SVC(BoundedGap(3), memory="9kB", solver="features"),
+            "need about .* of memory and 9.0 KiB are allowed",
+        ),
         (SVC(BoundedGap(4), memory=999, solver="features"), "need about .* of memory and 999 B are"),
     ],
     ids=range(10),
