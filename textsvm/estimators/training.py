@@ -53,10 +53,11 @@ class Rates:
     memory: int
 
 
-#: By the kind of device; of the CPU for one core, fitted to what reports/feature_solver.md has.
+#: By the kind of device; of the CPU for one core, fitted to what reports/feature_solver.md has; of an H200 to
+#: reports/gpu/million.md.
 RATES = {
     "cpu": Rates(3e-8, 4e-8, 2.5e-8, 1.5e-5, 0.0, 8e-9, 4e-11, 24),
-    "cuda": Rates(2e-9, 2e-9, 0.0, 0.0, 0.15, 1e-9, 0.0, 12),
+    "cuda": Rates(1e-9, 3.5e-9, 0.0, 0.0, 1.5, 1.3e-9, 0.0, 12),
 }
 
 
