@@ -5,8 +5,9 @@ faces (the CPU's) and of the augmented Lagrangian (the GPU's) are at most 1e-5 a
 or this fails. Then time at an equal objective on the same rows of sentences of reviews: LIBLINEAR's
 (`LinearSVC`, hinge, dual) have an entry more each for their ridges. Its bias is regularised, so its machine
 is another one; its tolerance is the first of 1, 0.1, ... that brings its primal objective as near to its own
-optimum, at 1e-5, as our duality gap is. With `--ways` the points that `textsvm.estimators.training.RATES` were fitted to, in a second
-report. Seconds are of the processor, least of several turns.
+optimum, at 1e-5, as our duality gap is. With `--ways` the points that the rates of
+`textsvm.estimators.training` were fitted to, in a second report. Seconds are of the processor, least of
+several turns.
 """
 
 from __future__ import annotations
