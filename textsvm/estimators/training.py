@@ -52,7 +52,7 @@ class Rates:
     memory: int
 
 
-#: By the kind of device; of the CPU for one core, fitted to what reports/feature_solver.md has.
+#: By the kind of device; of the CPU for one core, fitted to reports/feature_solver_ways.md.
 RATES = {
     "cpu": Rates(3e-8, 4e-8, 2.5e-8, 1.5e-5, 0.0, 8e-9, 4e-11, 24),
     "cuda": Rates(2e-9, 2e-9, 0.0, 0.0, 0.15, 1e-9, 0.0, 12),
