@@ -123,7 +123,7 @@ class MachineOptions:
     memory: Annotated[
         str | None,
         typer.Option(
-            help="Memory for the kernel matrix, such as 2GiB (default: half of what is free).",
+            help="Memory for the kernel matrix or features, such as 2GiB (default: half of what is free).",
             rich_help_panel=_MACHINE,
         ),
     ] = None

@@ -64,7 +64,8 @@ class SVC(ClassifierMixin, KernelMachine):
         By kernel values, or without any, from the features of kernels that have them: the same optimum,
         for documents without number. "auto" takes what is predicted to be quicker and says it in `gram_`.
     memory : int or str, optional
-        Bytes that rows of the kernel matrix may take ("2GiB" is understood). None: half of what is free.
+        Bytes that rows of the kernel matrix, or of features, may take ("2GiB" is understood). None: half of
+        what is free.
     device : {"auto", "cpu", "cuda", "cuda:0", ...}
     n_jobs : int, optional
         Threads; None or -1 uses all cores.
@@ -108,9 +109,9 @@ class SVC(ClassifierMixin, KernelMachine):
         Number of landmarks and features, and the share of the trace of the kernel matrix that they capture;
         None without `approximate`. With it, `support_` are the landmarks, whatever their labels.
     gram_ : str
-        Where the rows of the kernel matrix came from.
+        Where the rows of the kernel matrix came from; why there is none.
     seconds_ : dict
-        Wall time of "encode", "gram" and "solve".
+        Wall time of "encode", "gram" (or "features") and "solve".
     info_ : dict
         What a loaded model was saved with.
     n_features_in_ : int

@@ -18,7 +18,7 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.parallel import StageProgress, lap, n_threads, of_stage
 from textsvm.solvers import from_features
-from textsvm.solvers.problems import Classification, Labelling, Machines, Problem
+from textsvm.solvers.problems import Classification, Labelling, Machines, OneClass, Problem, Regression
 from textsvm.solvers.side_by_side import solve
 
 SOLVERS = ("auto", "gram", "features")
@@ -53,12 +53,14 @@ class Rates:
     memory: int
 
 
-#: By the kind of device; of the CPU for one core, fitted to what reports/feature_solver.md has; of an H200 to
+#: By the kind of device; of the CPU for one core, fitted to reports/feature_solver_ways.md; of an H200 to
 #: reports/gpu/million.md.
 RATES = {
     "cpu": Rates(3e-8, 4e-8, 2.5e-8, 1.5e-5, 0.0, 8e-9, 4e-11, 24),
     "cuda": Rates(1e-9, 3.5e-9, 0.0, 0.0, 1.5, 1.3e-9, 0.0, 12),
 }
+#: How much longer machines take that coordinate descent does not solve, on a CPU.
+SLOWER: dict[type, float] = {Regression: 50.0, OneClass: 7.0}
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,8 @@ def predicted(
     threads, rates = n_threads() if device.kind == "cpu" else 1, RATES[device.kind]
     gram = found * rates.count + n**2 * rates.pair + n * found * rates.product
     solve = found * (rates.solve + machines * rates.machine) + n * rates.row + machines * rates.start
+    if device.kind == "cpu":
+        solve *= SLOWER.get(type(problem), 1.0)
     return gram / threads, found * rates.count / threads + solve / max(1, min(threads, machines))
 
 
