@@ -81,6 +81,8 @@ from textsvm.tokens import Tokens
 MOST = 1000
 #: Patterns of occurrences; more take hours whatever the texts.
 MOST_PATTERNS = 10_000
+#: What an entry takes while rows of features are made: key, id and value, twice.
+ENTRY_BYTES = 32
 #: Occurrences a second that a core counts (25 to 60 ns each).
 RATE = 2.5e7
 #: What comparing an occurrence with a document takes, where counting it takes 1.
@@ -174,6 +176,9 @@ class BoundedGap(SymbolKernel):
 
         return CudaCountedSubsequences(self, documents)
 
+    def feature_bytes(self, documents: Documents) -> int:
+        return ENTRY_BYTES * int(self.patterns.occurrences(documents.lengths).sum())
+
     def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
         """It learns nothing."""
 
@@ -257,7 +262,7 @@ class CountedSubsequences:
     def __init__(self, kernel: Parameters, documents: Documents) -> None:
         self.documents = documents
         _, x = count(documents, kernel.patterns, kernel.decay)
-        self.shared = SharedFeatures.of(x, np.bincount(x.features, minlength=x.n_features))
+        self.shared = SharedFeatures.of(x, x.frequencies())
 
     def rows(self, kernel: Parameters, train: NDArray[np.int64]) -> FeatureRows:
         """All documents as rows of features."""
