@@ -11,7 +11,7 @@ import tempfile
 import numpy as np
 import pytest
 
-from textsvm import SVC, BoundedGap, InputError, Spectrum, Sum, scratch
+from textsvm import SVC, InputError, Spectrum, Sum, scratch
 from textsvm.features.pmers import rank
 
 rng = np.random.default_rng(0)
@@ -83,7 +83,6 @@ def test_ranks_are_those_of_sorting(bound):
         Spectrum((1, 5), "log", idf=True),
         Spectrum(3, "intersection"),
         Sum([Spectrum((2, 3)), Spectrum(4, idf=True)]),
-        BoundedGap(3, 0.2),
     ],
 )
 def test_features_on_disk_give_the_same_bits(small, kernel):

@@ -81,8 +81,6 @@ from textsvm.tokens import Tokens
 MOST = 1000
 #: Patterns of occurrences; more take hours whatever the texts.
 MOST_PATTERNS = 10_000
-#: What an entry takes while rows of features are made: key, id and value, twice.
-ENTRY_BYTES = 32
 #: Occurrences a second that a core counts (25 to 60 ns each).
 RATE = 2.5e7
 #: What comparing an occurrence with a document takes, where counting it takes 1.
@@ -175,9 +173,6 @@ class BoundedGap(SymbolKernel):
         from textsvm.kernels.bounded_gap_cuda import CudaCountedSubsequences
 
         return CudaCountedSubsequences(self, documents)
-
-    def feature_bytes(self, documents: Documents) -> int:
-        return ENTRY_BYTES * int(self.patterns.occurrences(documents.lengths).sum())
 
     def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
         """It learns nothing."""
