@@ -7,7 +7,9 @@ import json
 import lzma
 import pickle
 import tarfile
+import tempfile
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -162,7 +164,17 @@ def test_stored_texts_are_a_sequence_of_strings():
         stored[5]
 
 
-def test_estimators_take_iterators(monkeypatch):
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("n", [1, 100])
+def test_a_full_disk_is_one_sentence(monkeypatch, n):
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: open("/dev/full", "wb", 0))  # noqa: SIM115
+    with pytest.raises(
+        InputError, match=r"texts cannot be kept in .* \(No space left on device\); let TMPDIR"
+    ):
+        StoredTexts.of(["x" * 100_000] * n)
+
+
+def test_estimators_take_iterators():
     texts, y = ["aab", "aba", "abb", "bba"] * 5, [0, 0, 1, 1] * 5
     listed, streamed = (SVC(Spectrum(2), device="cpu").fit(X, y) for X in (texts, iter(texts)))
     assert np.array_equal(listed.dual_coef_, streamed.dual_coef_)

@@ -10,6 +10,9 @@ from typing import Any, overload
 
 from textsvm.errors import InputError
 
+#: Bytes that are written at a time.
+WRITTEN = 1 << 20
+
 
 class StoredTexts(Sequence[str]):
     """Texts in UTF-8, one behind the other, in a file that has no name and is gone with the process.
@@ -33,15 +36,19 @@ class StoredTexts(Sequence[str]):
         InputError
             If the temporary folder has no room for them.
         """
-        offsets, end = array("q", [0]), 0
-        with tempfile.TemporaryFile(prefix="textsvm-", buffering=1 << 20) as file:
+        offsets, end, waiting = array("q", [0]), 0, bytearray()
+        # Not buffered: what a full disk did not take would be tried again when the file is closed.
+        with tempfile.TemporaryFile(prefix="textsvm-", buffering=0) as file:
             for text in texts:
                 # Lone surrogates (undecodable bytes kept by a reader) are symbols like any other.
                 data = text.encode("utf-8", "surrogatepass")
-                _write(file, data)
+                waiting += data
                 end += len(data)
                 offsets.append(end)
-            _write(file, None)
+                if len(waiting) >= WRITTEN:
+                    _write(file, waiting)
+                    waiting.clear()
+            _write(file, waiting)
             stored = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if end else b""
         return cls(stored, offsets[:-1], offsets[1:])
 
@@ -75,10 +82,11 @@ class StoredTexts(Sequence[str]):
         return StoredTexts(self._data, starts, ends)
 
 
-def _write(file: Any, data: bytes | None) -> None:
-    """Write data, or for None what has not reached the file yet."""
+def _write(file: Any, data: bytearray) -> None:
+    at = 0
     try:
-        file.flush() if data is None else file.write(data)
+        while at < len(data):
+            at += file.write(bytes(data[at:]))
     except OSError as error:
         raise InputError(
             f"texts cannot be kept in {tempfile.gettempdir()} ({error.strerror or error}); let TMPDIR name a "

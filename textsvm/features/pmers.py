@@ -124,7 +124,7 @@ def rank(keys: NDArray[np.uint64], bound: int) -> tuple[NDArray[np.uint64], NDAr
     """Sorted distinct keys and the rank of each key. Keys are below `bound`."""
     bits = max(len(keys) - 1, 1).bit_length()
     if bound << bits <= 1 << 64:  # sorting (key, position) in one word is several times faster
-        packed, ranks = copied(keys, np.uint64), np.empty(len(keys), np.int32)
+        packed, ranks = copied(keys, np.uint64), empty(len(keys), np.int32)
         _pack(packed, np.uint64(bits))
         packed = _sorted(packed)
         n = _rank_packed(packed, np.uint64(bits), ranks)

@@ -34,6 +34,7 @@ from textsvm.features.gapped import Stage
 from textsvm.features.pmers import rank
 from textsvm.features.sparse import MAX_INT32, Sparse
 from textsvm.parallel import n_threads, run
+from textsvm.scratch import copied, empty, joined
 
 Array = NDArray[Any]
 #: Occurrences of a piece of work, about.
@@ -259,16 +260,14 @@ class _Entries:
             words.sort()
             keys, values = np.empty(len(words), np.int64), np.empty(len(words), np.float32)
             n = _combine(words, powers, how.bound, numbers[first:last], keys, values)
-            found[first] = keys[:n].copy(), values[:n].copy()
+            found[first] = copied(keys[:n], np.int64), copied(values[:n], np.float32)
 
         run(count_piece, pieces)
         indptr = np.concatenate([[0], np.cumsum(numbers)])
         check_entries(int(indptr[-1]))
         ordered = [found.pop(first) for first, _ in pieces]
-        keys = np.concatenate([np.empty(0, np.int64), *(keys for keys, _ in ordered)])
-        return cls(
-            indptr, keys, np.concatenate([np.empty(0, np.float32), *(values for _, values in ordered)])
-        )
+        keys = joined([np.empty(0, np.int64), *(keys for keys, _ in ordered)])
+        return cls(indptr, keys, joined([np.empty(0, np.float32), *(values for _, values in ordered)]))
 
 
 def _pieces(documents: Documents, patterns: Patterns, most: int) -> list[tuple[int, int]]:
@@ -288,7 +287,7 @@ def _ranks(keys: NDArray[np.int64], bound: int) -> tuple[NDArray[np.uint64], NDA
     """Sorted distinct keys, the rank of each key, and the ranks of all possible keys if these are few."""
     if bound > max(TABLE, 2 * len(keys)):
         return (*rank(keys.view(np.uint64), bound), None)
-    seen, features = np.zeros(bound, bool), np.empty(len(keys), np.int32)
+    seen, features = np.zeros(bound, bool), empty(len(keys), np.int32)
     slices = [slice(at, at + PIECE) for at in range(0, len(keys), PIECE)]
     run(lambda some: _mark(keys[some], seen), slices)
     table = np.where(seen, np.cumsum(seen, dtype=np.int32) - np.int32(1), np.int32(-1))

@@ -260,7 +260,7 @@ class CountedSubsequences:
     def __init__(self, kernel: Parameters, documents: Documents) -> None:
         self.documents = documents
         _, x = count(documents, kernel.patterns, kernel.decay)
-        self.shared = SharedFeatures.of(x, np.bincount(x.features, minlength=x.n_features))
+        self.shared = SharedFeatures.of(x, x.frequencies())
 
     def rows(self, kernel: Parameters, train: NDArray[np.int64]) -> FeatureRows:
         """All documents as rows of features."""

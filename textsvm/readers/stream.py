@@ -16,7 +16,7 @@ from textsvm.readers.read import Options, documents_of, format_of, no_document
 from textsvm.readers.tables import Columns
 
 #: Bytes on disk from which on the command line keeps the texts of a corpus in a temporary file.
-LARGE = 64 << 20
+LARGE = 32 << 20
 #: Formats whose readers do not hold what they have read.
 _BIT_BY_BIT = ("csv", "tsv", "jsonl", "lines", "folders", "tables")
 
