@@ -87,16 +87,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("reports/cpu_features"))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--every", type=int, default=1, help="every so many texts only, for a try")
     parser.add_argument("--quick", action="store_true", help="on the embedded samples")
     options = parser.parse_args(arguments)
     select(options.device)  # a sentence, before any work, where there is no such device
     tasks = full_tasks(None if options.quick else data_folder())[1:]  # the first is a part of the second
+    few = slice(None, None, options.every)
+    tasks = [Task(t.name, t.train[few], t.y_train[few], t.test[few], t.y_test[few]) for t in tasks]
     rows = [
         compare(task, setting, options.device, options.repeats)
         for task in map(normalised, tasks)
         for setting in SETTINGS
     ]
     command = f"textsvm bench features --device {options.device}" + " --quick" * options.quick
+    command += f" --every {options.every}" * (options.every > 1)
     write_report(options.output, "Features against TfidfVectorizer", command, tuple(rows[0]), rows)
 
 
