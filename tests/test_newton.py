@@ -159,17 +159,3 @@ def test_rows_that_are_left_out_change_nothing(monkeypatch):
         for mine, other in zip(some.solutions, whole.solutions, strict=True):
             assert mine.converged
             assert mine.objective == pytest.approx(other.objective, rel=1e-8)
-
-
-@pytest.mark.parametrize("kind", ["ovr", "svr", "labels"])
-def test_a_start_from_some_rows_reaches_the_same_optimum(kind, monkeypatch):
-    texts = texts_of(400)
-    rows, problem = KERNELS["log idf"].feature_rows(encode(texts), CPU), problem_of(kind, 400)
-    whole = newton_machines.solve(problem, rows, Stopping(1e-5))
-    monkeypatch.setattr(newton, "MANY", 300)
-    for mine, other in zip(
-        newton_machines.solve(problem, rows, Stopping(1e-5)).solutions, whole.solutions, strict=True
-    ):
-        assert mine.converged
-        assert mine.iterations != other.iterations
-        assert mine.objective == pytest.approx(other.objective, rel=1e-8)

@@ -2,7 +2,7 @@
 
 X d reads every entry (feature, value: 8 bytes) once and looks d up, in float32, out of L2; sums are float64.
 X'u reads the entries again, sorted by feature: additions to sums in memory, row by row, would queue at the
-commonest features (measured on an H200: 35 G additions a second, a tenth of the copy roof). Pieces of one
+commonest features (measured on an H200: 35 G additions a second, a fifteenth of the roof). Pieces of one
 list are added up by several warps in any order, so sums are of 64-bit integers, which need none: two runs
 give the same bits. Their unit is the largest power of two with which no sum can overflow, given
 sum_i |x_i| |u_i| as a bound; of a million rows the error is some 2^-40 of that bound.

@@ -52,9 +52,6 @@ START, GROW = 0.2, 3.0
 INNER = 0.5
 #: Bound on proximal steps: sigma has grown out of float64's reach by then.
 MOST_PROXIMAL = 40
-#: Rows from which on a share of them is solved first, to a rough tolerance, and sigma over C after that: at
-#: first most rows are free, and a product with a few of them tells as much.
-MANY, FEWER, ROUGH, LATER = 100_000, 8, 0.05, 1.8
 #: By how much more than at best conditions are missed when sigma has grown out of the products' precision.
 WORSE = 10.0
 #: How far from the kink of p, in units of f, a row is left out: a multiple of the violation, and more. Where
@@ -140,18 +137,18 @@ class _Solver:
         )
         self.epsilon, self.ridge = duals.epsilon, products.ridge[:, None]
         self.made, self.passes = 0, 0.0
-        self.sigma: Array = None
-        self.primal: tuple[Array, Array, Array] = (None, None, None)
+        self.sigma = START * (self.high - self.low).max(axis=0)
 
     def solve(self, progress: Progress | None, satisfied: Satisfied | None) -> Array:
         """Proximal steps until the violation is small enough; K coef + q."""
         xp = self.xp
-        weights, bias, f = self.begin()
+        weights, bias = self.combine(self.coef), xp.zeros(len(self.total))
+        f = self.values(weights, bias)
         violation = self.violation(f + self.q + self.ridge * self.coef)
         first, least, best = float(violation.max()), np.inf, (self.coef, f)
         for _ in range(MOST_PROXIMAL):
             point = self.proximal_step(weights, bias, f, violation)
-            weights, bias, f = self.primal = point.weights, point.bias, point.f
+            weights, bias, f = point.weights, point.bias, point.f
             self.coef = balanced(xp, point.coef, self.low, self.high, self.total)
             responses = self.responses()
             violation = self.violation(responses)
@@ -167,24 +164,6 @@ class _Solver:
             self.sigma = self.sigma * xp.where(violation > self.tol, GROW, 1.0)
         self.coef, responses = best
         return responses
-
-    def begin(self) -> tuple[Array, Array, Array]:
-        """A primal point to start from: with many rows, that of some of them, and coefficients of its own."""
-        xp, n = self.xp, len(self.coef)
-        width = (self.high - self.low).max(axis=0)
-        self.sigma, bias = START * width, xp.zeros(len(self.total))
-        index = xp.asarray(np.sort(np.random.default_rng(0).permutation(n)[: n // FEWER]))
-        both = (self.low[index] < 0).any(axis=0) & (self.high[index] > 0).any(axis=0)
-        if n < MANY or not bool(both.all()):
-            weights = self.combine(self.coef)
-            return weights, bias, self.values(weights, bias)
-        some = _Solver(self.products.take(index), self.duals.at(index), ROUGH, self.max_passes)
-        some.solve(None, None)
-        weights, bias, _ = some.primal
-        f = self.values(weights, bias)
-        self.coef = ProximalProblem(self.products, self.duals, 2 * width).proximal(f)
-        self.sigma = LATER * width
-        return weights, bias, f
 
     @property
     def duals(self) -> ColumnDuals:

@@ -5,18 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
-from numpy.typing import NDArray
 
 from textsvm.device import array_module, device_of
+from textsvm.features.products import Columns
 from textsvm.features.rows import FeatureRows
 from textsvm.features.sparse import Sparse
-from textsvm.parallel import n_threads, run
 from textsvm.solvers.proximal import NewtonSystem, Products, conjugate_gradients, constant_of
 
 Array = Any
-#: Rows of a piece of work, at least.
-PIECE = 256
 
 
 def products_of(rows: FeatureRows) -> Products:
@@ -34,22 +30,19 @@ class HostProducts:
     """Products with sparse rows on all cores, kept by rows and by columns: see `Products`."""
 
     def __init__(self, rows: FeatureRows, constant: float | None = None) -> None:
-        x, self._given = rows.x, rows
+        self.x, self._given, by_columns = rows.x, rows, Columns(rows.x)
         self.xp, self.ridge = np, rows.ridge
-        self.constant = constant_of(rows, x.squares()) if constant is None else constant
-        self._rows = (x.indptr, x.features, x.values)
-        starts = np.concatenate([[0], np.cumsum(np.bincount(x.features, minlength=x.n_features))])
-        documents, values = np.empty(len(x.features), np.int32), np.empty(len(x.values), np.float32)
-        _transpose(*self._rows, starts[:-1].copy(), documents, values)
-        self._columns = (starts, documents, values)
+        self.constant = constant_of(rows, self.x.squares()) if constant is None else constant
+        # A row of X' is a sum of its own: threads share these, as they could not share sums over rows of X.
+        self._columns = Sparse(by_columns.indptr, by_columns.documents, by_columns.values, len(self.x))
 
     def values(self, weights: Array, bias: Array) -> Array:
         """See `Products`."""
-        return _products(self._rows, weights) + self.constant * bias
+        return self.x.dot(weights) + self.constant * bias
 
     def combine(self, coef: Array) -> Array:
         """See `Products`."""
-        return _products(self._columns, coef)
+        return self._columns.dot(coef)
 
     def take(self, index: Array) -> HostProducts:
         """See `Products`."""
@@ -57,10 +50,11 @@ class HostProducts:
 
     def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
         """See `Products`."""
-        wanted = system.curvature.any(axis=1)
+        index, bent = np.flatnonzero(system.curvature.any(axis=1)), np.zeros_like(system.curvature)
+        free, curvature = self.x.take(index), system.curvature[index]
 
         def curve(d: Array, d_bias: Array) -> tuple[Array, Array]:
-            bent = system.curvature * (_products(self._rows, d, wanted) + self.constant * d_bias)
+            bent[index] = curvature * (free.dot(d) + self.constant * d_bias)
             return self.combine(bent), self.constant * bent.sum(axis=0)
 
         return conjugate_gradients(np, system, curve)
@@ -97,46 +91,3 @@ class DenseProducts:
             return free.transposed_dot(bent), self.constant * bent.sum(axis=0)
 
         return conjugate_gradients(self.xp, system, curve)
-
-
-def _products(
-    rows: tuple[Array, Array, Array], dense: NDArray[np.float64], wanted: NDArray[np.bool_] | None = None
-) -> NDArray[np.float64]:
-    """Rows times a dense matrix, 0 where a row is not wanted."""
-    n = len(rows[0]) - 1
-    out, dense = np.zeros((n, dense.shape[1])), np.ascontiguousarray(dense)
-    wanted = np.ones(n, bool) if wanted is None else wanted
-    step = max(PIECE, n // (8 * n_threads()) + 1)
-    run(lambda first: _dot(first, min(first + step, n), *rows, dense, wanted, out), range(0, n, step))
-    return out
-
-
-@njit(nogil=True, cache=True)
-def _dot(
-    first: int,
-    last: int,
-    indptr: Array,
-    features: Array,
-    values: Array,
-    dense: Array,
-    wanted: Array,
-    out: Array,
-) -> None:
-    for i in range(first, last):
-        if wanted[i]:
-            for k in range(indptr[i], indptr[i + 1]):
-                v, u = values[k], features[k]
-                for c in range(dense.shape[1]):
-                    out[i, c] += v * dense[u, c]
-
-
-@njit(nogil=True, cache=True)
-def _transpose(
-    indptr: Array, features: Array, values: Array, cursor: Array, documents: Array, x: Array
-) -> None:
-    for i in range(len(indptr) - 1):
-        for k in range(indptr[i], indptr[i + 1]):
-            at = cursor[features[k]]
-            documents[at] = i
-            x[at] = values[k]
-            cursor[features[k]] = at + 1
