@@ -33,13 +33,16 @@ class View:
     Attributes
     ----------
     tokens : "characters", "words", "whitespace" or callable
-        What one symbol is.
+        What one symbol is; "numbers" where vectors are read.
     keep_case : bool
         Whether upper and lower case are told apart where the normal form of texts would not.
+    column : str or tuple of str, optional
+        Which column, or columns of numbers, of a table; None where there is none.
     """
 
     tokens: Tokens = "characters"
     keep_case: bool = False
+    column: str | tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from textsvm.kernels.edit import EditDistance
     from textsvm.kernels.gap import GapWeighted
     from textsvm.kernels.gapped import GappedKmers
+    from textsvm.kernels.gaussian import Gaussian
+    from textsvm.kernels.linear import Linear
+    from textsvm.kernels.polynomial import Polynomial
+    from textsvm.kernels.sigmoid import Sigmoid
     from textsvm.kernels.spectrum import Spectrum
     from textsvm.kernels.sums import Product, Sum
     from textsvm.kernels.user import UserKernel
@@ -47,17 +51,25 @@ KERNELS = Kernels(
     edit="textsvm.kernels.edit:EditDistance",
     gap="textsvm.kernels.gap:GapWeighted",
     gapped="textsvm.kernels.gapped:GappedKmers",
+    linear="textsvm.kernels.linear:Linear",
+    polynomial="textsvm.kernels.polynomial:Polynomial",
+    gaussian="textsvm.kernels.gaussian:Gaussian",
+    sigmoid="textsvm.kernels.sigmoid:Sigmoid",
     sum="textsvm.kernels.sums:Sum",
     product="textsvm.kernels.sums:Product",
     **{"bounded-gap": "textsvm.kernels.bounded_gap:BoundedGap"},
 )
 _HOME = {
     "Kernel": "base",
+    "Linear": "linear",
+    "Polynomial": "polynomial",
     "BoundedGap": "bounded_gap",
     "EditDistance": "edit",
     "GapWeighted": "gap",
     "GappedKmers": "gapped",
+    "Gaussian": "gaussian",
     "Product": "sums",
+    "Sigmoid": "sigmoid",
     "Spectrum": "spectrum",
     "Sum": "sums",
     "UserKernel": "user",
@@ -69,8 +81,12 @@ __all__ = [
     "EditDistance",
     "GapWeighted",
     "GappedKmers",
+    "Gaussian",
     "Kernel",
+    "Linear",
+    "Polynomial",
     "Product",
+    "Sigmoid",
     "Spectrum",
     "Sum",
     "UserKernel",

@@ -58,12 +58,15 @@ class Kernel(BaseEstimator, ABC):
         What `contributions` are.
     comparable : bool
         Whether equal parameters make equal kernels.
+    reads : {"texts", "vectors", "columns"}
+        What its examples are: which source of rows (`textsvm.sources`) serves it.
     """
 
     name: ClassVar[str]
     options: ClassVar[tuple[Option, ...]] = ()
     attribution: ClassVar[Attribution] = OCCLUSION
     comparable: ClassVar[bool] = True
+    reads: ClassVar[str] = "texts"
 
     @property
     def view(self) -> View:

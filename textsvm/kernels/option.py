@@ -99,3 +99,15 @@ SYMBOLS = (
     ),
     Option("keep_case", "upper and lower case are told apart"),
 )
+
+
+def gamma(text: str) -> float | str:
+    """A number, "scale" or "auto"."""
+    return text if text in ("scale", "auto") else float(text)
+
+
+#: A factor of products or distances: of kernels of vectors.
+GAMMA = Option(
+    "gamma", "factor of products or distances, a number, scale or auto", "NUMBER", "scale", convert=gamma
+)
+COEF0 = Option("coef0", "what is added to gamma <x, y>", "NUMBER", "0", convert=float)

@@ -1,0 +1,49 @@
+"""The polynomial kernel of vectors, k(x, y) = (gamma <x, y> + coef0)^degree."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from textsvm.errors import InputError
+from textsvm.kernels.base import is_whole
+from textsvm.kernels.option import Option
+from textsvm.kernels.polynomial_options import OPTIONS
+from textsvm.kernels.vectors import ScaledKernel, check_coef0
+
+
+class Polynomial(ScaledKernel):
+    """(gamma <x, y> + coef0)^degree.
+
+    Parameters
+    ----------
+    gamma : float > 0, "scale" or "auto"
+        See `ScaledKernel`.
+    degree : int, 1 or more
+    coef0 : float
+    """
+
+    name: ClassVar[str] = "polynomial"
+    options: ClassVar[tuple[Option, ...]] = OPTIONS
+    finish: ClassVar[str] = "polynomial"
+
+    def __init__(self, degree: int = 3, gamma: float | str = "scale", coef0: float = 0.0) -> None:
+        self.degree = degree
+        self.gamma = gamma
+        self.coef0 = coef0
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return self.gamma_, float(self.coef0), float(self.degree)
+
+    def check(self) -> None:
+        super().check()
+        if not is_whole(self.degree) or self.degree < 1:
+            raise InputError(
+                f"degree={self.degree!r} of the polynomial kernel must be a whole number above 0"
+            )
+        check_coef0(self)
+
+    def value(self, products: Any, rows: Any, columns: Any) -> Any:
+        products *= self.gamma_
+        products += self.coef0
+        return products**self.degree

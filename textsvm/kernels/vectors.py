@@ -1,0 +1,122 @@
+"""What every kernel of vectors is: a function of |x|^2, |y|^2 and <x, y>.
+
+    k(x, y) = value(<x, y>, |x|^2, |y|^2)
+
+A subclass says `value`, value by value, for arrays of either device; what computes products and rows of
+kernel values is in vector_rows.py (CPU) and vectors_cuda.py. On a card a kernel that has a `finish` is
+finished where its products are made (kernels_cu/vectors.cu).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.documents import View
+from textsvm.errors import InputError
+from textsvm.features.vectors import NUMBERS, Vectors
+from textsvm.kernels.base import Kernel, is_number
+
+if TYPE_CHECKING:
+    from textsvm.device import Device
+
+
+class VectorKernel(Kernel):
+    """A kernel of the form f(<x, y>, |x|^2, |y|^2).
+
+    Attributes
+    ----------
+    finish : str
+        What vectors.cu calls it, with `numbers` of it; empty if it is not there.
+    """
+
+    reads: ClassVar[str] = "vectors"
+    finish: ClassVar[str] = ""
+
+    @property
+    def view(self) -> View:
+        return NUMBERS
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """The parameters of `finish`, once it is fitted."""
+        return ()
+
+    @abstractmethod
+    def value(self, products: Any, rows: Any, columns: Any) -> Any:
+        """Kernel values of some vectors x with others y.
+
+        Parameters
+        ----------
+        products : float array, shape (m, n)
+            <x, y>; may be overwritten.
+        rows, columns : float arrays, shapes (m, 1) and (n,)
+            |x|^2 and |y|^2.
+
+        Returns
+        -------
+        float array, shape (m, n)
+        """
+
+    def rows(self, documents: Any, device: Device) -> Any:
+        """Prepare vectors as the columns of rows to come."""
+        from textsvm.kernels.vector_rows import HostVectorRows
+
+        return HostVectorRows(self, documents, device)
+
+
+class ScaledKernel(VectorKernel):
+    """A kernel of vectors with a factor gamma, which "scale" and "auto" work out as scikit-learn does.
+
+    Parameters
+    ----------
+    gamma : float > 0, "scale" or "auto"
+        "scale" is 1 / (d * variance of all numbers of the training vectors), "auto" is 1 / d.
+    """
+
+    gamma: float | str
+
+    @property
+    def gamma_(self) -> float:
+        """The factor."""
+        return self._gamma if isinstance(self.gamma, str) else float(self.gamma)
+
+    @property
+    def learns(self) -> bool:
+        return isinstance(self.gamma, str)
+
+    def check(self) -> None:
+        gamma = self.gamma
+        known = (
+            gamma in ("scale", "auto") if isinstance(gamma, str) else is_number(gamma) and 0 < gamma < np.inf
+        )
+        if not known:
+            raise InputError(
+                f"gamma={gamma!r} of the {self.name} kernel must be a finite number above 0, 'scale' or "
+                "'auto'"
+            )
+
+    def fit(self, documents: Vectors) -> ScaledKernel:  # type: ignore[override]
+        """Check the parameters and work out gamma."""
+        self.check()
+        self._gamma = 1 / documents.n_features
+        if self.gamma == "scale":
+            variance = documents.variance
+            self._gamma = self._gamma / variance if variance else 1.0
+        return self
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return {"gamma": np.array([self.gamma_])} if self.learns else {}
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        if self.learns:
+            [self._gamma] = state["gamma"].tolist()
+
+
+def check_coef0(kernel: Any) -> None:
+    """Raise InputError if the `coef0` of a kernel is not a finite number."""
+    if not is_number(kernel.coef0) or not np.isfinite(kernel.coef0):
+        raise InputError(f"coef0={kernel.coef0!r} of the {kernel.name} kernel must be a finite number")
