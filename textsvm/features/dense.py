@@ -74,6 +74,17 @@ class DenseRows:
             found += block.T @ by[rows]
         return found
 
+    def scatter(self, weights: Any, constant: float) -> Any:
+        """A.T @ diag(weights) @ A, float64, shape (n_features + 1,) * 2; A: Z and a column of `constant`."""
+        xp, d = self._xp, self.n_features
+        found, root = xp.zeros((d + 1, d + 1)), xp.sqrt(weights)[:, None]
+        for rows, block in self._blocks():
+            scaled = xp.empty((len(block), d + 1))
+            xp.multiply(block, root[rows], out=scaled[:, :d])
+            scaled[:, d:] = constant * root[rows]
+            found += scaled.T @ scaled
+        return found
+
     def _blocks(self) -> Iterator[tuple[slice, Any]]:
         """Consecutive rows, in float64."""
         size = HOST_BLOCK if self._xp is np else DEVICE_BLOCK
