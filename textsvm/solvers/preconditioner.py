@@ -41,7 +41,7 @@ class Preconditioner:
 
     def __init__(self, constant: float) -> None:
         self.constant, self.iterations = constant, 0
-        self._inverses: Array = None
+        self._inverses: list[Array] = []
 
     def prepare(self, xp: Any, x: DenseRows, system: NewtonSystem) -> None:
         """Make it for a system, if that pays."""
@@ -50,22 +50,22 @@ class Preconditioner:
         rows = float(xp.minimum(free, SAMPLE * d).sum())
         cost = rows * d / (2 * RATE * max(1, int((system.curvature > 0).any(axis=1).sum())))
         if d <= MOST_FEATURES and self.iterations > FRESH + cost:
-            self._inverses = None  # room for the new one
-            self._inverses = xp.stack([self._inverse(xp, x, system, c) for c in range(k)])
+            self._inverses.clear()  # room for the new ones
+            self._inverses += [self._inverse(xp, x, system, c) for c in range(k)]
 
     def apply(self, xp: Any, r: Array, r_bias: Array) -> tuple[Array, Array]:
         """P^-1 r of every column."""
-        if self._inverses is None:
+        if not self._inverses:
             return r, r_bias
-        whole = xp.concatenate([r, r_bias[None]]).T[:, :, None]
-        found = xp.matmul(self._inverses.transpose(0, 2, 1), xp.matmul(self._inverses, whole))[:, :, 0].T
+        columns = xp.concatenate([r, r_bias[None]]).T
+        found = xp.stack([w.T @ (w @ a) for w, a in zip(self._inverses, columns, strict=True)], axis=1)
         return found[:-1], found[-1]
 
     def _inverse(self, xp: Any, x: DenseRows, system: NewtonSystem, c: int) -> Array:
         """W of a column."""
         index, scale = sampled(xp, system.curvature[:, c], SAMPLE * x.n_features)
         hessian = x.take(index).scatter(system.curvature[index, c] * scale, self.constant)
-        diagonal = xp.einsum("ii->i", hessian)
+        diagonal = hessian.reshape(-1)[:: len(hessian) + 1]
         rounding = len(hessian) * np.finfo(np.float64).eps * diagonal.sum()
         diagonal[:-1] += 1
         diagonal[-1] += system.hold[c]
