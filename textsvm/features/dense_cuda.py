@@ -75,7 +75,14 @@ class CudaDense:
     def _launch(self, name: str, warps: int, by: Array, out: Array, pieces: int) -> None:
         values = self.values
         arguments = gpu.structure(
-            DENSE, values=values, index=self.index, by=by, out=out, n=self._n, d=values.shape[1], pieces=pieces
+            DENSE,
+            values=values,
+            index=self.index,
+            by=by,
+            out=out,
+            n=self._n,
+            d=values.shape[1],
+            pieces=pieces,
         )
         if warps:
             defines = (("VALUE", TYPES[values.dtype]), ("COLUMNS", by.shape[1]))

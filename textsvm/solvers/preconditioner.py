@@ -1,7 +1,7 @@
 """A preconditioner for conjugate gradients with dense rows: the Hessian of some free rows, factored.
 
-With A = [X, constant] and d features Newton's equation has H = diag(1, .., 1, hold) + A'DA, (d + 1)^2 numbers,
-for each column. A sample of SAMPLE d free rows, each counted for those it stands for, gives a P with
+With A = [X, constant] and d features Newton's equation has H = diag(1, .., 1, hold) + A'DA, (d + 1)^2
+numbers, for each column. A sample of SAMPLE d free rows, each counted for those it stands for, gives a P with
 |P^-1/2 H P^-1/2 - I| of about SAMPLE^-1/2, whatever the condition of H: a handful of iterations instead of
 hundreds, at a cost that does not grow with n. An old P, of another sigma or of other free rows, is as right
 and only slower; it is made anew where the step before took so many iterations that making it is cheaper.
@@ -46,6 +46,8 @@ class Preconditioner:
     def prepare(self, xp: Any, x: DenseRows, system: NewtonSystem) -> None:
         """Make it for a system, if that pays."""
         d, k = system.gradient.shape
+        if len(self._inverses) != k:  # of other machines
+            self._inverses.clear()
         free = (system.curvature > 0).sum(axis=0)
         rows = float(xp.minimum(free, SAMPLE * d).sum())
         cost = rows * d / (2 * RATE * max(1, int((system.curvature > 0).any(axis=1).sum())))

@@ -273,7 +273,7 @@ def conjugate_gradients(
     system : NewtonSystem
     curve : callable
     precondition : callable, optional
-        Products with about the inverse of the Hessian, a symmetric and positive definite matrix: the identity.
+        Products with about the inverse of the Hessian, symmetric and positive definite; none by default.
     """
     x, x_bias = xp.zeros_like(system.gradient), xp.zeros_like(system.of_bias)
     r, r_bias = -system.gradient, -system.of_bias
