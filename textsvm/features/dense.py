@@ -1,8 +1,8 @@
 """Dense rows of features: the verbs of `textsvm.features.sparse.Sparse` that solvers use, on either device.
 
 Rows are kept in float32. Products are sums in float64: on a card of what is read once (`dense_cuda`), on
-the host of blocks of rows that are copied to float64 one at a time: a copy of all would take twice their memory
-again.
+the host of blocks of rows that are copied to float64 one at a time: a copy of all would take twice their
+memory again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DenseRows:
         return DenseRows(self.values[self._xp.asarray(indices)])
 
     def take_for_products(self, indices: NDArray[np.int64]) -> DenseRows | CudaDense:
-        """The same for many products: not copied on a card; in float64 on the host, if they are not too large."""
+        """The same for many products: not copied on a card; in float64 on the host if not too large."""
         if self._xp is not np:
             return self._on_card(self._xp.asarray(indices))
         some = self.take(indices).values

@@ -100,7 +100,7 @@ class _Gradients:
         )
 
     def _lists(self, made: int) -> CudaLists:
-        """The entries by features: of free rows alone, if they are few and the last step made many products."""
+        """The entries by features, of free rows alone if that pays."""
         n, free = len(self.x), len(self.index)
         if free > MOST_FREE * n or made * (n - free) < WORTH * n:
             return self.x.columns
