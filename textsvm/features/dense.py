@@ -83,24 +83,25 @@ class DenseRows:
             found += block.T @ by[rows]
         return found
 
-    def scatter(self, weights: Any, constant: float) -> Any:
-        """A.T @ diag(weights) @ A, float64, shape (n_features + 1,) * 2; A: Z and a column of `constant`."""
+    def scatter(self, indices: Any, weights: Any, constant: float) -> Any:
+        """A.T @ diag(weights) @ A, float64, shape (n_features + 1,) * 2; A: rows, beside them `constant`."""
         xp, d = self._xp, self.n_features
         found, root = xp.zeros((d + 1, d + 1)), xp.sqrt(weights)[:, None]
-        for rows, block in self._blocks():
+        for rows, block in self._blocks(indices):
             scaled = xp.empty((len(block), d + 1))
             xp.multiply(block, root[rows], out=scaled[:, :d])
             scaled[:, d:] = constant * root[rows]
             found += scaled.T @ scaled
         return found
 
-    def _blocks(self) -> Iterator[tuple[slice, Any]]:
-        """Consecutive rows, in float64."""
+    def _blocks(self, indices: Any = None) -> Iterator[tuple[slice, Any]]:
+        """Consecutive rows, or some at a time of those at `indices`, in float64."""
         size = HOST_BLOCK if self._xp is np else DEVICE_BLOCK
         step = max(1, size // (8 * max(1, self.n_features)))
-        for first in range(0, len(self), step):
-            rows = slice(first, min(first + step, len(self)))
-            yield rows, self.values[rows].astype(np.float64, copy=False)
+        n = len(self if indices is None else indices)
+        for first in range(0, n, step):
+            rows = slice(first, min(first + step, n))
+            yield rows, self.values[rows if indices is None else indices[rows]].astype(np.float64, copy=False)
 
     def _on_card(self, indices: Any = None) -> CudaDense:
         from textsvm.features.dense_cuda import CudaDense

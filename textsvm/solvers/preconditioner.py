@@ -26,8 +26,10 @@ SAMPLE = 16
 RATE = 32
 #: Iterations that a new preconditioner takes as well.
 FRESH = 10
-#: Features above which W would take too much memory.
-MOST_FEATURES = 8192
+#: Products of d x d matrices that a factor and its inverse take.
+FACTOR = 3
+#: Bytes of W that there is room for, of all columns.
+MOST_BYTES = 2 << 30
 
 
 class Preconditioner:
@@ -49,9 +51,9 @@ class Preconditioner:
         if len(self._inverses) != k:  # of other machines
             self._inverses.clear()
         free = (system.curvature > 0).sum(axis=0)
-        rows = float(xp.minimum(free, SAMPLE * d).sum())
+        rows = float(xp.minimum(free, SAMPLE * d).sum()) + FACTOR * k * d
         cost = rows * d / (2 * RATE * max(1, int((system.curvature > 0).any(axis=1).sum())))
-        if d <= MOST_FEATURES and self.iterations > FRESH + cost:
+        if self.iterations > FRESH + cost and 8 * k * (d + 1) ** 2 <= MOST_BYTES:
             self._inverses.clear()  # room for the new ones
             self._inverses += [self._inverse(xp, x, system, c) for c in range(k)]
 
@@ -66,7 +68,7 @@ class Preconditioner:
     def _inverse(self, xp: Any, x: DenseRows, system: NewtonSystem, c: int) -> Array:
         """W of a column."""
         index, scale = sampled(xp, system.curvature[:, c], SAMPLE * x.n_features)
-        hessian = x.take(index).scatter(system.curvature[index, c] * scale, self.constant)
+        hessian = x.scatter(index, system.curvature[index, c] * scale, self.constant)
         diagonal = hessian.reshape(-1)[:: len(hessian) + 1]
         rounding = len(hessian) * np.finfo(np.float64).eps * diagonal.sum()
         diagonal[:-1] += 1
