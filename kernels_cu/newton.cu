@@ -127,6 +127,43 @@ extern "C" __global__ void sum_lists(const __grid_constant__ Lists t)
     }
 }
 
+// How many entries of each piece of a list are of rows that have a target, a warp a piece,
+extern "C" __global__ void count_kept(int64 n, int64 list, const int* feature, const int64* begin,
+                                      const int64* starts, const int* rows, const int* target, int64* numbers)
+{
+    int64 piece = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
+    if (piece >= n) return;
+    int64 end = min(begin[piece] + list, starts[feature[piece] + 1]);
+    int number = 0;
+#pragma unroll 4
+    for (int64 k = begin[piece] + threadIdx.x % WARP; k < end; k += WARP)
+        number += __ldg(target + __ldg(rows + k)) >= 0;
+    for (int step = WARP / 2; step; step /= 2) number += __shfl_xor_sync(FULL_WARP, number, step);
+    if (threadIdx.x % WARP == 0) numbers[piece] = number;
+}
+
+// and these entries, from to[piece] on, in their order.
+extern "C" __global__ void place_kept(int64 n, int64 list, const int* feature, const int64* begin,
+                                      const int64* starts, const int* rows, const int* target,
+                                      const float* values, const int64* to, int* kept_rows, float* kept_values)
+{
+    int64 piece = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
+    int lane = threadIdx.x % WARP;
+    if (piece >= n) return;
+    int64 at = to[piece], end = min(begin[piece] + list, starts[feature[piece] + 1]);
+    for (int64 first = begin[piece]; first < end; first += WARP) {
+        int64 k = first + lane;
+        int row = k < end ? __ldg(target + __ldg(rows + k)) : -1;
+        uint32 kept = __ballot_sync(FULL_WARP, row >= 0);
+        int64 mine = at + __popc(kept & ((1u << lane) - 1));
+        if (row >= 0) {
+            kept_rows[mine] = row;
+            kept_values[mine] = __ldg(values + k);
+        }
+        at += __popc(kept);
+    }
+}
+
 // Conjugate gradients for (I + X'DX, and the bias beside it) x = b, all vectors (n, COLUMNS).
 struct Gradients {
     double *x, *r, *d, *curved;

@@ -9,7 +9,7 @@ from textsvm import Spectrum
 from textsvm import device as gpu
 from textsvm.documents import encode
 from textsvm.kernels import spectrum_counted_cuda
-from textsvm.solvers import newton_machines
+from textsvm.solvers import newton_cuda, newton_machines
 from textsvm.solvers.problems import Classification
 from textsvm.solvers.solution import Stopping
 
@@ -63,6 +63,28 @@ def test_products(k, device):
         some = np.arange(7, 200, 3)
         np.testing.assert_array_equal(x.take(some).dot(cp.eye(x.n_features)).get(), dense[some])
         np.testing.assert_allclose(x.squares().get(), (dense**2).sum(axis=1), rtol=1e-6)
+
+
+def test_lists_of_some_rows_are_taken_from_those_of_all(device):
+    documents = documents_of(texts_of(3000))
+    with gpu.use(device):
+        x = ALL["log idf"].feature_rows(documents, device).x
+        for some in (np.arange(7, 2900, 3), np.arange(0), np.arange(3000)):
+            taken, expected = x.part(gpu.cupy().asarray(some)).columns, x.take(some).columns
+            for name in ("starts", "rows", "values"):
+                np.testing.assert_array_equal(getattr(taken, name).get(), getattr(expected, name).get())
+
+
+def test_lists_of_free_rows_change_no_bit(device, monkeypatch):
+    texts = texts_of(300)
+    with gpu.use(device):
+        rows = KERNELS["log idf"].feature_rows(documents_of(texts), device)
+        found = []
+        for most, worth in ((0.0, 6), (1.0, -1)):
+            monkeypatch.setattr(newton_cuda, "MOST_FREE", most)
+            monkeypatch.setattr(newton_cuda, "WORTH", worth)
+            found.append(newton_machines.solve(problem_of("ovr", len(texts)), rows, Stopping()))
+    np.testing.assert_array_equal(found[0].coef, found[1].coef)
 
 
 @pytest.mark.parametrize("kind", ["ovr", "ovo", "svr", "one class", "labels"])

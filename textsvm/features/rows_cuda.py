@@ -14,7 +14,7 @@ Bytes: 16 an entry in all, 8 a pass; a million documents of 800 symbols have som
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -65,12 +65,15 @@ class CudaRows:
     values : CuPy float32 array, shape (number of entries,)
         Not 0.
     n_features : int
+    lists : CudaLists, optional
+        The entries by features, if they are known.
     """
 
     indptr: Array
     features: Array
     values: Array
     n_features: int
+    lists: CudaLists | None = None
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -158,30 +161,39 @@ class CudaRows:
     @cached_property
     def columns(self) -> CudaLists:
         """The entries by features."""
-        return CudaLists(self)
+        return CudaLists.of(self) if self.lists is None else self.lists
+
+    def part(self, indices: Array) -> CudaRows:
+        """The rows at `indices`, each there once, and their entries by features taken from mine."""
+        some = self.take(indices)
+        return replace(some, lists=self.columns.kept(numbered(len(self), indices)))
 
 
+@dataclass(frozen=True)
 class CudaLists:
     """The entries of every feature of X.
 
-    Parameters
+    Attributes
     ----------
-    x : CudaRows
+    starts : CuPy int64 array, shape (n_features + 1,)
+        Where the list of each feature begins.
+    rows, values : CuPy int32 and float32 arrays, shape (number of entries,)
     """
 
-    def __init__(self, x: CudaRows) -> None:
+    starts: Array
+    rows: Array
+    values: Array
+
+    @classmethod
+    def of(cls, x: CudaRows) -> CudaLists:
+        """Those of rows, by sorting."""
         cp, entries = gpu.cupy(), len(x.values)
         gpu.require_memory(8 * entries + 40 * x.n_features + 48 * PART, "the entries by feature", LESS)
-        df = _numbers(x)
-        self.starts, self.n_features = starts_of(df), x.n_features
-        self.rows, self.values = cp.empty(entries, np.int32), cp.empty(entries, np.float32)
-        cursor, begins = self.starts[:-1].copy(), cp.empty(x.n_features, np.int64)
+        made = cls(starts_of(_numbers(x)), cp.empty(entries, np.int32), cp.empty(entries, np.float32))
+        cursor, begins = made.starts[:-1].copy(), cp.empty(x.n_features, np.int64)
         for first, last in _parts(x.indptr.get()):
-            self._place(x, first, last, cursor, begins)
-        pieces = starts_of(-(-df // LIST))
-        self.feature = repeated(cp.arange(x.n_features, dtype=np.int32), pieces)
-        number = cp.arange(len(self.feature)) - pieces[self.feature]
-        self.begin = self.starts[self.feature] + number * LIST
+            made._place(x, first, last, cursor, begins)
+        return made
 
     def _place(self, x: CudaRows, first: int, last: int, cursor: Array, begins: Array) -> None:
         """Put the entries of some rows behind those of the rows before, feature by feature."""
@@ -196,18 +208,48 @@ class CudaLists:
         _each("place_columns", n, keys, *arrays)
         _each("run_ends", n, keys, begins, cursor)
 
+    def kept(self, target: Array) -> CudaLists:
+        """The entries of some rows, in the order they have: a few passes instead of sorting.
+
+        Parameters
+        ----------
+        target : CuPy int32 array, shape (n,)
+            The number that each row gets, -1 if it is left out.
+        """
+        cp, (feature, begin) = gpu.cupy(), self._pieces
+        pieces, lists = len(feature), (feature, begin, self.starts, self.rows, target)
+        numbers = cp.empty(pieces, np.int64)
+        _warps("count_kept", pieces, np.int64(LIST), *lists, numbers)
+        to = starts_of(numbers)
+        rows, values = cp.empty(int(to[-1]), np.int32), cp.empty(int(to[-1]), np.float32)
+        _warps("place_kept", pieces, np.int64(LIST), *lists, self.values, to, rows, values)
+        return CudaLists(to[self._first], rows, values)
+
+    @cached_property
+    def _first(self) -> Array:
+        """The first piece of every feature."""
+        return starts_of(-(-gpu.cupy().diff(self.starts) // LIST))
+
+    @cached_property
+    def _pieces(self) -> tuple[Array, Array]:
+        """The feature of each piece of a list, and where it begins."""
+        cp = gpu.cupy()
+        feature = repeated(cp.arange(len(self.starts) - 1, dtype=np.int32), self._first)
+        number = cp.arange(len(feature)) - self._first[feature]
+        return feature, self.starts[feature] + number * LIST
+
     def sums(self, dense: Array, unit: Array, out: Array = None) -> Array:
         """X' dense in fixed point, int64, shape (n_features, width), of a float32 array (n, width)."""
-        cp, width = gpu.cupy(), dense.shape[1]
-        sums = cp.empty((self.n_features, width), np.int64) if out is None else out
+        cp, width, (feature, begin) = gpu.cupy(), dense.shape[1], self._pieces
+        sums = cp.empty((len(self.starts) - 1, width), np.int64) if out is None else out
         sums.fill(0)
         arguments = gpu.structure(
-            LISTS, feature=self.feature, begin=self.begin, starts=self.starts, rows=self.rows,
-            values=self.values, dense=dense, unit=unit, sums=sums, n=len(self.feature), list=LIST,
+            LISTS, feature=feature, begin=begin, starts=self.starts, rows=self.rows,
+            values=self.values, dense=dense, unit=unit, sums=sums, n=len(feature), list=LIST,
         )  # fmt: skip
-        if len(self.feature):
+        if len(feature):
             kernel = gpu.function(SOURCE, "sum_lists", (("COLUMNS", width), ("GROUP", GROUPS[0])))
-            kernel((-(-len(self.feature) * 32 // BLOCK),), (BLOCK,), (arguments,))
+            kernel((-(-len(feature) * 32 // BLOCK),), (BLOCK,), (arguments,))
         return sums
 
 
@@ -234,6 +276,14 @@ def _place(
         kernel((-(-n * 32 // BLOCK),), (BLOCK,), (*numbers, *arrays, features, values))
 
 
+def numbered(n: int, indices: Array, numbers: Array = None) -> Array:
+    """A number for each of n rows, int32: for those at `indices` 0, 1, .. or what is given, -1 for others."""
+    cp = gpu.cupy()
+    target = cp.full(n, -1, np.int32)
+    target[indices] = cp.arange(len(indices), dtype=np.int32) if numbers is None else numbers
+    return target
+
+
 def _numbers(x: CudaRows) -> Array:
     """How many rows hold each feature, int64."""
     numbers = gpu.cupy().zeros(x.n_features, np.int64)
@@ -251,6 +301,12 @@ def _parts(indptr: NDArray[np.int64]) -> list[tuple[int, int]]:
 
 def _each(name: str, n: int, *args: Any) -> None:
     gpu.each(gpu.function(SOURCE, name, DEFINE_SETS[0][1]), n, *args)
+
+
+def _warps(name: str, n: int, *args: Any) -> None:
+    """A kernel with a warp for each of n elements, n its first argument."""
+    if n:
+        gpu.function(SOURCE, name, DEFINE_SETS[0][1])((-(-n * 32 // BLOCK),), (BLOCK,), (np.int64(n), *args))
 
 
 def slices(k: int) -> Iterator[tuple[slice, int]]:

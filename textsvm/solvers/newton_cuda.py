@@ -1,8 +1,8 @@
 """Products with sparse rows on a GPU for `solvers.newton`, and its conjugate gradients (newton.cu).
 
-An iteration is two passes over X (`features.rows_cuda`): X d of the free rows, X'u of all; and three over the
-vectors, which are float64. What is one number a column stays on the card: the host reads how many columns are
-not done, once an iteration.
+An iteration is two passes over X (`features.rows_cuda`): X d of the free rows, X'u of all or of these; and
+three over the vectors, which are float64. What is one number a column stays on the card: the host reads how
+many columns are not done, once an iteration.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ import numpy as np
 
 from textsvm import device as gpu
 from textsvm.features.rows import FeatureRows
-from textsvm.features.rows_cuda import GROUPS, SOURCE, CudaRows, padded, slices
+from textsvm.features.rows_cuda import GROUPS, SOURCE, CudaLists, CudaRows, numbered, padded, slices
 from textsvm.solvers.proximal import MOST_PRODUCTS, NewtonSystem, constant_of
 
 Array = Any  # a CuPy array
 BLOCK, MOST_BLOCKS = 256, 1024
+#: Share of free rows up to which their entries by features are put apart, and how many passes by features
+#: that must save: it takes about three.
+MOST_FREE, WORTH = 0.7, 6
 #: What newton.cu has in Gradients.
 GRADIENTS = np.dtype(
     [(name, np.uint64) for name in ("x", "r", "d", "curved", "dense", "sums", "unit", "partial")]
@@ -32,7 +35,7 @@ class CudaProducts:
     """See `textsvm.solvers.proximal.Products`."""
 
     def __init__(self, rows: FeatureRows, constant: float | None = None) -> None:
-        self.xp, self._given = gpu.cupy(), rows
+        self.xp, self.made = gpu.cupy(), 0
         self.x: CudaRows = rows.x  # type: ignore[assignment]
         self.ridge = rows.ridge
         self.squares = self.x.squares()
@@ -41,7 +44,10 @@ class CudaProducts:
 
     def take(self, index: Array) -> CudaProducts:
         """See `Products`."""
-        return CudaProducts(self._given.take(index), self.constant)
+        x: Any = self.x.part(index)
+        some = CudaProducts(FeatureRows(x, self.ridge[index]), self.constant)
+        some.made = self.made
+        return some
 
     def values(self, weights: Array, bias: Array) -> Array:
         """See `Products`."""
@@ -61,6 +67,7 @@ class CudaProducts:
             made += solver.solve()
             k = some.stop - some.start
             step[:, some], step_bias[some] = solver.vectors["x"][:, :k], solver.vectors["x_bias"][:k]
+        self.made = made
         return step, step_bias, made
 
 
@@ -72,6 +79,7 @@ class _Gradients:
         self.x, self.width, self.constant = products.x, width, products.constant
         self.index = cp.flatnonzero(system.curvature.any(axis=1))
         self.curvature = cp.ascontiguousarray(system.curvature[self.index])
+        self.lists = self._lists(products.made)
         self.bent = cp.empty((len(self.index), width))
         self.spread = cp.zeros((len(self.x), width), np.float32)
         r, r_bias = -system.gradient, -system.of_bias
@@ -90,6 +98,13 @@ class _Gradients:
         self.arguments = gpu.structure(
             GRADIENTS, **self.vectors, n=n, constant=self.constant, blocks=self.blocks
         )
+
+    def _lists(self, made: int) -> CudaLists:
+        """The entries by features, of free rows alone if that pays."""
+        n, free = len(self.x), len(self.index)
+        if free > MOST_FREE * n or made * (n - free) < WORTH * n:
+            return self.x.columns
+        return self.x.columns.kept(numbered(n, self.index, self.index))
 
     def solve(self) -> int:
         """Iterate; the number of products with the Hessian."""
@@ -111,7 +126,7 @@ class _Gradients:
         shift = self.constant * vectors["d_bias"]
         where = (self.index, self.curvature)
         self.x.launch(self.width, vectors["dense"], shift, *where, self.bent, self.spread)
-        self.x.columns.sums(self.spread, vectors["unit"], vectors["sums"])
+        self.lists.sums(self.spread, vectors["unit"], vectors["sums"])
         self.bent.sum(axis=0, out=vectors["of_bias"])
 
     def _launch(self, name: str, then: str) -> None:

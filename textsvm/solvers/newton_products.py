@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from textsvm.device import array_module, device_of
 from textsvm.features.products import Columns
 from textsvm.features.rows import FeatureRows
 from textsvm.features.sparse import Sparse
+from textsvm.solvers.preconditioner import Preconditioner
 from textsvm.solvers.proximal import NewtonSystem, Products, conjugate_gradients, constant_of
 
 Array = Any
@@ -63,11 +65,12 @@ class HostProducts:
 class DenseProducts:
     """The same with dense rows, on either device."""
 
-    def __init__(self, rows: FeatureRows, constant: float | None = None) -> None:
+    def __init__(self, rows: FeatureRows, preconditioner: Preconditioner | None = None) -> None:
         self.x: Any = rows.x
-        self._given, squares = rows, self.x.squares()
-        self.xp, self.ridge = array_module(device_of(squares)), rows.ridge
-        self.constant = constant_of(rows, squares) if constant is None else constant
+        self._given, self.ridge = rows, rows.ridge
+        self.xp = array_module(device_of(rows.ridge))
+        self.preconditioner = preconditioner or Preconditioner(constant_of(rows, self.x.squares()))
+        self.constant = self.preconditioner.constant
 
     def values(self, weights: Array, bias: Array) -> Array:
         """See `Products`."""
@@ -79,7 +82,7 @@ class DenseProducts:
 
     def take(self, index: Array) -> DenseProducts:
         """See `Products`."""
-        return DenseProducts(self._given.take(index), self.constant)
+        return DenseProducts(self._given.take(index), self.preconditioner)
 
     def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
         """See `Products`."""
@@ -90,4 +93,7 @@ class DenseProducts:
             bent = curvature * (free.dot(d) + self.constant * d_bias)
             return free.transposed_dot(bent), self.constant * bent.sum(axis=0)
 
-        return conjugate_gradients(self.xp, system, curve)
+        self.preconditioner.prepare(self.xp, self.x, system)
+        found = conjugate_gradients(self.xp, system, curve, partial(self.preconditioner.apply, self.xp))
+        self.preconditioner.iterations = found[2]
+        return found

@@ -262,23 +262,38 @@ class ProximalProblem:
 Curve = Callable[[Array, Array], tuple[Array, Array]]
 
 
-def conjugate_gradients(xp: Any, system: NewtonSystem, curve: Curve) -> tuple[Array, Array, int]:
-    """`Products.newton_step`, given products with the Hessian less the identity."""
+def conjugate_gradients(
+    xp: Any, system: NewtonSystem, curve: Curve, precondition: Curve | None = None
+) -> tuple[Array, Array, int]:
+    """`Products.newton_step`, given products with the Hessian less the identity.
+
+    Parameters
+    ----------
+    xp : module
+    system : NewtonSystem
+    curve : callable
+    precondition : callable, optional
+        Products with about the inverse of the Hessian, symmetric and positive definite; none by default.
+    """
     x, x_bias = xp.zeros_like(system.gradient), xp.zeros_like(system.of_bias)
     r, r_bias = -system.gradient, -system.of_bias
-    d, d_bias, rest, made = r, r_bias, square(r, r_bias), 0
+    rest, made = square(r, r_bias), 0
     goal = rest * system.forcing**2
+    d, d_bias = (r, r_bias) if precondition is None else precondition(r, r_bias)
+    gain = rest if precondition is None else (r * d).sum(axis=0) + r_bias * d_bias
     while bool((rest > goal).any()) and made < MOST_PRODUCTS:
         curved, curved_bias = curve(d, d_bias)
         made += 1
         curved, curved_bias = curved + d, curved_bias + system.hold * d_bias
         along = (d * curved).sum(axis=0) + d_bias * curved_bias
-        size = xp.where((rest > goal) & (along > 0), rest / xp.where(along > 0, along, 1), 0)
+        size = xp.where((rest > goal) & (along > 0), gain / xp.where(along > 0, along, 1), 0)
         x, x_bias = x + size * d, x_bias + size * d_bias
         r, r_bias = r - size * curved, r_bias - size * curved_bias
-        before, rest = rest, xp.where(size > 0, square(r, r_bias), xp.minimum(rest, goal))
-        share = xp.where(before > 0, rest / xp.where(before > 0, before, 1), 0)
-        d, d_bias = r + share * d, r_bias + share * d_bias
+        rest = xp.where(size > 0, square(r, r_bias), xp.minimum(rest, goal))
+        z, z_bias = (r, r_bias) if precondition is None else precondition(r, r_bias)
+        before, gain = gain, rest if precondition is None else (r * z).sum(axis=0) + r_bias * z_bias
+        share = xp.where(before > 0, gain / xp.where(before > 0, before, 1), 0)
+        d, d_bias = z + share * d, z_bias + share * d_bias
     return x, x_bias, made
 
 
