@@ -65,6 +65,11 @@ class Composite(Kernel):
         return 1 + max(part.depth for part in self.kernels)
 
     @property
+    def reads(self) -> str:  # type: ignore[override]
+        kinds = {getattr(part, "reads", "") for part in self.kernels} if isinstance(self.kernels, list | tuple) else set()
+        return "columns" if "columns" in kinds else "vectors" if kinds == {"vectors"} else "texts"
+
+    @property
     def comparable(self) -> bool:  # type: ignore[override]
         return all(part.comparable for part in self.kernels)
 
@@ -107,6 +112,11 @@ class Composite(Kernel):
                     "objects such as Spectrum(4)"
                 )
             part.check()
+        if len({part.reads for part in self.kernels}) > 1:
+            raise InputError(
+                f"the parts of a {self.name} of kernels read different things; say the column of a table that "
+                'each one is on, as in On("body", Spectrum(4))'
+            )
         if self.depth > MOST_DEPTH or len(self.leaves) > MOST_PARTS:
             raise InputError(
                 f"a {self.name} of {len(self.leaves):,} kernels, nested {self.depth} deep, is too large; at "
