@@ -1,4 +1,4 @@
-"""Examples that are rows of a table: texts of some columns, numbers of others, each read by its own kernels."""
+"""Examples that are rows of a table: texts of some columns, numbers of others."""
 
 from __future__ import annotations
 

@@ -84,6 +84,11 @@ class Kernel(BaseEstimator, ABC):
         return self
 
     @property
+    def of_texts(self) -> Kernel | None:
+        """Its parts that compare texts, itself if all do; None if none does."""
+        return self
+
+    @property
     def leaves(self) -> tuple[Kernel, ...]:
         """The kernels it is made of that are made of no others: itself, if it is neither sum nor product."""
         return (self,)

@@ -63,7 +63,9 @@ class Standard:
 
     def apply(self, numbers: Numbers) -> Numbers:
         """Numbers standardised; compressed rows are of one column, and stay."""
-        return numbers if numbers.sparse else replace(numbers, values=(numbers.values - self.mean) / self.scale)
+        return (
+            numbers if numbers.sparse else replace(numbers, values=(numbers.values - self.mean) / self.scale)
+        )
 
 
 class On(Kernel):
@@ -109,6 +111,10 @@ class On(Kernel):
     @property
     def views(self) -> tuple[View, ...]:
         return tuple(dict.fromkeys(leaf.view for leaf in self.leaves))
+
+    @property
+    def of_texts(self) -> Kernel | None:
+        return None if self.of_numbers else self
 
     @property
     def leaves(self) -> tuple[Kernel, ...]:

@@ -66,7 +66,11 @@ class Composite(Kernel):
 
     @property
     def reads(self) -> str:  # type: ignore[override]
-        kinds = {getattr(part, "reads", "") for part in self.kernels} if isinstance(self.kernels, list | tuple) else set()
+        kinds = (
+            {getattr(part, "reads", "") for part in self.kernels}
+            if isinstance(self.kernels, list | tuple)
+            else set()
+        )
         return "columns" if "columns" in kinds else "vectors" if kinds == {"vectors"} else "texts"
 
     @property
@@ -199,6 +203,13 @@ class Sum(Composite):
         )
 
     @property
+    def of_texts(self) -> Kernel | None:
+        parts = [(weight, kernel.of_texts) for weight, kernel in self.terms if kernel.of_texts is not None]
+        if all(kernel.of_texts is kernel for _, kernel in self.terms):
+            return self
+        return Sum([kernel for _, kernel in parts], [weight for weight, _ in parts]) if parts else None
+
+    @property
     def attribution(self) -> Attribution:  # type: ignore[override]
         ways = list(dict.fromkeys(kernel.attribution for _, kernel in self.terms))
         if len(ways) == 1:
@@ -282,6 +293,13 @@ class Product(Composite):
 
     def __init__(self, kernels: Sequence[Kernel] = ()) -> None:
         self.kernels = kernels
+
+    @property
+    def of_texts(self) -> Kernel | None:
+        if all(kernel.of_texts is kernel for kernel in self.kernels):
+            return self
+        parts = [kernel.of_texts for kernel in self.kernels if kernel.of_texts is not None]
+        return Product(parts) if parts else None
 
     def rows(self, documents: Documents, device: Device) -> ProductRows:
         """Prepare `documents` as the columns of rows to come."""

@@ -118,7 +118,9 @@ def as_numbers(name: str, column: Any) -> Any:
     """
     if issparse(column):
         rows: Any = csr_array(column)
-        rows.sum_duplicates()
+        if not rows.has_canonical_format:
+            rows = rows.copy()
+            rows.sum_duplicates()
         rows = rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
         _require_finite(name, rows.data, np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)))
         return rows
@@ -126,7 +128,9 @@ def as_numbers(name: str, column: Any) -> Any:
     if values.dtype != np.float32 or values.ndim == 1:
         values = values.astype(np.float64)
     if values.ndim > 2 or 0 in values.shape[1:]:
-        raise InputError(f"the cells of column {name!r} have the shape {values.shape[1:]}; give numbers or vectors")
+        raise InputError(
+            f"the cells of column {name!r} have the shape {values.shape[1:]}; give numbers or vectors"
+        )
     values = values.reshape(len(values), -1)
     _require_finite(name, values.ravel(), np.repeat(np.arange(len(values)), values.shape[1]))
     return values
@@ -172,7 +176,9 @@ def _trouble(cell: Any) -> str:
     """Why a cell is neither a number nor a vector of numbers."""
     if isinstance(cell, str | bytes):
         return f"is {cell[:40]!r}, a text where a number is expected; convert the column, or take a kernel of texts"
-    if type(cell).__name__ != "NaTType" and isinstance(cell, date | time | timedelta | np.datetime64 | np.timedelta64):
+    if type(cell).__name__ != "NaTType" and isinstance(
+        cell, date | time | timedelta | np.datetime64 | np.timedelta64
+    ):
         return (
             "is a date or a time, which can be compared in many ways; make numbers of the column, such as the "
             "hour, the weekday or the days since a start"
