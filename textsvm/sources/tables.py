@@ -136,7 +136,7 @@ def as_numbers(name: str, column: Any) -> Any:
         raise InputError(
             f"the cells of column {name!r} have the shape {values.shape[1:]}; give numbers or vectors"
         )
-    values = values.reshape(len(values), -1)
+    values = values[:, None] if values.ndim == 1 else values
     if not np.isfinite(values).all():
         row, at = np.argwhere(~np.isfinite(values))[0].tolist()
         raise _not_finite(name, row, values[row, at])

@@ -189,7 +189,7 @@ class TextSource(Source):
         if kept.weights is not None:
             return kept
         self.require_weights()
-        kernel, support = kept.kernel, kept.documents
+        kernel, support = kept.kernel, cast("Any", kept.documents)
         assert kernel is not None
         assert support is not None
         alphabets: Any = support.take(np.empty(0, np.int64))
@@ -199,7 +199,7 @@ class TextSource(Source):
     def others(self, given: list[str], kept: Kept) -> Documents | Views:
         """See `Source`."""
         assert kept.documents is not None
-        return self.prepare(given, kept.documents)
+        return self.prepare(given, cast("Any", kept.documents))
 
     def predictor(self, kept: Kept, coef: NDArray[np.float64], device: Device) -> Predictor:
         """See `Source`."""
@@ -211,7 +211,7 @@ class TextSource(Source):
 
     def state(self, kept: Kept) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """See `Source`."""
-        kernel, documents = kept.kernel, kept.documents
+        kernel, documents = kept.kernel, cast("Any", kept.documents)
         assert kernel is not None
         assert documents is not None
         if any(leaf.bare.name not in KERNELS for leaf in kernel.leaves):
