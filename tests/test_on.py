@@ -427,6 +427,12 @@ def test_bad_tables_get_one_sentence(table, message):
         assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("make", [pandas_frame, polars_frame, arrow_table, list_of_rows, dict])
+def test_without_on_one_column_is_wanted(make):
+    with pytest.raises(InputError, match=r"got a table; select a column, or say On\(column, kernel\)"):
+        svc(Spectrum(2)).fit(TABLE if make is dict else make(), LABELS)
+
+
 def test_bad_data_frames_get_one_sentence():
     pandas = pytest.importorskip("pandas")
     frame = pandas_frame()
