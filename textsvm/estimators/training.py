@@ -149,7 +149,11 @@ def predicted(kernel: Kernel, documents: Any, problem: Problem, device: Device) 
     gram = found * rates.count + n**2 * rates.pair + n * found * rates.product
     solve = found * (rates.solve + machines * rates.machine) + n * rates.row + machines * rates.start
     if device.kind == "cpu":
-        solve *= OF_VECTORS if kernel.reads == "vectors" else SLOWER.get(type(problem), 1.0)
+        solve *= (
+            OF_VECTORS
+            if any(leaf.bare.reads == "vectors" for leaf in kernel.leaves)
+            else SLOWER.get(type(problem), 1.0)
+        )
     return gram / threads, found * rates.count / threads + solve / max(1, min(threads, machines))
 
 
