@@ -115,6 +115,10 @@ class On(Kernel):
         return bool(self.kernel.comparable)
 
     @property
+    def key(self) -> Hashable:
+        return self.name, self.columns, self.kernel.key
+
+    @property
     def attribution(self) -> Attribution:  # type: ignore[override]
         attribution: Attribution = TOGETHER if self.of_numbers else self.kernel.attribution
         return attribution
