@@ -91,7 +91,7 @@ class On(Kernel):
         return tuple(dict.fromkeys(leaf.view for leaf in self.leaves))
 
     @property
-    def of_texts(self) -> Kernel | None:
+    def copies_by(self) -> Kernel | None:
         return None if self.of_numbers else self
 
     @property

@@ -92,9 +92,9 @@ class FoldGrams:
             self._whole = self._compare(self.kernel, None, progress)
         return self._whole
 
-    def of_texts(self, progress: StageProgress | None = None) -> Gram | None:
+    def copies_by(self, progress: StageProgress | None = None) -> Gram | None:
         """Rows that tell which documents are nearly the same: of the kernel's parts that compare texts."""
-        texts = self.kernel.of_texts
+        texts = self.kernel.copies_by
         if texts is None or texts is self.kernel:
             return None if texts is None else self.whole(progress).gram
         self._texts = FoldGrams(self.model, self.examples, clone(texts))
