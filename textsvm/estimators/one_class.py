@@ -102,8 +102,8 @@ class OneClassSVM(OutlierMixin, KernelMachine):
         Parameters
         ----------
         X : list, NumPy string or object array, or pandas, Polars or Arrow column; n texts
-            With a kernel of vectors an array, sparse matrix or data frame of finite numbers, shape (n, d); with
-            ``kernel="precomputed"`` the kernel matrix, shape (n, n).
+            With a kernel of vectors an array, sparse matrix or data frame of finite numbers, shape (n, d);
+            with ``kernel="precomputed"`` the kernel matrix, shape (n, n).
         y : ignored
         sample_weight : array-like, shape (n,), optional
             Upper bounds of the dual variables, >= 0; 1 each by default.

@@ -36,9 +36,10 @@ class SVC(ClassifierMixin, KernelMachine):
         (`textsvm.choice`); "fast" is ``Spectrum((1, 5), "log", idf=True)``, whatever the texts. A kernel
         that is named is used as it is: ``GapWeighted(p=5, decay=0.5)``, ``Spectrum((1, 2), tokens="words")``
         for words as symbols; a name ("spectrum", "edit", "gap", ...) stands for that kernel's defaults.
-        `Gaussian`, `Linear`, `Polynomial` and `Sigmoid`, and sums and products of them, are kernels of vectors:
-        `fit` takes rows of numbers instead of texts, as scikit-learn's SVC does. With "precomputed" `fit` takes a kernel matrix instead of texts. A callable ``f(a, b)`` gives the kernel
-        values of two lists of texts, shape ``(len(a), len(b))``.
+        `Gaussian`, `Linear`, `Polynomial` and `Sigmoid`, and sums and products of them, are kernels of
+        vectors: `fit` takes rows of numbers instead of texts, as scikit-learn's SVC does. With "precomputed"
+        it takes a kernel matrix. A callable ``f(a, b)`` gives the kernel values of two lists of texts, shape
+        ``(len(a), len(b))``.
     C : float
         Penalty of margin violations, > 0; "auto" tries a third of it and three times it as well.
     multiclass : {"ovr", "ovo", "crammer-singer"}
@@ -186,8 +187,8 @@ class SVC(ClassifierMixin, KernelMachine):
         Parameters
         ----------
         X : list, NumPy string or object array, or pandas, Polars or Arrow column; n texts
-            With a kernel of vectors an array, sparse matrix or data frame of finite numbers, shape (n, d); with
-            ``kernel="precomputed"`` the kernel matrix, shape (n, n).
+            With a kernel of vectors an array, sparse matrix or data frame of finite numbers, shape (n, d);
+            with ``kernel="precomputed"`` the kernel matrix, shape (n, n).
         y : array-like, shape (n,)
             Labels of two or more classes: strings, whole numbers or bools.
         sample_weight : array-like, shape (n,), optional

@@ -100,8 +100,8 @@ class SVR(RegressorMixin, KernelMachine):
         Parameters
         ----------
         X : list, NumPy string or object array, or pandas, Polars or Arrow column; n texts
-            With a kernel of vectors an array, sparse matrix or data frame of finite numbers, shape (n, d); with
-            ``kernel="precomputed"`` the kernel matrix, shape (n, n).
+            With a kernel of vectors an array, sparse matrix or data frame of finite numbers, shape (n, d);
+            with ``kernel="precomputed"`` the kernel matrix, shape (n, n).
         y : array-like, shape (n,)
             Finite numbers, in any unit.
         sample_weight : array-like, shape (n,), optional

@@ -131,8 +131,8 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
         Parameters
         ----------
         X : list, NumPy string or object array, or pandas, Polars or Arrow column; n texts
-            With a kernel of vectors an array, sparse matrix or data frame of finite numbers, shape (n, d); with
-            ``kernel="precomputed"`` the kernel matrix, shape (n, n).
+            With a kernel of vectors an array, sparse matrix or data frame of finite numbers, shape (n, d);
+            with ``kernel="precomputed"`` the kernel matrix, shape (n, n).
         y : sequence of n tuples, lists or sets of labels; or array or sparse matrix, shape (n, n_classes)
             A matrix holds 0 and 1, as `sklearn.preprocessing.MultiLabelBinarizer` makes it.
         sample_weight : array-like, shape (n,), optional
