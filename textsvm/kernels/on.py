@@ -115,6 +115,10 @@ class On(Kernel):
         return bool(self.kernel.comparable)
 
     @property
+    def alike(self) -> float:  # type: ignore[override]
+        return float(self.kernel.alike)
+
+    @property
     def key(self) -> Hashable:
         return self.name, self.columns, self.kernel.key
 
