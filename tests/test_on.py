@@ -489,7 +489,9 @@ def test_at_prediction_columns_are_those_of_training():
         model.predict(TABLE | {"vector": [[1.0, 2.0]] * N})
     with pytest.raises(InputError, match="row 3 of column 'hour' is 'noon'"):
         model.predict(cell("hour", "noon"))
-    assert len(model.predict({name: [] for name in TABLE})) == 0
+    assert len(model.predict({name: [] for name in TABLE})) == len(model.predict([])) == 0
+    with pytest.raises(InputError, match="there are no documents to train on"):
+        svc().fit([], [])
 
 
 @pytest.mark.parametrize(
