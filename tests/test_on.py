@@ -390,6 +390,7 @@ def test_copies_are_looked_for_in_texts():
     assert held_out_leak(model, rows(range(12), copied), rows(range(12, N), copied)).share == 1
     model = svc(On("hour", Linear())).fit(rows(range(12), copied), LABELS[:12])
     assert held_out_leak(model, rows(range(12), copied), rows(range(12, N), copied)).share == 0
+    assert kernel.alike == product.alike == Spectrum.alike < Linear.alike
     with pytest.raises(InputError, match="near-duplicates are looked for in texts"):
         cross_validate(svc(On("hour", Linear())), same_numbers, LABELS, group_duplicates=0.9)
 

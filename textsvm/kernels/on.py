@@ -116,7 +116,7 @@ class On(Kernel):
 
     @property
     def alike(self) -> float:  # type: ignore[override]
-        return float(self.kernel.alike)
+        return Kernel.alike if self.of_numbers else float(self.kernel.alike)  # `copies_by` asks no numbers
 
     @property
     def key(self) -> Hashable:
