@@ -7,6 +7,7 @@ a symmetric matrix are made once for both of its halves.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ Array = NDArray[Any]
 #: pieces of this many columns for threads.
 TILE_ROWS, TILE_COLUMNS, PIECE = 256, 528, 8448
 #: Values that are done before a thread would have begun.
-ALONE = 1 << 16
+ALONE = 1 << 18
 
 
 class HostVectorRows(HostRows):
@@ -39,6 +40,8 @@ class HostVectorRows(HostRows):
     documents : Vectors
     device : Device
     """
+
+    ahead = 8
 
     def __init__(self, kernel: Any, documents: Vectors, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
@@ -119,5 +122,11 @@ def _on_all_cores(
         for piece in pieces:
             fill(piece)
         return
-    with ThreadpoolController().limit(limits=1, user_api="blas"):
+    with _blas().limit(limits=1, user_api="blas"):
         run(fill, pieces, work, progress)
+
+
+@lru_cache(maxsize=1)
+def _blas() -> ThreadpoolController:
+    """What limits the threads of BLAS; looking for it takes as long as a thousand rows."""
+    return ThreadpoolController()
