@@ -133,7 +133,7 @@ def test_what_is_dense_and_what_is_listed_of_sparse_columns():
     columns = Products(csr_array(np.where(rng.random((400, 6)) < [0.9, 0.5, 0.01, 0.02, 0.3, 0.0], 1.0, 0.0)))
     assert columns.rows.dense.shape == (400, 3)
     assert columns.rows.exact
-    assert columns.rows.lists.shape == (400, 2)
+    assert columns.rows.lists.n_features == 2
     assert Products(csr_array(np.eye(30))).rows.dense.shape == (30, 0)
 
 
