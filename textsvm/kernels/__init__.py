@@ -16,11 +16,15 @@ if TYPE_CHECKING:
     from textsvm.kernels.gapped import GappedKmers
     from textsvm.kernels.gaussian import Gaussian
     from textsvm.kernels.linear import Linear
+    from textsvm.kernels.on import On
     from textsvm.kernels.polynomial import Polynomial
     from textsvm.kernels.sigmoid import Sigmoid
     from textsvm.kernels.spectrum import Spectrum
     from textsvm.kernels.sums import Product, Sum
     from textsvm.kernels.user import UserKernel
+
+
+_MADE_OF_OTHERS = ("sum", "product", "on")
 
 
 class Kernels(UserDict[str, Any]):
@@ -41,8 +45,8 @@ class Kernels(UserDict[str, Any]):
         return kernel.options
 
     def simple(self) -> list[str]:
-        """Names of the kernels that are made of no others: those that have options."""
-        return [name for name in self if self.options(name)]
+        """Names of the kernels that are made of no others."""
+        return [name for name in self if name not in _MADE_OF_OTHERS]
 
 
 #: Kernels by the name that the command line and model files use; a function of the user's has none.
@@ -57,6 +61,7 @@ KERNELS = Kernels(
     sigmoid="textsvm.kernels.sigmoid:Sigmoid",
     sum="textsvm.kernels.sums:Sum",
     product="textsvm.kernels.sums:Product",
+    on="textsvm.kernels.on:On",
     **{"bounded-gap": "textsvm.kernels.bounded_gap:BoundedGap"},
 )
 _HOME = {
@@ -68,6 +73,7 @@ _HOME = {
     "GapWeighted": "gap",
     "GappedKmers": "gapped",
     "Gaussian": "gaussian",
+    "On": "on",
     "Product": "sums",
     "Sigmoid": "sigmoid",
     "Spectrum": "spectrum",
@@ -84,6 +90,7 @@ __all__ = [
     "Gaussian",
     "Kernel",
     "Linear",
+    "On",
     "Polynomial",
     "Product",
     "Sigmoid",

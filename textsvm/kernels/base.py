@@ -60,6 +60,11 @@ class Kernel(BaseEstimator, ABC):
         Whether equal parameters make equal kernels.
     reads : {"texts", "vectors", "columns"}
         What its examples are: which source of rows (`textsvm.sources`) serves it.
+    alike : float
+        Normalised kernel value from which two examples count as nearly the same. 3,000 documents of R8 have
+        23 exact copies; at 0.98 spectrum, gap-weighted and edit kernels find 29 to 101 pairs, all but
+        identical, at 0.95 one that counts single characters takes 22,030 pairs of unlike documents for
+        copies.
     """
 
     name: ClassVar[str]
@@ -67,6 +72,7 @@ class Kernel(BaseEstimator, ABC):
     attribution: ClassVar[Attribution] = OCCLUSION
     comparable: ClassVar[bool] = True
     reads: ClassVar[str] = "texts"
+    alike: ClassVar[float] = 0.98
 
     @property
     def view(self) -> View:
@@ -77,6 +83,16 @@ class Kernel(BaseEstimator, ABC):
     def views(self) -> tuple[View, ...]:
         """The distinct views of its parts, its own if it has none."""
         return (self.view,)
+
+    @property
+    def bare(self) -> Kernel:
+        """It without the column that it is on (`textsvm.kernels.on`)."""
+        return self
+
+    @property
+    def copies_by(self) -> Kernel | None:
+        """Its parts that tell near-duplicates: of those on columns the ones on texts; None if none is."""
+        return self
 
     @property
     def leaves(self) -> tuple[Kernel, ...]:
@@ -151,7 +167,7 @@ class Kernel(BaseEstimator, ABC):
         parts = []
         for _, leaf in self.terms:
             leaf.fit_counted(counted[leaf.counting], train)
-            parts.append(counted[leaf.counting].rows(leaf, train))
+            parts.append(counted[leaf.counting].rows(leaf.bare, train))
         weights = [weight for weight, _ in self.terms]
         if device.kind == "cuda":
             from textsvm.features import rows_cuda

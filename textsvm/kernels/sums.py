@@ -49,6 +49,10 @@ class Composite(Kernel):
     kernels: Sequence[Kernel]
 
     @property
+    def alike(self) -> float:  # type: ignore[override]
+        return max(part.alike for part in self.kernels)
+
+    @property
     def view(self) -> View:
         raise TypeError("the parts of a kernel have views; this one reads whole documents")
 
@@ -63,6 +67,13 @@ class Composite(Kernel):
     @property
     def depth(self) -> int:
         return 1 + max(part.depth for part in self.kernels)
+
+    @property
+    def reads(self) -> str:  # type: ignore[override]
+        """What its parts read, if that is the same."""
+        parts = self.kernels if isinstance(self.kernels, list | tuple) else ()
+        kinds = {getattr(part, "reads", "") for part in parts}
+        return "columns" if "columns" in kinds else "vectors" if kinds == {"vectors"} else "texts"
 
     @property
     def comparable(self) -> bool:  # type: ignore[override]
@@ -107,6 +118,11 @@ class Composite(Kernel):
                     "objects such as Spectrum(4)"
                 )
             part.check()
+            if part.reads != self.kernels[0].reads:
+                raise InputError(
+                    f"part 0 of a {self.name} of kernels reads {self.kernels[0].reads}, and part {number} "
+                    f"{part.reads}; say which columns of a table each is for, as On(column, kernel)"
+                )
         if self.depth > MOST_DEPTH or len(self.leaves) > MOST_PARTS:
             raise InputError(
                 f"a {self.name} of {len(self.leaves):,} kernels, nested {self.depth} deep, is too large; at "
@@ -187,6 +203,13 @@ class Sum(Composite):
             for weight, kernel in part.terms
             if share > 0
         )
+
+    @property
+    def copies_by(self) -> Kernel | None:
+        parts = [(weight, kernel.copies_by) for weight, kernel in self.terms if kernel.copies_by is not None]
+        if all(kernel.copies_by is kernel for _, kernel in self.terms):
+            return self
+        return Sum([kernel for _, kernel in parts], [weight for weight, _ in parts]) if parts else None
 
     @property
     def attribution(self) -> Attribution:  # type: ignore[override]
@@ -272,6 +295,13 @@ class Product(Composite):
 
     def __init__(self, kernels: Sequence[Kernel] = ()) -> None:
         self.kernels = kernels
+
+    @property
+    def copies_by(self) -> Kernel | None:
+        if all(kernel.copies_by is kernel for kernel in self.kernels):
+            return self
+        parts = [kernel.copies_by for kernel in self.kernels if kernel.copies_by is not None]
+        return Product(parts) if parts else None
 
     def rows(self, documents: Documents, device: Device) -> ProductRows:
         """Prepare `documents` as the columns of rows to come."""

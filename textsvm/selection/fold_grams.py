@@ -78,6 +78,7 @@ class FoldGrams:
     ) -> None:
         self.model, self.examples, self.kernel, self._whole = model, examples, kernel, whole
         self._terms, self._way = terms, way
+        self._texts: FoldGrams | None = None
         if way is not None and way.features:
             self._device = devices.select(model.device)
             self._counted = kernel.count(examples, self._device)
@@ -89,6 +90,14 @@ class FoldGrams:
         if self._whole is None:
             self._whole = self._compare(self.kernel, None, progress)
         return self._whole
+
+    def copies_by(self, progress: StageProgress | None = None) -> Prepared | None:
+        """Rows that tell which examples are nearly the same, of `Kernel.copies_by`."""
+        kernel = self.kernel.copies_by
+        if kernel is None or kernel is self.kernel:
+            return None if kernel is None else self.whole(progress)
+        self._texts = FoldGrams(self.model, self.examples, clone(kernel))
+        return self._texts.whole(progress)
 
     def _compare(
         self, kernel: Kernel, train: NDArray[np.int64] | None, progress: StageProgress | None
@@ -114,7 +123,9 @@ class FoldGrams:
         return Prepared(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
 
     def release(self) -> None:
-        """Give the memory of the Gram of all examples back."""
+        """Give the memory of the Gram of all examples back, and of that of their texts."""
+        if self._texts is not None:
+            self._texts.release()
         if self._whole is not None:
             self._whole.gram.release()
             self._whole = None

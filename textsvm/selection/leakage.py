@@ -4,9 +4,11 @@ Two documents are near-duplicates if their normalised kernel value
 
     K(s, t) / sqrt(K(s, s) K(t, t))
 
-is at least a bound. Rows are read a block at a time, where they live; only the pairs leave it. Groups are the
-connected components of the graph of all pairs: what has been found so far is kept as one edge from each
-document to the first of its component, so a corpus of nothing but copies takes no more memory than any other.
+is at least a bound. Of a kernel on texts and numbers the parts on texts are asked (`Kernel.copies_by`), for
+equal numbers make no copy. Rows are read a block at a time, where they live; only the pairs leave it. Groups
+are the connected components of the graph of all pairs: what has been found so far is kept as one edge from
+each document to the first of its component, so a corpus of nothing but copies takes no more memory than any
+other.
 """
 
 from __future__ import annotations
@@ -24,13 +26,12 @@ from textsvm.device import array_module, device_of, select, to_host
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine
 from textsvm.gram.base import Gram
+from textsvm.kernels.base import Kernel
 from textsvm.parallel import Progress
 from textsvm.selection.folds import Fold
 
-#: Normalised kernel value from which two documents count as nearly the same. 3,000 documents of R8 have 23
-#: exact copies; at 0.98 spectrum, gap-weighted and edit kernels find 29 to 101 pairs, all but identical, at
-#: 0.95 one that counts single characters takes 22,030 pairs of unlike documents for copies.
-BOUND = 0.98
+#: Of kernels of texts.
+BOUND = Kernel.alike
 #: Kernel values that are looked at together.
 BLOCK = 4 << 20
 
@@ -142,7 +143,7 @@ def held_out_leak(
     model: KernelMachine,
     training: Sequence[str],
     held: Sequence[str],
-    bound: float = BOUND,
+    bound: float | None = None,
     progress: Progress | None = None,
 ) -> Leak:
     """Held-out documents with a near-duplicate among those that a model was trained on.
@@ -154,9 +155,9 @@ def held_out_leak(
     ----------
     model : SVC, SVR or OneClassSVM
         Fitted to `training`; with a precomputed kernel matrix there are no texts to compare.
-    training, held : sequences of str
-    bound : float
-        See `near_duplicates`.
+    training, held : sequences of str, or vectors
+    bound : float, optional
+        See `near_duplicates`; that of the kernel, if there is none.
     progress : callable, optional
 
     Returns
@@ -169,14 +170,18 @@ def held_out_leak(
     InputError
         If the bound is out of range.
     """
-    check_bound(bound)
     assert model.kernel_ is not None
+    kernel = model.kernel_.copies_by
+    if kernel is None:
+        return Leak(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), 0.0)
+    bound = kernel.alike if bound is None else bound
+    check_bound(bound)
     device = select(model.device)
     with model.at_work(device):
-        documents = model.encode(list(training), None)
-        others = model.encode(list(held), documents)
-        rows = model.kernel_.rows(documents, device)
-        scale, scale_of_held = (_scale(each.diag()) for each in (rows, model.kernel_.rows(others, device)))
+        documents = model.encode(model.read(training, fitting=False), None)
+        others = kernel.read(model.encode(model.read(held, fitting=False), documents))
+        rows = kernel.rows(kernel.read(documents), device)
+        scale, scale_of_held = (_scale(each.diag()) for each in (rows, kernel.rows(others, device)))
         nearest, best = np.zeros(len(others), np.int64), np.zeros(len(others))
         size = max(1, BLOCK // max(1, rows.n))
         for start in range(0, len(others), size):

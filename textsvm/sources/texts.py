@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from textsvm.device import Device
 from textsvm.documents import Documents, View, Views, encode, encode_as
@@ -19,13 +17,13 @@ from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel, Predictor
 from textsvm.kernels.combined_rows import under
-from textsvm.kernels.nystroem import Nystroem
-from textsvm.kernels.spectrum import fixed_default
+from textsvm.kernels.made import approximated, make_kernel
 from textsvm.kernels.spelling import spell
-from textsvm.kernels.user import KernelFunction, UserKernel
+from textsvm.kernels.user import KernelFunction
 from textsvm.normal_form import NORMALISATIONS, normal_form
 from textsvm.parallel import Progress, StageProgress, of_stage, part
 from textsvm.sources.base import Kept, Source
+from textsvm.sources.saved_texts import arrays_of, documents_from
 from textsvm.stored_texts import StoredTexts
 
 #: Arrays of a saved kernel's state are named so.
@@ -89,18 +87,7 @@ class TextSource(Source):
         InputError
             If it is nothing that a kernel can be made from.
         """
-        if isinstance(self.kernel, str):
-            if self.kernel in ("auto", "fast"):
-                return fixed_default()
-            if self.kernel not in KERNELS:
-                known = ", ".join(["auto", "fast", *KERNELS.simple()])
-                raise InputError(f"kernel={self.kernel!r} is not one of {known}, precomputed")
-            return KERNELS[self.kernel]()
-        if isinstance(self.kernel, Kernel):
-            return clone(self.kernel)
-        if callable(self.kernel):
-            return UserKernel(self.kernel)
-        raise InputError(f"kernel={self.kernel!r} is neither a kernel object, a name nor a function")
+        return make_kernel(self.kernel)
 
     def read(self, X: Any, estimator: Any, fitting: bool = True) -> list[str]:
         """See `Source`."""
@@ -144,7 +131,11 @@ class TextSource(Source):
             )
             for view in views
         }
-        return Views(made) if len(views) > 1 else made[views[0]]
+        return self._together(made)
+
+    def _together(self, views: dict[View, Any]) -> Any:
+        """Examples of several views, or of one."""
+        return Views(views) if len(views) > 1 else next(iter(views.values()))
 
     def _characters(
         self, given: list[str], keep_case: bool, known: Documents | None, progress: Progress | None
@@ -158,10 +149,12 @@ class TextSource(Source):
         """See `Source`."""
         kernel = self.make_kernel()
         for view in kernel.views:
-            if view.tokens != "characters" and not examples.of(view).lengths.any():
+            read = examples.of(view)
+            if isinstance(read, Documents) and read.of_tokens and not read.lengths.any():
+                where = f" in column {view.column!r}" if view.column else ""
                 raise InputError(
-                    f"no document has any token (tokens={view.tokens!r}); take characters, or give other "
-                    "documents"
+                    f"no document has any token{where} (tokens={view.tokens!r}); take characters, or give "
+                    "other documents"
                 )
         for leaf in kernel.leaves:
             longest = int(leaf.read(examples).lengths.max())
@@ -171,14 +164,7 @@ class TextSource(Source):
                     f"every document is shorter than p = {leaf.min_length}{which} (the longest has {longest} "
                     "symbols); lower p or give longer documents"
                 )
-        if self._landmarks is None:
-            return kernel
-        if self._landmarks > len(examples):
-            raise InputError(
-                f"approximate asks for {self._landmarks:,} landmarks and there are {len(examples):,} "
-                "documents; take fewer, or leave it out: the kernel itself is no more work then"
-            )
-        return Nystroem(kernel, self._landmarks)
+        return approximated(kernel, self._landmarks, len(examples))
 
     def memory(self, wished: int | str | None, n: int, device: Device) -> int | str | None:
         """See `Source`."""
@@ -203,7 +189,7 @@ class TextSource(Source):
         if kept.weights is not None:
             return kept
         self.require_weights()
-        kernel, support = kept.kernel, kept.documents
+        kernel, support = kept.kernel, cast("Any", kept.documents)
         assert kernel is not None
         assert support is not None
         alphabets: Any = support.take(np.empty(0, np.int64))
@@ -213,7 +199,7 @@ class TextSource(Source):
     def others(self, given: list[str], kept: Kept) -> Documents | Views:
         """See `Source`."""
         assert kept.documents is not None
-        return self.prepare(given, kept.documents)
+        return self.prepare(given, cast("Any", kept.documents))
 
     def predictor(self, kept: Kept, coef: NDArray[np.float64], device: Device) -> Predictor:
         """See `Source`."""
@@ -225,10 +211,10 @@ class TextSource(Source):
 
     def state(self, kept: Kept) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """See `Source`."""
-        kernel, documents = kept.kernel, kept.documents
+        kernel, documents = kept.kernel, cast("Any", kept.documents)
         assert kernel is not None
         assert documents is not None
-        if any(leaf.name not in KERNELS for leaf in kernel.leaves):
+        if any(leaf.bare.name not in KERNELS for leaf in kernel.leaves):
             raise InputError(
                 "a model with a kernel function cannot be saved, for a file holds no code; train it again "
                 "where it is needed, or save the model of a precomputed kernel matrix"
@@ -241,7 +227,7 @@ class TextSource(Source):
         _require_length(kernel, documents)
         arrays: dict[str, NDArray[Any]] = {}
         for prefix, view in _named(kernel.views):
-            arrays |= {prefix + name: array for name, array in _arrays(documents.of(view)).items()}
+            arrays |= {prefix + name: array for name, array in self._pack(documents.of(view)).items()}
         if kept.weights is not None:  # they hold what the kernel learnt
             state = {_WEIGHTS + name: array for name, array in kept.weights.state(TOLERANCE).items()}
             return kernel.as_dict(), arrays | state
@@ -254,10 +240,9 @@ class TextSource(Source):
         """See `Source`."""
         kernel = self.make_kernel()
         views = {
-            view: _documents(arrays, prefix, tokens=view.tokens != "characters")
-            for prefix, view in _named(kernel.views)
+            view: self._unpack(arrays, prefix, view, len(support)) for prefix, view in _named(kernel.views)
         }
-        documents = Views(views) if len(views) > 1 else views[kernel.views[0]]
+        documents = self._together(views)
         if any(len(each) != len(support) for each in views.values()):
             raise InputError("its support indices do not fit its support vectors")
         if weights := under(_WEIGHTS, arrays):
@@ -266,6 +251,14 @@ class TextSource(Source):
         _require_length(kernel, documents)
         kernel.restore(under(_STATE, arrays))
         return Kept(support, kernel, documents)
+
+    def _pack(self, documents: Any) -> dict[str, NDArray[Any]]:
+        """The arrays that documents of one view are saved as."""
+        return arrays_of(documents)
+
+    def _unpack(self, arrays: dict[str, NDArray[Any]], prefix: str, view: View, n: int) -> Any:
+        """The n documents of one view, from arrays whose names begin so."""
+        return documents_from(arrays, prefix, tokens=view.tokens != "characters")
 
 
 def as_texts(X: Any) -> list[str]:
@@ -281,21 +274,22 @@ def as_texts(X: Any) -> list[str]:
     """
     if isinstance(X, str | bytes):
         raise InputError("expected a list of texts, got a single string; put it in a list: [text]")
+    if isinstance(X, Mapping) or hasattr(X, "columns") or _of_rows(X):
+        raise InputError(
+            "expected one column of texts, got a table; select a column, or say On(column, kernel) of each "
+            "that is compared"
+        )
     if isinstance(X, StoredTexts | Iterator):  # what a list is asked for, they can do
         return cast("list[str]", X if isinstance(X, StoredTexts) else StoredTexts.of(_checked(X)))
     if len(getattr(X, "shape", (0,))) > 1:
         raise InputError(
-            f"expected one column of texts, got an array of shape {tuple(X.shape)}; select a column"
+            f"expected one column of texts, got an array of shape {tuple(X.shape)}; select a column, or take "
+            "a kernel of vectors, such as Gaussian(), for rows of numbers"
         )
-    for convert in ("to_pylist", "to_list", "tolist"):  # Arrow; pandas and Polars; NumPy
-        if hasattr(X, convert):
-            texts = getattr(X, convert)()
-            break
-    else:
-        try:
-            texts = np.asarray(X).tolist() if hasattr(X, "__array__") else list(X)
-        except TypeError as error:
-            raise InputError(f"expected a list of texts, got {type(X).__name__}") from error
+    try:
+        texts = listed(X)
+    except TypeError as error:
+        raise InputError(f"expected a list of texts, got {type(X).__name__}") from error
     if not isinstance(texts, list):
         raise InputError(f"expected a list of texts, got {type(X).__name__} of one value; put it in a list")
     of_other_types = set(map(type, texts)) - {str}
@@ -303,6 +297,18 @@ def as_texts(X: Any) -> list[str]:
         if not isinstance(text, str):
             raise _no_text(i, text)
     return texts
+
+
+def _of_rows(X: Any) -> bool:
+    return isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], Mapping)
+
+
+def listed(column: Any) -> Any:
+    """The values of a column as Python has them, in a list; raises TypeError if it is none."""
+    for convert in ("to_pylist", "to_list", "tolist"):  # Arrow; pandas and Polars; NumPy
+        if hasattr(column, convert):
+            return getattr(column, convert)()
+    return np.asarray(column).tolist() if hasattr(column, "__array__") else list(column)
 
 
 def _checked(texts: Iterable[Any]) -> Iterator[str]:
@@ -314,8 +320,13 @@ def _checked(texts: Iterable[Any]) -> Iterator[str]:
 
 
 def _no_text(i: int, value: Any) -> InputError:
-    shown = "missing" if is_missing(value) else f"of type {type(value).__name__}"
-    return InputError(f"document {i} is {shown}, not a string; remove it or convert it with str()")
+    if is_missing(value):
+        return InputError(f"document {i} is missing, not a string; remove it or convert it with str()")
+    if isinstance(value, list | tuple | np.ndarray):
+        instead = "take a kernel of vectors, such as Gaussian(), for rows of numbers"
+    else:
+        instead = "remove it or convert it with str()"
+    return InputError(f"document {i} is of type {type(value).__name__}, not a string; {instead}")
 
 
 def is_missing(value: Any) -> bool:
@@ -337,56 +348,3 @@ def _require_length(kernel: Kernel, support: Documents | Views) -> None:
 def _named(views: Sequence[View]) -> list[tuple[str, View]]:
     """Views, and what the names of their arrays begin with: nothing if there is one."""
     return [(f"view_{number}." if len(views) > 1 else "", view) for number, view in enumerate(views)]
-
-
-def _arrays(documents: Documents) -> dict[str, NDArray[Any]]:
-    """Documents as they are saved; tokens one after the other, in UTF-8."""
-    arrays = {"codes": documents.codes, "offsets": documents.offsets}
-    if not documents.of_tokens:
-        return arrays | {"alphabet": documents.alphabet}
-    tokens = [token.encode("utf-8", "surrogatepass") for token in documents.alphabet]
-    starts = np.concatenate([[0], np.cumsum([len(token) for token in tokens])]).astype(np.int64)
-    return arrays | {"tokens": np.frombuffer(b"".join(tokens), np.uint8), "token_starts": starts}
-
-
-def _documents(arrays: dict[str, NDArray[Any]], prefix: str, tokens: bool) -> Documents:
-    """Saved documents, every code and offset checked."""
-    codes, offsets = arrays[prefix + "codes"], arrays[prefix + "offsets"]
-    if codes.ndim != 1 or codes.dtype not in (np.uint8, np.uint16, np.uint32):
-        raise InputError("its symbol codes are not one row of small unsigned integers")
-    _check_offsets(offsets, len(codes), "document")
-    alphabet: NDArray[Any] = (
-        _token_alphabet(arrays[prefix + "tokens"], arrays[prefix + "token_starts"])
-        if tokens
-        else _character_alphabet(arrays[prefix + "alphabet"])
-    )
-    if len(codes) and codes.max() >= len(alphabet):
-        raise InputError("it has symbols outside its alphabet")
-    return Documents(codes, offsets, alphabet)
-
-
-def _character_alphabet(alphabet: NDArray[Any]) -> NDArray[np.uint32]:
-    if alphabet.ndim != 1 or alphabet.dtype != np.uint32:
-        raise InputError("its alphabet is not one row of code points")
-    if len(alphabet) and (alphabet.max() > 0x10FFFF or len(np.unique(alphabet)) != len(alphabet)):
-        raise InputError("its alphabet has symbols that are no code points, or one twice")
-    return alphabet
-
-
-def _token_alphabet(text: NDArray[Any], starts: NDArray[Any]) -> NDArray[np.object_]:
-    if text.ndim != 1 or text.dtype != np.uint8:
-        raise InputError("its tokens are not one row of bytes")
-    _check_offsets(starts, len(text), "token")
-    data, bounds = text.tobytes(), starts.tolist()
-    # A UnicodeDecodeError is a ValueError, which a damaged file may raise.
-    tokens = [data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(bounds)]
-    if len(set(tokens)) != len(tokens):
-        raise InputError("its alphabet has a token twice")
-    return np.array([None, *tokens], object)[1:]
-
-
-def _check_offsets(offsets: NDArray[Any], size: int, of: str) -> None:
-    if offsets.ndim != 1 or offsets.dtype != np.int64 or len(offsets) < 1:
-        raise InputError(f"its {of} offsets are not one row of 64-bit integers")
-    if offsets[0] != 0 or offsets[-1] != size or (np.diff(offsets) < 0).any():
-        raise InputError(f"its {of} offsets are out of bounds")
