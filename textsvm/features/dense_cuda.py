@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from textsvm import device as gpu
-from textsvm.features.rows_cuda import WIDTHS, padded, slices
+from textsvm.features.widths_cuda import WIDTHS, padded, slices
 
 Array = Any  # a CuPy array
 SOURCE = "dense.cu"

@@ -13,7 +13,7 @@ Bytes: 16 an entry in all, 8 a pass; a million documents of 800 symbols have som
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -24,13 +24,14 @@ from numpy.typing import NDArray
 from textsvm import device as gpu
 from textsvm.features.pmers_cuda import check_features, starts_of
 from textsvm.features.rows import FeatureRows
+from textsvm.features.widths_cuda import WIDTHS, padded, slices
 
 Array = Any  # a CuPy array
 #: What helps where features do not fit on a card.
 LESS = "take fewer lengths or documents, or run with --device cpu"
 SOURCE = "newton.cu"
-#: Columns and threads a row that the kernel is compiled for.
-WIDTHS, GROUPS = (1, 2, 4, 8), (32, 256)
+#: Threads a row that the kernel is compiled for.
+GROUPS = (32, 256)
 #: What may be launched: (source, defines).
 DEFINE_SETS = [(SOURCE, (("COLUMNS", width), ("GROUP", group))) for width in WIDTHS for group in GROUPS]
 BLOCK = 256
@@ -309,13 +310,6 @@ def _warps(name: str, n: int, *args: Any) -> None:
         gpu.function(SOURCE, name, DEFINE_SETS[0][1])((-(-n * 32 // BLOCK),), (BLOCK,), (np.int64(n), *args))
 
 
-def slices(k: int) -> Iterator[tuple[slice, int]]:
-    """The columns that a kernel takes at once, and how many it is compiled for."""
-    for first in range(0, k, WIDTHS[-1]):
-        last = min(first + WIDTHS[-1], k)
-        yield slice(first, last), next(width for width in WIDTHS if width >= last - first)
-
-
 def joined(parts: Sequence[CudaRows]) -> CudaRows:
     """The rows of one part behind those of another."""
     if len(parts) == 1:
@@ -353,13 +347,3 @@ def repeated(values: Array, starts: Array) -> Array:
     owner = cp.empty(int(starts[-1]), np.int32)
     gpu.each(gpu.function("pmers.cu", "locate", (("KEY", "uint32"),)), len(owner), np.int32(n), starts, owner)
     return values[owner]
-
-
-def padded(array: Array, width: int) -> Array:
-    """An array with columns of zeros behind, contiguous."""
-    cp = gpu.cupy()
-    if array.shape[-1] == width:
-        return cp.ascontiguousarray(array)
-    out = cp.zeros((*array.shape[:-1], width), array.dtype)
-    out[..., : array.shape[-1]] = array
-    return out

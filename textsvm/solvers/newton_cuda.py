@@ -13,7 +13,8 @@ import numpy as np
 
 from textsvm import device as gpu
 from textsvm.features.rows import FeatureRows
-from textsvm.features.rows_cuda import GROUPS, SOURCE, CudaLists, CudaRows, numbered, padded, slices
+from textsvm.features.rows_cuda import GROUPS, SOURCE, CudaLists, CudaRows, numbered
+from textsvm.features.widths_cuda import padded, slices
 from textsvm.solvers.proximal import MOST_PRODUCTS, NewtonSystem, constant_of
 
 Array = Any  # a CuPy array
