@@ -45,6 +45,7 @@ PUBLIC_SIGNATURES = {
     "textsvm/selection/cross_validation.py:cross_validate",
     "textsvm/selection/tuning.py:tune",
     "textsvm/readers/read.py:read_corpus",
+    "textsvm/readers/read.py:read_documents",
     "textsvm/readers/stream.py:stream_corpus",
     "textsvm/estimators/svc.py:SVC.__init__",
     "textsvm/estimators/svr.py:SVR.__init__",
