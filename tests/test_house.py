@@ -33,6 +33,7 @@ FLOORS = [
     {"evaluation"},
     {"selection"},
     {"model_parts"},
+    {"libsvm_model"},
     {"model_file"},
     {"reporting"},
     {"bench"},

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -94,7 +95,8 @@ def write_libsvm(path: str | os.PathLike[str], vectors: Any, labels: Sequence[An
     written = _label_texts(labels, rows.shape[0])
     with replacing(path) as temporary, open(temporary, "w", encoding="ascii", newline="\n") as stream:
         for first in range(0, rows.shape[0], _ROWS):
-            stream.writelines(_lines(rows[first : first + _ROWS], written[first : first + _ROWS]))
+            texts = vector_texts(rows[first : first + _ROWS])
+            stream.writelines(map("{}{}\n".format, written[first : first + _ROWS], texts))
 
 
 def parse(
@@ -202,13 +204,13 @@ def _shown(token: bytes) -> str:
     return repr(text if len(text) <= 40 else text[:40] + "…")
 
 
-def _lines(rows: csr_matrix, labels: list[str]) -> Iterable[str]:
+def vector_texts(rows: Any) -> list[str]:
+    """The pairs of each row of a CSR matrix, a space before each."""
     indices = (rows.indices + 1).tolist()
     values = [value.removesuffix(".0") for value in rows.data.astype(str).tolist()]
     pairs = [f" {index}:{value}" for index, value in zip(indices, values, strict=True)]
     bounds = rows.indptr.tolist()
-    for label, first, last in zip(labels, bounds, bounds[1:], strict=False):
-        yield label + "".join(pairs[first:last]) + "\n"
+    return ["".join(pairs[first:last]) for first, last in pairwise(bounds)]
 
 
 def _label_texts(labels: Sequence[Any] | None, n: int) -> list[str]:
