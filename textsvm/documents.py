@@ -153,6 +153,10 @@ class Documents:
         """What characters of a view's text have -> of the text that is shown: with one view, the same."""
         return shares
 
+    def called(self, feature: str, view: View) -> str:
+        """What a feature that was found in a view is called."""
+        return feature
+
     def without(self, index: int, cuts: Sequence[tuple[int, int]]) -> Documents:
         """One document, and behind it that without what begins in each stretch (a, b) of ``shown(index)``."""
         return self._without(index, self._places(index), cuts)
@@ -176,15 +180,16 @@ class Views:
     Attributes
     ----------
     documents : dict of View -> Documents, n each
+        Or what vectors are, see `textsvm.features.table`.
     """
 
-    documents: Mapping[View, Documents]
+    documents: Mapping[View, Any]
 
     def __len__(self) -> int:
         return len(self._first)
 
     @property
-    def _first(self) -> Documents:
+    def _first(self) -> Any:
         return next(iter(self.documents.values()))
 
     @property
@@ -193,35 +198,46 @@ class Views:
         lengths: NDArray[np.int64] = np.max([each.lengths for each in self.documents.values()], axis=0)
         return lengths
 
-    def of(self, view: View) -> Documents:
+    def of(self, view: View) -> Any:
         """What a kernel of this view reads."""
         return self.documents[view]
 
-    def only(self, views: Sequence[View]) -> Documents | Views:
+    def only(self, views: Sequence[View]) -> Any:
         """The same in these views alone."""
-        return self.of(views[0]) if len(views) == 1 else Views({view: self.of(view) for view in views})
+        if len(views) == 1:
+            return self.of(views[0])
+        return replace(self, documents={view: self.of(view) for view in views})
 
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Views:
         """The documents at `indices`, in that order."""
-        return Views({view: each.take(indices) for view, each in self.documents.items()})
+        return self._each(lambda one: one.take(indices))
 
     def with_classes(self, classes: NDArray[np.int64] | None) -> Views:
         """The same documents, their classes known."""
-        return Views({view: each.with_classes(classes) for view, each in self.documents.items()})
+        return self._each(lambda one: one.with_classes(classes))
+
+    def _each(self, change: Callable[[Any], Any]) -> Views:
+        return replace(self, documents={view: change(one) for view, one in self.documents.items()})
 
     def text(self, index: int) -> str:
         """The text of one document in the first view."""
-        return self._first.text(index)
+        text: str = self._first.text(index)
+        return text
 
     def shown(self, index: int) -> str:
         """The text of one document that all views can be found in: with its case, if one view keeps it."""
         cased = [each for view, each in self.documents.items() if view.keep_case]
-        return next(iter(cased), self._first).shown(index)
+        text: str = next(iter(cased), self._first).shown(index)
+        return text
 
     def to_shown(self, index: int, view: View, shares: NDArray[np.float64]) -> NDArray[np.float64]:
         """What the characters of a view's text have -> what those of ``shown(index)`` have; sums stay."""
         text = self.shown(index)
         return spread(shares, self._aligned(index, view), len(text))
+
+    def called(self, feature: str, view: View) -> str:
+        """What a feature that was found in a view is called."""
+        return feature
 
     def without(self, index: int, cuts: Sequence[tuple[int, int]]) -> Views:
         """One document, and behind it that without what begins in each stretch (a, b) of ``shown(index)``."""
@@ -229,7 +245,7 @@ class Views:
         for view, each in self.documents.items():
             places, aligned = each._places(index), np.append(self._aligned(index, view)[:, 0], -1)
             left[view] = each._without(index, aligned[places], cuts)
-        return Views(left)
+        return replace(self, documents=left)
 
     def _aligned(self, index: int, view: View) -> Spans:
         return align(self.documents[view].shown(index), self.shown(index))

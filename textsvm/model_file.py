@@ -297,6 +297,8 @@ def _kernel(header: dict[str, Any], level: int = 0) -> Kernel:
         raise InputError(f"its kernel {name!r} is not known to this version")
 
     def parameter(value: Any) -> Any:
+        if isinstance(value, dict):
+            return _kernel(value, level + 1)
         if not isinstance(value, list):
             return value
         return tuple(_kernel(one, level + 1) if isinstance(one, dict) else one for one in value)

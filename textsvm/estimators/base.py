@@ -40,6 +40,7 @@ from textsvm.kernels.user import KernelFunction
 from textsvm.parallel import StageProgress, of_stage
 from textsvm.solvers.problems import Machines, Problem
 from textsvm.sources.base import Kept, Source
+from textsvm.sources.columns import ColumnSource
 from textsvm.sources.matrix import MatrixSource
 from textsvm.sources.texts import TextForm, TextSource
 from textsvm.sources.vectors import VectorSource
@@ -79,7 +80,8 @@ class KernelMachine(BaseEstimator, ABC):
         if reads_of(self.kernel) == "vectors":
             return VectorSource(self.kernel, landmarks_of(self.approximate))
         form = TextForm(self.normalise, self.punctuation, self.max_length)
-        return TextSource(self.kernel, form, landmarks_of(self.approximate))
+        kind = ColumnSource if reads_of(self.kernel) == "columns" else TextSource
+        return kind(self.kernel, form, landmarks_of(self.approximate))
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""

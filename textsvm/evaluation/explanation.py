@@ -28,7 +28,6 @@ from textsvm.kernels.attribution import Attribution, Contributions, complete
 from textsvm.parallel import Progress
 from textsvm.parallel import part as part_of
 from textsvm.plain_json import to_json
-from textsvm.sources.texts import as_texts
 
 #: Documents that are explained together: each has a weight for every feature of the support vectors.
 CHUNK = 16
@@ -143,17 +142,18 @@ def explain(
     Raises
     ------
     InputError
-        If the model was fitted to a kernel matrix, so that it has no texts.
+        If the model was fitted to a kernel matrix or to vectors, so that it has no texts.
     """
     check_is_fitted(model)
-    if getattr(model, "support_documents_", None) is None:
+    if not hasattr(getattr(model, "support_documents_", None), "shown"):
         raise InputError(
-            "a model of a precomputed kernel matrix has no texts, so there is nothing to explain"
+            "a model of a precomputed kernel matrix or of vectors has no texts, so there is nothing to "
+            "explain"
         )
-    texts = as_texts(texts)
-    if not texts:
-        return []
     machine = machine_of(model)
+    texts = machine.read(texts, fitting=False)
+    if not len(texts):
+        return []
     documents = machine.encode(texts, machine.support_documents_)
     device, weights = devices.select("cpu"), machine.kept.weights
     with machine.at_work(device):

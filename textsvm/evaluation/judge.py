@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.documents import Documents
+from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
 from textsvm.evaluation.results import Results, evaluate, evaluate_labels
 
@@ -107,19 +107,19 @@ def machine_of(model: Any) -> Any:
     return getattr(model, "estimator_", model)
 
 
-def _unseen(documents: Documents, support: Documents) -> float:
-    """The share of the symbols that no support vector has; words that are new say nothing."""
-    if support.of_tokens or not len(documents.codes):
+def _unseen(documents: Any, support: Any) -> float:
+    """The share of the symbols that no support vector has; words and numbers that are new say nothing."""
+    if not isinstance(support, Documents) or support.of_tokens or not len(documents.codes):
         return 0.0
     return float(np.mean(documents.codes >= len(support.alphabet)))
 
 
 def data_warnings(model: Any, texts: Sequence[str]) -> list[str]:
     """Warnings of documents that do not fit a model, or fit too well: it was trained on them."""
-    if getattr(model, "support_documents_", None) is None:
+    support, machine = getattr(model, "support_documents_", None), machine_of(model)
+    if not isinstance(support, Documents | Views):
         return []
-    support = model.support_documents_
-    documents = machine_of(model).encode(list(texts), support)
+    documents = machine.encode(machine.read(texts, fitting=False), support)
     found = []
     unseen = max([_unseen(documents.of(view), support.of(view)) for view in model.kernel_.views])
     if unseen > UNSEEN:

@@ -105,7 +105,7 @@ def _passes(parts: Sequence[_Part], room: int) -> Iterator[_Pass]:
         if sharing is None or len(of_kind) == 1:
             yield _Pass(of_kind, None)
             continue
-        for positions in sharing.passes([part.kernel for part in of_kind], room):
+        for positions in sharing.passes([part.kernel.bare for part in of_kind], room):
             yield _Pass([of_kind[i] for i in positions], sharing if len(positions) > 1 else None)
 
 
@@ -171,9 +171,10 @@ class _Making:
             else:
                 yield part, make_gram(rows, self.allowed, progress)
             return
-        said = step.sharing.description(kernels)
+        bare = [kernel.bare for kernel in kernels]
+        said = step.sharing.description(bare)
         description = f"{plan(len(read), self.allowed).description}, {said}"
-        for position, matrix in step.sharing.grams(kernels, read, self.device, progress):
+        for position, matrix in step.sharing.grams(bare, read, self.device, progress):
             gram = DenseGram(matrix, description)
             del matrix
             yield step.parts[position], gram

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from textsvm.kernels.gapped import GappedKmers
     from textsvm.kernels.gaussian import Gaussian
     from textsvm.kernels.linear import Linear
+    from textsvm.kernels.on import On
     from textsvm.kernels.polynomial import Polynomial
     from textsvm.kernels.sigmoid import Sigmoid
     from textsvm.kernels.spectrum import Spectrum
@@ -57,6 +58,7 @@ KERNELS = Kernels(
     sigmoid="textsvm.kernels.sigmoid:Sigmoid",
     sum="textsvm.kernels.sums:Sum",
     product="textsvm.kernels.sums:Product",
+    on="textsvm.kernels.on:On",
     **{"bounded-gap": "textsvm.kernels.bounded_gap:BoundedGap"},
 )
 _HOME = {
@@ -68,6 +70,7 @@ _HOME = {
     "GapWeighted": "gap",
     "GappedKmers": "gapped",
     "Gaussian": "gaussian",
+    "On": "on",
     "Product": "sums",
     "Sigmoid": "sigmoid",
     "Spectrum": "spectrum",
@@ -84,6 +87,7 @@ __all__ = [
     "Gaussian",
     "Kernel",
     "Linear",
+    "On",
     "Polynomial",
     "Product",
     "Sigmoid",

@@ -79,6 +79,16 @@ class Kernel(BaseEstimator, ABC):
         return (self.view,)
 
     @property
+    def bare(self) -> Kernel:
+        """It without the column that it is on (`textsvm.kernels.on`)."""
+        return self
+
+    @property
+    def of_texts(self) -> Kernel | None:
+        """Its parts that compare texts, itself if all do; None if none does."""
+        return self
+
+    @property
     def leaves(self) -> tuple[Kernel, ...]:
         """The kernels it is made of that are made of no others: itself, if it is neither sum nor product."""
         return (self,)
@@ -151,7 +161,7 @@ class Kernel(BaseEstimator, ABC):
         parts = []
         for _, leaf in self.terms:
             leaf.fit_counted(counted[leaf.counting], train)
-            parts.append(counted[leaf.counting].rows(leaf, train))
+            parts.append(counted[leaf.counting].rows(leaf.bare, train))
         weights = [weight for weight, _ in self.terms]
         if device.kind == "cuda":
             from textsvm.features import rows_cuda

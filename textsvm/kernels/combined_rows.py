@@ -242,7 +242,8 @@ class _Added:
             self._symbols[d] += self.documents.to_shown(d, kernel.view, share) if is_leaf else share
             features = self._features[d]
             for text, count, value in found.features[d] if found.features else ():
-                features[text, count] = features.get((text, count), 0.0) + value
+                at = (self.documents.called(text, kernel.view) if is_leaf else text, count)
+                features[at] = features.get(at, 0.0) + value
 
     @property
     def contributions(self) -> Contributions:

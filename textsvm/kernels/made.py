@@ -10,6 +10,7 @@ from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.nystroem import Nystroem
+from textsvm.kernels.on import on_leaves
 from textsvm.kernels.spectrum import fixed_default
 from textsvm.kernels.user import UserKernel
 
@@ -35,7 +36,7 @@ def make_kernel(given: Any) -> Kernel:
             raise InputError(f"kernel={given!r} is not one of {known}, precomputed")
         return KERNELS[given]()
     if isinstance(given, Kernel):
-        return clone(given)
+        return on_leaves(clone(given))
     if callable(given):
         return UserKernel(given)
     raise InputError(f"kernel={given!r} is neither a kernel object, a name nor a function")

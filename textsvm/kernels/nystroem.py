@@ -128,6 +128,11 @@ class Nystroem(Kernel):
         return self.kernel.views
 
     @property
+    def of_texts(self) -> Kernel | None:
+        inner = self.kernel.of_texts
+        return self if inner is self.kernel else inner and Nystroem(inner, self.landmarks, self.seed)
+
+    @property
     def comparable(self) -> bool:  # type: ignore[override]
         return self.kernel.comparable
 

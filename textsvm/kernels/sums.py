@@ -65,6 +65,15 @@ class Composite(Kernel):
         return 1 + max(part.depth for part in self.kernels)
 
     @property
+    def reads(self) -> str:  # type: ignore[override]
+        kinds = (
+            {getattr(part, "reads", "") for part in self.kernels}
+            if isinstance(self.kernels, list | tuple)
+            else set()
+        )
+        return "columns" if "columns" in kinds else "vectors" if kinds == {"vectors"} else "texts"
+
+    @property
     def comparable(self) -> bool:  # type: ignore[override]
         return all(part.comparable for part in self.kernels)
 
@@ -107,6 +116,11 @@ class Composite(Kernel):
                     "objects such as Spectrum(4)"
                 )
             part.check()
+        if len({part.reads for part in self.kernels}) > 1:
+            raise InputError(
+                f"the parts of a {self.name} of kernels read different things; say the column of a table that "
+                'each one is on, as in On("body", Spectrum(4))'
+            )
         if self.depth > MOST_DEPTH or len(self.leaves) > MOST_PARTS:
             raise InputError(
                 f"a {self.name} of {len(self.leaves):,} kernels, nested {self.depth} deep, is too large; at "
@@ -187,6 +201,13 @@ class Sum(Composite):
             for weight, kernel in part.terms
             if share > 0
         )
+
+    @property
+    def of_texts(self) -> Kernel | None:
+        parts = [(weight, kernel.of_texts) for weight, kernel in self.terms if kernel.of_texts is not None]
+        if all(kernel.of_texts is kernel for _, kernel in self.terms):
+            return self
+        return Sum([kernel for _, kernel in parts], [weight for weight, _ in parts]) if parts else None
 
     @property
     def attribution(self) -> Attribution:  # type: ignore[override]
@@ -272,6 +293,13 @@ class Product(Composite):
 
     def __init__(self, kernels: Sequence[Kernel] = ()) -> None:
         self.kernels = kernels
+
+    @property
+    def of_texts(self) -> Kernel | None:
+        if all(kernel.of_texts is kernel for kernel in self.kernels):
+            return self
+        parts = [kernel.of_texts for kernel in self.kernels if kernel.of_texts is not None]
+        return Product(parts) if parts else None
 
     def rows(self, documents: Documents, device: Device) -> ProductRows:
         """Prepare `documents` as the columns of rows to come."""

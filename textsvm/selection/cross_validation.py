@@ -175,7 +175,7 @@ def cross_validate(
         examples = with_classes(model.encode(given, None, progress), target)
         grams = FoldGrams(model, examples, model.source.kernel_for(examples))
         clock = lap(seconds, "encode", clock)
-        gram = grams.whole(progress).gram
+        gram = grams.of_texts(progress)
         clock = lap(seconds, "gram", clock)
         looking = of_stage(progress, "duplicates")
         if group_duplicates is not None:
@@ -193,7 +193,8 @@ def cross_validate(
             )
         found = train_and_test([model], grams, task, seconds, progress)
     warn_unfinished(model, found.machines[0], target)
-    description = grams.describe(gram.description, folds)
+    described = found.last.gram if gram is None else gram
+    description = grams.describe(described.description, folds)
     return _judged(model, task, found.values[0], names, leaks=leaks, gram=description, seconds=seconds)
 
 

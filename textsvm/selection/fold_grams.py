@@ -21,6 +21,7 @@ from sklearn.base import clone
 from textsvm import device as devices
 from textsvm.estimators.base import KernelMachine, Prepared, Target
 from textsvm.estimators.training import Way, choose_way
+from textsvm.gram.base import Gram
 from textsvm.gram.features import SparseGram
 from textsvm.gram.terms import TermGrams
 from textsvm.kernels.base import Kernel
@@ -89,6 +90,13 @@ class FoldGrams:
         if self._whole is None:
             self._whole = self._compare(self.kernel, None, progress)
         return self._whole
+
+    def of_texts(self, progress: StageProgress | None = None) -> Gram | None:
+        """Rows that tell which documents are nearly the same: of the kernel's parts that compare texts."""
+        texts = self.kernel.of_texts
+        if texts is None or texts is self.kernel:
+            return None if texts is None else self.whole(progress).gram
+        return FoldGrams(self.model, self.examples, clone(texts)).whole(progress).gram
 
     def _compare(
         self, kernel: Kernel, train: NDArray[np.int64] | None, progress: StageProgress | None

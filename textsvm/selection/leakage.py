@@ -4,7 +4,8 @@ Two documents are near-duplicates if their normalised kernel value
 
     K(s, t) / sqrt(K(s, s) K(t, t))
 
-is at least a bound. Rows are read a block at a time, where they live; only the pairs leave it. Groups are the
+is at least a bound. Of a kernel on texts and numbers the parts on texts are asked (`Kernel.of_texts`): equal
+numbers make no copy. Rows are read a block at a time, where they live; only the pairs leave it. Groups are the
 connected components of the graph of all pairs: what has been found so far is kept as one edge from each
 document to the first of its component, so a corpus of nothing but copies takes no more memory than any other.
 """
@@ -171,12 +172,14 @@ def held_out_leak(
     """
     check_bound(bound)
     assert model.kernel_ is not None
-    device = select(model.device)
+    device, kernel = select(model.device), model.kernel_.of_texts
+    if kernel is None:
+        return Leak(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), 0.0)
     with model.at_work(device):
-        documents = model.encode(list(training), None)
-        others = model.encode(list(held), documents)
-        rows = model.kernel_.rows(documents, device)
-        scale, scale_of_held = (_scale(each.diag()) for each in (rows, model.kernel_.rows(others, device)))
+        documents = model.encode(model.read(training, fitting=False), None)
+        others = kernel.read(model.encode(model.read(held, fitting=False), documents))
+        rows = kernel.rows(kernel.read(documents), device)
+        scale, scale_of_held = (_scale(each.diag()) for each in (rows, kernel.rows(others, device)))
         nearest, best = np.zeros(len(others), np.int64), np.zeros(len(others))
         size = max(1, BLOCK // max(1, rows.n))
         for start in range(0, len(others), size):

@@ -62,9 +62,20 @@ class Splitting:
             warnings.simplefilter("ignore", RareClassWarning)
             return self.folds(target)
 
-    def with_duplicates(self, gram: Gram, progress: Progress | None) -> Splitting:
-        """The same, with near-duplicates and what is grouped already in one group."""
+    def with_duplicates(self, gram: Gram | None, progress: Progress | None) -> Splitting:
+        """The same, with near-duplicates and what is grouped already in one group.
+
+        Raises
+        ------
+        InputError
+            If there are no rows to find them by, the kernel comparing no texts.
+        """
         assert self.group_duplicates is not None
+        if gram is None:
+            raise InputError(
+                "near-duplicates are looked for in texts, and the kernel compares numbers alone, of which many "
+                "may be equal; leave group_duplicates out, or give groups"
+            )
         groups = near_duplicates(gram, self.group_duplicates, progress)
         if self.groups is not None:
             groups = merge_groups(as_groups(self.groups, gram.n), groups)
@@ -72,9 +83,11 @@ class Splitting:
 
 
 def report_leaks(
-    gram: Gram, folds: Sequence[Fold], progress: Progress | None, stacklevel: int = 3
+    gram: Gram | None, folds: Sequence[Fold], progress: Progress | None, stacklevel: int = 3
 ) -> list[Leak]:
-    """Look for near-duplicates across folds, and warn of them."""
+    """Look for near-duplicates across folds, and warn of them; without rows of texts there are none."""
+    if gram is None:
+        return []
     leaks = find_leaks(gram, folds, progress=progress)
     if message := leakage_message(leaks):
         warnings.warn(message, LeakageWarning, stacklevel=stacklevel)

@@ -181,7 +181,7 @@ def tune(
         n_kernels = sum(len(one.kernels) for one in shared)
         for number, (members, grams) in enumerate(all_grams(model, shared, progress)):
             if number == 0:
-                gram = grams.whole(progress).gram
+                gram = grams.of_texts(progress)
                 clock = lap(seconds, "gram", clock)
                 leaks = _mind_duplicates(search, splitting, nested, gram, of_stage(progress, "duplicates"))
                 clock = lap(seconds, "duplicates", clock)
@@ -200,7 +200,7 @@ def tune(
 
 
 def _mind_duplicates(
-    search: Search, splitting: Splitting, nested: int | None, gram: Gram, progress: Progress | None
+    search: Search, splitting: Splitting, nested: int | None, gram: Gram | None, progress: Progress | None
 ) -> list[Leak]:
     """Keep near-duplicates together if that is wished for, else warn of those that folds part."""
     if splitting.group_duplicates is None:

@@ -131,7 +131,11 @@ class TextSource(Source):
             )
             for view in views
         }
-        return Views(made) if len(views) > 1 else made[views[0]]
+        return self._together(made)
+
+    def _together(self, views: dict[View, Any]) -> Any:
+        """Examples of several views, or of one."""
+        return Views(views) if len(views) > 1 else next(iter(views.values()))
 
     def _characters(
         self, given: list[str], keep_case: bool, known: Documents | None, progress: Progress | None
@@ -145,10 +149,12 @@ class TextSource(Source):
         """See `Source`."""
         kernel = self.make_kernel()
         for view in kernel.views:
-            if view.tokens != "characters" and not examples.of(view).lengths.any():
+            read = examples.of(view)
+            if isinstance(read, Documents) and read.of_tokens and not read.lengths.any():
+                where = f" in column {view.column!r}" if view.column else ""
                 raise InputError(
-                    f"no document has any token (tokens={view.tokens!r}); take characters, or give other "
-                    "documents"
+                    f"no document has any token{where} (tokens={view.tokens!r}); take characters, or give "
+                    "other documents"
                 )
         for leaf in kernel.leaves:
             longest = int(leaf.read(examples).lengths.max())
@@ -208,7 +214,7 @@ class TextSource(Source):
         kernel, documents = kept.kernel, kept.documents
         assert kernel is not None
         assert documents is not None
-        if any(leaf.name not in KERNELS for leaf in kernel.leaves):
+        if any(leaf.bare.name not in KERNELS for leaf in kernel.leaves):
             raise InputError(
                 "a model with a kernel function cannot be saved, for a file holds no code; train it again "
                 "where it is needed, or save the model of a precomputed kernel matrix"
@@ -221,7 +227,7 @@ class TextSource(Source):
         _require_length(kernel, documents)
         arrays: dict[str, NDArray[Any]] = {}
         for prefix, view in _named(kernel.views):
-            arrays |= {prefix + name: array for name, array in _arrays(documents.of(view)).items()}
+            arrays |= {prefix + name: array for name, array in self._pack(documents.of(view)).items()}
         if kept.weights is not None:  # they hold what the kernel learnt
             state = {_WEIGHTS + name: array for name, array in kept.weights.state(TOLERANCE).items()}
             return kernel.as_dict(), arrays | state
@@ -234,10 +240,9 @@ class TextSource(Source):
         """See `Source`."""
         kernel = self.make_kernel()
         views = {
-            view: _documents(arrays, prefix, tokens=view.tokens != "characters")
-            for prefix, view in _named(kernel.views)
+            view: self._unpack(arrays, prefix, view, len(support)) for prefix, view in _named(kernel.views)
         }
-        documents = Views(views) if len(views) > 1 else views[kernel.views[0]]
+        documents = self._together(views)
         if any(len(each) != len(support) for each in views.values()):
             raise InputError("its support indices do not fit its support vectors")
         if weights := under(_WEIGHTS, arrays):
@@ -246,6 +251,14 @@ class TextSource(Source):
         _require_length(kernel, documents)
         kernel.restore(under(_STATE, arrays))
         return Kept(support, kernel, documents)
+
+    def _pack(self, documents: Any) -> dict[str, NDArray[Any]]:
+        """The arrays that documents of one view are saved as."""
+        return _arrays(documents)
+
+    def _unpack(self, arrays: dict[str, NDArray[Any]], prefix: str, view: View, n: int) -> Any:
+        """The n documents of one view, from arrays whose names begin so."""
+        return _documents(arrays, prefix, tokens=view.tokens != "characters")
 
 
 def as_texts(X: Any) -> list[str]:
@@ -267,15 +280,10 @@ def as_texts(X: Any) -> list[str]:
         raise InputError(
             f"expected one column of texts, got an array of shape {tuple(X.shape)}; select a column"
         )
-    for convert in ("to_pylist", "to_list", "tolist"):  # Arrow; pandas and Polars; NumPy
-        if hasattr(X, convert):
-            texts = getattr(X, convert)()
-            break
-    else:
-        try:
-            texts = np.asarray(X).tolist() if hasattr(X, "__array__") else list(X)
-        except TypeError as error:
-            raise InputError(f"expected a list of texts, got {type(X).__name__}") from error
+    try:
+        texts = listed(X)
+    except TypeError as error:
+        raise InputError(f"expected a list of texts, got {type(X).__name__}") from error
     if not isinstance(texts, list):
         raise InputError(f"expected a list of texts, got {type(X).__name__} of one value; put it in a list")
     of_other_types = set(map(type, texts)) - {str}
@@ -283,6 +291,14 @@ def as_texts(X: Any) -> list[str]:
         if not isinstance(text, str):
             raise _no_text(i, text)
     return texts
+
+
+def listed(column: Any) -> Any:
+    """The values of a column as Python has them, in a list; raises TypeError if it is none."""
+    for convert in ("to_pylist", "to_list", "tolist"):  # Arrow; pandas and Polars; NumPy
+        if hasattr(column, convert):
+            return getattr(column, convert)()
+    return np.asarray(column).tolist() if hasattr(column, "__array__") else list(column)
 
 
 def _checked(texts: Iterable[Any]) -> Iterator[str]:

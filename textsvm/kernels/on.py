@@ -1,0 +1,323 @@
+"""A kernel on a column of a table, or on several columns of numbers: texts and numbers side by side.
+
+    k((s, x), (t, y)) = w_1 k_text(s, t) + w_2 k_numbers((x - m) / c, (y - m) / c) + ...
+
+A sum (or product) of such kernels compares rows of a table. What a kernel reads of a row is its `View`, which
+names the column; everything else is the kernel's own. Numbers come in any unit, so those that are alone in
+their column are standardised: m and c are their mean and standard deviation over the training rows, c = 1
+where a column is constant. Columns whose cells are vectors (embeddings) have one unit and stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.device import Device
+from textsvm.documents import View
+from textsvm.errors import InputError
+from textsvm.features.table import Numbers
+from textsvm.kernels.attribution import Attribution, Contributions
+from textsvm.kernels.base import Kernel, KernelRows, Predictor, Sharing, Weights
+from textsvm.kernels.combined_rows import under
+from textsvm.kernels.on_options import OPTIONS
+from textsvm.kernels.option import Option
+from textsvm.kernels.sums import Composite
+from textsvm.parallel import Progress
+
+#: How numbers have their part in a value.
+TOGETHER = Attribution("numbers", "numbers: what all that are compared together say", exact=True)
+#: Columns of numbers that a kernel may be on.
+MOST_COLUMNS = 10_000
+#: Names of a saved state: of what is learnt here, and of what the kernel on the column learnt.
+_STANDARD, _OWN = "standard.", "own."
+
+
+@dataclass(frozen=True)
+class Standard:
+    """Numbers in the unit of their standard deviation, from their mean.
+
+    Attributes
+    ----------
+    mean, scale : float64 arrays, shape (d,)
+    """
+
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, numbers: Numbers) -> Standard:
+        """Learn it; 0 and 1 of numbers that are not alone in their column."""
+        mean, scale = np.zeros(numbers.n_features), np.ones(numbers.n_features)
+        alone = numbers.single
+        if alone.any():
+            values = numbers.values[:, alone].astype(np.float64)
+            mean[alone], scale[alone] = values.mean(axis=0), values.std(axis=0)
+        scale[scale <= 1e-13 * np.abs(mean)] = 1.0  # constant, but for rounding
+        return cls(mean, scale)
+
+    def apply(self, numbers: Numbers) -> Numbers:
+        """Numbers standardised; compressed rows are of one column, and stay."""
+        return (
+            numbers if numbers.sparse else replace(numbers, values=(numbers.values - self.mean) / self.scale)
+        )
+
+
+class On(Kernel):
+    """A kernel on one column of a table, or a kernel of vectors on some columns of numbers.
+
+    Parameters
+    ----------
+    column : str, or list of str
+        One column of texts for a kernel of texts; for a kernel of vectors one or more, whose cells are
+        numbers, bools or vectors of equal length. Numbers that are alone in their column are standardised,
+        their mean and standard deviation being learnt from the training rows; vectors are not.
+    kernel : Kernel
+        A sum or a product, too: all of its parts are on the column.
+    """
+
+    name: ClassVar[str] = "on"
+    options: ClassVar[tuple[Option, ...]] = OPTIONS
+    reads: ClassVar[str] = "columns"
+
+    def __init__(self, column: str | Sequence[str] = "", kernel: Kernel | None = None) -> None:
+        self.column = column
+        self.kernel: Any = kernel
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of its columns."""
+        return (self.column,) if isinstance(self.column, str) else tuple(self.column)
+
+    @property
+    def of_numbers(self) -> bool:
+        """Whether it is a kernel of vectors."""
+        return bool(self.kernel.reads == "vectors")
+
+    @property
+    def bare(self) -> Kernel:
+        kernel: Kernel = self.kernel.bare
+        return kernel
+
+    @property
+    def view(self) -> View:
+        return replace(self.kernel.view, column=self.columns if self.of_numbers else self.columns[0])
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        return tuple(dict.fromkeys(leaf.view for leaf in self.leaves))
+
+    @property
+    def of_texts(self) -> Kernel | None:
+        return None if self.of_numbers else self
+
+    @property
+    def leaves(self) -> tuple[Kernel, ...]:
+        if not isinstance(self.kernel, Composite):
+            return (self,)
+        return tuple(On(self.column, leaf) for leaf in self.kernel.leaves)
+
+    @property
+    def terms(self) -> Sequence[tuple[float, Kernel]]:
+        if not isinstance(self.kernel, Composite):
+            return ((1.0, self),)
+        return tuple((weight, On(self.column, term)) for weight, term in self.kernel.terms)
+
+    @property
+    def depth(self) -> int:
+        return int(self.kernel.depth)
+
+    @property
+    def comparable(self) -> bool:  # type: ignore[override]
+        return bool(self.kernel.comparable)
+
+    @property
+    def attribution(self) -> Attribution:  # type: ignore[override]
+        attribution: Attribution = TOGETHER if self.of_numbers else self.kernel.attribution
+        return attribution
+
+    @property
+    def counting(self) -> Hashable | None:
+        return None if self.kernel.counting is None else (self.columns, self.kernel.counting)
+
+    @property
+    def min_length(self) -> int:
+        return int(self.kernel.min_length)
+
+    @property
+    def learns(self) -> bool:
+        return self.of_numbers or bool(self.kernel.learns)
+
+    @property
+    def quadratic(self) -> bool:
+        return not self.of_numbers and bool(self.kernel.quadratic)
+
+    @property
+    def sharing(self) -> Sharing | None:
+        return None if self.of_numbers else self.kernel.sharing
+
+    def check(self) -> None:
+        kernel = self.kernel
+        if not isinstance(kernel, Kernel) or kernel.reads == "columns":
+            raise InputError(
+                f"kernel={kernel!r} of On is no kernel that a column can be compared by; give one such as "
+                "Spectrum(4) or Gaussian()"
+            )
+        listed = isinstance(self.column, str | list | tuple)
+        names = self.columns if listed else ()
+        if not names or not all(isinstance(name, str) and name for name in names):
+            raise InputError(f"column={self.column!r} of On must be the name of a column, or a list of names")
+        if len(names) > MOST_COLUMNS or len(set(names)) < len(names):
+            raise InputError(
+                f"On names {len(names):,} columns; they must be different ones, at most {MOST_COLUMNS:,}"
+            )
+        kernel.check()
+        if kernel.reads == "texts" and len(names) > 1:
+            raise InputError(
+                f"a kernel of texts reads one column and is on {', '.join(names)}; take a sum of On(column, "
+                "kernel) for each"
+            )
+
+    def fit(self, documents: Any) -> On:
+        self.check()
+        self._learn(documents)
+        self.kernel.fit(self._seen(documents))
+        return self
+
+    def fit_on(self, documents: Any, device: Device) -> On:
+        self.check()
+        self._learn(documents)
+        self.kernel.fit_on(self._seen(documents), device)
+        return self
+
+    def _learn(self, documents: Any) -> None:
+        if self.of_numbers:
+            self.standard_ = Standard.of(self.read(documents))
+
+    def _seen(self, documents: Any) -> Any:
+        """What the kernel compares of rows."""
+        read = self.read(documents)
+        return self.standard_.apply(read) if self.of_numbers else read
+
+    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = self.kernel.occurrences(lengths)
+        return found
+
+    def counted(self, documents: Any, device: Device | None = None) -> Any:
+        return self.kernel.counted(self.read(documents), device)
+
+    def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
+        self.kernel.fit_counted(counted, train)
+
+    def feature_bytes(self, documents: Any) -> int:
+        return int(self.kernel.feature_bytes(self.read(documents)))
+
+    def rows(self, documents: Any, device: Device) -> KernelRows:
+        """Prepare rows of a table as the columns of rows to come."""
+        return self._reading(self.kernel.rows(self._seen(documents), device))
+
+    def predictor(self, support: Any, coef: NDArray[np.float64], device: Device) -> Predictor:
+        return self._reading(self.kernel.predictor(self._seen(support), coef, device))
+
+    def _reading(self, made: Any) -> Any:
+        return OfNumbers(made, self.standard_) if self.of_numbers else made
+
+    @property
+    def has_weights(self) -> bool:
+        return bool(self.kernel.has_weights)
+
+    def weight_vectors(self, support: Any, coef: NDArray[np.float64]) -> Weights:
+        weights: Weights = self.kernel.weight_vectors(self.read(support), coef)
+        return weights
+
+    def restore_weight_vectors(self, state: dict[str, NDArray[Any]], alphabets: Any) -> Weights:
+        weights: Weights = self.kernel.restore_weight_vectors(state, self.read(alphabets))
+        return weights
+
+    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+        seconds: NDArray[np.float64] = self.kernel.cost(row_lengths, column_lengths)
+        return seconds
+
+    def contributions(
+        self,
+        rows: Any,
+        documents: Any,
+        coef: NDArray[np.float64],
+        values: NDArray[np.float64],
+        progress: Progress | None = None,
+    ) -> Contributions:
+        """See `Kernel`: what numbers say together is spread evenly over them as they are shown."""
+        read = self.read(documents)
+        if not self.of_numbers:
+            found: Contributions = self.kernel.contributions(rows, read, coef, values, progress)
+            return found
+        totals, shown = (coef * values).sum(axis=1).tolist(), [read.shown(d) for d in range(len(read))]
+        return Contributions(
+            [np.full(len(text), total / len(text)) for text, total in zip(shown, totals, strict=True)],
+            [[(text, 1, total)] for text, total in zip(shown, totals, strict=True)],
+        )
+
+    def contributions_cost(
+        self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = self.kernel.contributions_cost(lengths, support_lengths)
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        column = self.columns[0] if len(self.columns) == 1 else list(self.columns)
+        return {"name": self.name, "column": column, "kernel": self.kernel.as_dict()}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        learnt = vars(self.standard_) if self.of_numbers else {}
+        state = {_STANDARD + name: array for name, array in learnt.items()}
+        return state | {_OWN + name: array for name, array in self.kernel.state().items()}
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        self.kernel.restore(under(_OWN, state))
+        if not self.of_numbers:
+            return
+        mean, scale = state[_STANDARD + "mean"], state[_STANDARD + "scale"]
+        whole = all(each.dtype == np.float64 and np.isfinite(each).all() for each in (mean, scale))
+        if not whole or mean.ndim != 1 or mean.shape != scale.shape or (scale <= 0).any():
+            raise InputError("what it learnt of numbers is damaged; train the model again")
+        self.standard_ = Standard(mean, scale)
+
+
+class OfNumbers:
+    """Rows, or a predictor, of a kernel that compares standardised numbers, for numbers as a table has them."""
+
+    def __init__(self, made: Any, standard: Standard) -> None:
+        self._made, self._standard = made, standard
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._made, name)
+
+    def cross(self, others: Numbers, progress: Progress | None = None) -> Any:
+        """See `KernelRows`."""
+        return self._made.cross(self._standard.apply(others), progress)
+
+    def decision(self, others: Numbers, coef: NDArray[np.float64], progress: Progress | None = None) -> Any:
+        """See `KernelRows`."""
+        return self._made.decision(self._standard.apply(others), coef, progress)
+
+    def values(self, others: Numbers, progress: Progress | None = None) -> Any:
+        """See `Predictor`."""
+        return self._made.values(self._standard.apply(others), progress)
+
+
+def on_leaves(kernel: Kernel) -> Kernel:
+    """The same kernel, `On` being said of its leaves alone: of the parts of a sum, not of the sum."""
+    if not isinstance(kernel, Composite | On):
+        return kernel
+    inner: Any = kernel.kernel if isinstance(kernel, On) else kernel
+    if not isinstance(inner, Composite) or not isinstance(inner.kernels, list | tuple):
+        return kernel
+    made = copy(inner)
+    column = kernel.column if isinstance(kernel, On) else None
+    made.kernels = [on_leaves(part if column is None else On(column, part)) for part in inner.kernels]
+    return made
