@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import machines, options
+from textsvm.cli import examples, machines, model_files, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.output import MODEL, Force, Output
 from textsvm.errors import InputError
@@ -138,6 +138,8 @@ def train(
 
     textsvm train essays.tsv --regress score --kernel spectrum --p 1-15 --weight intersection
     """
+    from textsvm.model_file import require_weights
+
     started = time.perf_counter()
     output = Output("-o", file.output, MODEL, file.force)
     console = Console(printing.quiet, output.is_stdout)
@@ -145,11 +147,13 @@ def train(
     output.check({"the corpus": corpus})
     model = _estimator(made_from, task, learning)
     if file.without_texts:
-        from textsvm.model_file import require_weights
-
         require_weights(model)
 
-    documents = options.read(console, corpus, reading, learning)
+    kernel = made_from.kernel
+    documents = options.read(console, corpus, reading, learning, kernel=examples.kernel_of(model))
+    examples.settle(console, model, kernel.named, documents)
+    if file.without_texts:
+        require_weights(model)
     if task.one_class is not None:
         documents = _of_one_class(documents, task.one_class)
     options.targets(documents, learning.multilabel)
@@ -168,7 +172,7 @@ def train(
     if task.one_class is not None:
         reading = replace(reading, positive=task.one_class)
     with console.warnings():
-        size = options.save_model(
+        size = model_files.save_model(
             output, model, documents, reading, learning, summary, texts=not file.without_texts
         )
     console.say(f"model {file.output}: {_megabytes(size)}{', no training text in it' * file.without_texts}")
@@ -258,7 +262,7 @@ def _fit(
     console.say(f"note: {_what_is_learnt(training)}")
     with console.progress(), console.warnings():
         model.fit(
-            training.texts,
+            training.examples,
             options.truth(training),
             sample_weight=training.weights,
             progress=console.stage,
@@ -278,7 +282,7 @@ def _near_duplicates(console: Console, model: Any, training: Corpus, held: Corpu
 
     with console.progress(), console.warnings():
         leak = held_out_leak(
-            machine_of(model), training.texts, held.texts,
+            machine_of(model), training.examples, held.examples,
             progress=lambda done, total: console.stage("duplicates", done, total),
         )  # fmt: skip
         if told := leakage_message([leak], remedy="`textsvm cv` with group_duplicates keeps them together"):

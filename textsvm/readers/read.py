@@ -50,7 +50,7 @@ def read_corpus(
     target: str | None = None,
     weight: str | None = None,
     group: str | None = None,
-    numbers: str | None = None,
+    numbers: str | Sequence[str] | None = None,
     headers: bool = False,
     label_separator: str | None = None,
     progress: Progress | None = None,
@@ -94,7 +94,7 @@ def read_corpus(
         If the input is missing, unreadable, damaged as a whole, of no known format, or empty; if a number
         that was asked for is none.
     """
-    columns = Columns(as_wish(text), label, id, target, weight, group, numbers)
+    columns = Columns(as_wish(text), label, id, target, weight, group, as_wish(numbers))
     options = Options(columns, split, headers, label_separator)
     if str(path) == "-" and not Path(path).exists():
         raise InputError("a corpus is not read from standard input; write it to a file and name that")
@@ -109,7 +109,7 @@ def read_documents(
     *,
     text: str | Sequence[str] | None = None,
     id: str | None = None,
-    numbers: str | None = None,
+    numbers: str | Sequence[str] | None = None,
     headers: bool = False,
     progress: Progress | None = None,
     max_bytes: int = MAX_BYTES,
@@ -121,7 +121,7 @@ def read_documents(
     each, the path comes before the id.
     """
     each = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    options = Options(Columns(as_wish(text), None, id, numbers=numbers), "modapte", headers)
+    options = Options(Columns(as_wish(text), None, id, numbers=as_wish(numbers)), "modapte", headers)
     corpora = []
     for number, path in enumerate(each):
         here = _share(progress, number / len(each), (number + 1) / len(each))
@@ -185,7 +185,7 @@ def format_of(found: Files, format: str | None, options: Options, labelled: bool
         return format
     if wish and format not in ("csv", "tsv", "jsonl", "parquet", "tables"):
         raise InputError(
-            f"{found.source} is read as {format}, which has no column {wish!r}; numbers come from a table "
+            f"{found.source} is read as {format}, which has no column {wish!r}; columns come from a table "
             "(.csv, .tsv, .jsonl, .parquet, or name it with --format)"
         )
     return format

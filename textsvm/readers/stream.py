@@ -82,7 +82,7 @@ def stream_corpus(
     target: str | None = None,
     weight: str | None = None,
     group: str | None = None,
-    numbers: str | None = None,
+    numbers: str | Sequence[str] | None = None,
     headers: bool = False,
     label_separator: str | None = None,
     progress: Progress | None = None,
@@ -111,7 +111,7 @@ def stream_corpus(
         If the input is missing, unreadable or of no known format; while it is iterated over, if it is
         damaged, or holds no document.
     """
-    columns = Columns(as_wish(text), label, id, target, weight, group, numbers)
+    columns = Columns(as_wish(text), label, id, target, weight, group, as_wish(numbers))
     options = Options(columns, split, headers, label_separator)
     found = _find(Path(path)) or read_files(path)
     format = format_of(found, format, options)

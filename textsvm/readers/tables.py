@@ -69,7 +69,7 @@ class Columns:
     target: str | None = None
     weight: str | None = None
     group: str | None = None
-    numbers: str | None = None
+    numbers: str | tuple[str, ...] | None = None
 
     @property
     def apart(self) -> bool:
@@ -79,15 +79,16 @@ class Columns:
     @property
     def named(self) -> bool:
         """Whether one of them is a name."""
-        given = {**vars(self), "text": ",".join(self.text) if isinstance(self.text, tuple) else self.text}
-        wishes = ",".join(wish for wish in given.values() if wish)
+        given = [",".join(wish) if isinstance(wish, tuple) else wish for wish in vars(self).values()]
+        wishes = ",".join(wish for wish in given if wish)
         return any(not wish.strip().isdecimal() for wish in wishes.split(",") if wish)
 
     @property
     def only_of_tables(self) -> str | None:
         """One of those wishes that other formats cannot fulfil."""
-        text = self.text[0] if isinstance(self.text, tuple) else None
-        return self.target or self.weight or self.group or self.numbers or text
+        text = ", ".join(self.text) if isinstance(self.text, tuple) else None
+        numbers = ", ".join(self.numbers) if isinstance(self.numbers, tuple) else self.numbers
+        return self.target or self.weight or self.group or numbers or text
 
 
 ANY_COLUMNS = Columns()
