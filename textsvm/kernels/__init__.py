@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from textsvm.kernels.user import UserKernel
 
 
+#: Names of the kernels that are made of others.
+MADE_OF_OTHERS = ("sum", "product", "on")
+
+
 class Kernels(UserDict[str, Any]):
     """Kernel classes by name; "module:Class" becomes the class when it is first asked for."""
 
@@ -42,8 +46,8 @@ class Kernels(UserDict[str, Any]):
         return kernel.options
 
     def simple(self) -> list[str]:
-        """Names of the kernels that are made of no others: those that have options."""
-        return [name for name in self if self.options(name)]
+        """Names of the kernels that are made of no others."""
+        return [name for name in self if name not in MADE_OF_OTHERS]
 
 
 #: Kernels by the name that the command line and model files use; a function of the user's has none.

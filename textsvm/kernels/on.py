@@ -195,6 +195,9 @@ class On(Kernel):
         self.kernel.fit_on(self._seen(documents), device)
         return self
 
+    def read(self, documents: Any) -> Any:
+        return documents.of(self.view)
+
     def _learn(self, documents: Any) -> None:
         if self.of_numbers:
             self.standard_ = Standard.of(self.read(documents))
@@ -289,7 +292,7 @@ class On(Kernel):
 
 
 class OfNumbers:
-    """Rows, or a predictor, of a kernel that compares standardised numbers, for numbers as a table has them."""
+    """Rows, or a predictor, of standardised numbers, for numbers as a table has them."""
 
     def __init__(self, made: Any, standard: Standard) -> None:
         self._made, self._standard = made, standard

@@ -2,15 +2,19 @@
 
     kernel := term + term + ...         the mean of the terms (Sum)
     term   := part * part * ...         the product of the parts (Product)
-    part   := name, or name:option,option,...
+    part   := one, or column=one, or column,column,...=one      (On)
+    one    := name, or name:option,option,...
     option := the value of an option that may stand without its name, a flag, or option=value
 
 Names and options are those of the kernels (`Kernel.options`), and `NAMED`; what is not given has its default.
-Light to import: the command line reads it.
+A column whose name has one of ``+*:=,"`` in it, or blanks around it, stands in double quotes, a quote in it
+twice: ``subject=spectrum:1-5,log,idf + "price, net",hour=gaussian:gamma=0.5``. Light to import: the command
+line reads it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +30,12 @@ NAMED: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "words": ("spectrum", ("tokens=words",), ("p=1",))
 }
 _SIGNS = {"sum": "+", "product": "*"}
+_SPECIAL = '+*:=,"'
 
 
 def is_spelled_out(text: str) -> bool:
     """Whether a text says more than the name of a kernel."""
-    return text in NAMED or any(sign in text for sign in ":+*")
+    return text in NAMED or any(sign in text for sign in ":+*=")
 
 
 def names() -> list[str]:
@@ -46,9 +51,10 @@ def parse(text: str) -> Kernel:
     InputError
         If a name or an option is unknown, a value is wrong, given twice or out of range, or a part is empty.
     """
-    kernel = _joined(
-        "sum", [_joined("product", list(map(_part, term.split("*")))) for term in text.split("+")]
-    )
+    if text.count('"') % 2:
+        raise InputError(f"a quote is not closed in {text}")
+    terms = [_joined("product", list(map(_part, _split(term, "*")))) for term in _split(text, "+")]
+    kernel = _joined("sum", terms)
     kernel.check()
     return kernel
 
@@ -56,9 +62,15 @@ def parse(text: str) -> Kernel:
 def spell(kernel: Kernel) -> str:
     """Write a kernel; `parse` makes an equal one of it, unless it has what cannot be given there.
 
-    That are weights of a sum, sums of sums and in products, products in products, and parameters that are no
-    options.
+    That are weights of a sum, sums of sums and in products, products in products, sums and products on a
+    column, and parameters that are no options.
     """
+    if kernel.name == "on":
+        given = kernel.get_params(deep=False)
+        columns = [given["column"]] if isinstance(given["column"], str) else given["column"]
+        inside = spell(given["kernel"])
+        inside = f"({inside})" if given["kernel"].name in _SIGNS else inside
+        return f"{','.join(map(_quoted, columns))}={inside}"
     if kernel.name not in _SIGNS:
         return _spell_part(kernel)
     weights, parts = kernel.get_params(deep=False).get("weights"), kernel.get_params(deep=False)["kernels"]
@@ -76,7 +88,32 @@ def _joined(name: str, parts: Sequence[Kernel]) -> Kernel:
     return parts[0] if len(parts) == 1 else KERNELS[name](kernels=parts)
 
 
+def _split(text: str, sign: str, most: int = 0) -> list[str]:
+    """A text at a sign, wherever that is not in quotes."""
+    return re.split(rf'{re.escape(sign)}(?=(?:[^"]*"[^"]*")*[^"]*$)', text, maxsplit=most)
+
+
 def _part(text: str) -> Kernel:
+    *columns, _ = _split(_split(text, ":", 1)[0], "=", 1)
+    if not columns:
+        return _one(text)
+    names = [_unquoted(column.strip(), text) for column in _split(columns[0], ",")]
+    kernel = _one(text[len(columns[0]) + 1 :])
+    return KERNELS["on"](column=names[0] if len(names) == 1 else tuple(names), kernel=kernel)
+
+
+def _unquoted(column: str, text: str) -> str:
+    if not column or (column.startswith('"') and not re.fullmatch(r'"(?:[^"]|"")+"', column)):
+        raise InputError(f"a column is missing in {text.strip()}")
+    return column[1:-1].replace('""', '"') if column.startswith('"') else column
+
+
+def _quoted(column: str) -> str:
+    plain = column.strip() == column and not any(sign in column for sign in _SPECIAL)
+    return column if plain else '"' + column.replace('"', '""') + '"'
+
+
+def _one(text: str) -> Kernel:
     name, colon, listed = (piece.strip() for piece in text.partition(":"))
     if name not in names():
         what = f"{name!r} is no kernel" if name else "a kernel is missing"

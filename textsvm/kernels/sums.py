@@ -118,8 +118,8 @@ class Composite(Kernel):
             part.check()
         if len({part.reads for part in self.kernels}) > 1:
             raise InputError(
-                f"the parts of a {self.name} of kernels read different things; say the column of a table that "
-                'each one is on, as in On("body", Spectrum(4))'
+                f"the parts of a {self.name} of kernels read different things; say of each part which "
+                'column of a table it is on, as in On("body", Spectrum(4))'
             )
         if self.depth > MOST_DEPTH or len(self.leaves) > MOST_PARTS:
             raise InputError(

@@ -4,10 +4,11 @@ Two documents are near-duplicates if their normalised kernel value
 
     K(s, t) / sqrt(K(s, s) K(t, t))
 
-is at least a bound. Of a kernel on texts and numbers the parts on texts are asked (`Kernel.of_texts`): equal
-numbers make no copy. Rows are read a block at a time, where they live; only the pairs leave it. Groups are the
-connected components of the graph of all pairs: what has been found so far is kept as one edge from each
-document to the first of its component, so a corpus of nothing but copies takes no more memory than any other.
+is at least a bound. Of a kernel on texts and numbers the parts on texts are asked (`Kernel.of_texts`), for
+equal numbers make no copy. Rows are read a block at a time, where they live; only the pairs leave it. Groups
+are the connected components of the graph of all pairs: what has been found so far is kept as one edge from
+each document to the first of its component, so a corpus of nothing but copies takes no more memory than any
+other.
 """
 
 from __future__ import annotations

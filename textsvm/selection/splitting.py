@@ -73,8 +73,8 @@ class Splitting:
         assert self.group_duplicates is not None
         if gram is None:
             raise InputError(
-                "near-duplicates are looked for in texts, and the kernel compares numbers alone, of which many "
-                "may be equal; leave group_duplicates out, or give groups"
+                "near-duplicates are looked for in texts, and the kernel compares numbers alone, of which "
+                "many may be equal; leave group_duplicates out, or give groups"
             )
         groups = near_duplicates(gram, self.group_duplicates, progress)
         if self.groups is not None:

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from textsvm.documents import View, Views
 from textsvm.errors import InputError
-from textsvm.features.table import Numbers, Table, column_label
-from textsvm.kernels.base import Kernel
+from textsvm.features.table import Numbers, Table
 from textsvm.kernels.combined_rows import under
-from textsvm.parallel import StageProgress, part
+from textsvm.parallel import StageProgress
 from textsvm.sources.base import Kept, Source
 from textsvm.sources.tables import Columns
 from textsvm.sources.texts import TextSource

@@ -14,6 +14,8 @@ from textsvm.errors import InputError
 from textsvm.features.table import Numbers
 from textsvm.sources.texts import as_texts, is_missing, listed
 
+#: What is no number though NumPy can make one of it.
+TIMES = (date, time, timedelta, np.datetime64, np.timedelta64)
 #: Names of columns that a message lists.
 LISTED = 12
 
@@ -90,7 +92,8 @@ class Columns:
         for name, values in zip(names, parts, strict=True):
             if issparse(values):
                 raise InputError(
-                    f"column {name!r} holds compressed rows, which are compared alone; give it an On of its own"
+                    f"column {name!r} holds compressed rows, which are compared alone; give it an On of its "
+                    "own"
                 )
         return Numbers(np.hstack(parts), widths)
 
@@ -122,7 +125,9 @@ def as_numbers(name: str, column: Any) -> Any:
             rows = rows.copy()
             rows.sum_duplicates()
         rows = rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
-        _require_finite(name, rows.data, np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)))
+        if not np.isfinite(rows.data).all():
+            at = int(np.isfinite(rows.data).argmin())
+            raise _not_finite(name, int(np.searchsorted(rows.indptr, at, side="right")) - 1, rows.data[at])
         return rows
     values = _dense(name, column)
     if values.dtype != np.float32 or values.ndim == 1:
@@ -132,7 +137,9 @@ def as_numbers(name: str, column: Any) -> Any:
             f"the cells of column {name!r} have the shape {values.shape[1:]}; give numbers or vectors"
         )
     values = values.reshape(len(values), -1)
-    _require_finite(name, values.ravel(), np.repeat(np.arange(len(values)), values.shape[1]))
+    if not np.isfinite(values).all():
+        row, at = np.argwhere(~np.isfinite(values))[0].tolist()
+        raise _not_finite(name, row, values[row, at])
     return values
 
 
@@ -151,8 +158,7 @@ def _dense(name: str, column: Any) -> NDArray[Any]:
         except (TypeError, ValueError):
             pass
         else:
-            # What NumPy takes for a number of seconds is none.
-            if not any(isinstance(cell, date | time | timedelta | np.datetime64) for cell in cells[:1]):
+            if not any(isinstance(cell, TIMES) for cell in cells):
                 return values
     raise _no_numbers(name, cells)
 
@@ -175,16 +181,14 @@ def _no_numbers(name: str, cells: Sequence[Any]) -> InputError:
 def _trouble(cell: Any) -> str:
     """Why a cell is neither a number nor a vector of numbers."""
     if isinstance(cell, str | bytes):
-        return f"is {cell[:40]!r}, a text where a number is expected; convert the column, or take a kernel of texts"
-    if type(cell).__name__ != "NaTType" and isinstance(
-        cell, date | time | timedelta | np.datetime64 | np.timedelta64
-    ):
-        return (
-            "is a date or a time, which can be compared in many ways; make numbers of the column, such as the "
-            "hour, the weekday or the days since a start"
-        )
+        return f"is {cell[:40]!r}, a text where a number is expected; convert it, or take a kernel of texts"
     if is_missing(cell):
         return "is missing; fill it or remove the row"
+    if isinstance(cell, TIMES):
+        return (
+            "is a date or a time, which can be compared in many ways; make numbers of the column, such as "
+            "the hour, the weekday or the days since a start"
+        )
     try:
         np.asarray(cell, np.float64)
     except (TypeError, ValueError):
@@ -192,11 +196,9 @@ def _trouble(cell: Any) -> str:
     return ""
 
 
-def _require_finite(name: str, values: NDArray[Any], rows: NDArray[np.int64]) -> None:
-    """Raise InputError if one of the values of a column, which are of these rows, is NaN or infinite."""
-    for at in np.flatnonzero(~np.isfinite(values))[:1]:
-        what = "is missing; fill it" if np.isnan(values[at]) else "is infinite; give a finite number"
-        raise InputError(f"row {rows[at]} of column {name!r} {what} or remove the row")
+def _not_finite(name: str, row: int, value: float) -> InputError:
+    what = "is missing; fill it" if np.isnan(value) else "is infinite; give a finite number"
+    return InputError(f"row {row} of column {name!r} {what} or remove the row")
 
 
 def _length(name: str, column: Any) -> int:
