@@ -7,6 +7,7 @@ one of vectors, and of columns the sum of the fast kernel on each of texts and a
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textsvm.errors import InputError
@@ -84,6 +85,25 @@ def settle_grid(options: KernelOptions, model: Any, grid: dict[str, list[Any]], 
     model.kernel = grid["kernel"][0]
 
 
+def candidates(corpus: Corpus, names: list[str], device: str) -> dict[str, Any]:
+    """What `compare` compares on the examples of a corpus, by name: callables that make a classifier."""
+    from textsvm.bench import compare
+    from textsvm.cli.kernels import DEFAULTS, spelled_out
+    from textsvm.estimators.svc import SVC
+
+    examples = corpus.examples
+    if not names and not hasattr(examples, "shape") and not isinstance(examples, dict):
+        return compare.candidates(device)
+    usual = ["fast"] if isinstance(examples, dict) else ["gaussian", "linear"]
+    made: dict[str, Any] = {}
+    for name in names or usual:
+        kernel = kernel_for(None if name in DEFAULTS else spelled_out(name), corpus)
+        made[name] = (
+            partial(compare.machine, name, device) if kernel is None else partial(SVC, kernel, device=device)
+        )
+    return made
+
+
 def kernel_of(model: Any) -> Any:
     """The kernel that an estimator was made with."""
     return getattr(model, "estimator", model).kernel
@@ -141,6 +161,8 @@ def _of_kernel(kernel: Kernel, beside: bool) -> dict[str, Any]:
     numbers = list(dict.fromkeys(one for name in names if isinstance(name, tuple) for one in name))
     if beside:
         numbers = [name for name in numbers if name != VECTORS]
+    elif VECTORS in numbers:
+        raise InputError("the kernel compares vectors beside the texts; name their file with --vectors")
     if beside and texts == ["text"] and not numbers:
         return {"text": None, "numbers": None}
     return {"text": texts, "numbers": numbers or None}

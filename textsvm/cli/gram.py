@@ -107,7 +107,7 @@ def gram(
     if others.columns is not None:
         where = replace(reading, part=others.part_of_columns)
         columns = options.read(console, others.columns, where, options.Learning(regress), kernel=chosen)
-    labels, names = _labels(documents) if output.kind is LIBSVM else (None, [])
+    labels, names = labels_of(documents) if output.kind is LIBSVM else (None, [])
     clock = time.perf_counter()
     matrix, used = _matrix(console, model, documents, columns)
     seconds = {"gram": time.perf_counter() - clock}
@@ -124,7 +124,7 @@ def gram(
     console.print_json(report) if printing.json else _show(console, report)
 
 
-def _labels(corpus: Corpus) -> tuple[list[float] | None, list[str]]:
+def labels_of(corpus: Corpus) -> tuple[list[float] | None, list[str]]:
     """Labels as numbers, and the names of the numbers from 1 unless the labels are numbers themselves."""
     if corpus.targets is None and corpus.labels is None:
         return None, []
@@ -171,6 +171,11 @@ def _require_memory(needed: int, device: Device) -> None:
         )
 
 
+def shown_labels(names: list[str]) -> str:
+    """Which numbers stand for which labels."""
+    return ", ".join(f"{number} {name}" for number, name in enumerate(names, 1))
+
+
 def _show(console: Console, report: dict[str, Any]) -> None:
     rows = [
         ("kernel", report["kernel_spelled"]),
@@ -180,7 +185,5 @@ def _show(console: Console, report: dict[str, Any]) -> None:
         ("seconds", ", ".join(f"{stage} {value:.2f}" for stage, value in report["seconds"].items())),
     ]
     if report["labels"]:
-        rows.append(
-            ("labels", ", ".join(f"{number} {name}" for number, name in enumerate(report["labels"], 1)))
-        )
+        rows.append(("labels", shown_labels(report["labels"])))
     console.table(f"kernel matrix {report['output']}", rows)

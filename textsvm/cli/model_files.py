@@ -48,3 +48,12 @@ def save_model(
     with output.place() as path:
         save(model, path, info, texts)
         return path.stat().st_size
+
+
+def save_as_libsvm(output: Output, model: Any) -> int:
+    """Write a model for LIBSVM; its bytes."""
+    from textsvm.libsvm_model import save_libsvm_model
+
+    with output.place() as path:
+        save_libsvm_model(model, path)
+        return path.stat().st_size

@@ -18,6 +18,13 @@ def take(values: Any, indices: Sequence[int]) -> Any:
     return values.take(indices) if isinstance(values, StoredTexts) else [values[i] for i in indices]
 
 
+def some(examples: Any, indices: Sequence[int]) -> Any:
+    """The examples at `indices`: texts, vectors, or a dict of columns (`Corpus.examples`)."""
+    if isinstance(examples, dict):
+        return {name: take(values, indices) for name, values in examples.items()}
+    return take(examples, indices)
+
+
 def number_column(values: Sequence[Any]) -> Any:
     """Numbers as a float64 array."""
     import numpy as np
