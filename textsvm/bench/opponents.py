@@ -12,17 +12,17 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from joblib import parallel_config
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from textsvm.errors import InputError
@@ -95,10 +95,7 @@ def opponents_of(examples: Any) -> dict[str, Callable[[], Any]]:
 def _union(columns: dict[str, Any]) -> FeatureUnion:
     """Features of each column."""
     return FeatureUnion(
-        [
-            (name, make_pipeline(FunctionTransformer(partial(_column, name=name)), *_steps(values)))
-            for name, values in columns.items()
-        ]
+        [(name, make_pipeline(_Column(name), *_steps(values))) for name, values in columns.items()]
     )
 
 
@@ -109,9 +106,23 @@ def _steps(values: Any) -> list[Any]:
     return [StandardScaler()] if values.ndim == 1 else ["passthrough"]
 
 
-def _column(columns: dict[str, Any], name: str) -> Any:
-    values = columns[name]
-    return values[:, None] if getattr(values, "ndim", 2) == 1 else values
+class _Column(TransformerMixin, BaseEstimator):
+    """One of the columns of a dict; numbers as a matrix."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def fit(self, columns: dict[str, Any], y: Any = None) -> _Column:
+        """Nothing is learnt."""
+        return self
+
+    def transform(self, columns: dict[str, Any]) -> Any:
+        """The column."""
+        values = columns[self.name]
+        return values[:, None] if getattr(values, "ndim", 2) == 1 else values
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
 
 
 def _by_folds(model: Any) -> GridSearchCV:

@@ -151,6 +151,8 @@ def explain_within_budget(
     """Explanations of the first texts, as many as there is time for."""
     if getattr(model, "support_documents_", None) is None:
         return [None] * len(lengths)
+    if not len(lengths):
+        return []
     seconds = np.cumsum(model.kernel_.contributions_cost(lengths, model.support_documents_.lengths))
     affordable = int(np.searchsorted(seconds, EXPLAINING, side="right"))
     done: list[Explanation | None] = []
