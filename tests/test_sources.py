@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from sklearn.utils import get_tags
 
-from textsvm import SVC, EditDistance, GapWeighted, InputError, Spectrum
+from textsvm import SVC, EditDistance, GapWeighted, Gaussian, InputError, Linear, On, Spectrum, Sum
 from textsvm.device import select
 from textsvm.gram.plan import make_gram
+from textsvm.sources.columns import ColumnSource
 from textsvm.sources.matrix import MatrixSource
 from textsvm.sources.texts import TextForm, TextSource
 
@@ -109,6 +110,37 @@ class TestEdit(TestSpectrum):
 
 class TestGap(TestSpectrum):
     source = TextSource(GapWeighted(p=2), TextForm(punctuation=False))
+
+
+class TestColumns(TestSpectrum):
+    source = ColumnSource(
+        Sum(
+            [
+                On("text", Spectrum((1, 3), "log", idf=True)),
+                On("text", Spectrum(1, tokens="words")),
+                On(["long", "wide"], Gaussian()),
+                On("long", Linear()),
+            ]
+        ),
+        TextForm(),
+    )
+
+    def table(self, texts):
+        return {
+            "wide": [[len(set(text)), text.count("a")] for text in texts],
+            "text": texts,
+            "long": list(map(len, texts)),
+        }
+
+    def input(self):
+        return self.table(TEXTS)
+
+    def new(self):
+        return self.table(NEW)
+
+
+class TestOneColumn(TestColumns):
+    source = ColumnSource(On(["wide", "long"], Gaussian()), TextForm())
 
 
 class TestMatrix(SourceContract):

@@ -8,7 +8,18 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import textsvm
-from textsvm import EditDistance, GapWeighted, InputError, Product, Spectrum, Sum, UserKernel
+from textsvm import (
+    EditDistance,
+    GapWeighted,
+    Gaussian,
+    InputError,
+    Linear,
+    On,
+    Product,
+    Spectrum,
+    Sum,
+    UserKernel,
+)
 from textsvm.cli.kernels import options_of
 from textsvm.kernels import KERNELS
 from textsvm.kernels.spelling import names, parse, spell
@@ -33,9 +44,15 @@ gaps = st.builds(gap, lengths | ranges, st.floats(1e-300, 1), **symbols)
 leaves = spectra | gaps | st.builds(EditDistance, rates, st.booleans(), **symbols)
 products = st.lists(leaves, min_size=2, max_size=3).map(Product)
 sums = st.lists(leaves | products, min_size=2, max_size=4).map(Sum)
+vectors = st.builds(Gaussian, rates | st.just("scale")) | st.builds(Linear)
+columns = st.text(min_size=1) | st.text('+*:=," x', min_size=1)
+on_columns = st.builds(On, columns, leaves | vectors) | st.builds(
+    On, st.lists(columns, min_size=2, max_size=3, unique=True), vectors
+)
+tables = st.lists(on_columns, min_size=2, max_size=3)
 
 
-@given(leaves | products | sums)
+@given(leaves | products | sums | on_columns | tables.map(Sum) | tables.map(Product))
 def test_what_is_written_is_read(kernel):
     assert parse(spell(kernel)).as_dict() == kernel.as_dict()
     assert parse(spell(clone(kernel))).key == kernel.key
@@ -52,6 +69,12 @@ def test_what_is_written_is_read(kernel):
         ("gap:2-3,decay=0.25", GapWeighted(3, 0.25, (0.0, 1.0, 1.0))),
         ("spectrum:2+gap*edit", Sum([Spectrum(2), Product([GapWeighted(), EditDistance()])])),
         ("spectrum:2*gap+edit", Sum([Product([Spectrum(2), GapWeighted()]), EditDistance()])),
+        ("body=spectrum:p=3", On("body", Spectrum(3))),
+        (
+            " a b , c = gaussian : gamma=0.5 * body=gap",
+            Product([On(("a b", "c"), Gaussian(0.5)), On("body", GapWeighted())]),
+        ),
+        ('"a+b, ""c""",d=linear', On(('a+b, "c"', "d"), Linear())),
     ],
 )
 def test_lines_are_read(text, kernel):
@@ -68,6 +91,9 @@ def test_lines_are_read(text, kernel):
         (Sum([Spectrum(2), EditDistance()], [1, 3]), "0.25 spectrum:2 + 0.75 edit:gamma=0.05"),
         (Sum([Sum([Spectrum(2), Spectrum(3)]), GapWeighted(4)]), "(spectrum:2+spectrum:3)+gap:4"),
         (Product([Sum([Spectrum(2), Spectrum(3)]), GapWeighted(4)]), "(spectrum:2+spectrum:3)*gap:4"),
+        (On(["hour", "net size"], Gaussian(2.0)), "hour,net size=gaussian:gamma=2.0"),
+        (On(" x", Spectrum(2, tokens="words")), '" x"=words:2'),
+        (On("body", Sum([Spectrum(2), Spectrum(3)])), "body=(spectrum:2+spectrum:3)"),
         (Sum([UserKernel(len), Product([Spectrum(1), Spectrum(2)])]), "user+spectrum:1*spectrum:2"),
     ],
 )
@@ -92,6 +118,16 @@ def test_every_kernel_is_written(kernel, text):
         ("spectrum:idf=yes", "'idf=yes' is no option"),
         ("edit:5", "'5' is no option in edit:5; it takes gamma=NUMBER, relative"),
         ("edit:gamma=x", "gamma=x is no number"),
+        ("body=", "a kernel is missing"),
+        ("body=spectre:2", "'spectre' is no kernel"),
+        ("a=b=gap", "'b=gap' is no kernel"),
+        ("=gap", "a column is missing in =gap"),
+        ("a,=gaussian", "a column is missing in a,=gaussian"),
+        ('""=gap', 'a column is missing in ""=gap'),
+        ('"a"b=gap', 'a column is missing in "a"b=gap'),
+        ('"a=gap', 'a quote is not closed in "a=gap'),
+        ("a,b=gap", "a kernel of texts reads one column and is on a, b"),
+        ("a=gap+gap", "part 0 of a sum of kernels reads columns, and part 1 texts; say which columns"),
         ("gap:decay=7", "decay=7.0 of the gap-weighted kernel must be above 0"),
     ],
 )

@@ -36,7 +36,8 @@ class SVC(ClassifierMixin, KernelMachine):
         (`textsvm.choice`); "fast" is ``Spectrum((1, 5), "log", idf=True)``, whatever the texts. A kernel
         that is named is used as it is: ``GapWeighted(p=5, decay=0.5)``, ``Spectrum((1, 2), tokens="words")``
         for words as symbols; a name stands for that kernel's defaults. With
-        "precomputed" `fit` takes a kernel matrix instead of texts. A callable ``f(a, b)`` gives the kernel
+        "precomputed" `fit` takes a kernel matrix instead of texts. Sums and products of `On` read a table,
+        ``Sum([On("subject", Spectrum(4)), On(["hour", "size"], Gaussian())])``. A callable ``f(a, b)`` gives the kernel
         values of two lists of texts, shape ``(len(a), len(b))``.
     C : float
         Penalty of margin violations, > 0; "auto" tries a third of it and three times it as well.
@@ -183,7 +184,8 @@ class SVC(ClassifierMixin, KernelMachine):
         Parameters
         ----------
         X : list, NumPy string or object array, or pandas, Polars or Arrow column; n texts
-            With ``kernel="precomputed"`` their kernel matrix, shape (n, n).
+            With ``kernel="precomputed"`` their kernel matrix, shape (n, n). Of kernels on columns (`On`) a
+            table: a pandas or Polars DataFrame, an Arrow table, a dict of columns or a list of dicts.
         y : array-like, shape (n,)
             Labels of two or more classes: strings, whole numbers or bools.
         sample_weight : array-like, shape (n,), optional

@@ -142,15 +142,16 @@ def explain(
     Raises
     ------
     InputError
-        If the model was fitted to a kernel matrix or to vectors, so that it has no texts.
+        If the model was fitted to vectors or to a kernel matrix, so that it has no texts.
     """
     check_is_fitted(model)
-    if not hasattr(getattr(model, "support_documents_", None), "shown"):
+    if getattr(model, "support_documents_", None) is None:
         raise InputError(
-            "a model of a precomputed kernel matrix or of vectors has no texts, so there is nothing to "
-            "explain"
+            "a model of a precomputed kernel matrix has no texts, so there is nothing to explain"
         )
     machine = machine_of(model)
+    if machine.kernel_.reads == "vectors":
+        raise InputError("a model of vectors has no texts, so there is nothing to explain")
     texts = machine.read(texts, fitting=False)
     if not len(texts):
         return []

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from textsvm.kernels.user import UserKernel
 
 
-#: Names of the kernels that are made of others.
-MADE_OF_OTHERS = ("sum", "product", "on")
+_MADE_OF_OTHERS = ("sum", "product", "on")
 
 
 class Kernels(UserDict[str, Any]):
@@ -47,7 +46,7 @@ class Kernels(UserDict[str, Any]):
 
     def simple(self) -> list[str]:
         """Names of the kernels that are made of no others."""
-        return [name for name in self if name not in MADE_OF_OTHERS]
+        return [name for name in self if name not in _MADE_OF_OTHERS]
 
 
 #: Kernels by the name that the command line and model files use; a function of the user's has none.

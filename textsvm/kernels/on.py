@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,12 +21,20 @@ from numpy.typing import NDArray
 from textsvm.device import Device
 from textsvm.documents import View
 from textsvm.errors import InputError
-from textsvm.features.table import Numbers
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.base import Kernel, KernelRows, Predictor, Sharing, Weights
 from textsvm.kernels.combined_rows import under
 from textsvm.kernels.on_options import OPTIONS
 from textsvm.kernels.option import Option
+from textsvm.kernels.standard import (
+    OWN,
+    STANDARD,
+    CountedNumbers,
+    NumberWeights,
+    OfNumbers,
+    Standard,
+    together,
+)
 from textsvm.kernels.sums import Composite
 from textsvm.parallel import Progress
 
@@ -34,38 +42,8 @@ from textsvm.parallel import Progress
 TOGETHER = Attribution("numbers", "numbers: what all that are compared together say", exact=True)
 #: Columns of numbers that a kernel may be on.
 MOST_COLUMNS = 10_000
-#: Names of a saved state: of what is learnt here, and of what the kernel on the column learnt.
-_STANDARD, _OWN = "standard.", "own."
-
-
-@dataclass(frozen=True)
-class Standard:
-    """Numbers in the unit of their standard deviation, from their mean.
-
-    Attributes
-    ----------
-    mean, scale : float64 arrays, shape (d,)
-    """
-
-    mean: NDArray[np.float64]
-    scale: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, numbers: Numbers) -> Standard:
-        """Learn it; 0 and 1 of numbers that are not alone in their column."""
-        mean, scale = np.zeros(numbers.n_features), np.ones(numbers.n_features)
-        alone = numbers.single
-        if alone.any():
-            values = numbers.values[:, alone].astype(np.float64)
-            mean[alone], scale[alone] = values.mean(axis=0), values.std(axis=0)
-        scale[scale <= 1e-13 * np.abs(mean)] = 1.0  # constant, but for rounding
-        return cls(mean, scale)
-
-    def apply(self, numbers: Numbers) -> Numbers:
-        """Numbers standardised; compressed rows are of one column, and stay."""
-        return (
-            numbers if numbers.sparse else replace(numbers, values=(numbers.values - self.mean) / self.scale)
-        )
+#: Bytes of a number as a feature.
+NUMBER_BYTES = 16
 
 
 class On(Kernel):
@@ -212,13 +190,18 @@ class On(Kernel):
         return found
 
     def counted(self, documents: Any, device: Device | None = None) -> Any:
-        return self.kernel.counted(self.read(documents), device)
+        read = self.read(documents)
+        return CountedNumbers(read) if self.of_numbers else self.kernel.counted(read, device)
 
     def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
-        self.kernel.fit_counted(counted, train)
+        if self.of_numbers:
+            self.fit(counted.numbers.take(train))
+        else:
+            self.kernel.fit_counted(counted, train)
 
     def feature_bytes(self, documents: Any) -> int:
-        return int(self.kernel.feature_bytes(self.read(documents)))
+        read = self.read(documents)
+        return int(NUMBER_BYTES * read.lengths.sum() if self.of_numbers else self.kernel.feature_bytes(read))
 
     def rows(self, documents: Any, device: Device) -> KernelRows:
         """Prepare rows of a table as the columns of rows to come."""
@@ -235,12 +218,16 @@ class On(Kernel):
         return bool(self.kernel.has_weights)
 
     def weight_vectors(self, support: Any, coef: NDArray[np.float64]) -> Weights:
-        weights: Weights = self.kernel.weight_vectors(self.read(support), coef)
-        return weights
+        weights: Weights = self.kernel.weight_vectors(self._seen(support), coef)
+        return NumberWeights(weights, self.standard_) if self.of_numbers else weights
 
     def restore_weight_vectors(self, state: dict[str, NDArray[Any]], alphabets: Any) -> Weights:
-        weights: Weights = self.kernel.restore_weight_vectors(state, self.read(alphabets))
-        return weights
+        if not self.of_numbers:
+            weights: Weights = self.kernel.restore_weight_vectors(state, self.read(alphabets))
+            return weights
+        self.standard_ = Standard.from_state(under(STANDARD, state))
+        own = self.kernel.restore_weight_vectors(under(OWN, state), self.read(alphabets))
+        return NumberWeights(own, self.standard_)
 
     def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
         seconds: NDArray[np.float64] = self.kernel.cost(row_lengths, column_lengths)
@@ -259,11 +246,7 @@ class On(Kernel):
         if not self.of_numbers:
             found: Contributions = self.kernel.contributions(rows, read, coef, values, progress)
             return found
-        totals, shown = (coef * values).sum(axis=1).tolist(), [read.shown(d) for d in range(len(read))]
-        return Contributions(
-            [np.full(len(text), total / len(text)) for text, total in zip(shown, totals, strict=True)],
-            [[(text, 1, total)] for text, total in zip(shown, totals, strict=True)],
-        )
+        return together(read, (coef * values).sum(axis=1))
 
     def contributions_cost(
         self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]
@@ -276,41 +259,13 @@ class On(Kernel):
         return {"name": self.name, "column": column, "kernel": self.kernel.as_dict()}
 
     def state(self) -> dict[str, NDArray[Any]]:
-        learnt = vars(self.standard_) if self.of_numbers else {}
-        state = {_STANDARD + name: array for name, array in learnt.items()}
-        return state | {_OWN + name: array for name, array in self.kernel.state().items()}
+        own = {OWN + name: array for name, array in self.kernel.state().items()}
+        return self.standard_.state | own if self.of_numbers else own
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        self.kernel.restore(under(_OWN, state))
-        if not self.of_numbers:
-            return
-        mean, scale = state[_STANDARD + "mean"], state[_STANDARD + "scale"]
-        whole = all(each.dtype == np.float64 and np.isfinite(each).all() for each in (mean, scale))
-        if not whole or mean.ndim != 1 or mean.shape != scale.shape or (scale <= 0).any():
-            raise InputError("what it learnt of numbers is damaged; train the model again")
-        self.standard_ = Standard(mean, scale)
-
-
-class OfNumbers:
-    """Rows, or a predictor, of standardised numbers, for numbers as a table has them."""
-
-    def __init__(self, made: Any, standard: Standard) -> None:
-        self._made, self._standard = made, standard
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._made, name)
-
-    def cross(self, others: Numbers, progress: Progress | None = None) -> Any:
-        """See `KernelRows`."""
-        return self._made.cross(self._standard.apply(others), progress)
-
-    def decision(self, others: Numbers, coef: NDArray[np.float64], progress: Progress | None = None) -> Any:
-        """See `KernelRows`."""
-        return self._made.decision(self._standard.apply(others), coef, progress)
-
-    def values(self, others: Numbers, progress: Progress | None = None) -> Any:
-        """See `Predictor`."""
-        return self._made.values(self._standard.apply(others), progress)
+        self.kernel.restore(under(OWN, state))
+        if self.of_numbers:
+            self.standard_ = Standard.from_state(under(STANDARD, state))
 
 
 def on_leaves(kernel: Kernel) -> Kernel:

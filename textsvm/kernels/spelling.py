@@ -68,9 +68,8 @@ def spell(kernel: Kernel) -> str:
     if kernel.name == "on":
         given = kernel.get_params(deep=False)
         columns = [given["column"]] if isinstance(given["column"], str) else given["column"]
-        inside = spell(given["kernel"])
-        inside = f"({inside})" if given["kernel"].name in _SIGNS else inside
-        return f"{','.join(map(_quoted, columns))}={inside}"
+        form = "{}=({})" if given["kernel"].name in _SIGNS else "{}={}"
+        return form.format(",".join(map(_quoted, columns)), spell(given["kernel"]))
     if kernel.name not in _SIGNS:
         return _spell_part(kernel)
     weights, parts = kernel.get_params(deep=False).get("weights"), kernel.get_params(deep=False)["kernels"]

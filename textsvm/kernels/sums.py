@@ -66,11 +66,9 @@ class Composite(Kernel):
 
     @property
     def reads(self) -> str:  # type: ignore[override]
-        kinds = (
-            {getattr(part, "reads", "") for part in self.kernels}
-            if isinstance(self.kernels, list | tuple)
-            else set()
-        )
+        """What its parts read, if that is the same."""
+        parts = self.kernels if isinstance(self.kernels, list | tuple) else ()
+        kinds = {getattr(part, "reads", "") for part in parts}
         return "columns" if "columns" in kinds else "vectors" if kinds == {"vectors"} else "texts"
 
     @property
@@ -116,11 +114,11 @@ class Composite(Kernel):
                     "objects such as Spectrum(4)"
                 )
             part.check()
-        if len({part.reads for part in self.kernels}) > 1:
-            raise InputError(
-                f"the parts of a {self.name} of kernels read different things; say of each part which "
-                'column of a table it is on, as in On("body", Spectrum(4))'
-            )
+            if part.reads != self.kernels[0].reads:
+                raise InputError(
+                    f"part 0 of a {self.name} of kernels reads {self.kernels[0].reads}, and part {number} "
+                    f"{part.reads}; say which columns of a table each is for, as On(column, kernel)"
+                )
         if self.depth > MOST_DEPTH or len(self.leaves) > MOST_PARTS:
             raise InputError(
                 f"a {self.name} of {len(self.leaves):,} kernels, nested {self.depth} deep, is too large; at "

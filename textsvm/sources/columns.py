@@ -106,6 +106,8 @@ def _numbers(given: Columns, view: View, known: Any) -> Numbers:
     """Numbers of a view, as many in each column as are known."""
     found: Numbers = _read(given, view)
     before = found if known is None else known.of(view)
+    if not len(found):  # nothing says how long vectors would be
+        return before.take(np.empty(0, np.int64))
     for name, width, known_width in zip(view.column or (), found.widths, before.widths, strict=True):
         if width != known_width:
             raise InputError(

@@ -16,6 +16,8 @@ from textsvm.sources.texts import as_texts, is_missing, listed
 
 #: What is no number though NumPy can make one of it.
 TIMES = (date, time, timedelta, np.datetime64, np.timedelta64)
+#: Numbers that are taken.
+LARGEST = 1e100
 #: Names of columns that a message lists.
 LISTED = 12
 
@@ -125,8 +127,8 @@ def as_numbers(name: str, column: Any) -> Any:
             rows = rows.copy()
             rows.sum_duplicates()
         rows = rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
-        if not np.isfinite(rows.data).all():
-            at = int(np.isfinite(rows.data).argmin())
+        if not _usable(rows.data).all():
+            at = int(_usable(rows.data).argmin())
             raise _not_finite(name, int(np.searchsorted(rows.indptr, at, side="right")) - 1, rows.data[at])
         return rows
     values = _dense(name, column)
@@ -136,9 +138,9 @@ def as_numbers(name: str, column: Any) -> Any:
         raise InputError(
             f"the cells of column {name!r} have the shape {values.shape[1:]}; give numbers or vectors"
         )
-    values = values.reshape(len(values), -1)
-    if not np.isfinite(values).all():
-        row, at = np.argwhere(~np.isfinite(values))[0].tolist()
+    values = values[:, None] if values.ndim == 1 else values
+    if not _usable(values).all():
+        row, at = np.argwhere(~_usable(values))[0].tolist()
         raise _not_finite(name, row, values[row, at])
     return values
 
@@ -196,9 +198,15 @@ def _trouble(cell: Any) -> str:
     return ""
 
 
+def _usable(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which values are finite, and can be squared."""
+    return np.abs(values) <= LARGEST
+
+
 def _not_finite(name: str, row: int, value: float) -> InputError:
-    what = "is missing; fill it" if np.isnan(value) else "is infinite; give a finite number"
-    return InputError(f"row {row} of column {name!r} {what} or remove the row")
+    instead = "fill it" if np.isnan(value) else f"give a number of at most {LARGEST:g},"
+    found = "missing" if np.isnan(value) else f"{value:g}"
+    return InputError(f"row {row} of column {name!r} is {found}; {instead} or remove the row")
 
 
 def _length(name: str, column: Any) -> int:

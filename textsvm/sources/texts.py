@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -24,6 +23,7 @@ from textsvm.kernels.user import KernelFunction
 from textsvm.normal_form import NORMALISATIONS, normal_form
 from textsvm.parallel import Progress, StageProgress, of_stage, part
 from textsvm.sources.base import Kept, Source
+from textsvm.sources.saved_texts import arrays_of, documents_from
 from textsvm.stored_texts import StoredTexts
 
 #: Arrays of a saved kernel's state are named so.
@@ -189,7 +189,7 @@ class TextSource(Source):
         if kept.weights is not None:
             return kept
         self.require_weights()
-        kernel, support = kept.kernel, kept.documents
+        kernel, support = kept.kernel, cast("Any", kept.documents)
         assert kernel is not None
         assert support is not None
         alphabets: Any = support.take(np.empty(0, np.int64))
@@ -199,7 +199,7 @@ class TextSource(Source):
     def others(self, given: list[str], kept: Kept) -> Documents | Views:
         """See `Source`."""
         assert kept.documents is not None
-        return self.prepare(given, kept.documents)
+        return self.prepare(given, cast("Any", kept.documents))
 
     def predictor(self, kept: Kept, coef: NDArray[np.float64], device: Device) -> Predictor:
         """See `Source`."""
@@ -211,7 +211,7 @@ class TextSource(Source):
 
     def state(self, kept: Kept) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """See `Source`."""
-        kernel, documents = kept.kernel, kept.documents
+        kernel, documents = kept.kernel, cast("Any", kept.documents)
         assert kernel is not None
         assert documents is not None
         if any(leaf.bare.name not in KERNELS for leaf in kernel.leaves):
@@ -254,11 +254,11 @@ class TextSource(Source):
 
     def _pack(self, documents: Any) -> dict[str, NDArray[Any]]:
         """The arrays that documents of one view are saved as."""
-        return _arrays(documents)
+        return arrays_of(documents)
 
     def _unpack(self, arrays: dict[str, NDArray[Any]], prefix: str, view: View, n: int) -> Any:
         """The n documents of one view, from arrays whose names begin so."""
-        return _documents(arrays, prefix, tokens=view.tokens != "characters")
+        return documents_from(arrays, prefix, tokens=view.tokens != "characters")
 
 
 def as_texts(X: Any) -> list[str]:
@@ -274,11 +274,17 @@ def as_texts(X: Any) -> list[str]:
     """
     if isinstance(X, str | bytes):
         raise InputError("expected a list of texts, got a single string; put it in a list: [text]")
+    if isinstance(X, Mapping) or hasattr(X, "columns") or _of_rows(X):
+        raise InputError(
+            "expected one column of texts, got a table; select a column, or say On(column, kernel) of each "
+            "that is compared"
+        )
     if isinstance(X, StoredTexts | Iterator):  # what a list is asked for, they can do
         return cast("list[str]", X if isinstance(X, StoredTexts) else StoredTexts.of(_checked(X)))
     if len(getattr(X, "shape", (0,))) > 1:
         raise InputError(
-            f"expected one column of texts, got an array of shape {tuple(X.shape)}; select a column"
+            f"expected one column of texts, got an array of shape {tuple(X.shape)}; select a column, or take a "
+            "kernel of vectors, such as Gaussian(), for rows of numbers"
         )
     try:
         texts = listed(X)
@@ -291,6 +297,10 @@ def as_texts(X: Any) -> list[str]:
         if not isinstance(text, str):
             raise _no_text(i, text)
     return texts
+
+
+def _of_rows(X: Any) -> bool:
+    return isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], Mapping)
 
 
 def listed(column: Any) -> Any:
@@ -310,8 +320,13 @@ def _checked(texts: Iterable[Any]) -> Iterator[str]:
 
 
 def _no_text(i: int, value: Any) -> InputError:
-    shown = "missing" if is_missing(value) else f"of type {type(value).__name__}"
-    return InputError(f"document {i} is {shown}, not a string; remove it or convert it with str()")
+    if is_missing(value):
+        return InputError(f"document {i} is missing, not a string; remove it or convert it with str()")
+    if isinstance(value, list | tuple | np.ndarray):
+        instead = "take a kernel of vectors, such as Gaussian(), for rows of numbers"
+    else:
+        instead = "remove it or convert it with str()"
+    return InputError(f"document {i} is of type {type(value).__name__}, not a string; {instead}")
 
 
 def is_missing(value: Any) -> bool:
@@ -333,56 +348,3 @@ def _require_length(kernel: Kernel, support: Documents | Views) -> None:
 def _named(views: Sequence[View]) -> list[tuple[str, View]]:
     """Views, and what the names of their arrays begin with: nothing if there is one."""
     return [(f"view_{number}." if len(views) > 1 else "", view) for number, view in enumerate(views)]
-
-
-def _arrays(documents: Documents) -> dict[str, NDArray[Any]]:
-    """Documents as they are saved; tokens one after the other, in UTF-8."""
-    arrays = {"codes": documents.codes, "offsets": documents.offsets}
-    if not documents.of_tokens:
-        return arrays | {"alphabet": documents.alphabet}
-    tokens = [token.encode("utf-8", "surrogatepass") for token in documents.alphabet]
-    starts = np.concatenate([[0], np.cumsum([len(token) for token in tokens])]).astype(np.int64)
-    return arrays | {"tokens": np.frombuffer(b"".join(tokens), np.uint8), "token_starts": starts}
-
-
-def _documents(arrays: dict[str, NDArray[Any]], prefix: str, tokens: bool) -> Documents:
-    """Saved documents, every code and offset checked."""
-    codes, offsets = arrays[prefix + "codes"], arrays[prefix + "offsets"]
-    if codes.ndim != 1 or codes.dtype not in (np.uint8, np.uint16, np.uint32):
-        raise InputError("its symbol codes are not one row of small unsigned integers")
-    _check_offsets(offsets, len(codes), "document")
-    alphabet: NDArray[Any] = (
-        _token_alphabet(arrays[prefix + "tokens"], arrays[prefix + "token_starts"])
-        if tokens
-        else _character_alphabet(arrays[prefix + "alphabet"])
-    )
-    if len(codes) and codes.max() >= len(alphabet):
-        raise InputError("it has symbols outside its alphabet")
-    return Documents(codes, offsets, alphabet)
-
-
-def _character_alphabet(alphabet: NDArray[Any]) -> NDArray[np.uint32]:
-    if alphabet.ndim != 1 or alphabet.dtype != np.uint32:
-        raise InputError("its alphabet is not one row of code points")
-    if len(alphabet) and (alphabet.max() > 0x10FFFF or len(np.unique(alphabet)) != len(alphabet)):
-        raise InputError("its alphabet has symbols that are no code points, or one twice")
-    return alphabet
-
-
-def _token_alphabet(text: NDArray[Any], starts: NDArray[Any]) -> NDArray[np.object_]:
-    if text.ndim != 1 or text.dtype != np.uint8:
-        raise InputError("its tokens are not one row of bytes")
-    _check_offsets(starts, len(text), "token")
-    data, bounds = text.tobytes(), starts.tolist()
-    # A UnicodeDecodeError is a ValueError, which a damaged file may raise.
-    tokens = [data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(bounds)]
-    if len(set(tokens)) != len(tokens):
-        raise InputError("its alphabet has a token twice")
-    return np.array([None, *tokens], object)[1:]
-
-
-def _check_offsets(offsets: NDArray[Any], size: int, of: str) -> None:
-    if offsets.ndim != 1 or offsets.dtype != np.int64 or len(offsets) < 1:
-        raise InputError(f"its {of} offsets are not one row of 64-bit integers")
-    if offsets[0] != 0 or offsets[-1] != size or (np.diff(offsets) < 0).any():
-        raise InputError(f"its {of} offsets are out of bounds")

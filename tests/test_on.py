@@ -1,0 +1,565 @@
+"""Kernels on columns of a table: texts and numbers together, wherever a model goes."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
+from sklearn.model_selection import GridSearchCV
+
+from textsvm import (
+    SVC,
+    SVR,
+    CalibratedSVC,
+    EditDistance,
+    Gaussian,
+    InputError,
+    Linear,
+    MultilabelSVC,
+    On,
+    OneClassSVM,
+    Product,
+    Spectrum,
+    Sum,
+    UserKernel,
+    cross_validate,
+    load,
+    save,
+    tune,
+)
+from textsvm.device import select
+from textsvm.evaluation.explanation import explain
+from textsvm.evaluation.judge import data_warnings
+from textsvm.features.table import Numbers, Table
+from textsvm.kernels.on import on_leaves
+from textsvm.selection.fold_grams import Task, grams_of, train_and_test
+from textsvm.selection.leakage import held_out_leak
+
+CPU = select("cpu")
+N = 24
+SUBJECTS = ["Cheap pills", "Lunch?", "win a prize now", "agenda for monday", "WATCHES, cheap", "the report"]
+BODIES = [
+    "buy them now, now",
+    "see you at noon",
+    "click and win it",
+    "the meeting is at ten",
+    "buy, buy!",
+    "read",
+]
+RANDOM = np.random.default_rng(0)
+TABLE = {
+    "subject": [f"{SUBJECTS[i % 6]} {i % 5}" for i in range(N)],
+    "body": [f"{BODIES[(i + i // 7) % 6]} {i}" for i in range(N)],
+    "hour": RANDOM.integers(0, 24, N).tolist(),
+    "size": (1000 * RANDOM.random(N)).tolist(),
+    "known": [bool(i % 3) for i in range(N)],
+    "vector": RANDOM.normal(size=(N, 3)).tolist(),
+    "ignored": [None] * N,
+}
+LABELS = ["spam" if i % 2 == 0 else "ham" for i in range(N)]
+SUBJECT, BODY = On("subject", Spectrum((1, 3), "log", idf=True)), On("body", Spectrum(2))
+TEXTS = Sum([SUBJECT, BODY, On("subject", Spectrum(1, tokens="words", keep_case=True))], [2, 1, 1])
+BOTH = Sum([SUBJECT, BODY, On(["hour", "size", "known"], Gaussian()), On("vector", Linear())], [3, 3, 2, 1])
+pytestmark = pytest.mark.filterwarnings("ignore:.*near-duplicate")
+
+
+def rows(indices, table=TABLE):
+    return {name: [column[i] for i in indices] for name, column in table.items()}
+
+
+def svc(kernel=BOTH, **params):
+    return SVC(kernel, device="cpu", **params)
+
+
+def gram_of(kernel, table=TABLE):
+    return svc(kernel).prepare(table).gram.rows(np.arange(len(table["body"])))
+
+
+def standardised(*names):
+    numbers = np.array([TABLE[name] for name in names], float).T
+    return (numbers - numbers.mean(axis=0)) / numbers.std(axis=0)
+
+
+def test_values_are_the_sum_of_what_each_part_says():
+    texts = [svc(part.kernel).prepare(TABLE[part.column]).gram.rows(np.arange(N)) for part in (SUBJECT, BODY)]
+    numbers = rbf_kernel(standardised("hour", "size", "known"), gamma=1 / 3)
+    vectors = linear_kernel(np.array(TABLE["vector"]))
+    expected = (3 * texts[0] + 3 * texts[1] + 2 * numbers + vectors) / 9
+    np.testing.assert_allclose(gram_of(BOTH), expected, rtol=1e-5, atol=1e-6)
+    both = gram_of(Product([SUBJECT, On(("hour", "size", "known"), Gaussian())]))
+    np.testing.assert_allclose(both, texts[0] * numbers, rtol=1e-5, atol=1e-6)
+
+
+def test_a_sum_on_a_column_is_a_sum_on_it_of_each_part():
+    inner = Sum([Spectrum(2), Product([Spectrum(1, tokens="words"), EditDistance()])], [3, 1])
+    spread = on_leaves(Sum([On("body", inner), On("hour", Sum([Gaussian(), Linear()]))]))
+    assert [type(leaf) for leaf in spread.leaves] == [On] * 5
+    assert [leaf.column for leaf in spread.leaves] == ["body"] * 3 + ["hour"] * 2
+    np.testing.assert_array_equal(gram_of(On("body", inner)), gram_of(on_leaves(On("body", inner))))
+    expected = svc(inner).prepare(TABLE["body"]).gram.rows(np.arange(N))
+    np.testing.assert_array_equal(gram_of(On("body", inner)), expected)
+
+
+def test_the_kernel_that_was_given_stays_as_it_is():
+    given = On("body", Sum([Spectrum(2), Spectrum(3)]))
+    model = svc(given).fit(TABLE, LABELS)
+    assert model.kernel is given
+    assert not hasattr(given, "standard_")
+    assert type(model.kernel_) is Sum
+
+
+def pandas_frame():
+    return pytest.importorskip("pandas").DataFrame(TABLE)
+
+
+def polars_frame():
+    return pytest.importorskip("polars").DataFrame(TABLE)
+
+
+def arrow_table():
+    return pytest.importorskip("pyarrow").table(TABLE)
+
+
+def nullable_frame():
+    frame = pandas_frame()
+    types = {"subject": "category", "hour": "Int64", "known": "boolean", "size": "Float64"}
+    return frame.astype(types).set_index(np.arange(N)[::-1])
+
+
+def list_of_rows():
+    return [dict(zip(TABLE, row, strict=True)) for row in zip(*TABLE.values(), strict=True)]
+
+
+def arrays():
+    return TABLE | {"vector": np.array(TABLE["vector"]), "hour": np.array(TABLE["hour"], np.int8)}
+
+
+def compressed():
+    return TABLE | {"vector": csr_array(np.array(TABLE["vector"]))}
+
+
+@pytest.mark.parametrize(
+    "make", [pandas_frame, polars_frame, arrow_table, nullable_frame, list_of_rows, arrays, compressed]
+)
+def test_every_kind_of_table_is_read(make):
+    model = svc().fit(TABLE, LABELS)
+    expected = model.decision_function(TABLE)
+    table = make()
+    np.testing.assert_allclose(svc().fit(table, LABELS).decision_function(table), expected, atol=1e-5)
+    np.testing.assert_allclose(model.decision_function(table), expected, atol=1e-5)
+
+
+def test_columns_stand_in_any_order_and_others_are_ignored():
+    frame = pandas_frame()
+    model = svc().fit(frame, LABELS)
+    expected = model.decision_function(frame)
+    np.testing.assert_array_equal(model.decision_function(frame[frame.columns[::-1]]), expected)
+    without = frame.drop(columns="ignored").assign(more=frame.hour)
+    np.testing.assert_array_equal(model.decision_function(without), expected)
+
+
+def test_a_constant_column_says_nothing():
+    table = TABLE | {"same": [0.1] * N}
+    with_it = gram_of(On(["hour", "same"], Gaussian(0.5)), table)
+    np.testing.assert_array_equal(with_it, gram_of(On("hour", Gaussian(0.5)), table))
+
+
+def test_numbers_have_no_unit_and_vectors_keep_theirs():
+    table = TABLE | {"hour": [60 * hour - 7 for hour in TABLE["hour"]]}
+    kernel = On("hour", Gaussian())
+    np.testing.assert_allclose(gram_of(kernel, table), gram_of(kernel), rtol=1e-5)
+    doubled = TABLE | {"vector": (2 * np.array(TABLE["vector"])).tolist()}
+    np.testing.assert_allclose(
+        gram_of(On("vector", Linear()), doubled), 4 * gram_of(On("vector", Linear())), rtol=1e-5
+    )
+
+
+def test_compressed_rows_stay_as_they_are():
+    one = csr_array(np.array(TABLE["hour"], float)[:, None])
+    found = gram_of(On("hour", Linear()), TABLE | {"hour": one})
+    np.testing.assert_allclose(found, (one @ one.T).toarray(), rtol=1e-6)
+
+
+def test_folds_learn_mean_and_scale_from_their_training_part_alone():
+    table = TABLE | {"hour": [*range(N - 3), 1000, 2000, 3000]}  # the last part is far from the others
+    kernel, cut = Sum([BODY, On(["hour", "size"], Gaussian(0.5))]), N - 6
+    folds = [(np.arange(cut), np.arange(cut, N))]
+    found = cross_validate(svc(kernel), table, LABELS, cv=folds).decision[cut:]
+    fitted = svc(kernel).fit(rows(range(cut), table), LABELS[:cut])
+    expected = fitted.decision_function(rows(range(cut, N), table))
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    # What knows all rows says something else.
+    K = gram_of(kernel, table)
+    leaked = SVC("precomputed").fit(K[:cut, :cut], LABELS[:cut]).decision_function(K[cut:, :cut])
+    assert np.abs(leaked - expected).max() > 0.01
+
+
+def test_a_fold_takes_as_many_grams_as_before_for_texts_that_learn_nothing():
+    found = tune(svc(), TABLE, LABELS, {"kernel__0__kernel__p": [2, (1, 3)], "C": [1, 10]}, cv=3)
+    assert len(found.table) == 4
+    best = found.best_estimator
+    by_hand = svc(C=found.best_params_["C"])
+    by_hand.set_params(kernel__0__kernel__p=found.best_params_["kernel__0__kernel__p"])
+    expected = by_hand.fit(TABLE, LABELS).decision_function(TABLE)
+    np.testing.assert_allclose(best.decision_function(TABLE), expected, atol=1e-3)
+
+
+def test_a_grid_over_other_columns_shares_what_kernels_have_in_common():
+    kernels = [On("body", Spectrum((1, p))) for p in (1, 2, 3)] + [On("subject", Spectrum((1, 2))), BOTH]
+    found = tune(svc(kernels[0]), TABLE, LABELS, {"kernel": kernels}, cv=3)
+    alone = [cross_validate(svc(kernel), TABLE, LABELS, cv=3).mean["accuracy"] for kernel in kernels]
+    np.testing.assert_allclose([row["mean"] for row in found.table], alone)
+    with pytest.raises(InputError, match="a grid cannot go over"):
+        tune(svc(kernels[0]), TABLE, LABELS, {"kernel": [kernels[0], Spectrum(2)]})
+
+
+def test_scikit_learn_splits_data_frames():
+    frame = pandas_frame().set_index(np.arange(N)[::-1])
+    search = GridSearchCV(svc(), {"kernel__2__kernel__gamma": [0.1, 1.0]}, cv=3).fit(frame, LABELS)
+    alone = cross_validate(svc(search.best_estimator_.kernel), frame, LABELS, cv=search.cv).mean
+    assert 0 <= alone["accuracy"] <= 1
+    again = pickle.loads(pickle.dumps(search.best_estimator_))
+    np.testing.assert_array_equal(again.decision_function(frame), search.decision_function(frame))
+    assert repr(clone(again)) == repr(clone(search.best_estimator_))
+
+
+MACHINES = [
+    (svc(), LABELS),
+    (svc(multiclass="ovo"), [f"{i % 3}" for i in range(N)]),
+    (svc(TEXTS, solver="features"), LABELS),
+    (svc(approximate="nystrom:9"), LABELS),
+    (svc(On(["hour", "size"], Gaussian())), LABELS),
+    (svc(On("body", EditDistance())), LABELS),
+    (CalibratedSVC(svc(), cv=2, method="sigmoid"), LABELS),
+    (MultilabelSVC(BOTH, cv=2), [("a",) if i % 2 else ("a", "b") if i % 3 else ("b",) for i in range(N)]),
+    (SVR(BOTH, C=10), TABLE["size"]),
+    (OneClassSVM(BOTH), None),
+]
+
+
+@pytest.mark.parametrize(("model", "y"), MACHINES, ids=lambda one: type(one).__name__)
+def test_a_model_is_the_same_wherever_it_goes(model, y, tmp_path):
+    frame, new = pandas_frame(), rows([3, 1, 2], TABLE)
+    model = clone(model).fit(frame, *([] if y is None else [y]))
+    save(model, tmp_path / "m.textsvm")
+    say = getattr(model, "decision_function", model.predict)
+    again = load(tmp_path / "m.textsvm")
+    np.testing.assert_array_equal(getattr(again, say.__name__)(new), say(new))
+    copied = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(getattr(copied, say.__name__)(new), say(new))
+    for found, other in zip(explain(model, new), explain(again, new), strict=True):
+        assert found.text == other.text
+        np.testing.assert_array_equal(found.symbols, other.symbols)
+
+
+def test_a_table_is_shown_line_by_line_and_numbers_have_their_share():
+    model = svc().fit(TABLE, LABELS)
+    [found] = explain(model, rows([0]))
+    lines = found.text.split("\n")
+    assert lines[0] == "subject: cheap pills 0"
+    assert lines[2].startswith(f"hour, size, known: {TABLE['hour'][0]}, ")
+    assert found.exact
+    assert found.symbols.sum() + found.bias == pytest.approx(found.value, abs=1e-5)
+    ends = np.cumsum([len(line) + 1 for line in lines])
+    shares = [
+        found.symbols[end - len(line) - 1 : end - 1].sum() for line, end in zip(lines, ends, strict=True)
+    ]
+    kept = model.kept
+    for number, (weight, term) in enumerate(model.kernel_.terms):
+        documents = model.encode(rows([0]), kept.documents)
+        of_term = term.rows(term.read(kept.documents), CPU).cross(term.read(documents))
+        expected = weight * float(of_term[0] @ model.dual_coef_[0])
+        assert shares[number] == pytest.approx(expected, abs=1e-5)
+    named = [each.text.partition(": ")[0] for each in explain(model, rows([0]), substrings=500)[0].substrings]
+    assert set(named) == {"subject", "body", "hour, size, known", "vector"}
+    assert named.count("vector") == named.count("hour, size, known") == 1
+
+
+def test_what_is_left_out_of_a_product_is_a_piece_of_its_line():
+    model = svc(Product([On("body", Spectrum(2)), On("hour", Gaussian())])).fit(TABLE, LABELS)
+    [found] = explain(model, rows([0]))
+    begin = found.text.index("body: ") + 6
+    assert found.method == "occlusion"
+    assert found.symbols[begin : begin + len("buy")].any()
+    assert not found.symbols[found.text.index("hour: ") :].any()
+
+
+def test_with_case_and_without_one_line_shows_both():
+    model = svc(TEXTS).fit(TABLE, LABELS)
+    [found] = explain(model, rows([0]))
+    assert found.text == "subject: Cheap pills 0\nbody: buy them now, now 0"
+    assert found.symbols.sum() + found.bias == pytest.approx(found.value, abs=1e-5)
+
+
+def test_spectrum_kernels_alone_are_trained_on_features_and_kept_without_texts(tmp_path):
+    by_gram = svc(TEXTS, solver="gram", tol=1e-6).fit(TABLE, LABELS)
+    model = svc(TEXTS, solver="features", tol=1e-6).fit(TABLE, LABELS)
+    expected = by_gram.decision_function(TABLE)
+    np.testing.assert_allclose(model.decision_function(TABLE), expected, atol=1e-3)
+    save(model, tmp_path / "m.textsvm", texts=False)
+    again = load(tmp_path / "m.textsvm")
+    np.testing.assert_allclose(again.decision_function(TABLE), model.decision_function(TABLE), atol=1e-5)
+    assert explain(again, rows([0]))[0].text == explain(model, rows([0]))[0].text
+    found = cross_validate(svc(TEXTS), TABLE, LABELS, cv=3).decision
+    assert np.isfinite(found).all()
+    with pytest.raises(InputError, match="has no list of features"):
+        svc(solver="features").fit(TABLE, LABELS)
+    with pytest.raises(InputError, match="cannot do without its support vectors' texts"):
+        save(svc().fit(TABLE, LABELS), tmp_path / "n.textsvm", texts=False)
+
+
+WEIGHED = Sum([*TEXTS.kernels, On(["hour", "size"], Linear()), On("vector", Linear())])
+
+
+@pytest.mark.parametrize("kernel", [WEIGHED, On(["hour", "size"], Linear())], ids=["beside texts", "alone"])
+def test_numbers_of_linear_kernels_are_features_and_weights(kernel, tmp_path):
+    by_gram = svc(kernel, solver="gram", tol=1e-6).fit(TABLE, LABELS)
+    model = svc(kernel, solver="features", tol=1e-6).fit(TABLE, LABELS)
+    expected = by_gram.decision_function(TABLE)
+    assert model.gram_.startswith("none, ")
+    np.testing.assert_allclose(model.decision_function(TABLE), expected, atol=2e-3)
+    for each in (by_gram, model):
+        save(each, tmp_path / "m.textsvm", texts=False)
+        again = load(tmp_path / "m.textsvm")
+        np.testing.assert_allclose(again.decision_function(TABLE), each.decision_function(TABLE), atol=1e-5)
+        [of_weights], [of_support] = explain(again, rows([0])), explain(each, rows([0]))
+        np.testing.assert_allclose(of_weights.symbols, of_support.symbols, atol=1e-5)
+    damaged(tmp_path / "m.textsvm", lambda header, arrays: arrays.update(
+        {name: array[:1] for name, array in arrays.items() if name.endswith("standard.mean")}
+    ))  # fmt: skip
+    with pytest.raises(InputError, match="what it learnt of numbers"):
+        load(tmp_path / "m.textsvm")
+
+
+def test_features_of_folds_are_standardised_by_their_training_part_alone():
+    table = TABLE | {"hour": [*range(N - 3), 1000, 2000, 3000]}
+    cut, kernel = N - 6, Sum([BODY, On(["hour", "size"], Linear())])
+    task = Task(svc().as_target(LABELS, N), None, [(np.arange(cut), np.arange(cut, N))])
+    model = svc(kernel, solver="features", tol=1e-6)
+    grams = grams_of(model, model.encode(model.read(table)), task)
+    found = train_and_test([model], grams, task, dict.fromkeys(("gram", "solve", "score"), 0.0)).values[0][0]
+    fitted = svc(kernel, solver="gram", tol=1e-6).fit(rows(range(cut), table), LABELS[:cut])
+    np.testing.assert_allclose(
+        found, fitted.decision_function(rows(range(cut, N), table)), rtol=0.02, atol=2e-3
+    )
+
+
+def test_all_rows_as_landmarks_are_the_kernel_itself():
+    expected = svc(tol=1e-6).fit(TABLE, LABELS).decision_function(TABLE)
+    model = svc(approximate=f"nystrom:{N}", tol=1e-6).fit(TABLE, LABELS)
+    np.testing.assert_allclose(model.decision_function(TABLE), expected, atol=5e-3)
+
+
+def test_copies_are_looked_for_in_texts():
+    same_numbers = {"body": [f"{i} unlike {7 * i}" for i in range(N)], "hour": [i % 2 for i in range(N)]}
+    kernel = Sum([On("body", Spectrum(3)), On("hour", Linear())])
+    folds = [(np.arange(N // 2), np.arange(N // 2, N))]
+    assert not len(cross_validate(svc(kernel), same_numbers, LABELS, cv=folds).leaks[0].test)
+    assert cross_validate(svc(On("hour", Linear())), same_numbers, LABELS, cv=folds).leaks == []
+    copied = same_numbers | {"body": same_numbers["body"][:12] * 2, "hour": range(N)}
+    assert len(cross_validate(svc(kernel), copied, LABELS, cv=folds).leaks[0].test) == 12
+    product = Product([On("body", Spectrum(3)), On("hour", Gaussian())])
+    assert len(cross_validate(svc(product), copied, LABELS, cv=folds).leaks[0].test) == 12
+    model = svc(kernel).fit(rows(range(12), copied), LABELS[:12])
+    assert held_out_leak(model, rows(range(12), copied), rows(range(12, N), copied)).share == 1
+    model = svc(On("hour", Linear())).fit(rows(range(12), copied), LABELS[:12])
+    assert held_out_leak(model, rows(range(12), copied), rows(range(12, N), copied)).share == 0
+    with pytest.raises(InputError, match="near-duplicates are looked for in texts"):
+        cross_validate(svc(On("hour", Linear())), same_numbers, LABELS, group_duplicates=0.9)
+
+
+def test_a_model_is_told_of_rows_that_it_knows():
+    model = svc(C=100).fit(TABLE, LABELS)
+    known = [int(i) for i in model.support_]
+    assert "are support vectors of the model" in " ".join(data_warnings(model, rows(known)))
+    strange = TABLE | {"body": ["日本語の文章です" for _ in range(N)]}
+    assert "do not occur" in " ".join(data_warnings(model, strange))
+    assert data_warnings(svc(On("hour", Gaussian())).fit(TABLE, LABELS), TABLE) == []
+
+
+def cell(name, value, row=3):
+    return TABLE | {name: [value if i == row else one for i, one in enumerate(TABLE[name])]}
+
+
+def dated(kind):
+    return TABLE | {"hour": np.array(["2020-01-01"] * N, kind)}
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (TABLE["body"], "kernels on columns read a table: .* this is list"),
+        (np.zeros((N, 2)), "kernels on columns read a table: .* this is ndarray"),
+        (None, "this is NoneType"),
+        ({"body": "abc", "hour": 3}, "the table has no column 'subject'; it has body, hour"),
+        ({"subject": TABLE["subject"], "body": TABLE["body"]}, "no column 'hour'; it has subject, body"),
+        (TABLE | {"hour": 5}, "column 'hour' is int, not a column of values"),
+        (TABLE | {"hour": TABLE["hour"][1:]}, "column 'hour' has 23 rows and the table 24"),
+        (cell("subject", None), "column 'subject': document 3 is missing, not a string"),
+        (cell("subject", 7), "column 'subject': document 3 is of type int, not a string"),
+        (cell("hour", None), "row 3 of column 'hour' is missing; fill it or remove the row"),
+        (cell("hour", float("nan")), "row 3 of column 'hour' is missing; fill it or remove the row"),
+        (cell("size", float("inf")), "row 3 of column 'size' is inf; give a number of at most 1e.100"),
+        (cell("size", -1e200), "row 3 of column 'size' is -1e.200; give a number of at most 1e.100"),
+        (cell("hour", "noon"), "row 3 of column 'hour' is 'noon', a text where a number is expected"),
+        (cell("hour", 1j), "row 3 of column 'hour' is of type complex, where a number"),
+        (cell("hour", [1, 2]), "row 3 of column 'hour' is a vector of 2 numbers where row 0 is a number"),
+        (cell("vector", [1.0, 2.0]), "row 3 of column 'vector' is a vector of 2 numbers where row 0 is a"),
+        (cell("vector", None), "row 3 of column 'vector' is missing"),
+        (cell("vector", [1.0, float("nan"), 1.0]), "row 3 of column 'vector' is missing"),
+        (cell("vector", [1.0, "x", 1.0]), "row 3 of column 'vector' is of type list"),
+        (TABLE | {"vector": np.zeros((N, 2, 2))}, r"the cells of column 'vector' have the shape \(2, 2\)"),
+        (TABLE | {"vector": [[]] * N}, r"the cells of column 'vector' have the shape \(0,\)"),
+        (TABLE | {"vector": csr_array(np.full((N, 2), np.inf))}, "row 0 of column 'vector' is inf;"),
+        (TABLE | {"hour": csr_array(np.ones((N, 2)))}, "column 'hour' holds compressed rows"),
+        (dated("datetime64[s]"), "row 0 of column 'hour' is a date or a time, .* such as the hour"),
+        (TABLE | {"hour": ["1"] * N}, "row 0 of column 'hour' is '1', a text"),
+    ],
+)  # fmt: skip
+def test_bad_tables_get_one_sentence(table, message):
+    for use in (svc().fit, lambda X, y: cross_validate(svc(), X, y)):
+        with pytest.raises(InputError, match=message) as error:
+            use(table, LABELS)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("make", [pandas_frame, polars_frame, arrow_table, list_of_rows, dict])
+def test_without_on_one_column_is_wanted(make):
+    with pytest.raises(InputError, match=r"got a table; select a column, or say On\(column, kernel\)"):
+        svc(Spectrum(2)).fit(TABLE if make is dict else make(), LABELS)
+
+
+def test_bad_data_frames_get_one_sentence():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas_frame()
+    twice = pandas.concat([frame, frame[["hour"]]], axis=1)
+    when = frame.assign(hour=pandas.date_range("2020-01-01", periods=N))
+    missing = frame.assign(hour=pandas.array([None, *TABLE["hour"][1:]], "Int64"))
+    nat = when.assign(hour=when.hour.where(when.index > 1))
+    for bad, message in {
+        "the table has 2 columns 'hour'; rename one": twice,
+        "row 0 of column 'hour' is a date or a time": when,
+        "row 0 of column 'hour' is missing": missing,
+    }.items():
+        with pytest.raises(InputError, match=bad):
+            svc().fit(message, LABELS)
+    with pytest.raises(InputError, match="row 0 of column 'hour' is missing"):
+        svc().fit(nat, LABELS)
+    arrow = pytest.importorskip("pyarrow").table(TABLE | {"hour": [None, *TABLE["hour"][1:]]})
+    with pytest.raises(InputError, match="row 0 of column 'hour' is missing"):
+        svc().fit(arrow, LABELS)
+    polars = pytest.importorskip("polars")
+    with pytest.raises(InputError, match="row 0 of column 'hour' is missing"):
+        svc().fit(polars.from_arrow(arrow), LABELS)
+    with pytest.raises(InputError, match="this is LazyFrame"):
+        svc().fit(polars_frame().lazy(), LABELS)
+
+
+def test_at_prediction_columns_are_those_of_training():
+    model = svc().fit(TABLE, LABELS)
+    with pytest.raises(InputError, match="no column 'size'; it has subject, body, hour, known"):
+        model.predict({name: column for name, column in TABLE.items() if name != "size"})
+    with pytest.raises(InputError, match=r"column 'vector' has 2 numbers in a row, .* trained on 3"):
+        model.predict(TABLE | {"vector": [[1.0, 2.0]] * N})
+    with pytest.raises(InputError, match="row 3 of column 'hour' is 'noon'"):
+        model.predict(cell("hour", "noon"))
+    assert len(model.predict({name: [] for name in TABLE})) == 0
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (On(), "kernel=None of On is no kernel"),
+        (On("body", "spectrum"), "kernel='spectrum' of On is no kernel"),
+        (On("body", On("body", Spectrum(2))), "of On is no kernel that a column can"),
+        (On("body", Sum([On("body", Spectrum(2))])), "of On is no kernel that a column can"),
+        (On("", Spectrum(2)), "column='' of On must be the name of a column"),
+        (On([], Gaussian()), r"column=\[\] of On must be the name"),
+        (On(3, Gaussian()), "column=3 of On must be the name"),
+        (On(["hour", 3], Gaussian()), "of On must be the name"),
+        (On(["hour", "hour"], Gaussian()), "On names 2 columns; they must be different ones"),
+        (On(["subject", "body"], Spectrum(2)), "a kernel of texts reads one column and is on subject"),
+        (On("body", Spectrum(0)), "p=0 is no length"),
+        (On("body", Spectrum(99)), "every document is shorter than p = 99"),
+        (Sum([SUBJECT, On("body", Spectrum(99))]), "shorter than p = 99 of its part body=spectrum:99"),
+        (On("body", Sum([Spectrum(2), Gaussian()])), "row 0 of column 'body' is 'buy them now, now 0'"),
+        (Sum([BODY, Spectrum(2)]), "part 0 of a sum of kernels reads columns, and part 1 texts"),
+        (Sum(3), "kernels=3 of a sum of kernels must be a list"),
+    ],
+)  # fmt: skip
+def test_bad_kernels_get_one_sentence(kernel, message):
+    with pytest.raises(InputError, match=message):
+        svc(kernel).fit(TABLE, LABELS)
+
+
+def test_a_column_without_words_is_named():
+    table = TABLE | {"body": ["  "] * N}
+    with pytest.raises(InputError, match="no document has any token in column 'body'"):
+        svc(Sum([SUBJECT, On("body", Spectrum(1, tokens="words"))])).fit(table, LABELS)
+
+
+def test_functions_cannot_be_saved(tmp_path):
+    kernel = On("body", UserKernel(lambda a, b: np.array([[len(s) * len(t) for t in b] for s in a])))
+    model = svc(Sum([kernel, On("hour", Gaussian())])).fit(TABLE, LABELS)
+    with pytest.raises(InputError, match="a model with a kernel function cannot be saved"):
+        save(model, tmp_path / "m.textsvm")
+
+
+def damaged(path, change):
+    with safe_open(path, framework="numpy") as file:
+        metadata, arrays = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    header = json.loads(metadata["textsvm"])
+    change(header, arrays)
+    save_file(arrays, path, {"textsvm": json.dumps(header)})
+
+
+def put(name, value):
+    return lambda header, arrays: arrays.update({name: np.asarray(value)})
+
+
+def kernels_of(header):
+    return header["kernel"]["kernels"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        put("kernel.1.standard.mean", np.zeros(5)),
+        put("kernel.1.standard.scale", np.zeros(2)),
+        put("kernel.1.standard.scale", np.full(2, np.nan)),
+        put("kernel.1.standard.mean", np.zeros((2, 1))),
+        put("view_1.widths", np.array([1, 2])),
+        put("view_1.widths", np.array([0, 2])),
+        put("view_1.widths", np.array([2])),
+        put("view_1.values", np.zeros((2, 2))),
+        put("view_1.values", np.full((9, 2), np.inf)),
+        lambda header, arrays: arrays.pop("view_1.widths"),
+        lambda header, arrays: arrays.pop("kernel.1.standard.mean"),
+        lambda header, arrays: kernels_of(header)[0].update(column=3),
+        lambda header, arrays: kernels_of(header)[0].update(column=["body", "x"]),
+        lambda header, arrays: kernels_of(header)[1].update(column=["hour"]),
+        lambda header, arrays: kernels_of(header)[1].update(kernel=3),
+        lambda header, arrays: kernels_of(header)[1].update(
+            kernel={"name": "on", "column": "a", "kernel": {}}
+        ),
+    ],
+)
+def test_damaged_models_are_refused(change, tmp_path):
+    path = tmp_path / "m.textsvm"
+    save(svc(Sum([BODY, On(["hour", "size"], Gaussian())])).fit(TABLE, LABELS), path)
+    damaged(path, lambda header, arrays: None)
+    load(path)
+    damaged(path, change)
+    with pytest.raises(InputError, match=r"m\.textsvm is"):
+        load(path)
+
+
+def test_examples_of_one_view_are_what_it_reads():
+    assert isinstance(svc().encode(TABLE), Table)
+    assert isinstance(svc(On("hour", Gaussian())).encode(TABLE), Numbers)
+    assert svc(BODY).encode(TABLE).text(1) == "see you at noon 1"
