@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_on import BODY, BOTH, LABELS, N, TABLE, TEXTS, WEIGHED, rows
+from test_on import BODY, BOTH, LABELS, TABLE, TEXTS, WEIGHED, N, rows
 
 from textsvm import SVC, Gaussian, InputError, On, Product, cross_validate, load, save
 from textsvm.kernels.spelling import spell

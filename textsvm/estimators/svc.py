@@ -37,8 +37,8 @@ class SVC(ClassifierMixin, KernelMachine):
         that is named is used as it is: ``GapWeighted(p=5, decay=0.5)``, ``Spectrum((1, 2), tokens="words")``
         for words as symbols; a name stands for that kernel's defaults. With
         "precomputed" `fit` takes a kernel matrix instead of texts. Sums and products of `On` read a table,
-        ``Sum([On("subject", Spectrum(4)), On(["hour", "size"], Gaussian())])``. A callable ``f(a, b)`` gives the kernel
-        values of two lists of texts, shape ``(len(a), len(b))``.
+        as ``Sum([On("subject", Spectrum(4)), On(["hour", "size"], Gaussian())])`` does. A callable
+        ``f(a, b)`` gives the kernel values of two lists of texts, shape ``(len(a), len(b))``.
     C : float
         Penalty of margin violations, > 0; "auto" tries a third of it and three times it as well.
     multiclass : {"ovr", "ovo", "crammer-singer"}

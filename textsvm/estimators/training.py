@@ -62,6 +62,8 @@ RATES = {
 }
 #: How much longer machines take that coordinate descent does not solve, on a CPU.
 SLOWER: dict[type, float] = {Regression: 50.0, OneClass: 7.0}
+#: The same of any machines of vectors, which Newton's method solves.
+OF_VECTORS = 20.0
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,11 @@ def predicted(kernel: Kernel, documents: Any, problem: Problem, device: Device) 
     gram = found * rates.count + n**2 * rates.pair + n * found * rates.product
     solve = found * (rates.solve + machines * rates.machine) + n * rates.row + machines * rates.start
     if device.kind == "cpu":
-        solve *= SLOWER.get(type(problem), 1.0)
+        solve *= (
+            OF_VECTORS
+            if any(leaf.bare.reads == "vectors" for leaf in kernel.leaves)
+            else SLOWER.get(type(problem), 1.0)
+        )
     return gram / threads, found * rates.count / threads + solve / max(1, min(threads, machines))
 
 
