@@ -77,6 +77,21 @@ def test_vectors_are_trained_on_and_predicted(here, model):
     assert (said == judge.predict(test))[sure].all()
 
 
+def test_files_that_end_in_other_columns_are_read(here, model):
+    labels = ["--labels", here / "y.txt"]
+    report("train", here / "x.npy", *labels, *GAUSSIAN, "-C", "2", "-o", here / "dense.textsvm")
+    narrow = [rows_of(run("predict", path, here / "test.svm")) for path in (model, here / "dense.textsvm")]
+    np.testing.assert_allclose(*[[row["decision"] for row in rows] for rows in narrow], atol=5e-3)
+    (here / "wide.svm").write_text("1 1:1 9:2\n-1 2:1\n")
+    assert len(rows_of(run("predict", model, here / "wide.svm"))) == 2
+    assert "features" in fails("predict", here / "dense.textsvm", here / "wide.svm")
+    write_libsvm(here / "beside.svm", np.vstack([np.eye(30), np.eye(30)]))
+    write_libsvm(here / "narrow.svm", np.ones((20, 2)))
+    beside = ["--vectors", here / "beside.svm", "-o", here / "b.textsvm"]
+    report("train", here / "mails.csv", "--text", "body", *beside)
+    rows_of(run("predict", here / "b.textsvm", here / "more.csv", "--vectors", here / "narrow.svm"))
+
+
 def test_vectors_come_through_a_pipe(here, model):
     direct = run("predict", model, here / "test.svm")
     piped = run("predict", model, "-", stdin=bz2.compress((here / "test.svm").read_bytes()))
@@ -215,7 +230,7 @@ def test_vectors_beside_texts(here):
 
 MISTAKES = {
     "rows must match": (["mails.csv", "--vectors", "more.npy"], "20 vectors and"),
-    "labels": (["x.npy"], "x.npy has no labels"),
+    "labels": (["x.npy"], "x.npy has no labels; give them in a file of their own, --labels"),
     "number of labels": (["test.svm", "--labels", "y.txt"], "60 labels and"),
     "texts for vectors": (["mails.csv", "--text", "subject", *GAUSSIAN], "holds texts, and the kernel"),
     "vectors for texts": (["train.svm", "--kernel", "gap"], "holds vectors, and the kernel compares texts"),

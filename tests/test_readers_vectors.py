@@ -137,6 +137,8 @@ def test_the_format_is_told_from_the_content(name, pack, tmp_path):
     assert corpus.vectors.toarray().tolist() == [[0.5, 0, 1], [0, 1, 0], [1, 0, 0]]
     assert corpus.labels == ["1", "-1", "2.5"]
     assert (corpus.ids, corpus.texts, corpus.examples) == (["1", "2", "3"], [], corpus.vectors)
+    with pytest.raises(InputError, match="holds vectors, which are no documents"):
+        list(stream_corpus(tmp_path / name))
     stored = stream_corpus(tmp_path / name).stored()
     assert (stored.vectors != corpus.vectors).nnz == 0
     documents = read_documents([tmp_path / name, tmp_path / name])

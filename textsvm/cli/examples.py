@@ -51,13 +51,23 @@ def beside(corpus: Corpus, given: Any, numbers: bool = False) -> Corpus:
 
 def given_to(model: Any, corpus: Corpus) -> Any:
     """The examples of a corpus as a fitted model takes them; sparse ones with as many columns as it has."""
-    from textsvm.libsvm_model import fit_columns
+    from textsvm.libsvm_model import fit_columns, widened
+    from textsvm.readers.corpus import VECTORS
 
     examples = corpus.examples
     machine = getattr(model, "estimator_", model)
     if machine.kernel_ is not None:
         _require(machine.kernel_.reads, "the model", corpus)
-    return fit_columns(model, examples) if hasattr(examples, "shape") else examples
+    if not isinstance(examples, dict):
+        return fit_columns(model, examples) if hasattr(examples, "shape") else examples
+    if not hasattr(examples.get(VECTORS), "indptr"):
+        return examples
+    widths = [
+        machine.support_documents_.of(view).n_features
+        for view in machine.kernel_.views
+        if view.column == (VECTORS,)
+    ]
+    return {**examples, VECTORS: widened(examples[VECTORS], max(widths, default=0))}
 
 
 def settle(console: Console, model: Any, named: bool, corpus: Corpus) -> None:

@@ -348,9 +348,11 @@ def targets(corpus: Corpus, several: bool = False) -> list[Any]:
     if corpus.targets is not None:
         return corpus.targets
     if corpus.labels is None:
-        raise InputError(
-            f"{corpus.source} has no labels; name a column with --label, or use a folder per class"
+        how = "name a column with --label, or use a folder per class"
+        how = (
+            how if len(corpus.texts) or corpus.columns else "give them in a file of their own, --labels FILE"
         )
+        raise InputError(f"{corpus.source} has no labels; {how}")
     if several:
         for identifier, each in zip(corpus.ids, corpus.labels, strict=True):
             if not each:

@@ -16,7 +16,14 @@ changes with the order of L_i and L_j. Files are written with classes that desce
 
 from __future__ import annotations
 
-from textsvm.libsvm_model.read import fit_columns, is_libsvm_model, load_libsvm_model
+from textsvm.libsvm_model.read import fit_columns, is_libsvm_model, load_libsvm_model, widened
 from textsvm.libsvm_model.write import require_libsvms, save_libsvm_model
 
-__all__ = ["fit_columns", "is_libsvm_model", "load_libsvm_model", "require_libsvms", "save_libsvm_model"]
+__all__ = [
+    "fit_columns",
+    "is_libsvm_model",
+    "load_libsvm_model",
+    "require_libsvms",
+    "save_libsvm_model",
+    "widened",
+]

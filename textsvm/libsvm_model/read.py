@@ -89,20 +89,22 @@ def fit_columns(model: Any, vectors: Any) -> Any:
 
     So files of LIBSVM's format are read that end in different columns. Other vectors are as they are.
     """
-    from textsvm.evaluation.judge import machine_of
-
-    machine = machine_of(model)
+    machine = getattr(model, "estimator_", model)
     support = getattr(machine, "support_documents_", None)
-    if not isinstance(support, Vectors) or not support.sparse or not hasattr(vectors, "indptr"):
+    if not isinstance(support, Vectors) or not hasattr(vectors, "indptr"):
         return vectors
-    width = max(vectors.shape[1], support.n_features)
-    if width > support.n_features:
-        wider = support.values.copy()
-        wider.resize(len(support), width)
-        machine.support_documents_, machine.n_features_in_ = Vectors(wider), width
-    if width > vectors.shape[1]:
-        vectors = vectors.copy()
-        vectors.resize(vectors.shape[0], width)
+    if vectors.shape[1] > support.n_features and support.sparse:
+        wider = widened(support.values, vectors.shape[1])
+        machine.support_documents_, machine.n_features_in_ = Vectors(wider), vectors.shape[1]
+    return widened(vectors, support.n_features)
+
+
+def widened(vectors: Any, width: int) -> Any:
+    """A sparse matrix with columns of zeros behind, so that there are `width`; itself if it is as wide."""
+    if vectors.shape[1] >= width:
+        return vectors
+    vectors = vectors.copy()
+    vectors.resize(vectors.shape[0], width)
     return vectors
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from textsvm.errors import InputError
 from textsvm.parallel import Progress
 from textsvm.readers.archives import Files, read_files, walk
 from textsvm.readers.corpus import Corpus, Document, gather
@@ -61,6 +62,8 @@ class CorpusStream:
         return gather(documents, self.source, self.format, self.problems, stored=True).select(self._part)
 
     def _documents(self) -> Iterator[Document]:
+        if self.format in VECTORS:
+            raise InputError(f"{self.source} holds vectors, which are no documents; read_corpus reads them")
         del self.problems[len(self._found) :]
         self._files.problems, number = self.problems, 0
         for document in documents_of(self._files, self.format, self._options, self._progress):
