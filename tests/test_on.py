@@ -36,6 +36,9 @@ from textsvm.device import select
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import data_warnings
 from textsvm.features.table import Numbers, Table
+from textsvm.gram.shared import grams
+from textsvm.kernels import KERNELS
+from textsvm.kernels.base import Kernel
 from textsvm.kernels.on import on_leaves
 from textsvm.selection.fold_grams import Task, grams_of, train_and_test
 from textsvm.selection.leakage import held_out_leak
@@ -103,6 +106,13 @@ def test_a_sum_on_a_column_is_a_sum_on_it_of_each_part():
     np.testing.assert_array_equal(gram_of(On("body", inner)), gram_of(on_leaves(On("body", inner))))
     expected = svc(inner).prepare(TABLE["body"]).gram.rows(np.arange(N))
     np.testing.assert_array_equal(gram_of(On("body", inner)), expected)
+
+
+def test_what_a_kernel_says_of_itself_it_says_on_a_column_too():
+    for made in [*map(KERNELS.__getitem__, KERNELS.simple()), UserKernel]:
+        said = {name for kind in made.__mro__ if kind not in Kernel.__mro__ for name in vars(kind)}
+        lost = said & set(vars(Kernel)) - set(vars(On))
+        assert {name for name in lost if not name.startswith("_")} == set()
 
 
 def test_the_kernel_that_was_given_stays_as_it_is():
@@ -210,7 +220,10 @@ def test_a_fold_takes_as_many_grams_as_before_for_texts_that_learn_nothing():
 
 
 def test_a_grid_over_other_columns_shares_what_kernels_have_in_common():
-    kernels = [On("body", Spectrum((1, p))) for p in (1, 2, 3)] + [On("subject", Spectrum((1, 2))), BOTH]
+    ranges = [On("body", Spectrum((1, p))) for p in (1, 2, 3)]
+    shared = [gram.description for _, gram in grams(ranges, svc(BOTH).encode(TABLE), CPU)]
+    assert all(description.endswith("from the sum over lengths") for description in shared)
+    kernels = [*ranges, On("subject", Spectrum((1, 2))), BOTH]
     found = tune(svc(kernels[0]), TABLE, LABELS, {"kernel": kernels}, cv=3)
     alone = [cross_validate(svc(kernel), TABLE, LABELS, cv=3).mean["accuracy"] for kernel in kernels]
     np.testing.assert_allclose([row["mean"] for row in found.table], alone)
@@ -287,6 +300,14 @@ def test_what_is_left_out_of_a_product_is_a_piece_of_its_line():
     assert found.method == "occlusion"
     assert found.symbols[begin : begin + len("buy")].any()
     assert not found.symbols[found.text.index("hour: ") :].any()
+
+
+def test_columns_that_are_called_alike_have_a_line_each():
+    table = TABLE | {"hour, size": TABLE["body"]}
+    kernel = Sum([On("hour, size", Spectrum(2)), On(["hour", "size"], Gaussian())])
+    [found] = explain(svc(kernel).fit(table, LABELS), rows([0], table))
+    assert found.text.count("hour, size: ") == 2
+    assert found.symbols.sum() + found.bias == pytest.approx(found.value, abs=1e-5)
 
 
 def test_with_case_and_without_one_line_shows_both():

@@ -61,9 +61,8 @@ class Numbers(Vectors):
         return self.take([index] * (1 + len(cuts)))
 
 
-def column_label(view: View) -> str:
-    """The columns of a view, for people."""
-    column = view.column or ""
+def _named(column: Any) -> str:
+    """The column of a view, or its columns, for people."""
     return column if isinstance(column, str) else ", ".join(column)
 
 
@@ -81,25 +80,25 @@ class Table(Views):
 
     def shown(self, index: int) -> str:
         """All columns of one row, a line each."""
-        return "\n".join(f"{label}: {text}" for label, text in self._lines(index).items())
+        return "\n".join(f"{_named(column)}: {text}" for column, text in self._lines(index).items())
 
     def called(self, feature: str, view: View) -> str:
         """A feature with its column."""
-        return f"{column_label(view)}: {feature}"
+        return f"{_named(view.column)}: {feature}"
 
-    def _lines(self, index: int) -> dict[str, str]:
+    def _lines(self, index: int) -> dict[Any, str]:
         """What is shown of each column, texts with their case if a view keeps it."""
-        lines: dict[str, str] = {}
+        lines: dict[Any, str] = {}
         for view, one in sorted(self.documents.items(), key=lambda item: not item[0].keep_case):
-            lines.setdefault(column_label(view), one.shown(index))
-        return {column_label(view): lines[column_label(view)] for view in self.documents}
+            lines.setdefault(view.column, one.shown(index))
+        return {view.column: lines[view.column] for view in self.documents}
 
     def _aligned(self, index: int, view: View) -> Spans:
         """Where the characters of a view's text stand in what is shown."""
         lines, begin = self._lines(index), 0
-        for label, text in lines.items():
-            begin += len(label) + 2
-            if label == column_label(view):
+        for column, text in lines.items():
+            begin += len(_named(column)) + 2
+            if column == view.column:
                 return begin + align(self.documents[view].shown(index), text)
             begin += len(text) + 1
         raise KeyError(view)

@@ -84,8 +84,8 @@ class Kernel(BaseEstimator, ABC):
         return self
 
     @property
-    def of_texts(self) -> Kernel | None:
-        """Its parts that compare texts, itself if all do; None if none does."""
+    def copies_by(self) -> Kernel | None:
+        """Its parts that tell near-duplicates: of those on columns the ones on texts; None if none is."""
         return self
 
     @property

@@ -128,8 +128,8 @@ class Nystroem(Kernel):
         return self.kernel.views
 
     @property
-    def of_texts(self) -> Kernel | None:
-        inner = self.kernel.of_texts
+    def copies_by(self) -> Kernel | None:
+        inner = self.kernel.copies_by
         return self if inner is self.kernel else inner and Nystroem(inner, self.landmarks, self.seed)
 
     @property

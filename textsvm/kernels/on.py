@@ -91,7 +91,7 @@ class On(Kernel):
         return tuple(dict.fromkeys(leaf.view for leaf in self.leaves))
 
     @property
-    def of_texts(self) -> Kernel | None:
+    def copies_by(self) -> Kernel | None:
         return None if self.of_numbers else self
 
     @property
@@ -113,6 +113,10 @@ class On(Kernel):
     @property
     def comparable(self) -> bool:  # type: ignore[override]
         return bool(self.kernel.comparable)
+
+    @property
+    def key(self) -> Hashable:
+        return self.name, self.columns, self.kernel.key
 
     @property
     def attribution(self) -> Attribution:  # type: ignore[override]

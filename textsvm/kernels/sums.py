@@ -201,9 +201,9 @@ class Sum(Composite):
         )
 
     @property
-    def of_texts(self) -> Kernel | None:
-        parts = [(weight, kernel.of_texts) for weight, kernel in self.terms if kernel.of_texts is not None]
-        if all(kernel.of_texts is kernel for _, kernel in self.terms):
+    def copies_by(self) -> Kernel | None:
+        parts = [(weight, kernel.copies_by) for weight, kernel in self.terms if kernel.copies_by is not None]
+        if all(kernel.copies_by is kernel for _, kernel in self.terms):
             return self
         return Sum([kernel for _, kernel in parts], [weight for weight, _ in parts]) if parts else None
 
@@ -293,10 +293,10 @@ class Product(Composite):
         self.kernels = kernels
 
     @property
-    def of_texts(self) -> Kernel | None:
-        if all(kernel.of_texts is kernel for kernel in self.kernels):
+    def copies_by(self) -> Kernel | None:
+        if all(kernel.copies_by is kernel for kernel in self.kernels):
             return self
-        parts = [kernel.of_texts for kernel in self.kernels if kernel.of_texts is not None]
+        parts = [kernel.copies_by for kernel in self.kernels if kernel.copies_by is not None]
         return Product(parts) if parts else None
 
     def rows(self, documents: Documents, device: Device) -> ProductRows:

@@ -40,10 +40,6 @@ class VectorKernel(Kernel):
     finish: ClassVar[str] = ""
 
     @property
-    def of_texts(self) -> None:
-        return None
-
-    @property
     def view(self) -> View:
         return NUMBERS
 

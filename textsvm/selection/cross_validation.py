@@ -175,7 +175,7 @@ def cross_validate(
         examples = with_classes(model.encode(given, None, progress), target)
         grams = FoldGrams(model, examples, model.source.kernel_for(examples))
         clock = lap(seconds, "encode", clock)
-        gram = grams.of_texts(progress)
+        gram = grams.copies_by(progress)
         clock = lap(seconds, "gram", clock)
         looking = of_stage(progress, "duplicates")
         if group_duplicates is not None:

@@ -79,6 +79,7 @@ class FoldGrams:
     ) -> None:
         self.model, self.examples, self.kernel, self._whole = model, examples, kernel, whole
         self._terms, self._way = terms, way
+        self._texts: FoldGrams | None = None
         if way is not None and way.features:
             self._device = devices.select(model.device)
             self._counted = kernel.count(examples, self._device)
@@ -91,12 +92,13 @@ class FoldGrams:
             self._whole = self._compare(self.kernel, None, progress)
         return self._whole
 
-    def of_texts(self, progress: StageProgress | None = None) -> Gram | None:
+    def copies_by(self, progress: StageProgress | None = None) -> Gram | None:
         """Rows that tell which documents are nearly the same: of the kernel's parts that compare texts."""
-        texts = self.kernel.of_texts
+        texts = self.kernel.copies_by
         if texts is None or texts is self.kernel:
             return None if texts is None else self.whole(progress).gram
-        return FoldGrams(self.model, self.examples, clone(texts)).whole(progress).gram
+        self._texts = FoldGrams(self.model, self.examples, clone(texts))
+        return self._texts.whole(progress).gram
 
     def _compare(
         self, kernel: Kernel, train: NDArray[np.int64] | None, progress: StageProgress | None
@@ -122,7 +124,9 @@ class FoldGrams:
         return Prepared(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
 
     def release(self) -> None:
-        """Give the memory of the Gram of all examples back."""
+        """Give the memory of the Gram of all examples back, and of that of their texts."""
+        if self._texts is not None:
+            self._texts.release()
         if self._whole is not None:
             self._whole.gram.release()
             self._whole = None

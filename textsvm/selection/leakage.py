@@ -4,7 +4,7 @@ Two documents are near-duplicates if their normalised kernel value
 
     K(s, t) / sqrt(K(s, s) K(t, t))
 
-is at least a bound. Of a kernel on texts and numbers the parts on texts are asked (`Kernel.of_texts`), for
+is at least a bound. Of a kernel on texts and numbers the parts on texts are asked (`Kernel.copies_by`), for
 equal numbers make no copy. Rows are read a block at a time, where they live; only the pairs leave it. Groups
 are the connected components of the graph of all pairs: what has been found so far is kept as one edge from
 each document to the first of its component, so a corpus of nothing but copies takes no more memory than any
@@ -173,7 +173,7 @@ def held_out_leak(
     """
     check_bound(bound)
     assert model.kernel_ is not None
-    device, kernel = select(model.device), model.kernel_.of_texts
+    device, kernel = select(model.device), model.kernel_.copies_by
     if kernel is None:
         return Leak(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), 0.0)
     with model.at_work(device):

@@ -181,7 +181,7 @@ def tune(
         n_kernels = sum(len(one.kernels) for one in shared)
         for number, (members, grams) in enumerate(all_grams(model, shared, progress)):
             if number == 0:
-                gram = grams.of_texts(progress)
+                gram = grams.copies_by(progress)
                 clock = lap(seconds, "gram", clock)
                 leaks = _mind_duplicates(search, splitting, nested, gram, of_stage(progress, "duplicates"))
                 clock = lap(seconds, "duplicates", clock)
