@@ -149,7 +149,9 @@ def answer(model: Any, train: Any, labels: ArrayLike, test: Any) -> Answer:
             raise
         except ValueError as error:
             told = " ".join(str(error).split())
-            raise InputError(f"{_name(model)} cannot be trained on these documents: {told}") from error
+            raise InputError(
+                f"{_name(model)} cannot be trained on {np.size(labels)} documents: {told}"
+            ) from error
         between = time.perf_counter()
         predicted = np.asarray(model.predict(test))
     return Answer(predicted, between - clock, time.perf_counter() - between, _chosen(model))
