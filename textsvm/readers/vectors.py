@@ -7,8 +7,10 @@ them.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,17 @@ from textsvm.readers.folders import part_of
 NUMPY = b"\x93NUMPY"
 _LABELS = ("y", "labels", "label")
 _SPARSE = ("csr", "csc")
+# What NumPy raises on damaged files, its header being read as Python's literals are.
+_UNREADABLE = (
+    ValueError,
+    EOFError,
+    MemoryError,
+    OverflowError,
+    TypeError,
+    SyntaxError,
+    TokenError,
+    RecursionError,
+)
 
 
 def format_of(found: Files, files: Sequence[Any]) -> str | None:
@@ -130,10 +143,11 @@ def load(file: Any) -> NDArray[Any]:
         If it is damaged or holds Python objects.
     """
     try:
-        with file.open() as stream:
+        with file.open() as stream, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Python 2, and of literals in a damaged header
             array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
             return array
-    except (ValueError, EOFError, MemoryError, OverflowError, TypeError, SyntaxError) as error:
+    except _UNREADABLE as error:
         why = " ".join(str(error).split()) or "it ends too early"
         raise InputError(f"{file.name} is no .npy file that can be read ({why}); write it again") from error
 
