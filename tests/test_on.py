@@ -390,6 +390,7 @@ def test_copies_are_looked_for_in_texts():
     assert held_out_leak(model, rows(range(12), copied), rows(range(12, N), copied)).share == 1
     model = svc(On("hour", Linear())).fit(rows(range(12), copied), LABELS[:12])
     assert held_out_leak(model, rows(range(12), copied), rows(range(12, N), copied)).share == 0
+    assert kernel.alike == product.alike == Spectrum.alike < Linear.alike
     with pytest.raises(InputError, match="near-duplicates are looked for in texts"):
         cross_validate(svc(On("hour", Linear())), same_numbers, LABELS, group_duplicates=0.9)
 
@@ -489,7 +490,9 @@ def test_at_prediction_columns_are_those_of_training():
         model.predict(TABLE | {"vector": [[1.0, 2.0]] * N})
     with pytest.raises(InputError, match="row 3 of column 'hour' is 'noon'"):
         model.predict(cell("hour", "noon"))
-    assert len(model.predict({name: [] for name in TABLE})) == 0
+    assert len(model.predict({name: [] for name in TABLE})) == len(model.predict([])) == 0
+    with pytest.raises(InputError, match="there are no documents to train on"):
+        svc().fit([], [])
 
 
 @pytest.mark.parametrize(

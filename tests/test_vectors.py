@@ -46,7 +46,7 @@ from textsvm.evaluation.explanation import explain
 from textsvm.features.vector_products import Products
 from textsvm.features.vectors import Vectors
 from textsvm.kernels.vector_rows import TILE_COLUMNS
-from textsvm.selection.leakage import LeakageWarning
+from textsvm.selection.leakage import LeakageWarning, held_out_leak
 
 CPU = select("cpu")
 
@@ -133,7 +133,7 @@ def test_what_is_dense_and_what_is_listed_of_sparse_columns():
     columns = Products(csr_array(np.where(rng.random((400, 6)) < [0.9, 0.5, 0.01, 0.02, 0.3, 0.0], 1.0, 0.0)))
     assert columns.rows.dense.shape == (400, 3)
     assert columns.rows.exact
-    assert columns.rows.lists.shape == (400, 2)
+    assert columns.rows.lists.n_features == 2
     assert Products(csr_array(np.eye(30))).rows.dense.shape == (30, 0)
 
 
@@ -419,6 +419,12 @@ def test_copies_across_folds_are_seen():
     folds = [(np.arange(0, 50), np.arange(50, 100))]
     with pytest.warns(LeakageWarning):
         assert cross_validate(SVC(Gaussian(0.1)), X, y, cv=folds).leaks[0].share == pytest.approx(0.2)
+    with warnings.catch_warnings():  # neighbours are no copies
+        warnings.simplefilter("error", LeakageWarning)
+        assert not cross_validate(SVC(Gaussian(1e-4)), *problem(), cv=3).leaks[0].test.size
+        tune(SVC(Gaussian()), *problem(), {"kernel__gamma": [1e-4, 0.1]}, cv=3)
+    held = held_out_leak(SVC(Gaussian(0.1)).fit(X[:50], y[:50]), X[:50], X[50:])
+    np.testing.assert_array_equal(held.test, np.arange(10))
     kept = cross_validate(SVC(Gaussian(0.1)), X, y, cv=4, group_duplicates=0.999)
     for train, test in kept.folds:
         assert all((i in train) == (i + 50 in train) for i in range(10)), test

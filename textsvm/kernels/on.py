@@ -115,6 +115,10 @@ class On(Kernel):
         return bool(self.kernel.comparable)
 
     @property
+    def alike(self) -> float:  # type: ignore[override]
+        return Kernel.alike if self.of_numbers else float(self.kernel.alike)  # `copies_by` asks no numbers
+
+    @property
     def key(self) -> Hashable:
         return self.name, self.columns, self.kernel.key
 

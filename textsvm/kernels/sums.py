@@ -49,6 +49,10 @@ class Composite(Kernel):
     kernels: Sequence[Kernel]
 
     @property
+    def alike(self) -> float:  # type: ignore[override]
+        return max(part.alike for part in self.kernels)
+
+    @property
     def view(self) -> View:
         raise TypeError("the parts of a kernel have views; this one reads whole documents")
 

@@ -37,6 +37,8 @@ class VectorKernel(Kernel):
     """
 
     reads: ClassVar[str] = "vectors"
+    # Neighbours are no copies: with a small gamma all vectors are close.
+    alike: ClassVar[float] = 1 - 1e-5
     finish: ClassVar[str] = ""
 
     @property

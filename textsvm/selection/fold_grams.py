@@ -21,7 +21,6 @@ from sklearn.base import clone
 from textsvm import device as devices
 from textsvm.estimators.base import KernelMachine, Prepared, Target
 from textsvm.estimators.training import Way, choose_way
-from textsvm.gram.base import Gram
 from textsvm.gram.features import SparseGram
 from textsvm.gram.terms import TermGrams
 from textsvm.kernels.base import Kernel
@@ -92,13 +91,13 @@ class FoldGrams:
             self._whole = self._compare(self.kernel, None, progress)
         return self._whole
 
-    def copies_by(self, progress: StageProgress | None = None) -> Gram | None:
-        """Rows that tell which documents are nearly the same: of the kernel's parts that compare texts."""
-        texts = self.kernel.copies_by
-        if texts is None or texts is self.kernel:
-            return None if texts is None else self.whole(progress).gram
-        self._texts = FoldGrams(self.model, self.examples, clone(texts))
-        return self._texts.whole(progress).gram
+    def copies_by(self, progress: StageProgress | None = None) -> Prepared | None:
+        """Rows that tell which examples are nearly the same, of `Kernel.copies_by`."""
+        kernel = self.kernel.copies_by
+        if kernel is None or kernel is self.kernel:
+            return None if kernel is None else self.whole(progress)
+        self._texts = FoldGrams(self.model, self.examples, clone(kernel))
+        return self._texts.whole(progress)
 
     def _compare(
         self, kernel: Kernel, train: NDArray[np.int64] | None, progress: StageProgress | None

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import Target
-from textsvm.gram.base import Gram
+from textsvm.estimators.base import Prepared, Target
 from textsvm.parallel import Progress
 from textsvm.selection.folds import Fold, as_groups, make_folds
 from textsvm.selection.leakage import (
@@ -62,7 +61,7 @@ class Splitting:
             warnings.simplefilter("ignore", RareClassWarning)
             return self.folds(target)
 
-    def with_duplicates(self, gram: Gram | None, progress: Progress | None) -> Splitting:
+    def with_duplicates(self, prepared: Prepared | None, progress: Progress | None) -> Splitting:
         """The same, with near-duplicates and what is grouped already in one group.
 
         Raises
@@ -71,24 +70,25 @@ class Splitting:
             If there are no rows to find them by, the kernel comparing no texts.
         """
         assert self.group_duplicates is not None
-        if gram is None:
+        if prepared is None:
             raise InputError(
                 "near-duplicates are looked for in texts, and the kernel compares numbers alone, of which "
                 "many may be equal; leave group_duplicates out, or give groups"
             )
-        groups = near_duplicates(gram, self.group_duplicates, progress)
+        groups = near_duplicates(prepared.gram, self.group_duplicates, progress)
         if self.groups is not None:
-            groups = merge_groups(as_groups(self.groups, gram.n), groups)
+            groups = merge_groups(as_groups(self.groups, prepared.gram.n), groups)
         return replace(self, groups=groups, group_duplicates=None)
 
 
 def report_leaks(
-    gram: Gram | None, folds: Sequence[Fold], progress: Progress | None, stacklevel: int = 3
+    prepared: Prepared | None, folds: Sequence[Fold], progress: Progress | None, stacklevel: int = 3
 ) -> list[Leak]:
-    """Look for near-duplicates across folds, and warn of them; without rows of texts there are none."""
-    if gram is None:
+    """Look for near-duplicates across folds, and warn of them; without rows to tell them by, for none."""
+    if prepared is None:
         return []
-    leaks = find_leaks(gram, folds, progress=progress)
-    if message := leakage_message(leaks):
+    bound = prepared.kernel.alike
+    leaks = find_leaks(prepared.gram, folds, bound, progress)
+    if message := leakage_message(leaks, bound):
         warnings.warn(message, LeakageWarning, stacklevel=stacklevel)
     return leaks

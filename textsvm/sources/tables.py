@@ -100,6 +100,8 @@ class Columns:
         return Numbers(np.hstack(parts), widths)
 
     def _column(self, name: str) -> Any:
+        if not self._n and isinstance(self._table, list | tuple):
+            return []
         if name not in self.names:
             some = ", ".join(map(str, self.names[:LISTED])) + ", ..." * (len(self.names) > LISTED)
             raise InputError(f"the table has no column {name!r}; it has {some or 'none'}")
