@@ -505,6 +505,7 @@ BAD = {
     "texts": (_texts(), "X is of texts.*take one of texts, such as Spectrum"),
     "an array of texts": (np.array(_texts()), "X is of texts"),
     "a column of a frame": (pd.Series(_texts()), "X is of texts"),
+    "an iterator": (iter([[1.0]] * 150), "X is a list_iterator"),
     "too large": (problem()[0] * 1e200, "vector 0 are too large"),
 }
 
