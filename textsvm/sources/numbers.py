@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ def require_numbers(X: Any, kernel: Kernel) -> None:
             f"X is of texts, and the kernel {spell(kernel)} compares vectors; take one of texts, such as "
             "Spectrum(4), or give numbers"
         )
-    if isinstance(X, Iterator | Mapping):
+    if not issparse(X) and isinstance(X, Iterator | dict):
         raise InputError(f"X is a {type(X).__name__}; give rows of numbers, such as an array or a data frame")
     if len(getattr(X, "shape", (0, 0))) == 1 or isinstance(first, int | float | np.number):
         raise InputError(
