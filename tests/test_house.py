@@ -33,6 +33,7 @@ FLOORS = [
     {"evaluation"},
     {"selection"},
     {"model_parts"},
+    {"libsvm_model"},
     {"model_file"},
     {"reporting"},
     {"bench"},
@@ -45,6 +46,7 @@ PUBLIC_SIGNATURES = {
     "textsvm/selection/cross_validation.py:cross_validate",
     "textsvm/selection/tuning.py:tune",
     "textsvm/readers/read.py:read_corpus",
+    "textsvm/readers/read.py:read_documents",
     "textsvm/readers/stream.py:stream_corpus",
     "textsvm/estimators/svc.py:SVC.__init__",
     "textsvm/estimators/svr.py:SVR.__init__",
@@ -178,6 +180,12 @@ def questions() -> list[str]:
         "Composite",
         "Product",
         "Sum",
+        "VectorKernel",
+        "ScaledKernel",
+        "Gaussian",
+        "Linear",
+        "Polynomial",
+        "Sigmoid",
     }
     found = []
     for module, tree in modules().items():

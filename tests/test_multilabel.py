@@ -23,7 +23,7 @@ from textsvm import SVC, InputError, MultilabelSVC, Spectrum, Sum, cross_validat
 from textsvm.bench import multilabel as bench
 from textsvm.bench.corpora import REUTERS, LabelsTask, labels_task
 from textsvm.cli.console import Console
-from textsvm.cli.train import hold_out
+from textsvm.cli.holdout import hold_out
 from textsvm.evaluation import multilabel as figures
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import judge

@@ -109,6 +109,15 @@ def test_any_vectors(X, gamma):
             assert (np.abs(found - expected) <= 1e-6 * np.abs(expected) + lost + 1e-38).all()
 
 
+def test_a_power_that_no_loop_would_end():
+    X = Vectors(np.array([[1.0, 0.0], [0.0, 2.0]]))
+    found = Polynomial(10**9, gamma=1.0).rows(X, CPU)
+    np.testing.assert_array_equal(found.gram(), [[1, 0], [0, np.inf]])
+    for degree in range(1, 12):
+        value = Polynomial(degree, gamma=1.5).rows(X, CPU).gram()[1, 1]
+        assert value == pytest.approx(6.0**degree, rel=1e-6)
+
+
 def test_values_to_one_part_in_a_million():
     """Large exponents too, which float32 alone would round by 5e-6 of the value."""
     X = np.random.default_rng(1).normal(size=(200, 50))
@@ -316,6 +325,7 @@ def test_a_file_with_vectors_that_are_not_there(tmp_path):
             metadata = file.metadata()
         good = load_file(path)
         changes = {
+            "kernel.gamma": [lambda a: -a, lambda a: a * np.nan, lambda a: np.r_[a, a]],
             "vectors.values": [
                 lambda a: a[:, 1:],
                 lambda a: a * np.nan,
@@ -505,6 +515,7 @@ BAD = {
     "texts": (_texts(), "X is of texts.*take one of texts, such as Spectrum"),
     "an array of texts": (np.array(_texts()), "X is of texts"),
     "a column of a frame": (pd.Series(_texts()), "X is of texts"),
+    "an iterator": (iter([[1.0]] * 150), "X is a list_iterator"),
     "too large": (problem()[0] * 1e200, "vector 0 are too large"),
 }
 

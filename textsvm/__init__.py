@@ -27,8 +27,10 @@ if TYPE_CHECKING:
         Sum,
         UserKernel,
     )
+    from textsvm.libsvm_model import load_libsvm_model, save_libsvm_model
     from textsvm.model_file import load, save
     from textsvm.readers import Corpus, read_corpus, stream_corpus
+    from textsvm.readers.libsvm import read_libsvm, write_libsvm
     from textsvm.selection.calibration import CalibratedSVC
     from textsvm.selection.cross_validation import cross_validate
     from textsvm.selection.multilabel import MultilabelSVC
@@ -64,6 +66,10 @@ _HOME = {
     "Corpus": "textsvm.readers",
     "read_corpus": "textsvm.readers",
     "stream_corpus": "textsvm.readers",
+    "read_libsvm": "textsvm.readers.libsvm",
+    "write_libsvm": "textsvm.readers.libsvm",
+    "load_libsvm_model": "textsvm.libsvm_model",
+    "save_libsvm_model": "textsvm.libsvm_model",
     "load": "textsvm.model_file",
     "save": "textsvm.model_file",
     "InputError": "textsvm.errors",
@@ -94,12 +100,16 @@ __all__ = [
     "__version__",
     "cross_validate",
     "load",
+    "load_libsvm_model",
     "read_corpus",
     "read_gram",
+    "read_libsvm",
     "save",
+    "save_libsvm_model",
     "stream_corpus",
     "tune",
     "write_gram",
+    "write_libsvm",
 ]
 
 

@@ -30,6 +30,7 @@ import textsvm
 from textsvm.errors import InputError
 from textsvm.files import replacing
 from textsvm.kernels.combined_rows import under
+from textsvm.libsvm_model import is_libsvm_model, load_libsvm_model
 from textsvm.model_parts import as_count, finite, label_form, pack_coef, read_classes, read_coef, read_label
 from textsvm.plain_json import to_json
 
@@ -113,11 +114,15 @@ def save(
 def load(path: str | os.PathLike[str]) -> Any:
     """Read an estimator written by `save`; its ``info_`` is what was saved with it.
 
+    A model of LIBSVM's is understood too, see `load_libsvm_model`.
+
     Raises
     ------
     InputError
         If there is no such file, or it is damaged, of another program or of a newer version.
     """
+    if is_libsvm_model(path):
+        return load_libsvm_model(path)
     header, arrays = _read(Path(path))
     try:
         return _build(header, arrays)

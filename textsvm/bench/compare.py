@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.bench.opponents import OPPONENTS, Answer, answer
+from textsvm.bench.opponents import Answer, answer, opponents_of
 from textsvm.errors import InputError
 from textsvm.estimators.default import NAMES, is_default
 from textsvm.estimators.svc import SVC
 from textsvm.evaluation.comparison import Compared, judge_prediction
 from textsvm.kernels.spelling import parse
 from textsvm.parallel import StageProgress
+from textsvm.readers.columns import some
 
 #: Rows to train on and rows to test on.
 Part = tuple[Sequence[int], Sequence[int]]
@@ -39,7 +40,7 @@ def machine(name: str, device: str) -> SVC:
 
 
 def compare(
-    texts: Sequence[str],
+    texts: Any,
     labels: Sequence[Any],
     parts: Sequence[Part],
     ours: Mapping[str, Callable[[], Any]],
@@ -49,7 +50,8 @@ def compare(
 
     Parameters
     ----------
-    texts, labels : sequences of length n
+    texts : sequence of str, or vectors, or a dict of columns; n of them
+    labels : sequence of length n
     parts : sequence of (train, test)
         Indices; no document is in two test parts.
     ours : mapping of str to callable
@@ -67,10 +69,11 @@ def compare(
     InputError
         If one of them cannot be trained on these documents.
     """
-    if taken := [name for name in ours if name in OPPONENTS]:
+    opponents = opponents_of(texts)
+    if taken := [name for name in ours if name in opponents]:
         raise InputError(f"{taken[0]!r} is the name of an opponent; give the classifier another")
     truth = np.array([labels[i] for _, test in parts for i in test])
-    everyone: dict[str, Callable[[], Any]] = {**OPPONENTS, **ours}
+    everyone: dict[str, Callable[[], Any]] = {**opponents, **ours}
     found: list[Compared] = []
     first = None
     for number, (name, make) in enumerate(everyone.items()):
@@ -89,9 +92,9 @@ def compare(
     return found
 
 
-def _answer(model: Any, texts: Sequence[str], labels: Sequence[Any], part: Part) -> Answer:
+def _answer(model: Any, texts: Any, labels: Sequence[Any], part: Part) -> Answer:
     train, test = part
-    return answer(model, _at(texts, train), _at(labels, train), _at(texts, test))
+    return answer(model, some(texts, train), some(labels, train), some(texts, test))
 
 
 def _cost(answers: Sequence[Answer]) -> dict[str, Any]:
@@ -102,14 +105,8 @@ def _cost(answers: Sequence[Answer]) -> dict[str, Any]:
     }
 
 
-def _warm_up(
-    make: Callable[[], Any], texts: Sequence[str], labels: Sequence[Any], parts: Sequence[Part]
-) -> None:
+def _warm_up(make: Callable[[], Any], texts: Any, labels: Sequence[Any], parts: Sequence[Part]) -> None:
     train = np.asarray(parts[0][0])
-    some: NDArray[Any] = np.asarray(_at(labels, train))
-    few = np.concatenate([train[some == label][:WARM_UP] for label in np.unique(some)])
+    of_train: NDArray[Any] = np.asarray(some(labels, train.tolist()))
+    few = np.concatenate([train[of_train == label][:WARM_UP] for label in np.unique(of_train)])
     _answer(make(), texts, labels, (few.tolist(), few[:WARM_UP].tolist()))
-
-
-def _at(values: Sequence[Any], rows: Any) -> list[Any]:
-    return [values[i] for i in rows]

@@ -1,33 +1,44 @@
 """What a user of scikit-learn would write instead: the two opponents, and what anything costs and says.
 
-The first is TF-IDF over character 1-5-grams with a linear SVM of C = 1. The second puts words and pairs of
-words beside them and finds C by cross-validation. Both see texts as their reader gives them.
+Of texts, the first is TF-IDF over character 1-5-grams with a linear SVM of C = 1. The second puts words and
+pairs of words beside them and finds C by cross-validation. Both see texts as their reader gives them. Of
+columns, they do so with each one of texts, and scale numbers; of vectors they are SVC with its defaults, and
+with C by cross-validation.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from joblib import parallel_config
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.svm import LinearSVC
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, LinearSVC
 
 from textsvm.errors import InputError
 from textsvm.parallel import n_threads
 
 FIRST, SECOND = "TF-IDF char 1-5 + LinearSVC", "TF-IDF char 1-5, words 1-2 + LinearSVC, C by 3 folds"
 
+_COLUMNS = "TF-IDF char 1-5 of each text, numbers scaled + LinearSVC"
+_VECTORS = "SVC rbf, gamma scale"
+_BY_FOLDS = ", C by 3 folds"
+
 #: What tables call them.
-SHORT = {FIRST: "opponent 1", SECOND: "opponent 2"}
+SHORT = {
+    **dict.fromkeys((FIRST, _COLUMNS, _VECTORS), "opponent 1"),
+    **dict.fromkeys((SECOND, _COLUMNS + _BY_FOLDS, _VECTORS + _BY_FOLDS), "opponent 2"),
+}
 
 
 @dataclass(frozen=True)
@@ -60,15 +71,65 @@ def second() -> Pipeline:
         ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]", min_df=2
     )  # fmt: skip
     both = FeatureUnion([("characters", _characters()), ("words", words)])
-    grid = {"C": [0.1, 0.3, 1, 3]}
-    return make_pipeline(both, GridSearchCV(LinearSVC(random_state=0), grid, cv=3, n_jobs=n_threads()))
+    return make_pipeline(both, _by_folds(LinearSVC(random_state=0)))
 
 
 #: Both by name, in their order.
 OPPONENTS: dict[str, Callable[[], Pipeline]] = {FIRST: first, SECOND: second}
 
 
-def answer(model: Any, train: Sequence[str], labels: ArrayLike, test: Sequence[str]) -> Answer:
+def opponents_of(examples: Any) -> dict[str, Callable[[], Any]]:
+    """Both, of texts, vectors or a dict of columns."""
+    if isinstance(examples, dict):
+        return {
+            _COLUMNS: lambda: make_pipeline(_union(examples), LinearSVC(random_state=0)),
+            _COLUMNS + _BY_FOLDS: lambda: make_pipeline(
+                _union(examples), _by_folds(LinearSVC(random_state=0))
+            ),
+        }
+    if hasattr(examples, "shape"):
+        return {_VECTORS: SVC, _VECTORS + _BY_FOLDS: lambda: _by_folds(SVC())}
+    return dict(OPPONENTS)
+
+
+def _union(columns: dict[str, Any]) -> FeatureUnion:
+    """Features of each column."""
+    return FeatureUnion(
+        [(name, make_pipeline(_Column(name), *_steps(values))) for name, values in columns.items()]
+    )
+
+
+def _steps(values: Any) -> list[Any]:
+    """What makes features of a column; vectors stay."""
+    if not hasattr(values, "dtype"):
+        return [_characters()]
+    return [StandardScaler()] if values.ndim == 1 else ["passthrough"]
+
+
+class _Column(TransformerMixin, BaseEstimator):
+    """One of the columns of a dict; numbers as a matrix."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def fit(self, columns: dict[str, Any], y: Any = None) -> _Column:
+        """Nothing is learnt."""
+        return self
+
+    def transform(self, columns: dict[str, Any]) -> Any:
+        """The column."""
+        values = columns[self.name]
+        return values[:, None] if getattr(values, "ndim", 2) == 1 else values
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+def _by_folds(model: Any) -> GridSearchCV:
+    return GridSearchCV(model, {"C": [0.1, 0.3, 1, 3]}, cv=3, n_jobs=n_threads())
+
+
+def answer(model: Any, train: Any, labels: ArrayLike, test: Any) -> Answer:
     """Train any classifier of texts, an opponent or one of ours, and let it predict.
 
     Raises
@@ -88,7 +149,9 @@ def answer(model: Any, train: Sequence[str], labels: ArrayLike, test: Sequence[s
             raise
         except ValueError as error:
             told = " ".join(str(error).split())
-            raise InputError(f"{_name(model)} cannot be trained on {len(train)} documents: {told}") from error
+            raise InputError(
+                f"{_name(model)} cannot be trained on {np.size(labels)} documents: {told}"
+            ) from error
         between = time.perf_counter()
         predicted = np.asarray(model.predict(test))
     return Answer(predicted, between - clock, time.perf_counter() - between, _chosen(model))
@@ -103,6 +166,7 @@ def _name(model: Any) -> str:
 
 
 def _chosen(model: Any) -> str:
-    if isinstance(model, Pipeline):
-        return f"C={found['C']:g}" if (found := getattr(model[-1], "best_params_", None)) else ""
+    last = model[-1] if isinstance(model, Pipeline) else model
+    if not hasattr(last, "chosen_"):
+        return f"C={found['C']:g}" if (found := getattr(last, "best_params_", None)) else ""
     return str(getattr(model, "chosen_", ""))

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import options
+from textsvm.cli import examples, options
 from textsvm.cli.console import Console, WrongUsage
+from textsvm.cli.holdout import hold_out
 from textsvm.cli.kernels import DEFAULTS, spelled_out
 from textsvm.cli.machines import checked
 from textsvm.cli.output import REPORTS, Force, Output
-from textsvm.cli.train import hold_out
 
 if TYPE_CHECKING:
     from textsvm.bench.compare import Part
@@ -85,14 +85,14 @@ def compare(
     from textsvm.device import select
 
     named = {name: partial(machine, name, judging.device) for name in names}
-    ours = named or candidates(judging.device)
-    for make in ours.values():
+    for make in (named or candidates(judging.device)).values():
         checked(make)
-    documents = options.read(console, corpus, reading)
+    documents = options.read(console, corpus, reading, kernel=_on_columns(names))
+    ours = examples.candidates(documents, names, judging.device)
     labels = [str(label) for label in options.targets(documents)]
     with console.progress(), console.warnings():
         parts, how = _parts(console, documents, labels, judging)
-        compared = run(documents.texts, labels, parts, ours, console.stage)
+        compared = run(documents.examples, labels, parts, ours, console.stage)
     device = select(judging.device)
     console.say_device(device)
     title = f"{corpus.name}: {compared[0].n:,} documents {how}"
@@ -107,6 +107,12 @@ def compare(
         )
     else:
         _show(console, title, compared)
+
+
+def _on_columns(names: list[str]) -> Any:
+    """The first candidate that says which columns there are."""
+    kernels = [spelled_out(name) for name in names if name not in DEFAULTS]
+    return next((kernel for kernel in kernels if kernel.reads == "columns"), None)
 
 
 def _parts(console: Console, corpus: Corpus, labels: list[str], judging: Judging) -> tuple[list[Part], str]:

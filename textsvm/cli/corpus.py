@@ -29,12 +29,6 @@ def corpus(
 
 def describe(corpus: Corpus) -> dict[str, Any]:
     """Counts of a corpus as JSON values; lengths and alphabet are of the normalised texts."""
-    from textsvm.documents import encode
-    from textsvm.encoding import Reading
-    from textsvm.normal_form import normal_form
-
-    encoded = encode(corpus.texts, None, Reading(normal_form("unicode", True, False)))
-    lengths = encoded.lengths
     labels = Counter(
         one for each in corpus.labels or [] for one in (each if isinstance(each, tuple) else (each,))
     )
@@ -46,12 +40,49 @@ def describe(corpus: Corpus) -> dict[str, Any]:
         "labels": dict(labels.most_common()),
         "numbers": _quantiles(corpus.targets) if corpus.targets is not None else None,
         "unlabelled": sum(1 for each in corpus.labels or [] if each == ()),
-        "lengths": {name: round(value) for name, value in _quantiles(lengths).items()}
-        | {"mean": float(lengths.mean())},
-        "empty": int((lengths == 0).sum()),
+        **_of_texts(corpus.texts),
+        "columns": corpus.columns and {name: _of_column(each) for name, each in corpus.columns.items()},
+        "vectors": None if corpus.vectors is None else _of_vectors(corpus.vectors),
         "duplicates": [list(group) for group in corpus.duplicates()],
-        "alphabet": len(encoded.alphabet),
         "problems": [{"id": identifier, "problem": problem} for identifier, problem in corpus.problems],
+    }
+
+
+def _of_texts(texts: Any) -> dict[str, Any]:
+    """Lengths and alphabet; None where there are no texts."""
+    if not len(texts):
+        return {"lengths": None, "empty": None, "alphabet": None}
+    from textsvm.documents import encode
+    from textsvm.encoding import Reading
+    from textsvm.normal_form import normal_form
+
+    encoded = encode(texts, None, Reading(normal_form("unicode", True, False)))
+    lengths = encoded.lengths
+    quantiles = {name: round(value) for name, value in _quantiles(lengths).items()}
+    return {
+        "lengths": quantiles | {"mean": float(lengths.mean())},
+        "empty": int((lengths == 0).sum()),
+        "alphabet": len(encoded.alphabet),
+    }
+
+
+def _of_column(values: Any) -> dict[str, Any]:
+    return {"numbers": _quantiles(values)} if hasattr(values, "dtype") else _of_texts(values)
+
+
+def _of_vectors(vectors: Any) -> dict[str, Any]:
+    import numpy as np
+
+    n, d = vectors.shape
+    stored = vectors.data if hasattr(vectors, "indptr") else vectors
+    return {
+        "d": d,
+        "sparse": hasattr(vectors, "indptr"),
+        "non_zeros": int(np.count_nonzero(stored)),
+        "share": float(np.count_nonzero(stored) / (n * d)),
+        "least": float(stored.min(initial=0)),
+        "most": float(stored.max(initial=0)),
+        "type": str(vectors.dtype),
     }
 
 
@@ -63,18 +94,17 @@ def _quantiles(values: Any) -> dict[str, float]:
 
 
 def _show(console: Console, summary: dict[str, Any]) -> None:
-    lengths, groups = summary["lengths"], summary["duplicates"]
+    groups = summary["duplicates"]
     copies = sum(len(group) - 1 for group in groups)
     console.table(
         f"{summary['source']} ({summary['format']})",
         [
             ("documents", f"{summary['n']:,}"),
             ("parts", ", ".join(f"{part} {count:,}" for part, count in summary["parts"].items())),
-            ("symbols a document", f"{lengths['min']:,} to {lengths['max']:,}, median {lengths['median']:,}"),
-            ("symbols, mean", f"{lengths['mean']:,.1f}"),
-            *_numbers(summary["numbers"]),
-            ("empty documents", f"{summary['empty']:,}"),
-            ("alphabet", f"{summary['alphabet']:,} symbols"),
+            *_symbols(summary),
+            *_numbers("numbers", summary["numbers"]),
+            *_vectors(summary["vectors"]),
+            *[row for name, each in (summary["columns"] or {}).items() for row in _column(name, each)],
             ("exact copies", f"{copies:,} in {len(groups):,} groups"),
             ("damaged", f"{len(summary['problems']):,}"),
         ],
@@ -93,7 +123,40 @@ def _show(console: Console, summary: dict[str, Any]) -> None:
             console.line(f"  {problem['id']}: {problem['problem']}")
 
 
-def _numbers(numbers: dict[str, float] | None) -> list[tuple[str, str]]:
+def _symbols(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    lengths = summary["lengths"]
+    if lengths is None or summary["columns"]:
+        return []
+    return [
+        ("symbols a document", _span(lengths)),
+        ("symbols, mean", f"{lengths['mean']:,.1f}"),
+        ("empty documents", f"{summary['empty']:,}"),
+        ("alphabet", f"{summary['alphabet']:,} symbols"),
+    ]
+
+
+def _column(name: str, column: dict[str, Any]) -> list[tuple[str, str]]:
+    if "numbers" in column:
+        return _numbers(f"column {name}", column["numbers"])
+    return [(f"column {name}", f"{_span(column['lengths'])} symbols, {column['empty']:,} empty")]
+
+
+def _span(lengths: dict[str, Any]) -> str:
+    return f"{lengths['min']:,} to {lengths['max']:,}, median {lengths['median']:,}"
+
+
+def _vectors(vectors: dict[str, Any] | None) -> list[tuple[str, str]]:
+    if vectors is None:
+        return []
+    kind = "sparse" if vectors["sparse"] else "dense"
+    return [
+        ("vectors", f"{vectors['d']:,} columns, {kind}, {vectors['type']}"),
+        ("non-zeros", f"{vectors['non_zeros']:,}, {100 * vectors['share']:.3g} %"),
+        ("values", f"{vectors['least']:g} to {vectors['most']:g}"),
+    ]
+
+
+def _numbers(name: str, numbers: dict[str, float] | None) -> list[tuple[str, str]]:
     if numbers is None:
         return []
-    return [("numbers", f"{numbers['min']:g} to {numbers['max']:g}, median {numbers['median']:g}")]
+    return [(name, f"{numbers['min']:g} to {numbers['max']:g}, median {numbers['median']:g}")]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import kernels, machines, options
+from textsvm.cli import examples, kernels, machines, model_files, options
 from textsvm.cli.console import Console, json_line
 from textsvm.cli.metric_columns import SHOWN, cells
 from textsvm.cli.output import PREDICTIONS, Force, Output
@@ -66,19 +66,21 @@ def cv(
     output = predictions.output(corpus)
     console = Console(printing.quiet, output is not None and output.is_stdout)
     model = made_from.estimator(learning)
-    documents = options.read(console, corpus, reading, learning, groups=folds.groups)
+    kernel = examples.kernel_of(model)
+    documents = options.read(console, corpus, reading, learning, groups=folds.groups, kernel=kernel)
+    examples.settle(console, model, made_from.kernel.named, documents)
     truth = options.targets(documents, learning.multilabel)
     read = time.perf_counter() - started
     with console.progress(), console.warnings():
         result = cross_validate(
-            model, documents.texts, truth, progress=console.stage, **folds.arguments(documents)
+            model, documents.examples, truth, progress=console.stage, **folds.arguments(documents)
         )
     if output is not None:
         with output.place() as path:
             _write_predictions(path, documents, truth, result)
     for number, chosen in enumerate(result.chosen, 1):
         console.say(f"note: fold {number}: {chosen}")
-    console.say_device(options.device_of(model))
+    console.say_device(model_files.device_of(model))
     console.say(f"kernel matrix: {result.gram}")
     seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
     if printing.json:
@@ -99,7 +101,7 @@ def summarise(result: CrossValidation, corpus: Corpus, model: Any) -> dict[str, 
         "kernel_spelled": model.kernel if model.kernel in kernels.DEFAULTS else spell(model.kernel),
         "chosen": found["chosen"],
         "C": model.C,
-        "device": options.device_of(model).description,
+        "device": model_files.device_of(model).description,
         "folds": [
             {"n_train": len(train), "n_test": len(test), "metrics": fold["metrics"]}
             for (train, test), fold in zip(result.folds, found["folds"], strict=True)

@@ -31,7 +31,7 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
     from textsvm.readers import sample
 
     console.say("The first run compiles the kernels for this processor: some seconds, once.")
-    corpus = options.read(console, sample("messages"), options.Reading(text="text", label="label"))
+    corpus = options.read(console, sample("messages"), options.Reading(text=["text"], label="label"))
     rest, held = train_test_split(range(len(corpus)), test_size=1 / 3, random_state=0, stratify=corpus.labels)
     training, test = corpus.subset(sorted(rest)), corpus.subset(sorted(held))
     few = training.subset(range(100))

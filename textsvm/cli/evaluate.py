@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import machines, options
+from textsvm.cli import examples, machines, model_files, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.output import REPORTS, STDOUT, Force, Output
 
@@ -78,11 +78,13 @@ def evaluate(
     Labels are reduced to two, or numbers read from a column, as in training, unless options say otherwise.
     """
     started = time.perf_counter()
+    from textsvm.evaluation.judge import machine_of
+
     console = Console(printing.quiet)
     span = None if judging.grades is None else _range(judging.grades)
     file.check(model, corpus)
 
-    fitted = options.load_model(model, judging.device)
+    fitted = model_files.load_model(model, judging.device)
     training = options.Training.of(fitted)
     several = hasattr(fitted, "label_form_")
     if reading.positive is None:
@@ -97,6 +99,7 @@ def evaluate(
             label_separator=training.label_separator,
         ),
         headers=training.headers,
+        kernel=machine_of(fitted).kernel_,
     )
     if not several or documents.labels is None:
         options.targets(documents)
@@ -123,7 +126,9 @@ def judge(
     """Predict a labelled corpus and compare; towards the class `positive`, if there is one."""
     from textsvm.evaluation.judge import judge as compare
 
-    return compare(model, corpus.texts, options.truth(corpus), positive, grades, progress, seconds)
+    return compare(
+        model, examples.given_to(model, corpus), options.truth(corpus), positive, grades, progress, seconds
+    )
 
 
 def _range(grades: str) -> tuple[int, int]:
@@ -144,7 +149,9 @@ def _write_report(
         console.stage("explain", done, total)
 
     assert file.report is not None
-    made = make_report(model, results, corpus.texts, corpus.ids, title, file.mistakes, progress)
+    made = make_report(
+        model, results, examples.given_to(model, corpus), corpus.ids, title, file.mistakes, progress
+    )
     write(made, file.report)
     console.say(f"report: {file.report}")
     return made.results

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import options
+from textsvm.cli import examples, model_files, options
 from textsvm.cli.console import Console
 
 if TYPE_CHECKING:
@@ -44,17 +44,21 @@ def explain(
     from textsvm.evaluation.judge import machine_of
     from textsvm.readers import read_documents
 
-    fitted = options.load_model(model, "cpu")
+    fitted = model_files.load_model(model, "cpu")
     training = options.Training.of(fitted)
     with console.progress():
         documents = read_documents(
             files or ["-"],
-            **vars(table),
+            table.format,
+            **examples.columns(table, machine_of(fitted).kernel_),
+            id=table.id,
             headers=training.headers,
             progress=console.reading,
         )
+        documents = examples.beside(documents, table)
         found = ask(
-            fitted, documents.texts, positive=training.positive, substrings=substrings, similar=similar,
+            fitted, examples.given_to(fitted, documents), positive=training.positive,
+            substrings=substrings, similar=similar,
             progress=lambda done, total: console.stage("explain", done, total),
         )  # fmt: skip
     if similar and machine_of(fitted).kept.weights is not None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import kernels, machines, options
+from textsvm.cli import gram, kernels, machines, options
 from textsvm.cli.console import Console, WrongUsage, json_line
-from textsvm.cli.output import NAMES, NPZ, STDOUT, Force, Output
+from textsvm.cli.output import NAMES, NPZ, STDOUT, VECTORS, Force, Output
+from textsvm.errors import InputError
 from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ class Files:
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="Where it goes: a .npz file for scipy.sparse.load_npz (- is stdout)."
+            "--output",
+            "-o",
+            help="Where it goes: a .npz file for scipy.sparse.load_npz (- is stdout), or .libsvm for LIBSVM.",
         ),
     ] = None
     like: Annotated[
@@ -45,14 +48,20 @@ class Files:
 
     def checked(self, corpus: Path) -> tuple[Output, Output | None]:
         """The outputs; wrong usage, before any work."""
+        from textsvm.readers.libsvm import SUFFIXES
+
         if self.output is None:
             raise WrongUsage("-o FILE is missing: where does the matrix go?")
-        if self.output != STDOUT and self.output.suffix.lower() != NPZ.suffix:
-            raise WrongUsage(f"-o {self.output}: the name must end in {NPZ.suffix}")
+        suffix = self.output.suffix.lower()
+        if self.output != STDOUT and suffix not in (NPZ.suffix, *SUFFIXES):
+            raise WrongUsage(
+                f"-o {self.output}: the name must end in {NPZ.suffix}, or for LIBSVM in {', '.join(SUFFIXES)}"
+            )
         if self.output == self.names:
             raise WrongUsage("-o and --names are the same; name another file")
         inputs: dict[str, Path | None] = {"the corpus": corpus, "the file of --like": self.like}
-        output = Output("-o", self.output, NPZ, self.force)
+        kind = VECTORS if suffix in SUFFIXES else NPZ
+        output = Output("-o", self.output, kind, self.force)
         output.check(inputs)
         if self.names is None:
             return output, None
@@ -125,25 +134,33 @@ def features(
     """Write the features of a corpus, its weighed substrings or words, as a sparse matrix for other tools.
 
     Rows are in the corpus's order. The file is that of scipy.sparse.load_npz; numpy.load finds `ids` and
-    `labels` of the rows in it as well.
+    `labels` of the rows in it as well. Named .libsvm it is for svm-train, labels being numbers.
 
     textsvm features r8/ --part train --kernel spectrum:1-5,log,idf --min-df 2 -o train.npz
 
     textsvm features r8/ --part test --like train.npz -o test.npz
     """
     from textsvm.device import select
+    from textsvm.readers.libsvm import write_libsvm
 
     output, names = file.checked(corpus)
     model = columns.model(file.like)
     console = Console(printing.quiet, output.is_stdout or (names is not None and names.is_stdout))
     documents = options.read(console, corpus, reading, options.Learning(regress))
+    if documents.examples is not documents.texts:
+        raise InputError(f"{corpus} does not hold texts alone, of which features are made; name one --text")
+    labels, numbered = gram.labels_of(documents) if output.kind is VECTORS else (None, [])
     clock = time.perf_counter()
     with console.progress():
         learn = model.fit_transform if file.like is None else model.transform
         matrix = learn(documents.texts, progress=console.stage)
     seconds = {"features": time.perf_counter() - clock}
     clock = time.perf_counter()
-    _write(output, matrix, documents, model if file.like is None else None)
+    if output.kind is VECTORS:
+        with output.place() as path:
+            write_libsvm(path, matrix, labels)
+    else:
+        _write(output, matrix, documents, model if file.like is None else None)
     if names is not None:
         _write_names(names, model)
     seconds["write"] = time.perf_counter() - clock
@@ -153,7 +170,7 @@ def features(
         "output": str(output.path), "rows": matrix.shape[0], "columns": matrix.shape[1],
         "entries": matrix.nnz, "kernel": kernel.as_dict(), "kernel_spelled": spell(kernel),
         "min_df": model.min_df, "like": None if file.like is None else str(file.like),
-        "device": used.description, "seconds": seconds,
+        "labels": numbered, "device": used.description, "seconds": seconds,
     }  # fmt: skip
     console.print_json(report) if printing.json else _show(console, report)
 
@@ -190,4 +207,6 @@ def _show(console: Console, report: dict[str, Any]) -> None:
         ("device", report["device"]),
         ("seconds", ", ".join(f"{stage} {value:.2f}" for stage, value in report["seconds"].items())),
     ]
+    if report["labels"]:
+        rows.append(("labels", gram.shown_labels(report["labels"])))
     console.table(f"features {report['output']}", rows)

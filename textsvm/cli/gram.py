@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import kernels, machines, options
+from textsvm.cli import examples, kernels, machines, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.output import LIBSVM, NPY, STDOUT, Force, Output
 from textsvm.errors import InputError
@@ -97,13 +97,17 @@ def gram(
         raise WrongUsage("--against-part needs --against")
     output = file.checked(corpus, others.columns)
     console = Console(printing.quiet, output.is_stdout)
-    chosen = values.kernel.one()
+    chosen: Any = values.kernel.one()
     model = machines.checked(lambda: SVC(chosen, device=values.device, **values.text.as_dict()))
-    documents = columns = options.read(console, corpus, reading, options.Learning(regress))
+    documents = columns = options.read(
+        console, corpus, reading, options.Learning(regress), kernel=model.kernel
+    )
+    examples.settle(console, model, values.kernel.named, documents)
+    chosen = model.kernel
     if others.columns is not None:
         where = replace(reading, part=others.part_of_columns)
-        columns = options.read(console, others.columns, where, options.Learning(regress))
-    labels, names = _labels(documents) if output.kind is LIBSVM else (None, [])
+        columns = options.read(console, others.columns, where, options.Learning(regress), kernel=chosen)
+    labels, names = labels_of(documents) if output.kind is LIBSVM else (None, [])
     clock = time.perf_counter()
     matrix, used = _matrix(console, model, documents, columns)
     seconds = {"gram": time.perf_counter() - clock}
@@ -120,7 +124,7 @@ def gram(
     console.print_json(report) if printing.json else _show(console, report)
 
 
-def _labels(corpus: Corpus) -> tuple[list[float] | None, list[str]]:
+def labels_of(corpus: Corpus) -> tuple[list[float] | None, list[str]]:
     """Labels as numbers, and the names of the numbers from 1 unless the labels are numbers themselves."""
     if corpus.targets is None and corpus.labels is None:
         return None, []
@@ -143,13 +147,15 @@ def _matrix(console: Console, model: KernelMachine, documents: Corpus, columns: 
     with console.progress():
         if columns is documents:
             model.memory = 1 << 62  # there is room for it, so the whole of it
-            gram = model.prepare(documents.texts, console.stage).gram
+            gram = model.prepare(documents.examples, console.stage).gram
             return gram.window().values, device
         with model.at_work(device):
-            encoded = model.encode(columns.texts, None, console.stage)
-            kernel = model.make_kernel().fit(encoded)
-            others = model.encode(documents.texts, encoded, console.stage)
-            rows = kernel.rows(encoded, device)
+            encoded = model.encode(model.read(columns.examples), None, console.stage)
+            kernel = model.source.kernel_for(encoded)
+            kernel.fit_on(kernel.read(encoded), device)
+            given = model.read(documents.examples, fitting=False)
+            others = kernel.read(model.encode(given, encoded, console.stage))
+            rows = kernel.rows(kernel.read(encoded), device)
             return rows.cross(others, lambda done, total: console.stage("gram", done, total)), device
 
 
@@ -165,6 +171,11 @@ def _require_memory(needed: int, device: Device) -> None:
         )
 
 
+def shown_labels(names: list[str]) -> str:
+    """Which numbers stand for which labels."""
+    return ", ".join(f"{number} {name}" for number, name in enumerate(names, 1))
+
+
 def _show(console: Console, report: dict[str, Any]) -> None:
     rows = [
         ("kernel", report["kernel_spelled"]),
@@ -174,7 +185,5 @@ def _show(console: Console, report: dict[str, Any]) -> None:
         ("seconds", ", ".join(f"{stage} {value:.2f}" for stage, value in report["seconds"].items())),
     ]
     if report["labels"]:
-        rows.append(
-            ("labels", ", ".join(f"{number} {name}" for number, name in enumerate(report["labels"], 1)))
-        )
+        rows.append(("labels", shown_labels(report["labels"])))
     console.table(f"kernel matrix {report['output']}", rows)

@@ -46,6 +46,13 @@ class _KernelOptions:
         ),
     ] = None
 
+    @property
+    def named(self) -> bool:
+        """Whether a kernel is asked for, and not left to be found."""
+        return any(
+            value not in (None, False, [], [DEFAULTS[0]], [DEFAULTS[1]]) for value in vars(self).values()
+        )
+
     def default(self) -> str | None:
         """Auto or fast if that is asked for, auto too if nothing is; None if a kernel is."""
         others = [
@@ -58,15 +65,16 @@ class _KernelOptions:
             raise WrongUsage(f"--{others[0].replace('_', '-')} does not go with --kernel {named[0]}")
         return named[0]
 
-    def grid(self, tuning: bool = False) -> list[Kernel]:
+    def grid(self, tuning: bool = False, default: str = "spectrum") -> list[Kernel]:
         """Every kernel that the options describe; options of no kernel that is asked for are refused.
 
-        With `tuning`, options that are not given take the values that a search tries.
+        With `tuning`, options that are not given take the values that a search tries. If no kernel is named
+        it is the `default`.
         """
         from textsvm.kernels.spectrum import fixed_default
 
         given = []
-        for text in self.kernel or ["spectrum"]:
+        for text in self.kernel or [default]:
             given += [text] if spelling.is_spelled_out(text) else several("--kernel", text, str)
         spelled = [text for text in given if spelling.is_spelled_out(text)]
         fast = [fixed_default() for name in given if name == "fast"]

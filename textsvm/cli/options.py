@@ -15,7 +15,6 @@ from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.cli.console import Console
-    from textsvm.cli.output import Output
     from textsvm.readers import Corpus
 
 
@@ -44,14 +43,34 @@ DocumentPaths = Annotated[
 Format = Annotated[
     str | None,
     typer.Option(
-        help="Read it as reuters, mail, csv, tsv, jsonl, parquet, folders or lines. Default: by its content.",
+        help="Read it as reuters, mail, csv, tsv, jsonl, parquet, folders, lines, or vectors as libsvm, npy, "
+        "npz. Default: by its content.",
         rich_help_panel="Reading",
     ),
 ]
 Text = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Tables: the column of the texts, a name or a number from 1; given several times, columns "
+        "that are compared one by one.",
+        rich_help_panel="Reading",
+    ),
+]
+Numbers = Annotated[
     str | None,
     typer.Option(
-        help="Tables: the column of the texts, a name or a number from 1.", rich_help_panel="Reading"
+        metavar="COLUMNS",
+        help="Tables: columns of numbers beside the texts, such as hour,size.",
+        rich_help_panel="Reading",
+    ),
+]
+Vectors = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Vectors beside the texts, a row a document: .npy, .npz or LIBSVM's format.",
+        rich_help_panel="Reading",
     ),
 ]
 Id = Annotated[
@@ -98,8 +117,18 @@ class Reading:
     )
     format: Format = None
     text: Text = None
+    numbers: Numbers = None
+    vectors: Vectors = None
     label: Annotated[
         str | None, typer.Option(help="Tables: the column of the labels.", rich_help_panel="Reading")
+    ] = None
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Labels from a file, a line a row, or .npy: for vectors that have none.",
+            rich_help_panel="Reading",
+        ),
     ] = None
     id: Id = None
     headers: Annotated[
@@ -113,8 +142,9 @@ class Reading:
 
     def as_dict(self) -> dict[str, Any]:
         """What a model remembers of it."""
-        names = ("text", "label", "id", "headers")
-        return {name: getattr(self, name) for name in names} | {"split": self.split.value}
+        names = ("numbers", "label", "id", "headers")
+        text = self.text[0] if self.text and len(self.text) == 1 else self.text
+        return {"text": text, **{name: getattr(self, name) for name in names}, "split": self.split.value}
 
 
 @dataclass(frozen=True)
@@ -123,6 +153,8 @@ class Table:
 
     format: Format = None
     text: Text = None
+    numbers: Numbers = None
+    vectors: Vectors = None
     id: Id = None
 
 
@@ -248,15 +280,20 @@ def read(
     *,
     groups: str | None = None,
     headers: bool = False,
+    kernel: Any = None,
 ) -> Corpus:
-    """Read a corpus, reduce its labels to two if that is wished, and say what was found on the way."""
+    """Read a corpus, reduce its labels to two if that is wished, and say what was found on the way.
+
+    `kernel` is that of the model, where one is named: on columns, it says which are needed.
+    """
+    from textsvm.cli.examples import beside, columns
     from textsvm.readers import is_large, read_corpus, stream_corpus
 
     learning = learning or Learning()
     learning.check(reading)
     with console.progress():
         wishes: dict[str, Any] = {
-            "part": reading.part, "split": reading.split.value, "text": reading.text, "label": reading.label,
+            **columns(reading, kernel), "split": reading.split.value, "label": reading.label,
             "id": reading.id, "target": learning.regress, "weight": learning.weights, "group": groups,
             "headers": reading.headers or headers, "label_separator": learning.separator,
             "progress": console.reading,
@@ -265,6 +302,7 @@ def read(
             corpus = stream_corpus(path, reading.format, **wishes).stored()
         else:
             corpus = read_corpus(path, reading.format, **wishes)
+        corpus = beside(corpus, reading, learning.regress is not None).select(reading.part)
     if reading.positive is not None:
         corpus = corpus.reduce_labels(reading.positive, reading.negative or "rest")
     if learning.multilabel:
@@ -310,9 +348,11 @@ def targets(corpus: Corpus, several: bool = False) -> list[Any]:
     if corpus.targets is not None:
         return corpus.targets
     if corpus.labels is None:
-        raise InputError(
-            f"{corpus.source} has no labels; name a column with --label, or use a folder per class"
+        how = "name a column with --label, or use a folder per class"
+        how = (
+            how if len(corpus.texts) or corpus.columns else "give them in a file of their own, --labels FILE"
         )
+        raise InputError(f"{corpus.source} has no labels; {how}")
     if several:
         for identifier, each in zip(corpus.ids, corpus.labels, strict=True):
             if not each:
@@ -336,6 +376,8 @@ def truth(corpus: Corpus) -> list[Any]:
 
 def note_long_documents(console: Console, corpus: Corpus) -> None:
     """Say so where a kernel with a product of lengths meets a very long document."""
+    if not len(corpus.texts):
+        return
     longest = max(range(len(corpus)), key=lambda i: len(corpus.texts[i]))
     length = len(corpus.texts[longest])
     if length > 100_000:
@@ -343,42 +385,3 @@ def note_long_documents(console: Console, corpus: Corpus) -> None:
             f"note: {corpus.ids[longest]} has {length:,} symbols, and the time of this kernel grows with the "
             "product of lengths; --max-length bounds it, and the spectrum kernel does not mind"
         )
-
-
-def device_of(model: Any) -> Any:
-    """The device that an estimator's work is done on."""
-    from textsvm.device import select
-
-    return select(model.device)
-
-
-def load_model(path: Path, device: str) -> Any:
-    """A model from its file, to be used on a device."""
-    from textsvm.model_file import load
-
-    model = load(path)
-    getattr(model, "estimator_", model).device = device
-    return model
-
-
-def save_model(
-    output: Output,
-    model: Any,
-    corpus: Corpus,
-    reading: Reading,
-    learning: Learning,
-    about: dict[str, Any],
-    texts: bool = True,
-) -> int:
-    """Write a model with what it was learnt from and how, for later commands and for people; its bytes."""
-    from textsvm.model_file import save
-
-    labels = {"positive": reading.positive, "negative": reading.negative or "rest"}
-    info = {
-        "corpus": corpus.source, "format": corpus.format, "part": reading.part, "reading": reading.as_dict(),
-        "regress": learning.regress, "label_separator": learning.separator,
-        **(labels if reading.positive else {}), **about,
-    }  # fmt: skip
-    with output.place() as path:
-        save(model, path, info, texts)
-        return path.stat().st_size

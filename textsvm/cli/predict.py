@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from textsvm.cli import kernels, options
+from textsvm.cli import examples, kernels, model_files, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.errors import InputError
 
@@ -51,10 +51,11 @@ def predict(
     console = Console(quiet)
     bounds = None if unsure is None else kernels.several("--unsure", unsure, float)
 
+    from textsvm.evaluation.judge import machine_of
     from textsvm.evaluation.judge import predict as ask
     from textsvm.readers import read_documents
 
-    fitted = options.load_model(model, device)
+    fitted = model_files.load_model(model, device)
     if (proba or bounds) and not hasattr(fitted, "predict_proba"):
         raise InputError(
             f"{model} gives no probabilities; train it with `textsvm train --calibrate sigmoid`"
@@ -67,11 +68,16 @@ def predict(
     with console.progress():
         documents = read_documents(
             files or ["-"],
-            **vars(table),
+            table.format,
+            **examples.columns(table, machine_of(fitted).kernel_),
+            id=table.id,
             headers=training.headers,
             progress=console.reading,
         )
-        found = _Outputs(*ask(fitted, documents.texts, [], training.positive, console.stage))
+        documents = examples.beside(documents, table)
+        found = _Outputs(
+            *ask(fitted, examples.given_to(fitted, documents), [], training.positive, console.stage)
+        )
     for identifier, problem in documents.problems:
         console.say(f"note: {identifier}: {problem}")
     for identifier, row in zip(documents.ids, _rows(found, training, proba), strict=True):

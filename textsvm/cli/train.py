@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import machines, options
+from textsvm.cli import examples, machines, model_files, options
 from textsvm.cli.console import Console, WrongUsage
-from textsvm.cli.output import MODEL, Force, Output
-from textsvm.errors import InputError
+from textsvm.cli.holdout import hold_out
+from textsvm.cli.output import LIBSVM_MODEL, MODEL, Force, Output
 from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
@@ -115,7 +115,23 @@ class ModelFile:
             "the model; for spectrum kernels and sums of them.",
         ),
     ] = False
+    libsvm: Annotated[
+        bool,
+        typer.Option(
+            "--libsvm",
+            help="Write the model as svm-predict of LIBSVM reads it; of vectors, classes in pairs (ovo).",
+        ),
+    ] = False
     force: Force = False
+
+    def checked(self, corpus: Path, calibrate: bool) -> Output:
+        """The output; wrong usage, before any work."""
+        for option in ["--without-texts"] * self.without_texts + ["--calibrate"] * calibrate:
+            if self.libsvm:
+                raise WrongUsage(f"--libsvm and {option} do not go together")
+        output = Output("-o", self.output, LIBSVM_MODEL if self.libsvm else MODEL, self.force)
+        output.check({"the corpus": corpus})
+        return output
 
 
 @options.with_groups
@@ -138,18 +154,24 @@ def train(
 
     textsvm train essays.tsv --regress score --kernel spectrum --p 1-15 --weight intersection
     """
+    from textsvm.libsvm_model import require_libsvms
+    from textsvm.model_file import require_weights
+
     started = time.perf_counter()
-    output = Output("-o", file.output, MODEL, file.force)
-    console = Console(printing.quiet, output.is_stdout)
     task.check(reading, learning)
-    output.check({"the corpus": corpus})
+    output = file.checked(corpus, task.calibrate is not None)
+    console = Console(printing.quiet, output.is_stdout)
     model = _estimator(made_from, task, learning)
     if file.without_texts:
-        from textsvm.model_file import require_weights
-
         require_weights(model)
 
-    documents = options.read(console, corpus, reading, learning)
+    kernel = made_from.kernel
+    documents = options.read(console, corpus, reading, learning, kernel=examples.kernel_of(model))
+    examples.settle(console, model, kernel.named, documents)
+    if file.without_texts:
+        require_weights(model)
+    if file.libsvm:
+        require_libsvms(examples.kernel_of(model))
     if task.one_class is not None:
         documents = _of_one_class(documents, task.one_class)
     options.targets(documents, learning.multilabel)
@@ -168,9 +190,12 @@ def train(
     if task.one_class is not None:
         reading = replace(reading, positive=task.one_class)
     with console.warnings():
-        size = options.save_model(
-            output, model, documents, reading, learning, summary, texts=not file.without_texts
-        )
+        if file.libsvm:
+            size = model_files.save_as_libsvm(output, model)
+        else:
+            size = model_files.save_model(
+                output, model, documents, reading, learning, summary, texts=not file.without_texts
+            )
     console.say(f"model {file.output}: {_megabytes(size)}{', no training text in it' * file.without_texts}")
     seconds |= {**model.seconds_, "total": time.perf_counter() - started}
     saved = {"model": str(file.output), "bytes": size, "texts": not file.without_texts}
@@ -204,52 +229,6 @@ def _of_one_class(corpus: Corpus, label: str) -> Corpus:
     return corpus.reduce_labels(label)
 
 
-def hold_out(
-    console: Console, corpus: Corpus, share: float | None, seed: int
-) -> tuple[Corpus, Corpus | None]:
-    """Draw a part of the corpus for evaluation, stratified by its labels where a document has one."""
-    if share is None:
-        return corpus, None
-    lone = _of_lone_classes(corpus)
-    if lone:
-        console.say(f"note: {_stay(sorted(str(options.targets(corpus)[i]) for i in lone))}")
-    from sklearn.model_selection import train_test_split
-
-    try:
-        drawn = [i for i in range(len(corpus)) if i not in lone]
-        labels = None if _has_several(corpus) else corpus.labels
-        stratify = labels and [labels[i] for i in drawn]
-        rest, held = train_test_split(drawn, test_size=share, random_state=seed, stratify=stratify)
-    except ValueError as error:
-        raise InputError(
-            f"--holdout {share:g} cannot be drawn from {len(corpus)} documents: {error}"
-        ) from error
-    return corpus.subset(sorted([*rest, *lone])), corpus.subset(sorted(held))
-
-
-def _has_several(corpus: Corpus) -> bool:
-    """Whether documents may have several labels."""
-    return any(isinstance(each, tuple) for each in corpus.labels or ())
-
-
-def _of_lone_classes(corpus: Corpus) -> set[int]:
-    """Documents that are the only one of their class."""
-    if corpus.labels is None or _has_several(corpus):
-        return set()
-    labels = options.targets(corpus)
-    counts = Counter(labels)
-    return {i for i, label in enumerate(labels) if counts[label] == 1}
-
-
-def _stay(labels: list[str]) -> str:
-    """What is done with classes of one document."""
-    from textsvm.selection.rare import names
-
-    if len(labels) == 1:
-        return f"class {names(labels)} has 1 document: it is trained on and never held out"
-    return f"classes {names(labels)} have 1 document each: they are trained on and never held out"
-
-
 def _fit(
     console: Console, model: Any, training: Corpus, held: Corpus | None, positive: str | None
 ) -> Results | None:
@@ -258,7 +237,7 @@ def _fit(
     console.say(f"note: {_what_is_learnt(training)}")
     with console.progress(), console.warnings():
         model.fit(
-            training.texts,
+            training.examples,
             options.truth(training),
             sample_weight=training.weights,
             progress=console.stage,
@@ -279,7 +258,7 @@ def _near_duplicates(console: Console, model: Any, training: Corpus, held: Corpu
     with console.progress(), console.warnings():
         machine: Any = machine_of(model)
         leak = held_out_leak(
-            machine, training.texts, held.texts,
+            machine, training.examples, held.examples,
             progress=lambda done, total: console.stage("duplicates", done, total),
         )  # fmt: skip
         remedy = "`textsvm cv` with group_duplicates keeps them together"

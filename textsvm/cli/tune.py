@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import heatmap, machines, options
+from textsvm.cli import examples, heatmap, machines, model_files, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.cv import leaks_by_id
 from textsvm.cli.metric_columns import SHOWN
@@ -104,7 +104,10 @@ def tune(
     output, picture = search.outputs(corpus)
     console = Console(printing.quiet, output is not None and output.is_stdout)
     grid, model = made_from.grid(learning)
-    documents = options.read(console, corpus, reading, learning, groups=folds.groups)
+    documents = options.read(
+        console, corpus, reading, learning, groups=folds.groups, kernel=grid["kernel"][0]
+    )
+    examples.settle_grid(made_from.kernel, model, grid, documents)
     truth = options.targets(documents, learning.multilabel)
     console.say(f"note: {_size(grid)} on {folds.folds * folds.repeats} folds of {len(documents):,} documents")
     read = time.perf_counter() - started
@@ -113,7 +116,7 @@ def tune(
 
     with console.progress(), console.warnings():
         result = find(
-            model, documents.texts, truth, grid, metric=search.metric, minutes=search.minutes,
+            model, documents.examples, truth, grid, metric=search.metric, minutes=search.minutes,
             nested=search.nested, progress=console.stage, **folds.arguments(documents),
         )  # fmt: skip
     console.say_device(result.best_estimator.device_)
@@ -126,7 +129,9 @@ def tune(
         "seconds": seconds,
     }
     if output is not None:
-        options.save_model(output, result.best_estimator, documents, reading, learning, {"tuning": report})
+        model_files.save_model(
+            output, result.best_estimator, documents, reading, learning, {"tuning": report}
+        )
     console.print_json(report) if printing.json else _show(console, result, documents, report)
 
 

@@ -21,7 +21,7 @@ SEEN = 0.05
 
 def judge(
     model: Any,
-    texts: Sequence[str],
+    texts: Any,
     truth: Sequence[Any],
     positive: Any = None,
     grades: tuple[int, int] | None = None,
@@ -34,7 +34,7 @@ def judge(
     ----------
     model : SVC, MultilabelSVC, SVR, OneClassSVM or CalibratedSVC
         Fitted.
-    texts : sequence of str, length n
+    texts : sequence of str, length n; or vectors, or a table
     truth : sequence, length n
         Labels, or numbers for an SVR; tuples of labels, or a bool indicator, for a MultilabelSVC.
     positive : label, optional
@@ -51,7 +51,7 @@ def judge(
     InputError
         If there are no documents, or their labels do not fit the model.
     """
-    if len(texts) == 0:
+    if len(truth) == 0:
         raise InputError("there are no labelled documents to evaluate on")
     clock = time.perf_counter()
     classes, predicted, decision, probability = predict(model, texts, truth, positive, progress)
@@ -67,14 +67,14 @@ def judge(
     return _with_notes(results, model, texts, {**(seconds or {}), "predict": spent})
 
 
-def _with_notes(results: Results, model: Any, texts: Sequence[str], seconds: dict[str, float]) -> Results:
+def _with_notes(results: Results, model: Any, texts: Any, seconds: dict[str, float]) -> Results:
     results.seconds.update(seconds)
     results.warnings.extend(data_warnings(model, texts))
     return results
 
 
 def predict(
-    model: Any, texts: Sequence[str], truth: Sequence[Any], positive: Any, progress: Any
+    model: Any, texts: Any, truth: Sequence[Any], positive: Any, progress: Any
 ) -> tuple[NDArray[Any] | None, NDArray[Any], NDArray[np.float64], NDArray[np.float64] | None]:
     """Classes (None for regression), predictions, decision values, and probabilities if there are any."""
     if not hasattr(model, "decision_function"):
@@ -114,7 +114,7 @@ def _unseen(documents: Any, support: Any) -> float:
     return float(np.mean(documents.codes >= len(support.alphabet)))
 
 
-def data_warnings(model: Any, texts: Sequence[str]) -> list[str]:
+def data_warnings(model: Any, texts: Any) -> list[str]:
     """Warnings of documents that do not fit a model, or fit too well: it was trained on them."""
     support, machine = getattr(model, "support_documents_", None), machine_of(model)
     if not isinstance(support, Documents | Views):

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from textsvm.errors import InputError
+from textsvm.readers.columns import bytes_of, digest, join, number_column, take
 from textsvm.stored_texts import StoredTexts
 
 Label = str | tuple[str, ...]
+#: What vectors beside texts are called, as a column.
+VECTORS = "vectors"
+#: What each document of a corpus may have one of.
+_LISTS = ("texts", "labels", "part", "targets", "weights", "groups", "vectors")
 
 
 class Document(NamedTuple):
-    """One document as a reader of some format finds it."""
+    """One document as a reader of some format finds it.
+
+    `columns` are those that stay apart, texts and numbers, the first text among them.
+    """
 
     id: str
     text: str
@@ -24,11 +31,12 @@ class Document(NamedTuple):
     target: float | None = None
     weight: float | None = None
     group: str | None = None
+    columns: Mapping[str, str | float] | None = None
 
 
 @dataclass
 class Corpus:
-    """Documents, in the order of their source; all lists have the same length.
+    """Documents, or vectors, in the order of their source; all lists have the same length.
 
     Attributes
     ----------
@@ -36,6 +44,7 @@ class Corpus:
         Unique: the path inside the archive, NEWID, the row, ...
     texts : list of str, or StoredTexts
         In memory, or in a temporary file. As they were written; `textsvm.documents.normalise` comes later.
+        The first column of texts where there are several; empty where there is none.
     labels : list of str, list of tuple of str, or None
         None if there are none. Tuples where a document may have several labels, or no label at all.
     part : list of (str or None)
@@ -46,6 +55,10 @@ class Corpus:
         How much each document counts in training; finite.
     groups : list of str, or None
         Documents of one group (an author, a thread) belong on the same side of a split.
+    vectors : array or CSR matrix, shape (n, d), or None
+        Beside the texts, or instead of them; finite numbers.
+    columns : dict of str to list of str, StoredTexts or float64 array, or None
+        Columns of texts and numbers of a table, where they stay apart.
     source : str
         Where it was read from.
     format : str
@@ -64,9 +77,21 @@ class Corpus:
     targets: list[float] | None = None
     weights: list[float] | None = None
     groups: list[str] | None = None
+    vectors: Any = None
+    columns: dict[str, Any] | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def examples(self) -> Any:
+        """What estimators take: texts, vectors, or a dict of columns (vectors among them, "vectors")."""
+        if self.columns is None and not len(self.texts):
+            return self.vectors
+        if self.columns is None and self.vectors is None:
+            return self.texts
+        columns = {"text": self.texts} if self.columns is None else self.columns
+        return columns if self.vectors is None else {**columns, VECTORS: self.vectors}
 
     def subset(self, indices: Iterable[int]) -> Corpus:
         """The documents at `indices`, in that order."""
@@ -75,12 +100,14 @@ class Corpus:
         return replace(
             self,
             ids=[self.ids[i] for i in chosen],
-            texts=cast("list[str]", _taken(self.texts, chosen)),
+            texts=cast("list[str]", take(self.texts, chosen) if len(self.texts) else []),
             labels=cast("list[str] | list[tuple[str, ...]] | None", labels),
             part=[self.part[i] for i in chosen],
             targets=self.targets and [self.targets[i] for i in chosen],
             weights=self.weights and [self.weights[i] for i in chosen],
             groups=self.groups and [self.groups[i] for i in chosen],
+            vectors=None if self.vectors is None else self.vectors[chosen],
+            columns=self.columns and {name: take(each, chosen) for name, each in self.columns.items()},
         )
 
     def select(self, part: str | None = None) -> Corpus:
@@ -133,6 +160,33 @@ class Corpus:
             raise InputError(f"{self.source}: no document is {positive!r} or {negative!r} and not the other")
         return replace(self.subset(chosen), labels=labels)
 
+    def with_vectors(self, vectors: Any, source: str) -> Corpus:
+        """The same with vectors beside the texts, a row a document, read from `source`.
+
+        Raises
+        ------
+        InputError
+            If there are not as many, or a column has their name.
+        """
+        if vectors.shape[0] != len(self):
+            raise InputError(
+                f"{source} has {vectors.shape[0]:,} vectors and {self.source} {len(self):,} documents; "
+                "row by row they must be of the same ones"
+            )
+        if VECTORS in (self.columns or {}):
+            raise InputError(
+                f"a column of {self.source} is called {VECTORS!r}, as those beside it; rename it"
+            )
+        return replace(self, vectors=vectors)
+
+    def with_labels(self, labels: list[str], source: str) -> Corpus:
+        """The same with other labels, read from `source`; InputError if they are not one a document."""
+        if len(labels) != len(self):
+            raise InputError(
+                f"{source} has {len(labels):,} labels and {self.source} {len(self):,} rows; give one a row"
+            )
+        return replace(self, labels=labels)
+
     def duplicates(self) -> list[tuple[str, ...]]:
         """Groups of ids of documents with equal texts, each in the order of the corpus."""
         return [tuple(self.ids[i] for i in group) for group in self._equal_texts()]
@@ -158,12 +212,14 @@ class Corpus:
         return [group for group in groups.values() if len(group) > 1]
 
     def _keys(self) -> Iterable[str | bytes]:
-        """What is equal for equal texts: these, or digests of those that are not in memory."""
-        if not isinstance(self.texts, StoredTexts):
+        """What is equal for equal documents: texts in memory, or digests of what there is."""
+        if self.columns is None and self.vectors is None and not isinstance(self.texts, StoredTexts):
             return self.texts
-        return (
-            blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in self.texts
+        parts = (
+            [self.texts] if self.columns is None and len(self.texts) else list((self.columns or {}).values())
         )
+        parts += [] if self.vectors is None else [self.vectors]
+        return map(digest, *map(bytes_of, parts))
 
 
 def gather(
@@ -182,8 +238,11 @@ def gather(
     there are any, take the place of the labels. `stored`: texts go to a temporary file one by one.
     """
     found: list[Document] = []
-    apart = _texts_apart(documents, found)
+    apart = _texts_apart(documents, found, source)
     texts: Sequence[str] = StoredTexts.of(apart) if stored else list(apart)
+    columns = _columns_of(texts, found)
+    if columns is not None:
+        texts = next((each for each in columns.values() if not hasattr(each, "dtype")), [])
     left: Sequence[int] = range(len(found))
     problems = [(_printable(identifier), problem) for identifier, problem in problems]
     if any(document.target is not None for document in found):
@@ -195,7 +254,8 @@ def gather(
         problems += [(d.id, "left out: it has no label") for d in found if d.label is None]
         left = [i for i in left if found[i].label is not None]
     if len(left) < len(found):
-        found, texts = [found[i] for i in left], _taken(texts, left)
+        found, texts = [found[i] for i in left], take(texts, left) if len(texts) else texts
+        columns = columns and {name: take(each, left) for name, each in columns.items()}
     labels: list[Label] = [document.label for document in found if document.label is not None]
     if any(isinstance(label, tuple) for label in labels):
         labels = [(label,) if isinstance(label, str) else label for label in labels]
@@ -210,18 +270,61 @@ def gather(
         targets=[document.target for document in found if document.target is not None] or None,
         weights=[document.weight for document in found if document.weight is not None] or None,
         groups=[document.group for document in found if document.group is not None] or None,
+        columns=columns,
     )
 
 
-def _texts_apart(documents: Iterable[Document], found: list[Document]) -> Iterator[str]:
-    """The texts of documents; `found` gets these without them."""
+def concatenated(corpora: Sequence[Corpus], source: str, format: str) -> Corpus:
+    """One corpus of several, the first one's documents first; their labels only if all have some.
+
+    Raises
+    ------
+    InputError
+        If some have columns or vectors that others have not.
+    """
+    problems = [problem for one in corpora for problem in one.problems]
+    if len({(tuple(one.columns or ()), one.vectors is None, not len(one.texts)) for one in corpora}) > 1:
+        raise InputError(f"{source}: texts, columns and vectors must be the same ones in all of the files")
+
+    def joined(name: str) -> Any:
+        lists = [getattr(one, name) for one in corpora]
+        return None if any(each is None for each in lists) else join(lists)
+
+    columns = corpora[0].columns and {
+        name: join([(one.columns or {})[name] for one in corpora]) for name in corpora[0].columns
+    }
+    return replace(
+        corpora[0],
+        **{name: joined(name) for name in _LISTS},
+        ids=_unique([_printable(identifier) for one in corpora for identifier in one.ids], problems),
+        columns=columns, source=source, format=format, problems=problems,
+    )  # fmt: skip
+
+
+def _texts_apart(documents: Iterable[Document], found: list[Document], source: str) -> Iterator[str]:
+    """The texts of documents, one column after the other; `found` gets these without them."""
     for document in documents:
-        found.append(document._replace(id=_printable(document.id), text=""))
-        yield document.text
+        columns = document.columns
+        if columns is None:
+            yield document.text
+        else:
+            yield from (value for value in columns.values() if isinstance(value, str))
+            columns = {name: "" if isinstance(value, str) else value for name, value in columns.items()}
+            if found and columns.keys() != (found[0].columns or {}).keys():
+                raise InputError(f"{source}: columns of the same names must be in all of its files")
+        found.append(document._replace(id=_printable(document.id), text="", columns=columns))
 
 
-def _taken(texts: Sequence[str], indices: Sequence[int]) -> Sequence[str]:
-    return texts.take(indices) if isinstance(texts, StoredTexts) else [texts[i] for i in indices]
+def _columns_of(texts: Sequence[str], found: Sequence[Document]) -> dict[str, Any] | None:
+    """The columns of documents whose texts are those of one after the other."""
+    if not found or found[0].columns is None:
+        return None
+    names = [name for name, value in found[0].columns.items() if isinstance(value, str)]
+    columns: dict[str, Any] = {name: texts[k :: len(names)] for k, name in enumerate(names)}
+    for name in found[0].columns:
+        if name not in columns:
+            columns[name] = number_column([(document.columns or {})[name] for document in found])
+    return columns
 
 
 def _printable(identifier: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -17,11 +17,13 @@ from textsvm.parallel import Progress
 from textsvm.readers import folders, lines, mail, reuters, tables
 from textsvm.readers.archives import MAX_BYTES, Files, read_files, read_stream
 from textsvm.readers.charsets import decode, is_binary
-from textsvm.readers.corpus import Corpus, Document, gather
+from textsvm.readers.corpus import Corpus, Document, concatenated, gather
 from textsvm.readers.opened import File
 from textsvm.readers.tables import Columns
 
-FORMATS = ("reuters", "mail", "csv", "tsv", "jsonl", "parquet", "folders", "lines")
+#: Formats of vectors.
+VECTORS = ("libsvm", "npy", "npz")
+FORMATS = ("reuters", "mail", "csv", "tsv", "jsonl", "parquet", "folders", "lines", *VECTORS)
 _ABOUT = ("readme", "license", "licence", "copying", "classes.txt", "labels.txt")
 _READING_SHARE = 0.3  # of the time that a corpus takes; the rest is parsing
 
@@ -42,12 +44,13 @@ def read_corpus(
     *,
     part: str | None = None,
     split: str = "modapte",
-    text: str | None = None,
+    text: str | Sequence[str] | None = None,
     label: str | None = None,
     id: str | None = None,
     target: str | None = None,
     weight: str | None = None,
     group: str | None = None,
+    numbers: str | Sequence[str] | None = None,
     headers: bool = False,
     label_separator: str | None = None,
     progress: Progress | None = None,
@@ -55,21 +58,26 @@ def read_corpus(
 ) -> Corpus:
     """Read a corpus: a file, a folder or an archive (.tar, .zip, compressed by gzip, bzip2 or xz).
 
+    It may hold texts, or vectors: LIBSVM's format, .npy, .npz.
+
     Parameters
     ----------
     path : str or Path
     format : str, optional
-        "reuters", "mail", "csv", "tsv", "jsonl", "parquet", "folders" or "lines"; by default what
-        the content shows.
+        "reuters", "mail", "csv", "tsv", "jsonl", "parquet", "folders", "lines", "libsvm", "npy" or "npz"; by
+        default what the content shows.
     part : str, optional
         Only this part, "train" or "test".
     split : {"modapte", "lewis"}
         Which split of Reuters-21578 the parts are.
     text, label, id : str, optional
-        Tables: columns, by name or by number from 1; several columns of text with commas.
+        Tables: columns, by name or by number from 1; several columns of text with commas. A list of
+        columns of text keeps them apart (`Corpus.columns`).
     target, weight, group : str, optional
         Tables: columns of numbers to be predicted (they take the place of the labels), of numbers that
         tell how much a document counts, of names of what belongs together.
+    numbers : str, optional
+        Tables: columns of numbers, with commas, that are kept beside those of text (`Corpus.columns`).
     headers : bool
         Mail: all header lines count as text, not the subject alone.
     label_separator : str, optional
@@ -86,7 +94,8 @@ def read_corpus(
         If the input is missing, unreadable, damaged as a whole, of no known format, or empty; if a number
         that was asked for is none.
     """
-    options = Options(Columns(text, label, id, target, weight, group), split, headers, label_separator)
+    columns = Columns(as_wish(text), label, id, target, weight, group, as_wish(numbers))
+    options = Options(columns, split, headers, label_separator)
     if str(path) == "-" and not Path(path).exists():
         raise InputError("a corpus is not read from standard input; write it to a file and name that")
     found = read_files(path, max_bytes=max_bytes, progress=_share(progress, 0, _READING_SHARE))
@@ -98,8 +107,9 @@ def read_documents(
     paths: str | Path | Iterable[str | Path],
     format: str | None = None,
     *,
-    text: str | None = None,
+    text: str | Sequence[str] | None = None,
     id: str | None = None,
+    numbers: str | Sequence[str] | None = None,
     headers: bool = False,
     progress: Progress | None = None,
     max_bytes: int = MAX_BYTES,
@@ -111,7 +121,7 @@ def read_documents(
     each, the path comes before the id.
     """
     each = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    options = Options(Columns(text, None, id), "modapte", headers)
+    options = Options(Columns(as_wish(text), None, id, numbers=as_wish(numbers)), "modapte", headers)
     corpora = []
     for number, path in enumerate(each):
         here = _share(progress, number / len(each), (number + 1) / len(each))
@@ -125,20 +135,24 @@ def read_documents(
         elif len(each) > 1:
             corpus.ids = [f"{path}:{identifier}" for identifier in corpus.ids]
         corpora.append(corpus)
-    documents = [
-        Document(*row)
-        for one in corpora
-        for row in zip(one.ids, one.texts, [None] * len(one), one.part, strict=True)
-    ]
-    problems = [problem for one in corpora for problem in one.problems]
     formats = ", ".join(dict.fromkeys(one.format for one in corpora))
-    return gather(documents, ", ".join(map(str, each)), formats, problems, labelled=False)
+    return concatenated(corpora, ", ".join(map(str, each)), formats)
+
+
+def as_wish(text: str | Sequence[str] | None) -> str | tuple[str, ...] | None:
+    """Columns of text as `Columns` has them."""
+    return text if text is None or isinstance(text, str) else tuple(text)
 
 
 def _parse(
     found: Files, format: str | None, options: Options, progress: Progress | None, labelled: bool
 ) -> Corpus:
     format = format_of(found, format, options, labelled)
+    if format in VECTORS:
+        from textsvm.readers import vectors
+
+        corpus = vectors.read(found, format, options.columns.target)
+        return corpus if labelled else replace(corpus, labels=None)
     documents = list(documents_of(found, format, options, progress))
     if not documents:
         raise no_document(found.source, format, found.problems)
@@ -167,9 +181,11 @@ def format_of(found: Files, format: str | None, options: Options, labelled: bool
         raise InputError(f"{found.source} is empty: there is no document in it")
     format = format or _detect(found, labelled)
     wish = options.columns.only_of_tables
+    if wish == options.columns.target and format in VECTORS:
+        return format
     if wish and format not in ("csv", "tsv", "jsonl", "parquet", "tables"):
         raise InputError(
-            f"{found.source} is read as {format}, which has no column {wish!r}; numbers come from a table "
+            f"{found.source} is read as {format}, which has no column {wish!r}; columns come from a table "
             "(.csv, .tsv, .jsonl, .parquet, or name it with --format)"
         )
     return format
@@ -202,6 +218,8 @@ def documents_of(
 
 
 def _detect(found: Files, labelled: bool) -> str:
+    from textsvm.readers import vectors
+
     files = [file for file in found.files if file.size]
     if any(reuters.is_reuters(file.head) for file in files):
         return "reuters"
@@ -210,12 +228,16 @@ def _detect(found: Files, labelled: bool) -> str:
     sample = content[::step]
     if sum(mail.is_mail(file.head) for file in sample) > 0.5 * len(sample):
         return "mail"
+    if all(file.head.startswith(vectors.NUMPY) for file in files):
+        return vectors.format_of(found, files) or ""
     if all(is_binary(file.head) and not file.head.startswith(b"PAR1") for file in sample):
         raise InputError(f"{found.source} is binary data, not text, mail, a table or an archive of them")
     heads = [(file.name, decode(file.head)[0]) for file in sample]
     kinds = {tables.format_of(name, head) for name, head in heads}
     if None not in kinds:
         return kinds.pop() or "" if len(kinds) == 1 else "tables"
+    if kind := vectors.format_of(found, content):
+        return kind
     if all(lines.is_lines(head) for _, head in heads):
         return "lines"
     if not found.single:

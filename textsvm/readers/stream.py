@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from textsvm.errors import InputError
 from textsvm.parallel import Progress
 from textsvm.readers.archives import Files, read_files, walk
 from textsvm.readers.corpus import Corpus, Document, gather
 from textsvm.readers.opened import FileOnDisk
-from textsvm.readers.read import Options, documents_of, format_of, no_document
+from textsvm.readers.read import VECTORS, Options, as_wish, documents_of, format_of, no_document
 from textsvm.readers.tables import Columns
 
 #: Bytes on disk from which on the command line keeps the texts of a corpus in a temporary file.
 LARGE = 32 << 20
 #: Formats whose readers do not hold what they have read.
-_BIT_BY_BIT = ("csv", "tsv", "jsonl", "lines", "folders", "tables")
+_BIT_BY_BIT = ("csv", "tsv", "jsonl", "lines", "folders", "tables", "libsvm", "npy")
 
 
 @dataclass
@@ -53,10 +54,16 @@ class CorpusStream:
 
     def stored(self) -> Corpus:
         """The corpus, its texts in a temporary file that is gone with it; as `read_corpus` gives it else."""
+        if self.format in VECTORS:
+            from textsvm.readers import vectors
+
+            return vectors.read(self._files, self.format, self._options.columns.target).select(self._part)
         documents = self._documents()
         return gather(documents, self.source, self.format, self.problems, stored=True).select(self._part)
 
     def _documents(self) -> Iterator[Document]:
+        if self.format in VECTORS:
+            raise InputError(f"{self.source} holds vectors, which are no documents; read_corpus reads them")
         del self.problems[len(self._found) :]
         self._files.problems, number = self.problems, 0
         for document in documents_of(self._files, self.format, self._options, self._progress):
@@ -72,12 +79,13 @@ def stream_corpus(
     *,
     part: str | None = None,
     split: str = "modapte",
-    text: str | None = None,
+    text: str | Sequence[str] | None = None,
     label: str | None = None,
     id: str | None = None,
     target: str | None = None,
     weight: str | None = None,
     group: str | None = None,
+    numbers: str | Sequence[str] | None = None,
     headers: bool = False,
     label_separator: str | None = None,
     progress: Progress | None = None,
@@ -90,7 +98,7 @@ def stream_corpus(
 
     Parameters
     ----------
-    path, format, part, split, text, label, id, target, weight, group, headers, label_separator
+    path, format, part, split, text, label, id, target, weight, group, numbers, headers, label_separator
         See `read_corpus`.
     progress : callable, optional
         Called with (bytes read, bytes in all), or (files read, files in all).
@@ -106,7 +114,8 @@ def stream_corpus(
         If the input is missing, unreadable or of no known format; while it is iterated over, if it is
         damaged, or holds no document.
     """
-    options = Options(Columns(text, label, id, target, weight, group), split, headers, label_separator)
+    columns = Columns(as_wish(text), label, id, target, weight, group, as_wish(numbers))
+    options = Options(columns, split, headers, label_separator)
     found = _find(Path(path)) or read_files(path)
     format = format_of(found, format, options)
     if format not in _BIT_BY_BIT:

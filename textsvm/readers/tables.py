@@ -1,8 +1,9 @@
 """Tables: CSV, TSV, JSON Lines, Parquet -> documents, one a row.
 
 Columns are given by name or by number from 1; several columns of text (`title,body`) are joined by
-line breaks. Not given, they are found by the usual names (`text`, `label`, `id`, `split`, ...); columns
-of numbers to be predicted, of weights and of groups are read only if they are named. A CSV or TSV has
+line breaks, those that are asked for one by one stay apart, beside columns of numbers. Not given, they are
+found by the usual names (`text`, `label`, `id`, `split`, ...); columns of numbers to be predicted, of weights
+and of groups are read only if they are named. A CSV or TSV has
 a header line if a column was named, or if one of its cells is such a usual name; without header and
 columns, the first column is the label and the others are the text.
 """
@@ -57,25 +58,37 @@ _SUFFIXES = {
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that the user named: names or numbers from 1; for the text several, with commas."""
+    """The columns that the user named: names or numbers from 1; for the text several, with commas.
 
-    text: str | None = None
+    Where `text` is a tuple, or `numbers` are asked for (with commas), columns stay apart.
+    """
+
+    text: str | tuple[str, ...] | None = None
     label: str | None = None
     id: str | None = None
     target: str | None = None
     weight: str | None = None
     group: str | None = None
+    numbers: str | tuple[str, ...] | None = None
+
+    @property
+    def apart(self) -> bool:
+        """Whether columns of texts and numbers stay apart."""
+        return isinstance(self.text, tuple) or self.numbers is not None
 
     @property
     def named(self) -> bool:
         """Whether one of them is a name."""
-        wishes = ",".join(wish for wish in vars(self).values() if wish)
+        given = [",".join(wish) if isinstance(wish, tuple) else wish for wish in vars(self).values()]
+        wishes = ",".join(wish for wish in given if wish)
         return any(not wish.strip().isdecimal() for wish in wishes.split(",") if wish)
 
     @property
     def only_of_tables(self) -> str | None:
         """One of those wishes that other formats cannot fulfil."""
-        return self.target or self.weight or self.group
+        text = ", ".join(self.text) if isinstance(self.text, tuple) else None
+        numbers = ", ".join(self.numbers) if isinstance(self.numbers, tuple) else self.numbers
+        return self.target or self.weight or self.group or numbers or text
 
 
 ANY_COLUMNS = Columns()
@@ -129,10 +142,12 @@ def read(
         table = READERS[chosen](file, _ALL_USUAL, columns.named, problems)
         roles = _roles(table, columns, file.name)
         for number, row in table.rows:
-            if all(row.get(name) is None for name in roles["text"]):
+            if roles["text"] and all(row.get(name) is None for name in roles["text"]):
                 problems.append((f"{file.name}, row {number}", f"left out: it has no {roles['text'][0]!r}"))
             else:
                 document = _document(row, roles, number, file.name, len(files) > 1)
+                if columns.apart:
+                    document = document._replace(columns=_apart(row, roles, f"{file.name}, row {number}"))
                 yield document if label_separator is None else _parted(document, label_separator)
             if progress is not None and number % STEP == 0:
                 progress(done + file.position, total)
@@ -167,6 +182,15 @@ def _document(
         weight,
         group,
     )
+
+
+def _apart(row: Mapping[str, Any], roles: dict[str, list[str]], where: str) -> dict[str, str | float]:
+    """The columns of texts and numbers of a row."""
+    texts: dict[str, str | float] = {name: _string(row.get(name)) or "" for name in roles["text"]}
+    numbers = {
+        name: _number(row.get(name), f"{where}: {name!r}", needed=True) or 0.0 for name in roles["numbers"]
+    }
+    return texts | numbers
 
 
 def _parted(document: Document, separator: str) -> Document:
@@ -210,10 +234,14 @@ def _roles(table: Table, columns: Columns, file: str) -> dict[str, list[str]]:
         roles["label"] = names[:1]
     for role, wish in wishes.items():
         roles[role] = _wished(role, wish, names, file)
-    if columns.text is None and (not table.headed or len(names) == 1):
+    if columns.text is None and columns.numbers is None and (not table.headed or len(names) == 1):
         taken = {name for role, found in roles.items() if role != "text" for name in found}
         roles["text"] = [name for name in names if name not in taken]
-    if not roles["text"]:
+    if twice := set(roles["text"]) & set(roles["numbers"]):
+        raise InputError(
+            f"{file}: the column {min(twice)!r} is either text or a number, and was named as both"
+        )
+    if not roles["text"] and not roles["numbers"]:
         there = ", ".join(names[:20])
         raise InputError(
             f"{file}: which column is the text? Name it (--text, text=); the columns are: {there}"
@@ -226,11 +254,12 @@ def _usual(role: str, names: Sequence[str]) -> list[str]:
     return [lowered[usual] for usual in _USUAL.get(role, ()) if usual in lowered][:1]
 
 
-def _wished(role: str, wish: str, names: Sequence[str], file: str) -> list[str]:
+def _wished(role: str, wish: str | tuple[str, ...], names: Sequence[str], file: str) -> list[str]:
     if wish in names:
-        return [wish]
+        return [str(wish)]
     found = []
-    for each in (piece.strip() for piece in (wish.split(",") if role == "text" else [wish])):
+    wishes = (wish.split(",") if role in ("text", "numbers") else [wish]) if isinstance(wish, str) else wish
+    for each in map(str.strip, wishes):
         if each in names:
             found.append(each)
         elif each.isdecimal() and 1 <= int(each) <= len(names):

@@ -13,9 +13,11 @@ import textsvm
 from textsvm.evaluation.explanation import Explanation, explain
 from textsvm.evaluation.judge import machine_of
 from textsvm.evaluation.results import Results
+from textsvm.features.vectors import Vectors
 from textsvm.kernels.spelling import spell
 from textsvm.parallel import Progress
 from textsvm.plain_json import to_json
+from textsvm.readers.columns import some
 
 #: Mistakes that are shown.
 MISTAKES = 10
@@ -89,7 +91,7 @@ class Report:
 def make_report(
     model: Any,
     results: Results,
-    texts: Sequence[str],
+    texts: Any,
     ids: Sequence[str],
     title: str = "Evaluation",
     mistakes: int = MISTAKES,
@@ -102,8 +104,9 @@ def make_report(
     model : SVC, MultilabelSVC, SVR, OneClassSVM or CalibratedSVC
     results : Results
         Of `textsvm.evaluation.judge.judge`.
-    texts, ids : sequences of str
-        Of all documents that were given to it.
+    texts : sequence of str, or vectors, or a dict of columns
+        All documents that were given to it. Of vectors there is nothing to show.
+    ids : sequence of str
     title : str
     mistakes : int
         How many are explained.
@@ -111,10 +114,13 @@ def make_report(
     """
     results = results if results.intervals else results.with_intervals()
     chosen = worst(results, mistakes)
-    documents = machine_of(model).encode([texts[i] for i in results.index], None)
+    machine = machine_of(model)
+    documents = machine.encode(machine.read(texts, fitting=False), None).take(results.index)
+    if isinstance(documents, Vectors):
+        return Report(title, results, _facts(model, results), np.zeros(results.n, np.int64), [])
     positive = results.labels[1] if results.task == "binary" else None
     explained = explain_within_budget(
-        model, [texts[results.index[i]] for i in chosen], documents.lengths[chosen], positive, progress
+        model, some(texts, results.index[chosen].tolist()), documents.lengths[chosen], positive, progress
     )
     found = [
         Mistake(
@@ -140,16 +146,19 @@ def worst(results: Results, most: int) -> list[int]:
 
 
 def explain_within_budget(
-    model: Any, texts: list[str], lengths: NDArray[np.int64], positive: Any, progress: Progress | None
+    model: Any, texts: Any, lengths: NDArray[np.int64], positive: Any, progress: Progress | None
 ) -> list[Explanation | None]:
     """Explanations of the first texts, as many as there is time for."""
     if getattr(model, "support_documents_", None) is None:
-        return [None] * len(texts)
+        return [None] * len(lengths)
+    if not len(lengths):
+        return []
     seconds = np.cumsum(model.kernel_.contributions_cost(lengths, model.support_documents_.lengths))
     affordable = int(np.searchsorted(seconds, EXPLAINING, side="right"))
     done: list[Explanation | None] = []
-    done += explain(model, texts[:affordable], positive=positive, substrings=12, similar=3, progress=progress)
-    return done + [None] * (len(texts) - affordable)
+    first = some(texts, range(affordable))
+    done += explain(model, first, positive=positive, substrings=12, similar=3, progress=progress)
+    return done + [None] * (len(lengths) - affordable)
 
 
 def _values(results: Results) -> NDArray[np.float64]:

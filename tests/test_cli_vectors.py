@@ -1,0 +1,276 @@
+"""The command line on vectors (LIBSVM's format, .npy, .npz) and on columns of texts and numbers."""
+
+import bz2
+import json
+
+import numpy as np
+import pytest
+from command import fails, report, run
+from scipy.sparse import csr_matrix, save_npz
+from sklearn.svm import SVC as TheirSVC
+
+from textsvm import load, read_libsvm, write_libsvm
+from textsvm.readers import sample
+
+GAUSSIAN = ["--kernel", "gaussian", "--gamma", "0.3", "--device", "cpu"]
+ON = ["--text", "subject", "--text", "body", "--numbers", "hour,size", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    """Vectors of two classes in every format, and a table of mails with embeddings beside it."""
+    folder, rng = tmp_path_factory.mktemp("vectors"), np.random.default_rng(0)
+    X = rng.normal(size=(80, 4)).round(3)
+    X[np.abs(X) < 0.4] = 0
+    y = np.where(X[:, 0] + 0.4 * rng.normal(size=80) > 0, 1, -1)
+    write_libsvm(folder / "train.svm", X[:60], y[:60])
+    (folder / "train.bz2").write_bytes(bz2.compress((folder / "train.svm").read_bytes()))
+    write_libsvm(folder / "test.svm", X[60:, :3], y[60:])
+    np.save(folder / "x.npy", X[:60])
+    (folder / "y.txt").write_text("".join(f"{each}\n" for each in y[:60]))
+    np.savez(folder / "x.npz", X=X[:60], y=y[:60])
+    save_npz(folder / "bare.npz", csr_matrix(X[:60]))
+    for name, n in (("mails", 60), ("more", 20)):
+        spam = rng.random(n) < 0.5
+        words = [["cheap pills", "win cash"], ["team lunch", "a report"]]
+        lines = ["label,subject,body,hour,size"]
+        for i, s in enumerate(spam):
+            label, subject = ("spam", words[0][i % 2]) if s else ("ham", words[1][i % 2])
+            lines.append(f"{label},{subject} {i},hello {i % 7},{rng.integers(24)},{s + 0.5}")
+        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
+        np.save(folder / f"{name}.npy", rng.normal(size=(n, 3)).astype(np.float32))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(here):
+    """Trained on vectors."""
+    trained = report("train", here / "train.svm", *GAUSSIAN, "-C", "2", "-o", here / "m.textsvm")
+    assert trained["kernel_spelled"] == "gaussian:gamma=0.3"
+    return here / "m.textsvm"
+
+
+@pytest.fixture(scope="module")
+def of_columns(here):
+    """Trained on columns, with the default kernel."""
+    result = run("train", here / "mails.csv", *ON, "-o", here / "c.textsvm")
+    assert result.returncode == 0, result.stderr.decode()
+    return here / "c.textsvm", result
+
+
+def rows_of(result):
+    assert result.returncode == 0, result.stderr.decode()
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_vectors_are_trained_on_and_predicted(here, model):
+    X, y = read_libsvm(here / "train.svm")
+    test, _ = read_libsvm(here / "test.svm")
+    judge = TheirSVC(gamma=0.3, C=2).fit(X.toarray(), y)
+    test = np.pad(test.toarray(), [(0, 0), (0, 1)])
+    rows = rows_of(run("predict", model, here / "test.svm"))
+    expected = judge.decision_function(test)
+    np.testing.assert_allclose([row["decision"] for row in rows], expected, atol=3e-3)
+    assert [row["id"] for row in rows] == [str(i) for i in range(1, 21)]
+    sure = np.abs(expected) > 5e-3
+    said = np.array([float(row["label"]) for row in rows])
+    assert (said == judge.predict(test))[sure].all()
+
+
+def test_files_that_end_in_other_columns_are_read(here, model):
+    labels = ["--labels", here / "y.txt"]
+    report("train", here / "x.npy", *labels, *GAUSSIAN, "-C", "2", "-o", here / "dense.textsvm")
+    narrow = [rows_of(run("predict", path, here / "test.svm")) for path in (model, here / "dense.textsvm")]
+    np.testing.assert_allclose(*[[row["decision"] for row in rows] for rows in narrow], atol=5e-3)
+    (here / "wide.svm").write_text("1 1:1 9:2\n-1 2:1\n")
+    assert len(rows_of(run("predict", model, here / "wide.svm"))) == 2
+    assert "features" in fails("predict", here / "dense.textsvm", here / "wide.svm")
+    write_libsvm(here / "beside.svm", np.vstack([np.eye(30), np.eye(30)]))
+    write_libsvm(here / "narrow.svm", np.ones((20, 2)))
+    beside = ["--vectors", here / "beside.svm", "-o", here / "b.textsvm"]
+    report("train", here / "mails.csv", "--text", "body", *beside)
+    rows_of(run("predict", here / "b.textsvm", here / "more.csv", "--vectors", here / "narrow.svm"))
+
+
+def test_vectors_come_through_a_pipe(here, model):
+    direct = run("predict", model, here / "test.svm")
+    piped = run("predict", model, "-", stdin=bz2.compress((here / "test.svm").read_bytes()))
+    assert piped.stdout == direct.stdout
+    again = run("predict", model, stdin=(here / "x.npy").read_bytes())
+    assert len(rows_of(again)) == 60
+
+
+@pytest.mark.parametrize("name", ["train.bz2", "x.npz", "x.npy"])
+def test_every_format_gives_the_same_model(name, here, model):
+    labels = ["--labels", here / "y.txt"] if name == "x.npy" else []
+    report("train", here / name, *labels, *GAUSSIAN, "-C", "2", "-o", here / "other.textsvm")
+    one, other = load(model), load(here / "other.textsvm")
+    X = np.load(here / "x.npy")
+    np.testing.assert_allclose(one.decision_function(X), other.decision_function(X), atol=5e-3)
+    assert other.classes_.tolist() == ["-1", "1"]
+
+
+def test_evaluate_cv_tune_compare_gram_and_corpus(here, model):
+    assert report("evaluate", model, here / "test.svm")["accuracy"] > 0.7
+    assert report("cv", here / "train.svm", *GAUSSIAN, "--folds", "3")["n"] == 60
+    tuned = report(
+        "tune", here / "train.svm", "--kernel", "gaussian", "--gamma", "0.1,0.3", "-C", "1", "--folds", "3"
+    )
+    assert len(tuned["table"]) == 2
+    compared = report("compare", here / "train.svm", "--kernel", "gaussian", "--kernel", "linear")
+    assert [each["name"] for each in compared["classifiers"]][2:] == ["gaussian", "linear"]
+    report("gram", here / "x.npy", "--kernel", "linear", "-o", here / "K.npy")
+    X = np.load(here / "x.npy")
+    np.testing.assert_allclose(np.load(here / "K.npy"), X @ X.T, atol=1e-5)
+    found = report("corpus", here / "train.svm")
+    assert (found["n"], found["format"], found["lengths"]) == (60, "libsvm", None)
+    assert found["vectors"]["d"] == 4
+    assert found["vectors"]["non_zeros"] == np.count_nonzero(X)
+    shown = run("corpus", here / "x.npy").stdout.decode()
+    assert "4 columns, dense, float64" in shown
+
+
+def test_a_report_of_vectors(here, model):
+    result = run("evaluate", model, here / "test.svm", "--report", here / "r.html")
+    assert result.returncode == 0, result.stderr.decode()
+    assert "Confusion matrix" in (here / "r.html").read_text()
+
+
+def test_regression_and_one_class_of_vectors(here):
+    trained = report(
+        "train", here / "train.svm", "--regress", "label", "--kernel", "linear", "-o", here / "r.textsvm"
+    )
+    assert trained["estimator"] == "SVR"
+    assert "r2" in report("evaluate", here / "r.textsvm", here / "train.svm")
+    trained = report("train", here / "train.svm", "--one-class", "1", "-o", here / "o.textsvm")
+    assert trained["kernel_spelled"] == "gaussian:gamma=scale"
+    X = np.load(here / "x.npy")
+    np.save(here / "t.npy", X[:, 1])
+    report(
+        "train", here / "x.npy", "--labels", here / "t.npy", "--regress", "label", "-o", here / "s.textsvm"
+    )
+    assert np.corrcoef(load(here / "s.textsvm").predict(X), X[:, 1])[0, 1] > 0.9
+
+
+def test_no_kernel_named_is_a_gaussian_one_and_said(here):
+    result = run("train", here / "train.svm", "-o", here / "d.textsvm")
+    assert result.returncode == 0, result.stderr.decode()
+    assert b"note: no kernel is chosen for vectors; taken is gaussian" in result.stderr
+    assert load(here / "d.textsvm").kernel_.name == "gaussian"
+
+
+def test_models_of_libsvm_come_and_go(here, model):
+    report("train", here / "train.svm", *GAUSSIAN, "-C", "2", "-o", here / "x.model", "--libsvm")
+    text = (here / "x.model").read_text()
+    assert text.startswith("svm_type c_svc\nkernel_type rbf\ngamma 0.3\nnr_class 2\n")
+    assert "label 1 -1" in text
+    ours, theirs = (rows_of(run("predict", path, here / "test.svm")) for path in (model, here / "x.model"))
+    decisions = [[row["decision"] for row in rows] for rows in (ours, theirs)]
+    np.testing.assert_allclose(*decisions, atol=1e-5)
+    assert [float(row["label"]) for row in ours] == [row["label"] for row in theirs]
+    assert report("evaluate", here / "x.model", here / "test.svm")["n"] == 20
+    wide = here / "wide.svm"
+    wide.write_text("1 1:1 9:2\n-1 2:1\n")
+    assert len(rows_of(run("predict", here / "x.model", wide))) == 2
+
+
+def test_features_in_libsvms_format(here):
+    mails = [here / "mails.csv", "--text", "subject"]
+    said = report("features", *mails, "--kernel", "spectrum:1-2", "-o", here / "f.libsvm")
+    assert said["labels"] == ["ham", "spam"]
+    report("features", *mails, "--kernel", "spectrum:1-2", "-o", here / "f.npz")
+    found, labels = read_libsvm(here / "f.libsvm")
+    with np.load(here / "f.npz") as arrays:
+        matrix = csr_matrix((arrays["data"], arrays["indices"], arrays["indptr"]), shape=arrays["shape"])
+        assert (np.array(["", "ham", "spam"])[labels.astype(int)] == arrays["labels"]).all()
+    assert (found.astype(np.float32) != matrix).nnz == 0
+
+
+def test_columns_have_a_sum_of_kernels(here, of_columns):
+    path, trained = of_columns
+    fast = "spectrum:1-5,log,idf"
+    spelled = f"subject={fast}+body={fast}+hour,size=gaussian"
+    assert f"no kernel is chosen for columns; taken is {spelled}" in trained.stderr.decode()
+    rows = rows_of(run("predict", path, here / "more.csv"))
+    assert len(rows) == 20
+    judged = report("evaluate", path, here / "more.csv")
+    assert judged["accuracy"] > 0.9
+    report("train", here / "mails.csv", "--kernel", spelled, "--device", "cpu", "-o", here / "s.textsvm")
+    again = rows_of(run("predict", here / "s.textsvm", here / "more.csv"))
+    np.testing.assert_allclose(
+        [row["decision"] for row in again], [row["decision"] for row in rows], atol=1e-6
+    )
+
+
+def test_columns_are_explained_folded_and_described(here, of_columns):
+    path, _ = of_columns
+    explained = run("explain", path, here / "more.csv", "--json")
+    assert b"subject: " in explained.stdout, explained.stderr.decode()
+    assert report("cv", here / "mails.csv", *ON, "--folds", "3")["n"] == 60
+    assert report("compare", here / "mails.csv", *ON, "--kernel", "fast")["classifiers"][2]["name"] == "fast"
+    found = report("corpus", here / "mails.csv", *ON[:-2])
+    assert found["columns"]["hour"]["numbers"]["max"] <= 23
+    assert found["columns"]["body"]["lengths"]["min"] == 7
+    report("gram", here / "mails.csv", *ON, "-o", here / "C.npy")
+    assert np.load(here / "C.npy").shape == (60, 60)
+    grid = ["--kernel", "subject=spectrum:2+size=gaussian", "--kernel", "subject=spectrum:3", "-C", "1"]
+    assert len(report("tune", here / "mails.csv", *grid, "--folds", "3")["table"]) == 2
+
+
+def test_vectors_beside_texts(here):
+    beside = ["--vectors", here / "mails.npy"]
+    said = report("train", here / "mails.csv", "--text", "subject", *beside, "-o", here / "v.textsvm")
+    assert said["kernel_spelled"] == "subject=spectrum:1-5,log,idf+vectors=gaussian:gamma=scale"
+    predict = ["predict", here / "v.textsvm", here / "more.csv"]
+    assert len(rows_of(run(*predict, "--vectors", here / "more.npy"))) == 20
+    assert "name their file with --vectors" in fails(*predict)
+    assert "60 vectors and" in fails(*predict, "--vectors", here / "mails.npy")
+    report("train", here / "mails.csv", "--text", "2", *beside, "-o", here / "u.textsvm")
+
+
+MISTAKES = {
+    "rows must match": (["mails.csv", "--vectors", "more.npy"], "20 vectors and"),
+    "labels": (["x.npy"], "x.npy has no labels; give them in a file of their own, --labels"),
+    "number of labels": (["test.svm", "--labels", "y.txt"], "60 labels and"),
+    "texts for vectors": (["mails.csv", "--text", "subject", *GAUSSIAN], "holds texts, and the kernel"),
+    "vectors for texts": (["train.svm", "--kernel", "gap"], "holds vectors, and the kernel compares texts"),
+    "vectors for columns": (["train.svm", "--kernel", "a=gap"], "as libsvm, which has no column 'a'"),
+    "a column that is not there": (["mails.csv", "--numbers", "hours"], "no column 'hours'"),
+    "a number that is a text": (["mails.csv", "--numbers", "subject", "--text", "body"], "row 2: 'subject'"),
+    "libsvm's kernels": (["mails.csv", "--text", "body", "--kernel", "gap", "--libsvm"], "no model of the"),
+    "a bad line": (["bad.svm"], "bad.svm, line 2, column 3: the index is 0"),
+    "without texts": (["train.svm", *GAUSSIAN, "--without-texts"], "without its support vectors"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_sentence_and_nothing_is_written(name, here):
+    (here / "bad.svm").write_text("1 1:1\n1 0:1\n")
+    arguments, what = MISTAKES[name]
+    before = sorted(path.name for path in here.iterdir())
+    assert what in fails("train", *arguments, "-o", "never.textsvm", cwd=here)
+    assert sorted(path.name for path in here.iterdir()) == before
+
+
+def test_models_and_documents_that_do_not_fit(here, model, of_columns):
+    assert "holds texts, and the model compares vectors" in fails(
+        "predict", model, here / "mails.csv", "--text", "subject"
+    )
+    assert "has no column" in fails("predict", of_columns[0], here / "train.svm")
+    np.save(here / "narrow.npy", np.ones((2, 3)))
+    assert "features" in fails("predict", model, here / "narrow.npy")
+    assert "no texts" in fails("explain", model, here / "test.svm")
+
+
+def test_features_are_of_texts(here):
+    said = fails("features", here / "train.svm", "-o", here / "F.npz")
+    assert "does not hold texts alone" in said
+
+
+def test_wrong_usage(here):
+    train = ["train", here / "train.svm", "-o", here / "never.textsvm"]
+    assert "--libsvm and --calibrate" in fails(*train, "--libsvm", "--calibrate", "sigmoid", code=2)
+    assert "the name must end in" in fails("features", sample("dialects"), "-o", here / "x.npy", code=2)
+    fails(
+        "train", here / "train.svm", "--kernel", "gaussian", "--gamma", "0", "-o", here / "n.textsvm", code=2
+    )

@@ -1,0 +1,397 @@
+"""Files of vectors as corpora: LIBSVM's format as scikit-learn reads it, .npy and .npz; columns of tables."""
+
+import bz2
+import gzip
+import io
+import lzma
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from scipy.sparse import csc_matrix, csr_matrix, issparse, random, save_npz
+from sklearn.datasets import dump_svmlight_file, load_svmlight_file
+
+from textsvm.errors import InputError
+from textsvm.readers import read_corpus, read_documents, stream_corpus
+from textsvm.readers.libsvm import read_libsvm, write_libsvm
+from textsvm.readers.vectors import read_labels, read_vectors
+from textsvm.stored_texts import StoredTexts
+
+NUMBERS = st.floats(-1e300, 1e300, allow_nan=False)
+MATRICES = arrays.arrays(
+    st.sampled_from([np.float64, np.float32]),
+    st.tuples(st.integers(1, 6), st.integers(1, 5)),
+    elements=st.one_of(st.just(0.0), st.floats(width=32, allow_nan=False, allow_infinity=False)),
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(MATRICES, st.data())
+def test_what_is_written_is_read_here_and_by_scikit_learn(tmp_path_factory, matrix, data):
+    labels = data.draw(st.lists(NUMBERS, min_size=len(matrix), max_size=len(matrix)))
+    path = tmp_path_factory.mktemp("round") / "x.libsvm"
+    write_libsvm(path, matrix, labels)
+    found, read = read_libsvm(path)
+    theirs, their_labels = load_svmlight_file(str(path), n_features=matrix.shape[1], zero_based=False)
+    assert (theirs != found if found.shape == theirs.shape else theirs[:, : found.shape[1]] != found).nnz == 0
+    assert read.tolist() == their_labels.tolist() == labels
+    back = found.toarray().astype(matrix.dtype)
+    assert np.array_equal(back, matrix[:, : found.shape[1]])
+    assert not matrix[:, found.shape[1] :].any()
+
+
+@settings(max_examples=30, deadline=None)
+@given(MATRICES)
+def test_what_scikit_learn_writes_is_read(tmp_path_factory, matrix):
+    path = tmp_path_factory.mktemp("theirs") / "x.libsvm"
+    labels = np.arange(len(matrix))
+    dump_svmlight_file(matrix, labels, str(path), zero_based=False, comment="made by a test")
+    found, read = read_libsvm(path)
+    np.testing.assert_allclose(found.toarray(), matrix[:, : found.shape[1]].astype(float), rtol=1e-15)
+    assert read.tolist() == labels.tolist()
+
+
+def test_comments_blank_lines_several_labels_and_queries(tmp_path):
+    path = tmp_path / "x.svm"
+    path.write_text("# about_it\n1,3 2:0.5 # first_one\n\n  2 1:1 3:-2e-1\n")
+    found, labels = read_libsvm(path)
+    assert found.toarray().tolist() == [[0, 0.5, 0], [1, 0, -0.2]]
+    assert labels == [(1.0, 3.0), (2.0,)]
+    assert read_corpus(path).labels == [("1", "3"), ("2",)]
+    path.write_text("1 qid:4 1:1\n0 qid:5 2:1\n")
+    corpus = read_corpus(path)
+    assert corpus.labels == ["1", "0"]
+    assert "qid: is left out" in corpus.problems[0][1]
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "what"),
+    [
+        ("1 1:2\n1 0:1", "line 2, column 3", "the index is 0, and indices count from 1"),
+        ("1 -4:1", "line 1, column 3", "the index is -4"),
+        ("1 3:1 2:1", "line 1, column 7", "the index 2 comes after 3"),
+        ("1 3:1 3:1", "line 1, column 7", "the index 3 is there twice"),
+        ("1 3:one", "line 1, column 5", "the value 'one' of index '3' is not a finite number"),
+        ("1 1:1 3:nan", "line 1, column 9", "'nan' of index '3' is not a finite number"),
+        ("1 1:-inf", "line 1, column 5", "'-inf'"),
+        ("1 1:1e999", "line 1, column 5", "'1e999'"),
+        ("1 x:1", "line 1, column 3", "the index 'x' is not a whole number"),
+        ("1 1_0:1", "line 1, column 3", "the index '1_0' is not a whole number"),
+        ("1 2147483648:1", "line 1, column 3", "the largest is 2,147,483,647"),
+        ("1 99999999999999999999:1", "line 1, column 3", "the largest is 2,147,483,647"),
+        ("spam 1:1", "line 1, column 1", "the label 'spam' is not a finite number"),
+        ("nan 1:1", "line 1, column 1", "the label 'nan'"),
+        ("1 1:1\n1:1 2:1", "line 2, column 1", "the label is missing before '1:1'"),
+        ("1 1:1 5", "line 1, column 7", "'5' is not `index:value`"),
+        ("1 1:1:1", "line 1, column 5", "'1:1' of index '1'"),
+    ],
+)
+def test_a_bad_line_is_named_with_its_column(text, where, what, tmp_path):
+    path = tmp_path / "x.svm"
+    path.write_text(text + "\n")
+    with pytest.raises(InputError) as error:
+        read_libsvm(path)
+    assert str(error.value).startswith(f"x.svm, {where}: ")
+    assert what in str(error.value)
+    with pytest.raises(InputError, match=where):
+        read_corpus(path)
+
+
+@pytest.mark.parametrize("text", ["# nothing\n", "\n\n"])
+def test_no_vector_is_said(text, tmp_path):
+    (tmp_path / "x.svm").write_text(text)
+    with pytest.raises(InputError, match=r"x\.svm holds no vector"):
+        read_libsvm(tmp_path / "x.svm")
+
+
+def test_bad_labels_are_not_written(tmp_path):
+    for labels, what in (
+        ([1], "2 vectors and 1 labels"),
+        (["a", 1], "'a' is not a finite"),
+        ([1, None], "None"),
+    ):
+        with pytest.raises(InputError, match=what):
+            write_libsvm(tmp_path / "x.svm", np.eye(2), labels)
+    assert list(tmp_path.iterdir()) == []
+
+
+LINES = b"+1 1:0.5 3:1\n-1 2:1\n2.5 1:1\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "pack"),
+    [
+        ("x", bytes),
+        ("x.txt", bytes),
+        ("x.bz2", bz2.compress),
+        ("x.gz", gzip.compress),
+        ("x.svm.xz", lzma.compress),
+    ],
+)
+def test_the_format_is_told_from_the_content(name, pack, tmp_path):
+    (tmp_path / name).write_bytes(pack(LINES))
+    corpus = read_corpus(tmp_path / name)
+    assert corpus.format == "libsvm"
+    assert corpus.vectors.toarray().tolist() == [[0.5, 0, 1], [0, 1, 0], [1, 0, 0]]
+    assert corpus.labels == ["1", "-1", "2.5"]
+    assert (corpus.ids, corpus.texts, corpus.examples) == (["1", "2", "3"], [], corpus.vectors)
+    with pytest.raises(InputError, match="holds vectors, which are no documents"):
+        list(stream_corpus(tmp_path / name))
+    stored = stream_corpus(tmp_path / name).stored()
+    assert (stored.vectors != corpus.vectors).nnz == 0
+    documents = read_documents([tmp_path / name, tmp_path / name])
+    assert documents.labels is None
+    assert documents.vectors.shape == (6, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "format"),
+    [
+        ("1\tat 12:30 we meet\n2\tnothing 3:1 new\n", "lines"),
+        ("ham\t12:30\nspam\t3:1\n", "lines"),
+        ("__label__1 2:1 3:1\n__label__2 4:5\n", "lines"),
+        ('{"text": "1 2:3", "label": "a"}\n{"text": "4 5:6", "label": "b"}\n', "jsonl"),
+    ],
+)
+def test_texts_with_colons_stay_texts(text, format, tmp_path):
+    (tmp_path / "x").write_text(text)
+    assert read_corpus(tmp_path / "x").format == format
+
+
+def test_a_text_with_colons_is_one_document(tmp_path):
+    (tmp_path / "x.txt").write_text("Dear all,\n1 2:30 is when we meet\n2 3:30 is when we leave\n")
+    assert read_documents(tmp_path / "x.txt").format == "text"
+
+
+def test_labels_that_are_numbers_to_be_predicted(tmp_path):
+    (tmp_path / "x.svm").write_bytes(LINES)
+    corpus = read_corpus(tmp_path / "x.svm", target="label")
+    assert corpus.targets == [1.0, -1.0, 2.5]
+    assert corpus.labels is None
+    with pytest.raises(InputError, match="no column 'price'; its labels are called label"):
+        read_corpus(tmp_path / "x.svm", target="price")
+
+
+def test_subsets_duplicates_and_reduced_labels_carry_vectors(tmp_path):
+    (tmp_path / "x.svm").write_text("1 1:1\n2 2:1\n1 1:1\n3 1:1 2:0.5\n")
+    corpus = read_corpus(tmp_path / "x.svm")
+    assert corpus.duplicates() == [("1", "3")]
+    assert corpus.without_duplicates().ids == ["1", "2", "4"]
+    assert corpus.subset([3, 0]).vectors.toarray().tolist() == [[1, 0.5], [1, 0]]
+    two = corpus.reduce_labels("1", "2")
+    assert two.labels == ["1", "2", "1"]
+    assert two.vectors.shape == (3, 2)
+
+
+def numpy_file(values):
+    stream = io.BytesIO()
+    np.save(stream, values)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8, np.int64, bool])
+def test_npy(dtype, tmp_path):
+    values = np.array([[0, 1, 2], [3, 4, 5]]).astype(dtype)
+    np.save(tmp_path / "x.npy", values)
+    corpus = read_corpus(tmp_path / "x.npy")
+    assert corpus.format == "npy"
+    assert corpus.vectors.dtype == (np.float32 if dtype in (np.float32, np.uint8, bool) else np.float64)
+    assert np.array_equal(corpus.vectors, values)
+    assert corpus.labels is None
+    stored = stream_corpus(tmp_path / "x.npy").stored()
+    assert np.array_equal(stored.vectors, values)
+
+
+def test_npz_of_arrays_and_of_scipy(tmp_path):
+    X, y = np.arange(6.0).reshape(3, 2), np.array([0.0, 1.0, 2.5])
+    np.savez(tmp_path / "a.npz", X=X, y=y, other=np.eye(2))
+    corpus = read_corpus(tmp_path / "a.npz")
+    assert corpus.format == "npz"
+    assert np.array_equal(corpus.vectors, X)
+    assert corpus.labels == ["0", "1", "2.5"]
+    assert read_corpus(tmp_path / "a.npz", target="y").targets == [0.0, 1.0, 2.5]
+    np.savez_compressed(
+        tmp_path / "b.npz", embeddings=X, labels=np.array(["a", "b", "a"]), ids=np.array([7, 8, 9])
+    )
+    corpus = read_corpus(tmp_path / "b.npz")
+    assert (corpus.labels, corpus.ids) == (["a", "b", "a"], ["7", "8", "9"])
+    S = random(5, 4, 0.4, "csr", random_state=0)
+    for name, matrix in (("c", csr_matrix(S)), ("d", csc_matrix(S))):
+        save_npz(tmp_path / f"{name}.npz", matrix)
+        found = read_vectors(tmp_path / f"{name}.npz")
+        assert issparse(found)
+        assert (found != S).nnz == 0
+
+
+def bad_sparse(tmp_path, **changes):
+    given = {"format": np.array(b"csr"), "shape": np.array([2, 3]), "data": np.ones(2)}
+    given |= {"indices": np.array([0, 2]), "indptr": np.array([0, 1, 2])} | changes
+    np.savez(tmp_path / "x.npz", **given)
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"indices": np.array([0, 3])}, "damaged sparse matrix"),
+        ({"indices": np.array([-1, 0])}, "damaged sparse matrix"),
+        ({"indptr": np.array([0, 5, 2])}, "damaged sparse matrix"),
+        ({"shape": np.array([2, 3, 4])}, "damaged sparse matrix"),
+        ({"format": np.array(b"coo")}, "format coo; write it as CSR"),
+        ({"data": np.array([1, np.nan])}, r"has nan in row 1, column 2 \(counted from 0\)"),
+        ({"data": np.ones(2, complex)}, "real numbers"),
+    ],
+)
+def test_a_damaged_sparse_npz_is_refused(changes, what, tmp_path):
+    bad_sparse(tmp_path, **changes)
+    with pytest.raises(InputError, match=what):
+        read_corpus(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (numpy_file(np.zeros((2, 2)))[:-5], "no .npy file that can be read"),
+        (numpy_file(np.zeros(3)), r"shape \(3,\); vectors are the rows"),
+        (numpy_file(np.array([["a"]])), "real numbers"),
+        (numpy_file(np.array([[None]], object)), "no .npy file that can be read"),
+        (numpy_file(np.zeros((0, 3))), "holds no vector"),
+        (numpy_file(np.zeros((3, 0))), "holds no vector"),
+        (numpy_file(np.array([[0, 1], [np.inf, 1]])), r"has inf in row 1, column 0 \(counted from 0\)"),
+        (numpy_file(np.zeros((2, 2))).replace(b"(2, 2)", b"(9, 9)"), "no .npy file that can be read"),
+        (b"\x93NUMPY", "no .npy file that can be read"),
+    ],
+)
+def test_a_bad_npy_is_refused(data, what, tmp_path):
+    (tmp_path / "x.npy").write_bytes(data)
+    with pytest.raises(InputError, match=what):
+        read_corpus(tmp_path / "x.npy")
+
+
+def test_an_npz_without_a_clear_matrix_is_refused(tmp_path):
+    np.savez(tmp_path / "x.npz", a=np.eye(2), b=np.eye(2))
+    with pytest.raises(InputError, match="has the arrays a, b; call the matrix of vectors X"):
+        read_corpus(tmp_path / "x.npz")
+    np.savez(tmp_path / "x.npz", X=np.eye(2), y=np.zeros(3))
+    with pytest.raises(InputError, match=r"2 vectors, and labels of shape \(3,\)"):
+        read_corpus(tmp_path / "x.npz")
+
+
+def test_labels_from_a_file(tmp_path):
+    (tmp_path / "y.txt").write_text("a\nb \n")
+    np.save(tmp_path / "y.npy", np.array([1, 2.0]))
+    assert read_labels(tmp_path / "y.txt") == ["a", "b"]
+    assert read_labels(tmp_path / "y.npy") == ["1", "2"]
+    (tmp_path / "y.txt").write_text("a\n\nb\n")
+    with pytest.raises(InputError, match="line 2 is empty"):
+        read_labels(tmp_path / "y.txt")
+
+
+def mutants(data, seed, times):
+    """Copies of bytes with pieces changed, left out, repeated."""
+    rng = np.random.default_rng(seed)
+    for _ in range(times):
+        piece = bytearray(data)
+        for _ in range(rng.integers(1, 4)):
+            at, to = rng.integers(len(piece)), rng.integers(1, 10)
+            match rng.integers(3):
+                case 0:
+                    piece[at] = rng.choice(list(b"0123456789:-+.e \n\t#,naiqx_\x00\xff"))
+                case 1:
+                    del piece[at : min(at + to, len(piece) - 1)]
+                case 2:
+                    piece[at:at] = piece[at : at + to]
+        yield bytes(piece)
+
+
+@pytest.mark.parametrize("format", ["libsvm", "npy", "npz"])
+def test_whatever_is_in_a_file_it_is_read_or_refused_in_a_sentence(format, tmp_path):
+    if format == "npz":
+        np.savez(tmp_path / "x", X=np.eye(3), y=np.array(["a", "b", "c"]))
+        data = (tmp_path / "x.npz").read_bytes()
+    else:
+        data = LINES * 3 if format == "libsvm" else numpy_file(np.eye(4))
+    refused = []
+    for piece in mutants(data, 0, 300):
+        (tmp_path / "x").write_bytes(piece)
+        try:
+            corpus = read_corpus(tmp_path / "x", "libsvm" if format == "libsvm" else None)
+        except InputError as error:
+            refused.append(str(error))
+        else:
+            assert corpus.vectors is None or np.isfinite(corpus.vectors.sum())
+    assert 0 < len(refused) < 300
+    assert not any("\n" in message for message in refused)
+
+
+TABLE = "label,subject,body,hour,size\na,Hi,one,1,2.5\nb,Re,,23,1e2\n"
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_columns_stay_apart(stored, tmp_path):
+    (tmp_path / "x.csv").write_text(TABLE)
+    wishes = {"text": ["subject", "body"], "numbers": "hour,size"}
+    if stored:
+        corpus = stream_corpus(tmp_path / "x.csv", **wishes).stored()
+        assert isinstance(corpus.columns["body"], StoredTexts)
+    else:
+        corpus = read_corpus(tmp_path / "x.csv", **wishes)
+    columns = {name: list(values) for name, values in corpus.columns.items()}
+    assert columns == {"subject": ["Hi", "Re"], "body": ["one", ""], "hour": [1, 23], "size": [2.5, 100]}
+    assert list(corpus.texts) == ["Hi", "Re"]
+    assert corpus.examples is corpus.columns
+    part = corpus.subset([1])
+    assert {name: list(values) for name, values in part.columns.items()} == {
+        "subject": ["Re"], "body": [""], "hour": [23], "size": [100],
+    }  # fmt: skip
+    assert corpus.duplicates() == []
+    twice = corpus.subset([0, 1, 0])
+    assert twice.duplicates() == [("2", "2")]
+
+
+def test_columns_of_several_paths_and_vectors_beside(tmp_path):
+    (tmp_path / "x.csv").write_text(TABLE)
+    corpus = read_documents([tmp_path / "x.csv"] * 2, text=["subject"], numbers="hour")
+    assert corpus.columns["hour"].tolist() == [1, 23, 1, 23]
+    beside = corpus.with_vectors(np.eye(4), "v.npy")
+    assert list(beside.examples) == ["subject", "hour", "vectors"]
+    assert beside.subset([2]).vectors.tolist() == [[0, 0, 1, 0]]
+    with pytest.raises(InputError, match=r"v\.npy has 3 vectors and .* 4 documents"):
+        corpus.with_vectors(np.eye(3), "v.npy")
+    texts = read_corpus(tmp_path / "x.csv").with_vectors(np.eye(2), "v.npy")
+    assert list(texts.examples) == ["text", "vectors"]
+
+
+def test_numbers_alone(tmp_path):
+    (tmp_path / "x.csv").write_text("label,hour,size\na,1,2\nb,3,4\n")
+    corpus = read_corpus(tmp_path / "x.csv", numbers="hour,size")
+    assert list(corpus.columns) == ["hour", "size"]
+    assert corpus.texts == []
+    assert corpus.labels == ["a", "b"]
+    assert len(corpus.subset([0])) == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "what"),
+    [
+        ("a,Hi,one,,2", r"x\.csv, row 2: 'hour' is '', which is not a finite number"),
+        ("a,Hi,one,late,2", "'hour' is 'late'"),
+        ("a,Hi,one,1,inf", "'size' is 'inf'"),
+    ],
+)
+def test_a_number_that_is_none_is_named_with_row_and_column(row, what, tmp_path):
+    (tmp_path / "x.csv").write_text(TABLE.split("\n")[0] + "\n" + row + "\n")
+    with pytest.raises(InputError, match=what):
+        read_corpus(tmp_path / "x.csv", text=["subject"], numbers="hour,size")
+
+
+def test_columns_that_are_not_there(tmp_path):
+    (tmp_path / "x.csv").write_text(TABLE)
+    with pytest.raises(InputError, match="no column 'hours' for the numbers; its 5 columns are: hour"):
+        read_corpus(tmp_path / "x.csv", numbers="hours")
+    with pytest.raises(InputError, match="'hour' is either text or a number"):
+        read_corpus(tmp_path / "x.csv", text=["hour"], numbers="hour")
+    (tmp_path / "mail").write_text("a\tone\nb\ttwo\n")
+    with pytest.raises(InputError, match="read as lines, which has no column 'hour'"):
+        read_corpus(tmp_path / "mail", numbers="hour")

@@ -1,0 +1,59 @@
+"""A part of a corpus kept from training, to be judged on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from textsvm.cli import options
+from textsvm.errors import InputError
+
+if TYPE_CHECKING:
+    from textsvm.cli.console import Console
+    from textsvm.readers import Corpus
+
+
+def hold_out(
+    console: Console, corpus: Corpus, share: float | None, seed: int
+) -> tuple[Corpus, Corpus | None]:
+    """Draw a part of the corpus for evaluation, stratified by its labels where a document has one."""
+    if share is None:
+        return corpus, None
+    lone = _of_lone_classes(corpus)
+    if lone:
+        console.say(f"note: {_stay(sorted(str(options.targets(corpus)[i]) for i in lone))}")
+    from sklearn.model_selection import train_test_split
+
+    try:
+        drawn = [i for i in range(len(corpus)) if i not in lone]
+        labels = None if _has_several(corpus) else corpus.labels
+        stratify = labels and [labels[i] for i in drawn]
+        rest, held = train_test_split(drawn, test_size=share, random_state=seed, stratify=stratify)
+    except ValueError as error:
+        raise InputError(
+            f"--holdout {share:g} cannot be drawn from {len(corpus)} documents: {error}"
+        ) from error
+    return corpus.subset(sorted([*rest, *lone])), corpus.subset(sorted(held))
+
+
+def _has_several(corpus: Corpus) -> bool:
+    """Whether documents may have several labels."""
+    return any(isinstance(each, tuple) for each in corpus.labels or ())
+
+
+def _of_lone_classes(corpus: Corpus) -> set[int]:
+    """Documents that are the only one of their class."""
+    if corpus.labels is None or _has_several(corpus):
+        return set()
+    labels = options.targets(corpus)
+    counts = Counter(labels)
+    return {i for i, label in enumerate(labels) if counts[label] == 1}
+
+
+def _stay(labels: list[str]) -> str:
+    """What is done with classes of one document."""
+    from textsvm.selection.rare import names
+
+    if len(labels) == 1:
+        return f"class {names(labels)} has 1 document: it is trained on and never held out"
+    return f"classes {names(labels)} have 1 document each: they are trained on and never held out"

@@ -1,0 +1,59 @@
+"""Models as files: read for a device, written with what they were learnt from and how."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from textsvm.cli.options import Learning, Reading
+    from textsvm.cli.output import Output
+    from textsvm.readers import Corpus
+
+
+def device_of(model: Any) -> Any:
+    """The device that an estimator's work is done on."""
+    from textsvm.device import select
+
+    return select(model.device)
+
+
+def load_model(path: Path, device: str) -> Any:
+    """A model from its file, to be used on a device."""
+    from textsvm.model_file import load
+
+    model = load(path)
+    getattr(model, "estimator_", model).device = device
+    return model
+
+
+def save_model(
+    output: Output,
+    model: Any,
+    corpus: Corpus,
+    reading: Reading,
+    learning: Learning,
+    about: dict[str, Any],
+    texts: bool = True,
+) -> int:
+    """Write a model with what it was learnt from and how, for later commands and for people; its bytes."""
+    from textsvm.model_file import save
+
+    labels = {"positive": reading.positive, "negative": reading.negative or "rest"}
+    info = {
+        "corpus": corpus.source, "format": corpus.format, "part": reading.part, "reading": reading.as_dict(),
+        "regress": learning.regress, "label_separator": learning.separator,
+        **(labels if reading.positive else {}), **about,
+    }  # fmt: skip
+    with output.place() as path:
+        save(model, path, info, texts)
+        return path.stat().st_size
+
+
+def save_as_libsvm(output: Output, model: Any) -> int:
+    """Write a model for LIBSVM; its bytes."""
+    from textsvm.libsvm_model import save_libsvm_model
+
+    with output.place() as path:
+        save_libsvm_model(model, path)
+        return path.stat().st_size

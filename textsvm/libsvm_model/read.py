@@ -1,0 +1,282 @@
+"""From a model file of LIBSVM to an estimator; every number in it is checked, and named by its line."""
+
+from __future__ import annotations
+
+import os
+import re
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from textsvm import device as devices
+from textsvm.errors import InputError
+from textsvm.estimators.base import KernelMachine
+from textsvm.estimators.one_class import OneClassSVM
+from textsvm.estimators.svc import SVC
+from textsvm.estimators.svr import SVR
+from textsvm.features.vectors import Vectors
+from textsvm.kernels import Gaussian, Linear, Polynomial, Sigmoid
+from textsvm.kernels.base import Kernel
+from textsvm.readers.libsvm import MOST, parse
+from textsvm.readers.opened import File
+
+BEGINNING = b"svm_type "
+_CLASSIFIERS, _REGRESSIONS = ("c_svc", "nu_svc"), ("epsilon_svr", "nu_svr")
+_IGNORED = ("probA", "probB", "prob_density_marks")
+#: Keywords of a header whose values are whole numbers, and those that are real.
+_WHOLE = ("degree", "nr_class", "total_sv", "label", "nr_sv")
+_REAL = ("gamma", "coef0", "rho")
+_KERNELS = {"linear": "linear", "polynomial": "polynomial", "rbf": "gaussian", "sigmoid": "sigmoid"}
+_NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+
+Header = dict[str, Any]
+
+
+def load_libsvm_model(path: str | os.PathLike[str], n_features: int | None = None) -> KernelMachine:
+    """Read a model that LIBSVM wrote; its predictions and decision values are LIBSVM's.
+
+    More than two classes are told apart in pairs, as LIBSVM does; where votes of pairs are tied, LIBSVM takes
+    the class that came first in its training file, and here values decide. C, nu and epsilon are not in the
+    file and have their defaults. Probabilities in it are ignored.
+
+    Parameters
+    ----------
+    path : path
+    n_features : int, optional
+        Columns of the vectors to be predicted. None: the largest index of the support vectors.
+
+    Returns
+    -------
+    SVC, SVR or OneClassSVM
+        Fitted; classes are whole numbers. ``info_["libsvm"]`` has svm_type, and what was ignored.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is damaged, or its kernel is precomputed; it names the line.
+    """
+    name = os.fspath(path)
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read()
+    except OSError as error:
+        raise InputError(f"cannot read {name}: {error.strerror or error}") from error
+    lines = content.split(b"\n")
+    header, first = _read_header(name, lines)
+    kernel = _kernel(name, header)
+    vectors, coef = _read_vectors(name, lines, header, first)
+    width = max(vectors.shape[1], 1) if n_features is None else n_features
+    if width < vectors.shape[1]:
+        raise InputError(f"{name} has support vectors of {vectors.shape[1]:,} columns, more than {width:,}")
+    vectors.resize(vectors.shape[0], width)
+    return _built(header, kernel, vectors, coef)
+
+
+def is_libsvm_model(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as a model of LIBSVM's does."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(len(BEGINNING)) == BEGINNING
+    except OSError:
+        return False
+
+
+def fit_columns(model: Any, vectors: Any) -> Any:
+    """Sparse vectors with as many columns as a model's, or a model with as many as these: the rest is 0.
+
+    So files of LIBSVM's format are read that end in different columns. Other vectors are as they are.
+    """
+    machine = getattr(model, "estimator_", model)
+    support = getattr(machine, "support_documents_", None)
+    if not isinstance(support, Vectors) or not hasattr(vectors, "indptr"):
+        return vectors
+    if vectors.shape[1] > support.n_features and support.sparse:
+        wider = widened(support.values, vectors.shape[1])
+        machine.support_documents_, machine.n_features_in_ = Vectors(wider), vectors.shape[1]
+    return widened(vectors, support.n_features)
+
+
+def widened(vectors: Any, width: int) -> Any:
+    """A sparse matrix with columns of zeros behind, so that there are `width`; itself if it is as wide."""
+    if vectors.shape[1] >= width:
+        return vectors
+    vectors = vectors.copy()
+    vectors.resize(vectors.shape[0], width)
+    return vectors
+
+
+def _read_header(name: str, lines: list[bytes]) -> tuple[Header, int]:
+    """Keywords and values, and the number of the line after `SV` (from 0)."""
+    header: Header = {}
+    for number, line in enumerate(lines):
+        where = f"{name}, line {number + 1}"
+        key, *values = line.decode("ascii", "replace").split() or [""]
+        if key == "SV":
+            _check_header(name, header)
+            return header, number + 1
+        if key in header:
+            raise InputError(f"{where}: {key} is there twice")
+        if key in ("svm_type", "kernel_type"):
+            header[key] = " ".join(values)
+        elif key in _WHOLE or key in _REAL:
+            header[key] = [_number(each, key in _WHOLE, f"{where}: {key}") for each in values]
+        elif key in _IGNORED:
+            header[key] = None
+        else:
+            raise InputError(f"{where}: {key[:40]!r} is no keyword of a model of LIBSVM's")
+    raise InputError(f"{name} is cut off: it has no line SV")
+
+
+def _number(text: str, whole: bool, what: str) -> float | int:
+    if whole and re.fullmatch(r"[-+]?\d{1,18}", text):
+        return int(text)
+    if not whole and _NUMBER.fullmatch(text.encode()) and np.isfinite(float(text)):
+        return float(text)
+    kind = "whole number" if whole else "finite number"
+    raise InputError(f"{what} is {text[:40]!r}, which is no {kind}")
+
+
+def _check_header(name: str, header: Header) -> None:
+    """Raise InputError if something is missing or does not fit."""
+    kind, kernel = (header.get(key) for key in ("svm_type", "kernel_type"))
+    if kind not in (*_CLASSIFIERS, *_REGRESSIONS, "one_class"):
+        raise InputError(f"{name}: svm_type {kind} is none of LIBSVM's")
+    if kernel == "precomputed":
+        raise InputError(
+            f"{name} is a model of a precomputed kernel matrix, which has no vectors; train it again on "
+            "vectors, or on the matrix with kernel='precomputed'"
+        )
+    if kernel not in _KERNELS:
+        raise InputError(f"{name}: kernel_type {kernel} is none of LIBSVM's")
+    n_classes, total = (_one(name, header, key) for key in ("nr_class", "total_sv"))
+    if kind in _CLASSIFIERS and n_classes < 2:
+        raise InputError(f"{name}: nr_class is {n_classes}; a classifier needs two classes")
+    machines = n_classes * (n_classes - 1) // 2 if kind in _CLASSIFIERS else 1
+    lengths = {"rho": machines} | ({"label": n_classes, "nr_sv": n_classes} if kind in _CLASSIFIERS else {})
+    for key, length in lengths.items():
+        if len(header.get(key) or []) != length:
+            raise InputError(f"{name}: {key} has {len(header.get(key) or [])} numbers and needs {length}")
+    if kind in _CLASSIFIERS:
+        if len(set(header["label"])) < n_classes:
+            raise InputError(f"{name}: a label is there twice")
+        if min(header["nr_sv"]) < 0 or sum(header["nr_sv"]) != total:
+            raise InputError(f"{name}: nr_sv does not add up to total_sv, {total}")
+
+
+def _one(name: str, header: Header, key: str) -> int:
+    """A count that must be there."""
+    values = header.get(key) or []
+    if len(values) != 1 or not 0 <= values[0] <= MOST:
+        raise InputError(f"{name}: {key} must be one number of at least 0")
+    return int(values[0])
+
+
+def _kernel(name: str, header: Header) -> Kernel:
+    """The kernel with its parameters."""
+
+    kernel: Kernel | None
+
+    def value(key: str) -> Any:
+        if len(header.get(key) or []) != 1:
+            raise InputError(f"{name}: the {header['kernel_type']} kernel needs one number {key}")
+        return header[key][0]
+
+    kind, kernel = header["kernel_type"], None
+    if kind == "rbf":
+        kernel = Gaussian(value("gamma"))
+    elif kind == "polynomial":
+        kernel = Polynomial(value("degree"), value("gamma"), value("coef0"))
+    elif kind == "sigmoid":
+        kernel = Sigmoid(value("gamma"), value("coef0"))
+    kernel = kernel or Linear()
+    try:
+        kernel.check()
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
+    return kernel
+
+
+def _read_vectors(
+    name: str, lines: list[bytes], header: Header, first: int
+) -> tuple[csr_array, NDArray[np.float64]]:
+    """Support vectors, and the coefficients of each, shape (n_classes - 1, n_sv)."""
+    total = _one(name, header, "total_sv")
+    each = header["nr_class"][0] - 1 if header["svm_type"] in _CLASSIFIERS else 1
+    while len(lines) > first and not lines[-1].strip():
+        lines = lines[:-1]
+    if len(lines) - first != total:
+        raise InputError(f"{name} has {len(lines) - first:,} support vectors and total_sv says {total:,}")
+    _require_memory(name, max(each, len(header["rho"])) * total)
+    coef = np.empty((each, total))
+    pairs = [b""] * first
+    for i, line in enumerate(lines[first:]):
+        tokens = line.split(None, each)
+        where = f"{name}, line {first + i + 1}"
+        if len(tokens) < each:
+            raise InputError(f"{where}: {len(tokens)} coefficients; there must be {each}")
+        for j, token in enumerate(tokens[:each]):
+            if not _NUMBER.fullmatch(token) or not np.isfinite(float(token)):
+                raise InputError(
+                    f"{where}: the coefficient {token[:40].decode('ascii', 'replace')!r} is no finite number"
+                )
+            coef[j, i] = float(token)
+        rest = tokens[each] if len(tokens) > each else b""
+        # A label in place of the coefficients; columns are counted as they stand in the file.
+        pairs.append(b"0".ljust(len(line) - len(rest) - 1) + b" " + rest)
+    if not total:
+        return csr_array(np.empty((0, 1))), coef
+    vectors, _ = parse(File(name, b"\n".join(pairs)), [])
+    return csr_array(vectors), coef
+
+
+def _require_memory(name: str, numbers: int) -> None:
+    need, free = 8 * numbers, devices.free_memory(devices.select("cpu"))
+    if need > free:
+        raise InputError(f"the coefficients of {name} take {need:,} bytes of memory and {free:,} are free")
+
+
+def _built(header: Header, kernel: Kernel, vectors: csr_array, coef: NDArray[np.float64]) -> KernelMachine:
+    """The estimator of what was read."""
+    kind, rho = header["svm_type"], np.array(header["rho"])
+    model: KernelMachine
+    classes = None
+    if kind in _CLASSIFIERS:
+        n_classes = header["nr_class"][0]
+        model = SVC(kernel, multiclass="ovo" if n_classes > 2 else "ovr")
+        classes = np.array(sorted(header["label"]), np.int64)
+        dual_coef, intercept = _in_pairs(header, coef, rho)
+        counts = np.array([header["nr_sv"][header["label"].index(label)] for label in classes.tolist()])
+    else:
+        model = SVR(kernel) if kind in _REGRESSIONS else OneClassSVM(kernel)
+        dual_coef, intercept, counts = coef, -rho, np.array([len(coef[0])])
+    ignored = [key for key in _IGNORED if key in header]
+    info = {"libsvm": {"svm_type": kind, "ignored": ignored}}
+    support = np.arange(vectors.shape[0])
+    model.n_features_in_ = vectors.shape[1]
+    model.restore(kernel, Vectors(vectors), support, dual_coef, intercept, classes, info)
+    model.n_support_ = counts.astype(np.int64)
+    if kind in _CLASSIFIERS:
+        model.__dict__.update(C_=model.C, chosen_="")
+    return model
+
+
+def _in_pairs(
+    header: Header, coef: NDArray[np.float64], rho: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Coefficients (n_machines, n_sv) and biases of machines of pairs of classes that ascend."""
+    labels, n = header["label"], len(header["label"])
+    rank = {label: place for place, label in enumerate(sorted(labels))}
+    place = {pair: p for p, pair in enumerate(combinations(range(n), 2))}
+    ends = np.cumsum([0, *header["nr_sv"]])
+    dual_coef, intercept = np.zeros((len(rho), coef.shape[1])), np.empty(len(rho))
+    for p, (i, j) in enumerate(combinations(range(n), 2)):
+        a, b = rank[labels[i]], rank[labels[j]]
+        sign, at = (-1.0, place[a, b]) if a < b else (1.0, place[b, a])
+        for one, other in ((i, j - 1), (j, i)):
+            own = slice(ends[one], ends[one + 1])
+            dual_coef[at, own] = sign * coef[other, own]
+        intercept[at] = -sign * rho[p]
+    return dual_coef, intercept

@@ -1,0 +1,239 @@
+"""LIBSVM's format of sparse vectors: ``label index:value index:value ...``, a line each, indices from 1.
+
+Good files are parsed by scikit-learn; what is wrong with a bad one is looked for here, line by line. Several
+labels have commas between them, as scikit-learn writes them; what follows # is a comment; ``qid:`` is left
+out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from textsvm.errors import InputError
+from textsvm.files import replacing
+
+if TYPE_CHECKING:
+    from textsvm.readers.opened import File, FileOnDisk
+
+SUFFIXES = (".libsvm", ".svm", ".svmlight")
+#: Largest index: columns are 32-bit numbers in a sparse matrix.
+MOST = 2**31 - 1
+#: Rows that are written at a time.
+_ROWS = 4096
+_NUMBER = rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_LINE = re.compile(
+    rb"\s*%(n)s(?:,%(n)s)*(?:\s+qid:\d+)?(?:\s+\d+:%(n)s)*\s*(?:#.*)?" % {b"n": _NUMBER}, re.DOTALL
+)
+_FINITE = re.compile(_NUMBER)
+_TOKEN = re.compile(rb"\S+")
+
+
+def is_libsvm(head: bytes) -> bool:
+    """Whether most lines (the last one may be cut off) have numbers, and pairs of an index and a number."""
+    lines = [line for line in head.split(b"\n") if line.split(b"#")[0].strip()]
+    lines = lines[:-1] or lines
+    found = [line for line in lines if _LINE.fullmatch(line)]
+    return 2 * len(found) > len(lines) and any(b":" in line for line in found)
+
+
+def read_libsvm(path: str | os.PathLike[str]) -> tuple[csr_matrix, NDArray[np.float64] | list[Any]]:
+    """Read vectors in LIBSVM's format; .bz2, .gz and .xz are unpacked.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    vectors : csr_matrix, shape (n, d), float64
+        d is the largest index.
+    labels : float64 array, shape (n,); or a list of n tuples of numbers
+        Tuples where a line has several.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or is not in that format; it names the file, and line and column of the
+        first thing that is wrong.
+    """
+    from textsvm.readers.archives import read_files
+
+    found = read_files(os.fspath(path))
+    if not found.single:
+        raise InputError(f"{path} is a folder or an archive; name a file in LIBSVM's format")
+    return parse(found.files[0], found.problems)
+
+
+def write_libsvm(path: str | os.PathLike[str], vectors: Any, labels: Sequence[Any] | None = None) -> None:
+    """Write vectors in LIBSVM's format, so that reading gives the same numbers; the file is there complete or
+    not at all.
+
+    Parameters
+    ----------
+    path : path
+    vectors : array or sparse matrix, shape (n, d)
+        Zeros are not written.
+    labels : sequence of n numbers, or of n tuples of numbers, optional
+        0 if not given.
+
+    Raises
+    ------
+    InputError
+        If the labels do not fit or are no numbers, or the file cannot be written.
+    """
+    rows = csr_matrix(vectors)
+    rows.sum_duplicates()
+    rows.eliminate_zeros()
+    written = _label_texts(labels, rows.shape[0])
+    with replacing(path) as temporary, open(temporary, "w", encoding="ascii", newline="\n") as stream:
+        for first in range(0, rows.shape[0], _ROWS):
+            texts = vector_texts(rows[first : first + _ROWS])
+            stream.writelines(map("{}{}\n".format, written[first : first + _ROWS], texts))
+
+
+def parse(
+    file: File | FileOnDisk, problems: list[tuple[str, str]]
+) -> tuple[csr_matrix, NDArray[np.float64] | list[Any]]:
+    """What `read_libsvm` gives, of a file of a corpus; `problems` gets what was left out."""
+    from sklearn.datasets import load_svmlight_file
+
+    several, query, odd = _looked_at(file)
+    vectors, labels, why = None, [], "a number has _ in it"
+    try:
+        if not odd:
+            with file.open() as stream:
+                vectors, labels = load_svmlight_file(stream, zero_based=False, multilabel=several)
+    except (ValueError, OverflowError, MemoryError) as error:
+        why = str(error)
+    if vectors is None or not _fine(vectors, labels):
+        with file.open() as stream:
+            _complain(file.name, stream)
+        raise InputError(f"{file.name} cannot be read in LIBSVM's format: {why}")
+    if not vectors.shape[0]:
+        raise InputError(
+            f"{file.name} holds no vector; LIBSVM's format is `label index:value ...`, a line each"
+        )
+    if query:
+        problems.append((file.name, "qid: is left out; examples are not ranked within queries"))
+    starts = vectors.indptr.astype(np.int32) if vectors.nnz <= MOST else vectors.indptr
+    indices = vectors.indices.astype(starts.dtype)
+    return csr_matrix((vectors.data, indices, starts), shape=vectors.shape), labels
+
+
+def _looked_at(file: File | FileOnDisk) -> tuple[bool, bool, bool]:
+    """Whether lines have several labels, a qid:, and numbers with _, which are Python's alone."""
+    several, query, odd = False, False, False
+    with file.open() as stream:
+        for line in stream:
+            several = several or (b"," in line and b"," in line.split(None, 1)[0])
+            query = query or b"qid:" in line
+            odd = odd or (b"_" in line and b"_" in line.partition(b"#")[0])
+    return several, query, odd
+
+
+def _fine(vectors: csr_matrix, labels: Any) -> bool:
+    """Whether all is finite and in bounds."""
+    if not np.isfinite(vectors.data).all() or vectors.shape[1] > MOST:
+        return False
+    return isinstance(labels, list) or bool(np.isfinite(labels).all())
+
+
+def _complain(name: str, lines: Iterable[bytes]) -> None:
+    """Raise InputError for the first thing that is wrong."""
+    for number, line in enumerate(lines, 1):
+        tokens = [(match[0], match.start() + 1) for match in _TOKEN.finditer(line.partition(b"#")[0])]
+        wrong = _fault(tokens) if tokens else None
+        if wrong is not None:
+            column, what = wrong
+            raise InputError(f"{name}, line {number}, column {column}: {what}")
+
+
+def _fault(tokens: list[tuple[bytes, int]]) -> tuple[int, str] | None:
+    """Column and description of what is wrong in a line, None if nothing is."""
+    (label, column), *pairs = tokens
+    if b":" in label:
+        return column, f"the label is missing before {_shown(label)}; a line is `label index:value ...`"
+    for piece in label.split(b","):
+        if not _is_finite(piece):
+            return column, f"the label {_shown(label)} is not a finite number"
+    last = 0
+    for number, (pair, column) in enumerate(pairs):
+        if number == 0 and pair.startswith(b"qid:"):
+            continue
+        index, colon, value = pair.partition(b":")
+        if not colon:
+            return column, f"{_shown(pair)} is not `index:value`"
+        if (wrong := _wrong_index(index, last)) is not None:
+            return column, wrong
+        if not _is_finite(value):
+            column += len(index) + 1
+            return column, f"the value {_shown(value)} of index {_shown(index)} is not a finite number"
+        last = int(index)
+    return None
+
+
+def _wrong_index(index: bytes, last: int) -> str | None:
+    if not re.fullmatch(rb"[-+]?\d{1,4000}", index):
+        return f"the index {_shown(index)} is not a whole number"
+    number = int(index)
+    if number < 1:
+        return f"the index is {number}, and indices count from 1"
+    if number > MOST:
+        return f"the index {_shown(index)} is too large; the largest is {MOST:,}"
+    if number == last:
+        return f"the index {number} is there twice; each may be in a line once"
+    if number < last:
+        return f"the index {number} comes after {last}; indices must ascend in a line"
+    return None
+
+
+def _is_finite(text: bytes) -> bool:
+    return _FINITE.fullmatch(text) is not None and bool(np.isfinite(float(text)))
+
+
+def _shown(token: bytes) -> str:
+    text = token.decode("utf-8", "replace")
+    return repr(text if len(text) <= 40 else text[:40] + "…")
+
+
+def vector_texts(rows: Any) -> list[str]:
+    """The pairs of each row of a CSR matrix, a space before each."""
+    indices = (rows.indices + 1).tolist()
+    values = [value.removesuffix(".0") for value in rows.data.astype(str).tolist()]
+    pairs = [f" {index}:{value}" for index, value in zip(indices, values, strict=True)]
+    bounds = rows.indptr.tolist()
+    return ["".join(pairs[first:last]) for first, last in pairwise(bounds)]
+
+
+def _label_texts(labels: Sequence[Any] | None, n: int) -> list[str]:
+    if labels is None:
+        return ["0"] * n
+    if len(labels) != n:
+        raise InputError(f"there are {n:,} vectors and {len(labels):,} labels; give one label a vector")
+    return [
+        ",".join(map(_label_text, each)) if isinstance(each, tuple | list) else _label_text(each)
+        for each in labels
+    ]
+
+
+def _label_text(label: Any) -> str:
+    try:
+        number = float(label)
+    except (TypeError, ValueError):
+        number = np.nan
+    if not np.isfinite(number):
+        raise InputError(f"the label {label!r} is not a finite number, and LIBSVM's format has no others")
+    return number_text(number)
+
+
+def number_text(number: float) -> str:
+    """A number as short as it can be written: 1 and not 1.0."""
+    return repr(float(number)).removesuffix(".0")
