@@ -34,12 +34,14 @@ from textsvm.estimators.training import check_solver, described, train
 from textsvm.gram.features import gram_of
 from textsvm.gram.plan import allowed_bytes, parse_bytes
 from textsvm.kernels.base import Kernel, Predictor, Weights
+from textsvm.kernels.made import make_kernel, reads_of
 from textsvm.kernels.user import KernelFunction
 from textsvm.parallel import StageProgress, of_stage
 from textsvm.solvers.problems import Machines, Problem
 from textsvm.sources.base import Kept, Source
 from textsvm.sources.matrix import MatrixSource
 from textsvm.sources.texts import TextForm, TextSource
+from textsvm.sources.vectors import VectorSource
 
 #: Rows to train on and rows to test on.
 Fold = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -73,6 +75,8 @@ class KernelMachine(BaseEstimator, ABC):
         """Where the rows of the kernel matrix come from."""
         if isinstance(self.kernel, str) and self.kernel == "precomputed":
             return MatrixSource()
+        if reads_of(self.kernel) == "vectors":
+            return VectorSource(self.kernel, landmarks_of(self.approximate))
         form = TextForm(self.normalise, self.punctuation, self.max_length)
         return TextSource(self.kernel, form, landmarks_of(self.approximate))
 
@@ -108,7 +112,7 @@ class KernelMachine(BaseEstimator, ABC):
         InputError
             If `kernel` is nothing that a kernel can be made from.
         """
-        return TextSource(self.kernel, TextForm()).make_kernel()
+        return make_kernel(self.kernel)
 
     def encode(
         self, texts: list[str], known: Documents | Views | None = None, progress: StageProgress | None = None

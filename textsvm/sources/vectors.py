@@ -2,4 +2,231 @@
 
 from __future__ import annotations
 
-#: To be written: class VectorSource(Source), whose examples are `textsvm.features.vectors.Vectors`.
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
+from sklearn.utils.validation import validate_data
+
+from textsvm import device as devices
+from textsvm.device import Device
+from textsvm.errors import InputError
+from textsvm.features.vectors import Vectors
+from textsvm.kernels.base import Kernel, Predictor
+from textsvm.kernels.combined_rows import under
+from textsvm.kernels.made import approximated, make_kernel
+from textsvm.kernels.spelling import spell
+from textsvm.parallel import StageProgress
+from textsvm.sources.base import Kept, Source
+from textsvm.sources.matrix import as_input_error
+
+#: Arrays of a saved kernel's state are named so, and those of the vectors so.
+_STATE, _VECTORS = "kernel.", "vectors."
+#: Numbers that are looked at together.
+_BLOCK = 1 << 20
+_TYPES = (np.float64, np.float32)
+
+
+class VectorSource(Source):
+    """Vectors, the rows of a matrix, compared by a kernel of vectors.
+
+    Parameters
+    ----------
+    kernel : Kernel or str
+        As `textsvm.SVC` takes it.
+    landmarks : int, optional
+        Of the Nystroem approximation of the kernel, which is compared with in its place.
+    """
+
+    def __init__(self, kernel: Kernel | str, landmarks: int | None = None) -> None:
+        self.kernel, self._landmarks = kernel, landmarks
+
+    def check(self) -> None:
+        """See `Source`."""
+        self.make_kernel().check()
+
+    def make_kernel(self) -> Kernel:
+        """A fresh kernel with the parameters of the one given."""
+        return make_kernel(self.kernel)
+
+    def tag(self, input_tags: Any) -> None:
+        """See `Source`."""
+        input_tags.string, input_tags.two_d_array, input_tags.pairwise = False, True, False
+        input_tags.sparse = True
+
+    def read(self, X: Any, estimator: Any, fitting: bool = True) -> Vectors:
+        """See `Source`: `Vectors`, of finite numbers and as many columns as there were in training."""
+        if devices.is_on_gpu(X):
+            return Vectors(_on_gpu(X, estimator, fitting))
+        with as_input_error():
+            values = validate_data(
+                estimator, X, reset=fitting, accept_sparse="csr", dtype=_TYPES, order="C",
+                ensure_all_finite=False,
+            )  # fmt: skip
+        if issparse(values):
+            values = _canonical(values)
+        check_finite(values, getattr(estimator, "feature_names_in_", None))
+        return Vectors(values)
+
+    def prepare(self, given: Vectors, known: Any = None, progress: StageProgress | None = None) -> Vectors:
+        """See `Source`: they are examples as they are."""
+        return given
+
+    def kernel_for(self, examples: Vectors) -> Kernel:
+        """See `Source`."""
+        return approximated(self.make_kernel(), self._landmarks, len(examples))
+
+    def memory(self, wished: int | str | None, n: int, device: Device) -> int | str | None:
+        """See `Source`."""
+        return wished
+
+    def require_tunable(self, names: Iterable[str]) -> None:
+        """See `Source`."""
+        for name in ("normalise", "punctuation", "max_length"):
+            if name in names:
+                raise InputError(f"{name} says how texts are read; this model takes vectors")
+
+    def keep(self, kernel: Kernel, examples: Vectors, support: NDArray[np.int64]) -> Kept:
+        """See `Source`."""
+        return Kept(support, kernel, examples.take(support), examples.n_features)
+
+    def require_weights(self) -> None:
+        """See `Source`: never."""
+        raise InputError(
+            f"a model of {spell(self.make_kernel())} has no texts in it, but vectors; save it as it is"
+        )
+
+    def without_texts(self, kept: Kept, coef: NDArray[np.float64]) -> Kept:
+        """See `Source`."""
+        self.require_weights()
+        return kept
+
+    def others(self, given: Vectors, kept: Kept) -> Vectors:
+        """See `Source`."""
+        return given
+
+    def predictor(self, kept: Kept, coef: NDArray[np.float64], device: Device) -> Predictor:
+        """See `Source`."""
+        assert kept.kernel is not None
+        documents: Any = kept.documents
+        return kept.kernel.predictor(documents, coef, device)
+
+    def state(self, kept: Kept) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """See `Source`."""
+        kernel, documents = kept.kernel, kept.documents
+        assert kernel is not None
+        assert isinstance(documents, Vectors)
+        arrays = {_VECTORS + name: array for name, array in pack(documents).items()}
+        return kernel.as_dict(), arrays | {_STATE + name: one for name, one in kernel.state().items()}
+
+    def restore(
+        self, n_features: int | None, support: NDArray[np.int64], arrays: dict[str, NDArray[Any]]
+    ) -> Kept:
+        """See `Source`."""
+        if n_features is None:
+            raise ValueError("it does not say how many numbers a vector has")
+        kernel, documents = self.make_kernel(), unpack(under(_VECTORS, arrays), (len(support), n_features))
+        kernel.restore(under(_STATE, arrays))
+        return Kept(support, kernel, documents, n_features)
+
+
+def pack(vectors: Vectors) -> dict[str, NDArray[Any]]:
+    """Vectors as a model file has them."""
+    values = devices.to_host(vectors.values)
+    if not vectors.sparse:
+        return {"values": values}
+    return {
+        "data": values.data,
+        "indices": values.indices.astype(np.int64),
+        "indptr": values.indptr.astype(np.int64),
+    }
+
+
+def unpack(arrays: dict[str, NDArray[Any]], shape: tuple[int, int]) -> Vectors:
+    """Take back what `pack` gave, every number checked.
+
+    Raises
+    ------
+    InputError
+        If they are not vectors of this shape.
+    """
+    data = arrays["values"] if "values" in arrays else arrays["data"]
+    if data.dtype not in _TYPES or not np.isfinite(data).all():
+        raise InputError("its vectors have values that are no finite numbers")
+    if "values" in arrays:
+        if data.shape != shape:
+            raise InputError("its vectors are not as many, or as long, as they should be")
+        return Vectors(data)
+    indices, indptr = arrays["indices"], arrays["indptr"]
+    if indices.dtype != np.int64 or data.ndim != 1 or indices.shape != data.shape:
+        raise InputError("its vectors have no column for each value")
+    if indptr.dtype != np.int64 or indptr.shape != (shape[0] + 1,):
+        raise InputError("its vectors are not as many as they should be")
+    if indptr[0] != 0 or indptr[-1] != len(data) or (np.diff(indptr) < 0).any():
+        raise InputError("the starts of its vectors are out of bounds")
+    if len(indices) and (indices.min() < 0 or indices.max() >= shape[1]):
+        raise InputError("the columns of its vectors are out of bounds")
+    values = csr_array((data, indices, indptr), shape=shape)
+    if not values.has_canonical_format:
+        raise InputError("the columns of its vectors are out of order")
+    return Vectors(values)
+
+
+def check_finite(values: Any, names: Any = None) -> None:
+    """Raise InputError if a value of a matrix is NaN or infinite; its row and column are named.
+
+    Parameters
+    ----------
+    values : array or CSR matrix, shape (n, d)
+    names : sequence of str, optional
+        Of the columns.
+    """
+    stored = values.data if issparse(values) else values.reshape(-1)
+    for first in range(0, len(stored), _BLOCK):
+        finite = np.isfinite(stored[first : first + _BLOCK])
+        if not finite.all():
+            at = first + int(finite.argmin())
+            row, column = _place(values, at)
+            called = "" if names is None else f" ({names[column]})"
+            found = "NaN" if np.isnan(stored[at]) else "infinity"
+            raise InputError(
+                f"X has {found} in row {row}, column {column}{called}, counted from 0; vectors are of finite "
+                "numbers: fill or remove it"
+            )
+
+
+def _place(values: Any, at: int) -> tuple[int, int]:
+    """Row and column of a stored value."""
+    if not issparse(values):
+        return divmod(at, values.shape[1])
+    return int(np.searchsorted(values.indptr, at, side="right")) - 1, int(values.indices[at])
+
+
+def _canonical(values: Any) -> Any:
+    """A CSR matrix whose indices are sorted, and none of which occurs twice; that of the user stays."""
+    if not values.has_canonical_format:
+        values = values.copy()
+        values.sum_duplicates()
+    return values
+
+
+def _on_gpu(X: Any, estimator: Any, fitting: bool) -> Any:
+    """A matrix on a card, checked there."""
+    xp = devices.array_module(devices.device_of(X))
+    if X.ndim != 2 or X.dtype.kind not in "fiub" or not X.size:
+        raise InputError(
+            f"X is an array of shape {X.shape} and type {X.dtype} on a card; rows of real numbers are needed"
+        )
+    if fitting:
+        estimator.n_features_in_ = int(X.shape[1])
+    elif X.shape[1] != estimator.n_features_in_:
+        raise InputError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input"
+        )
+    values = xp.ascontiguousarray(X, dtype=X.dtype if X.dtype in _TYPES else np.float64)
+    if not bool(xp.isfinite(values).all()):
+        check_finite(devices.to_host(values))
+    return values
