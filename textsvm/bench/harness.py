@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.device import cupy, select
+from textsvm import device as devices
+from textsvm.device import select
 from textsvm.errors import InputError
 from textsvm.files import replacing
 from textsvm.parallel import n_threads
@@ -158,13 +159,13 @@ def describe_environment(about: dict[str, Any]) -> str:
 def free_all() -> None:
     """Give pooled device memory back, so that the peak is that of what comes next."""
     if "cupy" in sys.modules:
-        cupy().get_default_memory_pool().free_all_blocks()
+        devices.cupy().get_default_memory_pool().free_all_blocks()
 
 
 def peak_memory() -> int:
     """Bytes: what the pool on the card has taken, or the largest resident set of this process."""
     if "cupy" in sys.modules:
-        return int(cupy().get_default_memory_pool().total_bytes())
+        return int(devices.cupy().get_default_memory_pool().total_bytes())
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << (0 if sys.platform == "darwin" else 10)
 
 
