@@ -48,7 +48,7 @@ class HostVectorRows(HostRows):
         """See `MatrixRows`."""
         return self._with(self._values[indices], None)
 
-    def cross(self, others: Vectors, progress: Progress | None = None) -> NDArray[np.float32]:
+    def cross(self, others: Any, progress: Progress | None = None) -> NDArray[np.float32]:
         """See `KernelRows`."""
         return self._with(devices.to_host(others.values), progress)
 

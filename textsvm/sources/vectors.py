@@ -40,7 +40,7 @@ class VectorSource(Source):
         Of the Nystroem approximation of the kernel, which is compared with in its place.
     """
 
-    def __init__(self, kernel: Kernel | str, landmarks: int | None = None) -> None:
+    def __init__(self, kernel: Any, landmarks: int | None = None) -> None:
         self.kernel, self._landmarks = kernel, landmarks
 
     def check(self) -> None:
