@@ -32,9 +32,9 @@ EQUAL = 1e-5
 #: LIBSVM is not run again once it took so long, seconds; and says what it predicts of so many examples.
 PATIENCE, PREDICTED = 60.0, 2000
 NOTE = (
-    "Figures that are given are of another run: as measured for the issue, one H200 with 16 host cores (one for"
-    " LIBSVM), training seconds by each program's own clock, objectives equal to 1e-3 or better. Ours are wall"
-    " time from float32 vectors in host memory to the fitted model. A relative difference above 0 is an"
+    "Figures that are given are of another run: as measured for the issue, one H200 with 16 host cores (one"
+    " for LIBSVM), training seconds by each program's own clock, objectives equal to 1e-3 or better. Ours are"
+    " wall time from float32 vectors in host memory to the fitted model. A relative difference above 0 is an"
     " objective worse than the other's."
 )
 
