@@ -26,7 +26,7 @@ from textsvm.estimators.svc import SVC
 from textsvm.kernels import Gaussian
 
 #: Gaussians in each class, and how far their means are spread beside a deviation of 1, in any dimension.
-COMPONENTS, SPREAD = 16, 3.0
+COMPONENTS, SPREAD = 8, 4.0
 C = 1.0
 Vectors = NDArray[np.float32]
 
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="small")
     options = parser.parse_args(arguments)
     if options.quick:
-        options.sizes, options.memory, options.tests = [500, 1000], "500kB", 200
+        options.sizes, options.memory, options.tests = [200, 400], "200kB", 200
     on_gpu = select(options.device).kind == "cuda"
     output = options.output or Path("reports/gpu/mixtures" if on_gpu else "reports/mixtures")
     command = f"textsvm bench mixtures --device {options.device} --memory {options.memory}"
