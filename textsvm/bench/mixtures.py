@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="small")
     options = parser.parse_args(arguments)
     if options.quick:
-        options.sizes, options.memory, options.tests = [200, 400], "200kB", 200
+        options.sizes, options.memory, options.tests = [200, 400], "400kB", 200
     on_gpu = select(options.device).kind == "cuda"
     output = options.output or Path("reports/gpu/mixtures" if on_gpu else "reports/mixtures")
     command = f"textsvm bench mixtures --device {options.device} --memory {options.memory}"
