@@ -1,4 +1,4 @@
-"""Rows of kernels of vectors on the CPU: tiles of products in float64, and what the kernel makes of each.
+"""Rows of kernels of vectors on the CPU: tiles of products, and what the kernel makes of each.
 
 A tile of products is small enough to stay in a core's cache until it has become kernel values; the tiles of
 a symmetric matrix are made once for both of its halves.
@@ -6,21 +6,26 @@ a symmetric matrix are made once for both of its halves.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from textsvm import device as devices
 from textsvm.device import Device
+from textsvm.features.vector_products import Products, Rows, squares
 from textsvm.features.vectors import Vectors
 from textsvm.kernels.rows import HostRows
-from textsvm.parallel import Progress, run
+from textsvm.parallel import Progress, n_threads, run
 
-#: Rows and columns of a tile.
-TILE_ROWS, TILE_COLUMNS = 128, 1024
+Array = NDArray[Any]
+#: Rows and columns of a tile; a matrix of few rows is cut into pieces of this many columns for threads.
+TILE_ROWS, TILE_COLUMNS, PIECE = 128, 1024, 8192
+#: Values that are done before a thread would have begun.
+ALONE = 1 << 16
 
 
 class HostVectorRows(HostRows):
@@ -36,82 +41,93 @@ class HostVectorRows(HostRows):
 
     def __init__(self, kernel: Any, documents: Vectors, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
-        self._values = devices.to_host(documents.values)
-        self._squares = squares(self._values)
+        self._columns = Products(devices.to_host(documents.values))
 
     def diag(self) -> NDArray[np.float32]:
         """See `MatrixRows`."""
-        row = self._squares[None]
-        return self.kernel.value(row.copy(), row, self._squares)[0].astype(np.float32)
+        row = self._columns.squares[None]
+        return self.kernel.value(row.copy(), row, row[0])[0].astype(np.float32)
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
         """See `MatrixRows`."""
-        return self._with(self._values[indices], None)
+        return self._with(self._columns.rows.take(indices), self._columns.squares[indices], None)
 
     def cross(self, others: Any, progress: Progress | None = None) -> NDArray[np.float32]:
         """See `KernelRows`."""
-        return self._with(devices.to_host(others.values), progress)
+        values = devices.to_host(others.values)
+        return self._with(self._columns.divide(values), squares(values), progress)
 
     def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
         """See `MatrixRows`."""
         n, found = self.n, np.empty((self.n, self.n), np.float32)
-        pieces = [
-            (rows, columns)
-            for rows in _slices(n, TILE_ROWS)
-            for columns in _slices(n, TILE_COLUMNS)
-            if columns.stop > rows.start
-        ]
+        every, norms = self._columns.rows, self._columns.squares
 
         def fill(piece: tuple[slice, slice]) -> None:
             rows, columns = piece
-            tile = self._tile(self._values[rows], self._squares[rows], columns)
-            found[rows, columns] = tile
-            found[columns, rows] = found[rows, columns].T
+            for tile, place in self._tiles(every.take(rows), norms[rows], columns):
+                _put_both(tile, rows.start, place.start, found)
 
-        _on_all_cores(fill, pieces, progress)
+        _on_all_cores(fill, [(rows, slice(rows.start, n)) for rows in _slices(n, TILE_ROWS)], progress)
         np.fill_diagonal(found, self.diag())
         return found
 
-    def _with(self, values: Any, progress: Progress | None) -> NDArray[np.float32]:
-        found, norms = np.empty((values.shape[0], self.n), np.float32), squares(values)
-        pieces = [(a, b) for a in _slices(len(found), TILE_ROWS) for b in _slices(self.n, TILE_COLUMNS)]
+    def _with(self, rows: Rows, norms: Array, progress: Progress | None) -> NDArray[np.float32]:
+        found = np.empty((len(rows), self.n), np.float32)
 
         def fill(piece: tuple[slice, slice]) -> None:
-            rows, columns = piece
-            found[rows, columns] = self._tile(values[rows], norms[rows], columns)
+            some, columns = piece
+            for tile, place in self._tiles(rows.take(some), norms[some], columns):
+                found[some, place] = tile
 
+        width = self.n if len(rows) >= 2 * TILE_ROWS * n_threads() else PIECE
+        pieces = [(a, b) for a in _slices(len(rows), TILE_ROWS) for b in _slices(self.n, width)]
         _on_all_cores(fill, pieces, progress)
         return found
 
-    def _tile(self, values: Any, norms: NDArray[np.float64], columns: slice) -> NDArray[np.float64]:
-        """Kernel values of some vectors with some of the columns."""
-        products = as_double(values) @ as_double(self._values[columns]).T
-        return self.kernel.value(_dense(products), norms[:, None], self._squares[columns])
+    def _tiles(self, rows: Rows, norms: Array, columns: slice) -> Iterator[tuple[Array, slice]]:
+        """Kernel values of some vectors with consecutive columns, tile by tile."""
+        at = self._columns.start(rows, columns.start)
+        products, values = (
+            np.empty((len(rows), TILE_COLUMNS)),
+            np.empty((len(rows), TILE_COLUMNS), np.float32),
+        )
+        for place in _slices(columns.stop, TILE_COLUMNS, columns.start):
+            width = place.stop - place.start
+            self._columns.tile(rows, place, at, products[:, :width])
+            self.kernel.put(
+                products[:, :width], norms[:, None], self._columns.squares[place], values[:, :width]
+            )
+            yield values[:, :width], place
 
 
-def squares(values: Any) -> NDArray[np.float64]:
-    """|x|^2 of every row, in float64."""
-    if hasattr(values, "multiply"):
-        return np.asarray(values.astype(np.float64).power(2).sum(axis=1)).ravel()
-    return np.einsum("ij,ij->i", values, values, dtype=np.float64)
-
-
-def as_double(values: Any) -> Any:
-    """The same numbers in float64, not copied if they are."""
-    return values.astype(np.float64, copy=False)
-
-
-def _dense(products: Any) -> NDArray[np.float64]:
-    return products.toarray() if hasattr(products, "toarray") else products
-
-
-def _slices(n: int, size: int) -> list[slice]:
-    return [slice(first, min(first + size, n)) for first in range(0, n, size)]
+def _slices(stop: int, size: int, start: int = 0) -> list[slice]:
+    return [slice(first, min(first + size, stop)) for first in range(start, stop, size)]
 
 
 def _on_all_cores(
     fill: Callable[[Any], object], pieces: list[tuple[slice, slice]], progress: Progress | None
 ) -> None:
+    """Fill pieces of a matrix, each thread with a BLAS of its own."""
     work = [(a.stop - a.start) * (b.stop - b.start) for a, b in pieces]
-    with threadpool_limits(1, user_api="blas"):
+    if progress is None and sum(work) <= ALONE:
+        for piece in pieces:
+            fill(piece)
+        return
+    with ThreadpoolController().limit(limits=1, user_api="blas"):
         run(fill, pieces, work, progress)
+
+
+@njit(nogil=True, cache=True)
+def _put_both(tile: Array, row: int, column: int, out: Array) -> None:
+    """A tile of a symmetric matrix into both of its halves, in squares that stay in cache."""
+    size = 16
+    for j0 in range(0, tile.shape[1], size):
+        last = min(j0 + size, tile.shape[1])
+        for i0 in range(0, tile.shape[0], size):
+            end = min(i0 + size, tile.shape[0])
+            for i in range(i0, end):
+                for j in range(j0, last):
+                    out[row + i, column + j] = tile[i, j]
+            for j in range(j0, last):
+                for i in range(i0, end):
+                    out[column + j, row + i] = tile[i, j]

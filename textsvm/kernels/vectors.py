@@ -61,6 +61,10 @@ class VectorKernel(Kernel):
         float array, shape (m, n)
         """
 
+    def put(self, products: NDArray[np.float64], rows: Any, columns: Any, out: NDArray[np.float32]) -> None:
+        """Kernel values into `out`, (m, n), on the host; otherwise as `value`."""
+        out[...] = self.value(products, rows, columns)
+
     def rows(self, documents: Any, device: Device) -> Any:
         """Prepare vectors as the columns of rows to come."""
         from textsvm.kernels.vector_rows import HostVectorRows
