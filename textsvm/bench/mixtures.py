@@ -55,6 +55,7 @@ def cell(n: int, d: int, options: argparse.Namespace, repeats: int) -> dict[str,
         clock = time.perf_counter()
         model.fit(x, y)
         seconds = time.perf_counter() - clock
+    peak = peak_memory()
     require_feasible(model.dual_coef_, C)
     found = gaussian_objective(x[model.support_], model.dual_coef_, gamma, None, model.device_)
     [solution] = model.solutions_
@@ -71,7 +72,7 @@ def cell(n: int, d: int, options: argparse.Namespace, repeats: int) -> dict[str,
         "Gram, s": round(model.seconds_["gram"], 3),
         "solve, s": round(model.seconds_["solve"], 3),
         "iterations": model.n_iter_,
-        "peak memory, GiB": round(peak_memory() / 2**30, 1),
+        "peak memory, GiB": round(peak / 2**30, 1),
         "rows": model.gram_,
     }
 
@@ -94,18 +95,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command = f"textsvm bench mixtures --device {options.device} --memory {options.memory}"
     command += f" --sizes {' '.join(map(str, options.sizes))}" + " --quick" * options.quick
     rows = Rows(output, "Many vectors, rows on demand", command)
-    series: Series = {}
+    series: dict[int, list[tuple[float, float]]] = {}
     for d in options.dimensions:
         for n in options.sizes:
             make = partial(cell, n, d, options, 1 + (n == options.sizes[0]))
             found = rows.row(f"d = {d}, n = {n:,}", make)
-            series.setdefault(f"d = {d}", []).append((n, found["fit, s"]))
-    for name, points in series.items():
-        if len(points) > 1:
-            exponent = round(growth(*zip(*points, strict=True)), 2)
-            rows.row(f"growth, {name}", dict, {"d": name.removeprefix("d = "), "exponent": exponent})
+            series.setdefault(d, []).append((n, found["fit, s"]))
+    pictured: Series = {}
+    for d, points in series.items():
+        exponent = round(growth(*zip(*points, strict=True)), 2) if len(points) > 1 else None
+        rows.row(f"growth, d = {d}", dict, {"d": d, "exponent": exponent})
+        pictured[f"d = {d}" + f", exponent {exponent}" * (exponent is not None)] = points
     rows.write()
-    lines(output.with_suffix(".svg"), [("vectors", series)], "seconds to train")
+    lines(output.with_suffix(".svg"), [("vectors", pictured)], "seconds to train")
 
 
 if __name__ == "__main__":
