@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
@@ -22,8 +21,9 @@ from textsvm.kernels.rows import HostRows
 from textsvm.parallel import Progress, n_threads, run
 
 Array = NDArray[Any]
-#: Rows and columns of a tile; a matrix of few rows is cut into pieces of this many columns for threads.
-TILE_ROWS, TILE_COLUMNS, PIECE = 128, 1024, 8192
+#: Rows and columns of a tile: no power of two, for its columns are read too. A matrix of few rows is cut into
+#: pieces of this many columns for threads.
+TILE_ROWS, TILE_COLUMNS, PIECE = 256, 528, 8448
 #: Values that are done before a thread would have begun.
 ALONE = 1 << 16
 
@@ -65,7 +65,8 @@ class HostVectorRows(HostRows):
         def fill(piece: tuple[slice, slice]) -> None:
             rows, columns = piece
             for tile, place in self._tiles(every.take(rows), norms[rows], columns):
-                _put_both(tile, rows.start, place.start, found)
+                found[rows, place] = tile
+                found[place, rows] = tile.T
 
         _on_all_cores(fill, [(rows, slice(rows.start, n)) for rows in _slices(n, TILE_ROWS)], progress)
         np.fill_diagonal(found, self.diag())
@@ -87,17 +88,15 @@ class HostVectorRows(HostRows):
     def _tiles(self, rows: Rows, norms: Array, columns: slice) -> Iterator[tuple[Array, slice]]:
         """Kernel values of some vectors with consecutive columns, tile by tile."""
         at = self._columns.start(rows, columns.start)
-        products, values = (
-            np.empty((len(rows), TILE_COLUMNS)),
-            np.empty((len(rows), TILE_COLUMNS), np.float32),
-        )
+        size = len(rows) * min(TILE_COLUMNS, columns.stop - columns.start)
+        products, values = np.empty(size), np.empty(size, np.float32)
         for place in _slices(columns.stop, TILE_COLUMNS, columns.start):
-            width = place.stop - place.start
-            self._columns.tile(rows, place, at, products[:, :width])
-            self.kernel.put(
-                products[:, :width], norms[:, None], self._columns.squares[place], values[:, :width]
-            )
-            yield values[:, :width], place
+            shape = len(rows), place.stop - place.start
+            # Contiguous, as compiled loops are quickest.
+            tile, out = (each[: shape[0] * shape[1]].reshape(shape) for each in (products, values))
+            self._columns.tile(rows, place, at, tile)
+            self.kernel.put(tile, norms[:, None], self._columns.squares[place], out)
+            yield out, place
 
 
 def _slices(stop: int, size: int, start: int = 0) -> list[slice]:
@@ -115,19 +114,3 @@ def _on_all_cores(
         return
     with ThreadpoolController().limit(limits=1, user_api="blas"):
         run(fill, pieces, work, progress)
-
-
-@njit(nogil=True, cache=True)
-def _put_both(tile: Array, row: int, column: int, out: Array) -> None:
-    """A tile of a symmetric matrix into both of its halves, in squares that stay in cache."""
-    size = 16
-    for j0 in range(0, tile.shape[1], size):
-        last = min(j0 + size, tile.shape[1])
-        for i0 in range(0, tile.shape[0], size):
-            end = min(i0 + size, tile.shape[0])
-            for i in range(i0, end):
-                for j in range(j0, last):
-                    out[row + i, column + j] = tile[i, j]
-            for j in range(j0, last):
-                for i in range(i0, end):
-                    out[column + j, row + i] = tile[i, j]
