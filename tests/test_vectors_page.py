@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from command import report
+from command import run
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "vectors.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
@@ -37,9 +37,10 @@ def test_python(names):
 
 
 def test_commands(names, folder):
-    assert len(COMMANDS) >= 3
+    assert len(COMMANDS) >= 7
     for line in COMMANDS:
-        report(*shlex.split(line), cwd=folder)
+        done = run(*shlex.split(line), cwd=folder)
+        assert done.returncode == 0, f"{line}\n{done.stderr.decode()}"
     assert (folder / "tickets.textsvm").exists()
 
 
