@@ -31,7 +31,6 @@ from textsvm.estimators.convergence import how_far, warn_user
 from textsvm.estimators.prepared import Prepared as Prepared
 from textsvm.estimators.targets import Target, as_weights, is_integer, is_number, with_classes
 from textsvm.estimators.training import check_solver, described, train
-from textsvm.features.vectors import Vectors
 from textsvm.gram.features import gram_of
 from textsvm.gram.plan import allowed_bytes, parse_bytes
 from textsvm.kernels.base import Kernel, Predictor, Weights
@@ -262,7 +261,7 @@ class KernelMachine(BaseEstimator, ABC):
     def restore(
         self,
         kernel: Kernel | None,
-        support_documents: Documents | Views | Vectors | None,
+        support_documents: Any,
         support: NDArray[np.int64],
         dual_coef: NDArray[np.float64],
         intercept: NDArray[np.float64],

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 
+from textsvm import device as devices
 from textsvm.documents import View
+from textsvm.features.sparse import Sparse, feature_type
 
 #: What a kernel of vectors reads.
 NUMBERS = View("numbers")
@@ -67,3 +69,11 @@ class Vectors:
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Vectors:
         """The vectors at `indices`, in that order."""
         return Vectors(self.values[indices])
+
+
+def sparse_rows(vectors: Vectors) -> Sparse:
+    """Vectors as sparse rows, float32, on the host."""
+    values = devices.to_host(vectors.values)
+    rows = values if vectors.sparse else csr_array(values)
+    indices = rows.indices.astype(feature_type(vectors.n_features), copy=False)
+    return Sparse(rows.indptr.astype(np.int64), indices, rows.data.astype(np.float32), vectors.n_features)

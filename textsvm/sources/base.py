@@ -14,8 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.device import Device
-from textsvm.documents import Documents, Views
-from textsvm.features.vectors import Vectors
 from textsvm.kernels.base import Kernel, Predictor, Weights
 from textsvm.parallel import StageProgress
 
@@ -51,7 +49,7 @@ class Kept:
 
     support: NDArray[np.int64]
     kernel: Kernel | None = None
-    documents: Documents | Views | Vectors | None = None
+    documents: Any = None
     n_features: int | None = None
     weights: Weights | None = None
 

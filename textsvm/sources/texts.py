@@ -265,7 +265,8 @@ def as_texts(X: Any) -> list[str]:
         return cast("list[str]", X if isinstance(X, StoredTexts) else StoredTexts.of(_checked(X)))
     if len(getattr(X, "shape", (0,))) > 1:
         raise InputError(
-            f"expected one column of texts, got an array of shape {tuple(X.shape)}; select a column"
+            f"expected one column of texts, got an array of shape {tuple(X.shape)}; select a column, or take a "
+            "kernel of vectors, such as Gaussian(), for rows of numbers"
         )
     for convert in ("to_pylist", "to_list", "tolist"):  # Arrow; pandas and Polars; NumPy
         if hasattr(X, convert):
@@ -294,8 +295,13 @@ def _checked(texts: Iterable[Any]) -> Iterator[str]:
 
 
 def _no_text(i: int, value: Any) -> InputError:
-    shown = "missing" if is_missing(value) else f"of type {type(value).__name__}"
-    return InputError(f"document {i} is {shown}, not a string; remove it or convert it with str()")
+    if is_missing(value):
+        return InputError(f"document {i} is missing, not a string; remove it or convert it with str()")
+    if isinstance(value, list | tuple | np.ndarray):
+        instead = "take a kernel of vectors, such as Gaussian(), for rows of numbers"
+    else:
+        instead = "remove it or convert it with str()"
+    return InputError(f"document {i} is of type {type(value).__name__}, not a string; {instead}")
 
 
 def is_missing(value: Any) -> bool:

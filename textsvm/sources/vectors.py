@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,10 @@ from textsvm.kernels.spelling import spell
 from textsvm.parallel import StageProgress
 from textsvm.sources.base import Kept, Source
 from textsvm.sources.matrix import as_input_error
+from textsvm.sources.texts import TOLERANCE
 
-#: Arrays of a saved kernel's state are named so, and those of the vectors so.
-_STATE, _VECTORS = "kernel.", "vectors."
+#: What the names of arrays begin with: of a saved kernel's state, of vectors, of machines that are weights.
+_STATE, _VECTORS, _WEIGHTS = "kernel.", "vectors.", "weights."
 #: Numbers that are looked at together.
 _BLOCK = 1 << 20
 _TYPES = (np.float64, np.float32)
@@ -60,15 +61,44 @@ class VectorSource(Source):
         """See `Source`: `Vectors`, of finite numbers and as many columns as there were in training."""
         if devices.is_on_gpu(X):
             return Vectors(_on_gpu(X, estimator, fitting))
+        self._require_numbers(X)
         with as_input_error():
             values = validate_data(
                 estimator, X, reset=fitting, accept_sparse="csr", dtype=_TYPES, order="C",
                 ensure_all_finite=False,
             )  # fmt: skip
         if issparse(values):
-            values = _canonical(values)
+            values = canonical(values)
         check_finite(values, getattr(estimator, "feature_names_in_", None))
         return Vectors(values)
+
+    def _require_numbers(self, X: Any) -> None:
+        """Raise InputError if X is something else than rows of numbers, as far as it can be seen at once."""
+        kind = getattr(getattr(X, "dtype", None), "kind", "")
+        if kind == "c":
+            raise InputError(
+                "Complex data not supported: X is of complex numbers; give their parts as columns"
+            )
+        first = next(iter(X), None) if isinstance(X, list | tuple) else None
+        if isinstance(X, str) or isinstance(first, str) or (kind in "OUST" and kind and _of_texts(X)):
+            raise InputError(
+                f"X is of texts, and the kernel {spell(self.make_kernel())} compares vectors; take a kernel of "
+                "texts, such as Spectrum(4), or give numbers"
+            )
+        if len(getattr(X, "shape", (0, 0))) == 1 or isinstance(first, int | float | np.number):
+            raise InputError(
+                "X is one row of numbers (Expected 2D array, got 1D array instead); Reshape your data: "
+                "X.reshape(1, -1) is one vector, X.reshape(-1, 1) vectors of one number"
+            )
+        for name in getattr(X, "columns", ()):
+            text = (
+                next((one for one in X[name] if isinstance(one, str)), None) if _of_objects(X[name]) else None
+            )
+            if text is not None:
+                raise InputError(
+                    f"the column {name!r} of X has texts, such as {text[:20]!r}; leave it out, or compare it by "
+                    "a kernel of texts, as On(column, kernel)"
+                )
 
     def prepare(self, given: Vectors, known: Any = None, progress: StageProgress | None = None) -> Vectors:
         """See `Source`: they are examples as they are."""
@@ -93,15 +123,23 @@ class VectorSource(Source):
         return Kept(support, kernel, examples.take(support), examples.n_features)
 
     def require_weights(self) -> None:
-        """See `Source`: never."""
-        raise InputError(
-            f"a model of {spell(self.make_kernel())} has no texts in it, but vectors; save it as it is"
-        )
+        """See `Source`."""
+        kernel = self.make_kernel()
+        if not kernel.has_weights:
+            raise InputError(
+                f"a model of {spell(kernel)} cannot do without its support vectors: linear kernels, and sums "
+                "of them, can"
+            )
 
     def without_texts(self, kept: Kept, coef: NDArray[np.float64]) -> Kept:
         """See `Source`."""
+        if kept.weights is not None:
+            return kept
         self.require_weights()
-        return kept
+        kernel, support = kept.kernel, kept.documents
+        assert kernel is not None
+        nothing = support.take(np.empty(0, np.int64))
+        return Kept(kept.support[:0], kernel, nothing, kept.n_features, kernel.weight_vectors(support, coef))
 
     def others(self, given: Vectors, kept: Kept) -> Vectors:
         """See `Source`."""
@@ -109,16 +147,19 @@ class VectorSource(Source):
 
     def predictor(self, kept: Kept, coef: NDArray[np.float64], device: Device) -> Predictor:
         """See `Source`."""
+        if kept.weights is not None:
+            return kept.weights.predictor(device)
         assert kept.kernel is not None
-        documents: Any = kept.documents
-        return kept.kernel.predictor(documents, coef, device)
+        return kept.kernel.predictor(kept.documents, coef, device)
 
     def state(self, kept: Kept) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """See `Source`."""
-        kernel, documents = kept.kernel, kept.documents
+        kernel = kept.kernel
         assert kernel is not None
-        assert isinstance(documents, Vectors)
-        arrays = {_VECTORS + name: array for name, array in pack(documents).items()}
+        arrays = {_VECTORS + name: array for name, array in pack(kept.documents).items()}
+        if kept.weights is not None:
+            state = kept.weights.state(TOLERANCE)
+            return kernel.as_dict(), arrays | {_WEIGHTS + name: array for name, array in state.items()}
         return kernel.as_dict(), arrays | {_STATE + name: one for name, one in kernel.state().items()}
 
     def restore(
@@ -128,6 +169,10 @@ class VectorSource(Source):
         if n_features is None:
             raise ValueError("it does not say how many numbers a vector has")
         kernel, documents = self.make_kernel(), unpack(under(_VECTORS, arrays), (len(support), n_features))
+        if weights := under(_WEIGHTS, arrays):
+            self.require_weights()
+            made = kernel.restore_weight_vectors(weights, cast("Any", documents))
+            return Kept(support, kernel, documents, n_features, made)
         kernel.restore(under(_STATE, arrays))
         return Kept(support, kernel, documents, n_features)
 
@@ -204,8 +249,28 @@ def _place(values: Any, at: int) -> tuple[int, int]:
     return int(np.searchsorted(values.indptr, at, side="right")) - 1, int(values.indices[at])
 
 
-def _canonical(values: Any) -> Any:
-    """A CSR matrix whose indices are sorted, and none of which occurs twice; that of the user stays."""
+def _of_texts(column: Any) -> bool:
+    """Whether an array of one dimension begins with a text."""
+    return len(column.shape) == 1 and len(column) > 0 and isinstance(next(iter(column)), str)
+
+
+def _of_objects(column: Any) -> bool:
+    """Whether a column of a table may hold texts."""
+    return getattr(getattr(column, "dtype", None), "kind", "O") in "OUST"
+
+
+def canonical(values: Any) -> Any:
+    """A CSR matrix whose indices are sorted, and none of which occurs twice; that of the user stays.
+
+    Raises
+    ------
+    InputError
+        If an index is out of bounds, as one is that has overflowed.
+    """
+    try:
+        values.check_format(full_check=True)
+    except ValueError as error:
+        raise InputError(f"X is a sparse matrix that is damaged: {error}; make it anew") from error
     if not values.has_canonical_format:
         values = values.copy()
         values.sum_duplicates()
