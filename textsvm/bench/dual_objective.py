@@ -38,16 +38,22 @@ def gaussian_objective(
     device : Device
         Where the kernel values are computed.
     """
-    xp = devices.array_module(device)
-    dense = xp.asarray(vectors.toarray() if issparse(vectors) else vectors).astype(np.float64)
+    dense = vectors.toarray() if issparse(vectors) else vectors
     linear = np.abs(coef).sum() if own is None else coef[own, np.arange(len(own))].sum()
-    weights, norms, quadratic = xp.asarray(coef), (dense * dense).sum(1), 0.0
-    for start in range(0, len(dense), BLOCK):
+    with devices.use(device):
+        xp = devices.array_module(device)
+        return float(linear) - _quadratic(xp, xp.asarray(dense, np.float64), xp.asarray(coef), gamma) / 2
+
+
+def _quadratic(xp: Any, vectors: Any, coef: Any, gamma: float) -> float:
+    """The sum over machines of coef' K coef."""
+    norms, found = (vectors * vectors).sum(1), 0.0
+    for start in range(0, len(vectors), BLOCK):
         some = slice(start, start + BLOCK)
-        squares = norms[some, None] + norms - 2 * dense[some] @ dense.T
+        squares = norms[some, None] + norms - 2 * vectors[some] @ vectors.T
         values = xp.exp(-gamma * xp.maximum(squares, 0))
-        quadratic += float((weights[:, some] * (weights @ values.T)).sum())
-    return float(linear) - quadratic / 2
+        found += float((coef[:, some] * (coef @ values.T)).sum())
+    return found
 
 
 def require_feasible(coef: NDArray[np.float64], C: float, own: Any = None) -> None:
