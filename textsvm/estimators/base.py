@@ -242,14 +242,16 @@ class KernelMachine(BaseEstimator, ABC):
         support = index[used]
         self.solutions_ = machines.solutions
         self.n_iter_ = sum(solution.iterations for solution in machines.solutions)
-        was_given = vars(self).get("kernel_", self) is None
+        before = vars(self).get("kernel_", self)
+        had_columns = before is None or getattr(before, "reads", "texts") != "texts"
         kept = self.source.keep(kernel, examples, support)
         coef = np.ascontiguousarray(every[:, used])
         self.restore(kept.kernel, kept.documents, support, coef, machines.bias, target.classes, {})
         if kept.n_features is not None:
             self.n_features_in_ = kept.n_features
-        elif was_given and hasattr(self, "n_features_in_"):  # of a fit to a matrix before
-            del self.n_features_in_
+        elif had_columns:  # of a fit to a matrix before
+            for name in {"n_features_in_", "feature_names_in_"} & set(vars(self)):
+                delattr(self, name)
         self.n_support_ = self._count_support(target.values[support], target.classes)
         if trouble := self.unfinished(machines, target.classes):
             warn_user(trouble)

@@ -62,6 +62,8 @@ RATES = {
 }
 #: How much longer machines take that coordinate descent does not solve, on a CPU.
 SLOWER: dict[type, float] = {Regression: 50.0, OneClass: 7.0}
+#: The same of any machines of vectors, which Newton's method solves.
+OF_VECTORS = 50.0
 
 
 @dataclass(frozen=True)
@@ -113,8 +115,8 @@ def why_not(machine: Machine, kernel: Kernel, device: Device, with_bias: bool) -
         return f"machines on landmarks are trained from their values with all texts; {instead}"
     if not kernel.has_features:
         return (
-            f"the kernel {spell(kernel)} has no list of features to be trained from, as spectrum, bounded-gap, "
-            f"linear and sums of them have; {instead} or another kernel"
+            f"the kernel {spell(kernel)} has no list of features to be trained from, as spectrum, "
+            f"bounded-gap, linear and sums of them have; {instead} or another kernel"
         )
     if kernel.reads == "vectors" and device.kind == "cuda":
         return f"machines of vectors are trained from kernel values on a card; {instead}"
@@ -147,7 +149,7 @@ def predicted(kernel: Kernel, documents: Any, problem: Problem, device: Device) 
     gram = found * rates.count + n**2 * rates.pair + n * found * rates.product
     solve = found * (rates.solve + machines * rates.machine) + n * rates.row + machines * rates.start
     if device.kind == "cpu":
-        solve *= SLOWER.get(type(problem), 1.0)
+        solve *= OF_VECTORS if kernel.reads == "vectors" else SLOWER.get(type(problem), 1.0)
     return gram / threads, found * rates.count / threads + solve / max(1, min(threads, machines))
 
 

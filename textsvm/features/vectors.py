@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import issparse
 
 from textsvm import device as devices
 from textsvm.documents import View
+from textsvm.features.dense import DenseRows
+from textsvm.features.rows import FeatureRows
 from textsvm.features.sparse import Sparse, feature_type
 
 #: What a kernel of vectors reads.
@@ -71,9 +73,11 @@ class Vectors:
         return Vectors(self.values[indices])
 
 
-def sparse_rows(vectors: Vectors) -> Sparse:
-    """Vectors as sparse rows, float32, on the host."""
-    values = devices.to_host(vectors.values)
-    rows = values if vectors.sparse else csr_array(values)
-    indices = rows.indices.astype(feature_type(vectors.n_features), copy=False)
-    return Sparse(rows.indptr.astype(np.int64), indices, rows.data.astype(np.float32), vectors.n_features)
+def feature_rows(vectors: Vectors) -> FeatureRows:
+    """Vectors as rows of features, which their numbers are, on the host; sparse ones in float32."""
+    x: Any = DenseRows(devices.to_host(vectors.values))
+    if vectors.sparse:
+        rows, d = vectors.values, vectors.n_features
+        indices = rows.indices.astype(feature_type(d), copy=False)
+        x = Sparse(rows.indptr.astype(np.int64), indices, rows.data.astype(np.float32), d)
+    return FeatureRows(x, np.zeros(len(vectors)), descent=False)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.features.rows import FeatureRows
-from textsvm.features.vectors import sparse_rows
+from textsvm.features.vectors import feature_rows
 from textsvm.kernels.linear_options import OPTIONS
 from textsvm.kernels.option import Option
 from textsvm.kernels.predictor import Predictor, Weights
@@ -41,7 +41,7 @@ class Linear(VectorKernel):
         return lengths
 
     def counted(self, documents: Any, device: Device | None = None) -> CountedVectors:
-        return CountedVectors(FeatureRows(sparse_rows(documents), np.zeros(len(documents))))
+        return CountedVectors(feature_rows(documents))
 
     def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
         self.check()
@@ -103,7 +103,7 @@ class LinearWeights:
 
     def predictor(self, device: Device) -> Predictor:
         """See `Weights`; on the host, wherever the vectors are."""
-        return LinearPredictor(self.weights)
+        return LinearPredictor(self.weights, device if device.kind == "cpu" else devices.select("cpu"))
 
     def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
         """See `Weights`: exactly."""
@@ -113,8 +113,8 @@ class LinearWeights:
 class LinearPredictor:
     """Values of machines, X w (`Predictor`)."""
 
-    def __init__(self, weights: NDArray[np.float64]) -> None:
-        self.weights, self.device = weights, devices.select("cpu")
+    def __init__(self, weights: NDArray[np.float64], device: Device) -> None:
+        self.weights, self.device = weights, device
 
     def values(self, documents: Any, progress: Progress | None = None) -> NDArray[np.float64]:
         """See `Predictor`."""

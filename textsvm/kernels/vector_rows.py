@@ -15,6 +15,7 @@ from threadpoolctl import ThreadpoolController
 
 from textsvm import device as devices
 from textsvm.device import Device
+from textsvm.errors import InputError
 from textsvm.features.vector_products import Products, Rows, squares
 from textsvm.features.vectors import Vectors
 from textsvm.kernels.rows import HostRows
@@ -42,6 +43,11 @@ class HostVectorRows(HostRows):
     def __init__(self, kernel: Any, documents: Vectors, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         self._columns = Products(devices.to_host(documents.values))
+        for row in np.flatnonzero(~np.isfinite(self._columns.squares))[:1]:
+            raise InputError(
+                f"the numbers of vector {row} are too large to be multiplied; scale the columns, as "
+                "StandardScaler does"
+            )
 
     def diag(self) -> NDArray[np.float32]:
         """See `MatrixRows`."""

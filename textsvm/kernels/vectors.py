@@ -66,7 +66,8 @@ class VectorKernel(Kernel):
 
     def put(self, products: NDArray[np.float64], rows: Any, columns: Any, out: NDArray[np.float32]) -> None:
         """Kernel values into `out`, (m, n), on the host; otherwise as `value`."""
-        out[...] = self.value(products, rows, columns)
+        with np.errstate(over="ignore"):  # solvers say of an infinite value that it is one
+            out[...] = self.value(products, rows, columns)
 
     def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
         # A product of two sparse vectors takes as long as numbers that both have.

@@ -265,8 +265,8 @@ def as_texts(X: Any) -> list[str]:
         return cast("list[str]", X if isinstance(X, StoredTexts) else StoredTexts.of(_checked(X)))
     if len(getattr(X, "shape", (0,))) > 1:
         raise InputError(
-            f"expected one column of texts, got an array of shape {tuple(X.shape)}; select a column, or take a "
-            "kernel of vectors, such as Gaussian(), for rows of numbers"
+            f"expected one column of texts, got an array of shape {tuple(X.shape)}; select a column, or take "
+            "a kernel of vectors, such as Gaussian(), for rows of numbers"
         )
     for convert in ("to_pylist", "to_list", "tolist"):  # Arrow; pandas and Polars; NumPy
         if hasattr(X, convert):

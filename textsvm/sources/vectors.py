@@ -82,8 +82,8 @@ class VectorSource(Source):
         first = next(iter(X), None) if isinstance(X, list | tuple) else None
         if isinstance(X, str) or isinstance(first, str) or (kind in "OUST" and kind and _of_texts(X)):
             raise InputError(
-                f"X is of texts, and the kernel {spell(self.make_kernel())} compares vectors; take a kernel of "
-                "texts, such as Spectrum(4), or give numbers"
+                f"X is of texts, and the kernel {spell(self.make_kernel())} compares vectors; take one "
+                "of texts, such as Spectrum(4), or give numbers"
             )
         if len(getattr(X, "shape", (0, 0))) == 1 or isinstance(first, int | float | np.number):
             raise InputError(
@@ -91,13 +91,17 @@ class VectorSource(Source):
                 "X.reshape(1, -1) is one vector, X.reshape(-1, 1) vectors of one number"
             )
         for name in getattr(X, "columns", ()):
+            if getattr(getattr(X[name], "dtype", None), "kind", "") in "mM":
+                raise InputError(
+                    f"the column {name!r} of X has dates; give numbers, such as days since one of them"
+                )
             text = (
                 next((one for one in X[name] if isinstance(one, str)), None) if _of_objects(X[name]) else None
             )
             if text is not None:
                 raise InputError(
-                    f"the column {name!r} of X has texts, such as {text[:20]!r}; leave it out, or compare it by "
-                    "a kernel of texts, as On(column, kernel)"
+                    f"the column {name!r} of X has texts, such as {text[:20]!r}; leave it out, or compare it "
+                    "by a kernel of texts, as On(column, kernel)"
                 )
 
     def prepare(self, given: Vectors, known: Any = None, progress: StageProgress | None = None) -> Vectors:
