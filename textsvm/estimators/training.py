@@ -63,7 +63,7 @@ RATES = {
 #: How much longer machines take that coordinate descent does not solve, on a CPU.
 SLOWER: dict[type, float] = {Regression: 50.0, OneClass: 7.0}
 #: The same of any machines of vectors, which Newton's method solves.
-OF_VECTORS = 50.0
+OF_VECTORS = 20.0
 
 
 @dataclass(frozen=True)

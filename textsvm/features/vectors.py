@@ -56,9 +56,12 @@ class Vectors:
     def variance(self) -> float:
         """Variance of all numbers, zeros that are not stored among them."""
         values = self.values
-        if not self.sparse:
-            return float(values.var())
-        return float(values.multiply(values).mean() - values.mean() ** 2)
+        with np.errstate(over="ignore", invalid="ignore"):  # rows of them say that numbers are too large
+            if not self.sparse:
+                return float(values.var(dtype=np.float64))
+            mean = values.sum(dtype=np.float64) / np.prod(values.shape)
+            squares = np.square(values.data, dtype=np.float64).sum() / np.prod(values.shape)
+            return float(squares - mean**2)
 
     def of(self, view: View) -> Vectors:
         """What a kernel of this view reads: vectors have one."""

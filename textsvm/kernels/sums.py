@@ -55,6 +55,10 @@ class Composite(Kernel):
         return kinds.pop() if len(kinds) == 1 else "columns" if "columns" in kinds else "texts"
 
     @property
+    def alike(self) -> float:  # type: ignore[override]
+        return max(part.alike for part in self.kernels)
+
+    @property
     def view(self) -> View:
         raise TypeError("the parts of a kernel have views; this one reads whole documents")
 

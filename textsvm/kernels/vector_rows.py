@@ -52,7 +52,8 @@ class HostVectorRows(HostRows):
     def diag(self) -> NDArray[np.float32]:
         """See `MatrixRows`."""
         row = self._columns.squares[None]
-        return self.kernel.value(row.copy(), row, row[0])[0].astype(np.float32)
+        with np.errstate(over="ignore"):
+            return self.kernel.value(row.copy(), row, row[0])[0].astype(np.float32)
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
         """See `MatrixRows`."""

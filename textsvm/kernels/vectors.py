@@ -37,6 +37,8 @@ class VectorKernel(Kernel):
     """
 
     reads: ClassVar[str] = "vectors"
+    # Neighbours are no copies: with a small gamma all vectors are close.
+    alike: ClassVar[float] = 1 - 1e-5
     finish: ClassVar[str] = ""
 
     @property
@@ -117,7 +119,7 @@ class ScaledKernel(VectorKernel):
         self._gamma = 1 / documents.n_features
         if self.gamma == "scale":
             variance = documents.variance
-            self._gamma = self._gamma / variance if variance else 1.0
+            self._gamma = self._gamma / variance if 0 < variance < np.inf else 1.0
         return self
 
     def state(self) -> dict[str, NDArray[Any]]:
