@@ -130,7 +130,7 @@ def cross_validate(
     Parameters
     ----------
     model : SVC, MultilabelSVC or SVR
-    X : n texts, or a kernel matrix with ``kernel="precomputed"``
+    X : n texts or vectors, or a kernel matrix with ``kernel="precomputed"``
     y : array-like, shape (n,)
         Labels or numbers; several labels a document as `MultilabelSVC.fit` takes them.
     cv : int, scikit-learn splitter or sequence of (train, test) index pairs

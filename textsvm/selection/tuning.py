@@ -129,7 +129,7 @@ def tune(
     ----------
     model : SVC, MultilabelSVC or SVR
         Of ``SVC()``, whose kernel is "auto", the kernel of ``SVC("fast")`` is tuned if the grid names none.
-    X : n texts, or a kernel matrix with ``kernel="precomputed"``
+    X : n texts or vectors, or a kernel matrix with ``kernel="precomputed"``
     y : array-like, shape (n,)
         Labels or numbers; several labels a document as `MultilabelSVC.fit` takes them.
     grid : dict of lists, or several
