@@ -21,6 +21,7 @@ QUICK = (
     "multilabel",
     "nystroem",
     "million",
+    "mixtures",
 )
 
 
@@ -57,7 +58,7 @@ def no_data(*arguments, **options):
     return run_fresh(*arguments, env={"TEXTSVM_DATA": "no/such/folder"}, **options)
 
 
-@pytest.mark.parametrize("which", ["lodhi", "essays", "crammer_singer", "panel"])
+@pytest.mark.parametrize("which", ["lodhi", "essays", "crammer_singer", "panel", "vectors"])
 def test_without_corpora_there_is_a_sentence(which, tmp_path):
     message = fails("bench", which, "--device", "cpu", "-o", tmp_path / "r", run=no_data)
     assert "set TEXTSVM_DATA" in message

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import platform
+import resource
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
@@ -14,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from textsvm import device as devices
 from textsvm.device import select
 from textsvm.errors import InputError
 from textsvm.files import replacing
@@ -80,10 +83,12 @@ class Rows:
         Of the report, without suffix.
     title, command : str
         Rows found in the JSON file there are kept if they are of this command and commit.
+    note : str
+        What a reader of the table has to know.
     """
 
-    def __init__(self, path: Path, title: str, command: str) -> None:
-        self.path, self.title, self.command = path, title, command
+    def __init__(self, path: Path, title: str, command: str, note: str = "") -> None:
+        self.path, self.title, self.command, self.note = path, title, command, note
         self.rows: dict[str, dict[str, Any]] = {}
         try:
             found = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
@@ -105,15 +110,16 @@ class Rows:
         header = tuple(dict.fromkeys(name for row in rows for name in row if name != "key"))
         blank = dict.fromkeys(header, "")
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_report(self.path, self.title, self.command, header, [blank | row for row in rows])
+        write_report(self.path, self.title, self.command, header, [blank | row for row in rows], self.note)
 
 
 def write_report(
-    path: Path, title: str, command: str, header: tuple[str, ...], rows: list[dict[str, Any]]
+    path: Path, title: str, command: str, header: tuple[str, ...], rows: list[dict[str, Any]], note: str = ""
 ) -> None:
     """A Markdown table with the command and the environment, and the same as JSON beside it."""
     about = environment()
     lines = [f"# {title}", "", f"    {command}", "", describe_environment(about), ""]
+    lines += [note, ""] * bool(note)
     lines += ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
     lines += ["| " + " | ".join(_cell(row[name]) for name in header) + " |" for row in rows]
     for target, text in (
@@ -148,6 +154,19 @@ def describe_environment(about: dict[str, Any]) -> str:
         f"{about['cpu']}, {about['threads']} threads; {about['device']}; {about['system']}, "
         f"Python {about['python']}, {versions}; commit {about['commit']}."
     )
+
+
+def free_all() -> None:
+    """Give pooled device memory back, so that the peak is that of what comes next."""
+    if "cupy" in sys.modules:
+        devices.cupy().get_default_memory_pool().free_all_blocks()
+
+
+def peak_memory() -> int:
+    """Bytes: what the pool on the card has taken, or the largest resident set of this process."""
+    if "cupy" in sys.modules:
+        return int(devices.cupy().get_default_memory_pool().total_bytes())
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << (0 if sys.platform == "darwin" else 10)
 
 
 def _cell(value: Any) -> str:

@@ -9,8 +9,6 @@ row, and those of tasks, are measured on a second run, so that nothing compiles 
 from __future__ import annotations
 
 import argparse
-import resource
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,9 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm import device as devices
 from textsvm.bench.corpora import IMDB, REUTERS, Task, newswire_tasks, parted_task, read
-from textsvm.bench.harness import Rows, data_folder
+from textsvm.bench.harness import Rows, data_folder, free_all, peak_memory
 from textsvm.bench.plots import Series, lines
 from textsvm.bench.resampled import resampled_documents, texts_of
 from textsvm.bench.scale import growth
@@ -92,19 +89,6 @@ def resampled_row(
     test, y_test = corpus.draw(tests, length, 1)
     task = Task("resampled", train, y_train, test, y_test)
     return trained(task, LOG, device, "features", repeats)
-
-
-def free_all() -> None:
-    """Give pooled device memory back, so that the peak is that of one training."""
-    if "cupy" in sys.modules:
-        devices.cupy().get_default_memory_pool().free_all_blocks()
-
-
-def peak_memory() -> int:
-    """Bytes: what the pool on the card has taken, or the largest resident set of this process."""
-    if "cupy" in sys.modules:
-        return int(devices.cupy().get_default_memory_pool().total_bytes())
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << (0 if sys.platform == "darwin" else 10)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -21,6 +21,7 @@ class Benchmark(Enum):
     peers = "peers"
     scale = "scale"
     million = "million"
+    mixtures = "mixtures"
     grid = "grid"
     multiclass = "multiclass"
     multilabel = "multilabel"
