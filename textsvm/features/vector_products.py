@@ -67,7 +67,7 @@ class Products:
     ----------
     values : array or CSR matrix, shape (n, d), on the host
     shifted : bool
-        Whether all vectors may be shifted alike: dense ones then are, to the middle of the fixed ones, for far
+        Whether all vectors may be shifted alike. Dense ones then are, to the middle of the fixed ones: far
         from 0 products lose what is between vectors.
 
     Attributes
