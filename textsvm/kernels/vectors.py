@@ -34,12 +34,15 @@ class VectorKernel(Kernel):
     ----------
     finish : str
         What vectors.cu calls it, with `numbers` of it; empty if it is not there.
+    shifts : bool
+        Whether its values stay where all vectors are shifted alike.
     """
 
     reads: ClassVar[str] = "vectors"
     # Neighbours are no copies: with a small gamma all vectors are close.
     alike: ClassVar[float] = 1 - 1e-5
     finish: ClassVar[str] = ""
+    shifts: ClassVar[bool] = False
 
     @property
     def view(self) -> View:
