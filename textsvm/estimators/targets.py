@@ -189,11 +189,17 @@ def _one_a_document(y: Any, n: int, what: str) -> NDArray[Any]:
         raise InputError(f"expected one {what} a document, got an array of shape {values.shape}{several}")
     if len(values) != n:
         raise InputError(f"there are {n} documents and {len(values)} {what}s; give one {what} a document")
-    if values.dtype.kind in "OfcM":
-        for i, value in enumerate(values.tolist()):
-            if is_missing(value):
-                raise InputError(f"the {what} of document {i} is missing; remove the document or give it one")
+    for i in _missing(values)[:1]:
+        raise InputError(f"the {what} of document {i} is missing; remove the document or give it one")
     return values
+
+
+def _missing(values: NDArray[Any]) -> NDArray[np.int64]:
+    """Where an array has no value."""
+    if values.dtype.kind == "O":
+        return np.flatnonzero([is_missing(value) for value in values.tolist()])
+    missing = {"f": np.isnan, "c": np.isnan, "M": np.isnat}.get(values.dtype.kind)
+    return np.flatnonzero(missing(values)) if missing else np.empty(0, np.int64)
 
 
 def is_number(value: object) -> bool:
