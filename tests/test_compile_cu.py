@@ -19,7 +19,7 @@ import pytest
 
 import textsvm
 from textsvm import device
-from textsvm.features import products_cuda, rows_cuda
+from textsvm.features import clusters_cuda, products_cuda, rows_cuda
 from textsvm.kernels import edit_cuda, gap_cuda, gap_lanes
 from textsvm.parallel import n_threads
 from textsvm.solvers import crammer_singer_cuda, newton_cuda, smo_cuda
@@ -32,6 +32,7 @@ STRUCTS = {
     crammer_singer_cuda.SET_SOURCE: crammer_singer_cuda.STRUCTS,
     "edit.cu": {"Task": edit_cuda.TASK},
     "gap.cu": {"Task": gap_cuda.TASK, "Output": gap_cuda.OUTPUT, "Lane": gap_lanes.LANE},
+    "clusters.cu": {"Clustered": clusters_cuda.CLUSTERED},
     "products.cu": {"Products": products_cuda.PRODUCTS},
     "newton.cu": {"Pass": rows_cuda.PASS, "Lists": rows_cuda.LISTS, "Gradients": newton_cuda.GRADIENTS},
 }

@@ -80,7 +80,9 @@ def cluster(indptr: Array, features: Array, n_features: int, seed: int = 0) -> C
 
 
 @njit(nogil=True, cache=True)
-def _assign(shuffled: Array, indptr: Array, features: Array, held: Array, order: Array, widths: Array) -> None:
+def _assign(
+    shuffled: Array, indptr: Array, features: Array, held: Array, order: Array, widths: Array
+) -> None:
     """The vectors by cluster into `order`, and how many features are active in each into `widths`."""
     n_clusters = len(widths)
     own = np.full(SLOTS, -1, np.int64)  # the cluster that is open in each slot

@@ -1,4 +1,4 @@
-"""A sparse matrix of values >= 0 on a GPU, a row for each document; launches of kernels_cu/products.cu."""
+"""A sparse matrix on a GPU, a row for each document or vector; launches of kernels_cu/products.cu."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ class CudaSparse:
     documents, features : int32 arrays, shape (number of entries,)
         Row of each entry, and its feature; -1 for one that has been left out.
     values : float32 array, shape (number of entries,)
+        >= 0 and float32 those of texts, float64 those of vectors, for which only the arrays are used.
     df, highest : int32 arrays, shape (number of features,)
-        Rows that hold a feature, and a bound of its values where they are whole.
+        Rows that hold a feature, and a bound of its absolute values where they are whole.
     whole : bool
         Whether all values are whole numbers.
     """
