@@ -1,11 +1,11 @@
 """Sparse vectors in clusters of similar sparsity (Cotter, Srebro and Keshet 2011, section 5.3), on the CPU.
 
-A cluster has up to SIZE vectors; its active features are those that any of them has. Kept dense over these, all
-vectors of a cluster read the same numbers of a source vector, so that threads side by side read side by side.
-What is kept, hence what is multiplied, is the sum of active features over all vectors: `dense / n` each.
+A cluster has up to SIZE vectors; its active features are those that any of them has. Kept dense over these,
+all vectors of a cluster read the same numbers of a source vector, so that threads side by side read side by
+side. What is kept, hence what is multiplied, is the sum of active features over all vectors.
 
-Greedy, in one pass over the vectors in random order: of SLOTS clusters that are open, each vector joins the one
-to which it adds fewest zeros,
+Greedy, in one pass over the vectors in random order: of SLOTS clusters that are open, each vector joins the
+one to which it adds fewest zeros,
 
     |S| |J_x - J_S| + |J_S - J_x|       J_x features of the vector, J_S active ones, |S| vectors so far
 
@@ -51,9 +51,9 @@ class Clusters:
         return len(self.starts) - 1
 
     @property
-    def dense(self) -> int:
-        """Numbers that are kept of all vectors: those of an unfilled cluster as if it were full."""
-        return SIZE * len(self.features)
+    def active(self) -> float:
+        """Active features of a cluster, on average."""
+        return len(self.features) / max(len(self), 1)
 
 
 def cluster(indptr: Array, features: Array, n_features: int, seed: int = 0) -> Clusters:

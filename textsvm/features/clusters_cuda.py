@@ -1,14 +1,14 @@
 """Kernel values of sparse vectors in clusters (`textsvm.features.clusters`) on a GPU: kernels_cu/clusters.cu.
 
-A block of threads has one cluster, two of its vectors each, and some sources (vectors to be compared with it),
-which are dense in a tile [feature][source]. For each active feature it reads SIZE numbers of the cluster and
-those of its sources, both side by side, and does SIZE multiply-adds for each source.
+A block of threads has one cluster, two of its vectors each, and some sources (vectors to be compared with
+it), which are dense in a tile [feature][source]. For each active feature it reads SIZE numbers of the cluster
+and those of its sources, both side by side, and does SIZE multiply-adds for each source.
 
 Whole numbers whose products stay below 2^24 are float32, hence exact; all others float64. Each product is one
 sum in the order of the cluster's features: two runs give the same bits.
 
-Memory, in bytes: 4 n^2 the matrix; 4 or 8 SIZE for each active feature of each cluster; TILE_BYTES the sources,
-or what TILE of them need.
+Memory, in bytes: 4 n^2 the matrix; 4 or 8 SIZE for each active feature of each cluster; TILE_BYTES the
+sources, or what TILE of them need.
 """
 
 from __future__ import annotations

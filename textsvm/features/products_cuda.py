@@ -8,13 +8,13 @@ split three ways:
     wide    other columns held by many rows (larger values, or not whole ones): float64
     rest    lists of rows; a block adds one row's products up in shared memory, as integers
 
-Whole values >= 0 stay integers all the way: exact, then rounded once. Other rest products are rounded to fixed
-point, so that their sum has no order either: two runs give the same bits. It has 62 bits for features, float32
-and >= 0; for vectors, float64 of either sign, it has 50 bits. Where a card has few float64 units, wide columns
-are float32.
+Whole values >= 0 stay integers all the way: exact, then rounded once. Other rest products are rounded to
+fixed point, so that their sum has no order either: two runs give the same bits. It has 62 bits for features
+(float32, >= 0), and 50 bits for vectors (float64, of either sign). Where a card has few float64 units, wide
+columns of features are float32.
 
-What becomes of a product is `finish` of products.cu, of it and of a number for each of the two rows: a factor of
-each for features, a kernel of |x|^2 for vectors (finish.cuh).
+What becomes of a product is `finish` of products.cu, of it and of a number for each of the two rows: a factor
+of each for features, a kernel of |x|^2 for vectors (finish.cuh).
 
 Memory, in bytes: 4 n^2 the matrix; n * (narrow + 8 wide columns); TILE_BYTES a tile of products.
 """
@@ -113,7 +113,7 @@ class CudaColumns:
         cp = gpu.cupy()
         self.x, self.n, self.factors, self.kernel = x, len(x), factors, kernel
         self.height = _padded(max(self.n, 1))
-        self.wide_type = np.float64 if _card().fast_float64 else np.float32
+        self.wide_type = np.float64 if kernel or _card().fast_float64 else np.float32
         sums = self._split(x)
         self.place = cp.empty(len(x.df), np.int32)
         lengths = cp.empty(len(x.df), np.int64)

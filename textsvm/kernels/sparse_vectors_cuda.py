@@ -109,8 +109,7 @@ class CudaSparseVectorRows:
         way = choose(sparsity, memory)
         if way.name != "clusters":
             return way
-        clusters = self._clustered()
-        return choose(replace(sparsity, active=len(clusters.features) / max(len(clusters), 1)), memory)
+        return choose(replace(sparsity, active=self._clustered().active), memory)
 
     def _clustered(self) -> Clusters:
         if self.clusters is None:
