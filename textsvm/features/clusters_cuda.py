@@ -19,7 +19,7 @@ import numpy as np
 
 from textsvm import device as gpu
 from textsvm.features.clusters import SIZE, Clusters
-from textsvm.features.finish_cuda import NAMES, Finish
+from textsvm.features.finish_cuda import NAMES, Finish, finish_defines, finish_fields
 from textsvm.features.products_cuda import Factors
 from textsvm.features.sparse_cuda import CudaSparse
 from textsvm.parallel import Progress
@@ -32,7 +32,7 @@ EXACT = 1 << 24  # whole numbers up to here are exact in float32
 NUMBERS = {np.float32: "float", np.float64: "double"}
 #: What may be launched: (source, defines).
 DEFINE_SETS = [
-    (SOURCE, (("NUMBER", number), *Finish(name).defines)) for number in NUMBERS.values() for name in NAMES
+    (SOURCE, (("NUMBER", number), *finish_defines(name))) for number in NUMBERS.values() for name in NAMES
 ]
 #: What clusters.cu has in Clustered.
 CLUSTERED = np.dtype(
@@ -46,7 +46,7 @@ CLUSTERED = np.dtype(
 
 
 class CudaClusters:
-    """X in clusters, for kernel values of any vectors with its rows: the verbs of `CudaColumns`.
+    """X in clusters, for kernel values of any vectors with its rows; the verbs of `CudaColumns`.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class CudaClusters:
                 CLUSTERED, order=self.order, starts=self.starts, features=self.features,
                 dense=self._numbers(number), sources=sources, squares=self.factors.scale,
                 source_squares=squares, out=part, ld=size, first=first, n=self.n, m=len(some), half=half,
-                **self.finish.fields,
+                **finish_fields(self.finish),
             )  # fmt: skip
             blocks = (self.n_clusters, -(-len(some) * number.itemsize // 128))
             self._function("values", number)(blocks, (THREADS,), (argument,))
@@ -146,7 +146,9 @@ class CudaClusters:
         return self._dense[number]
 
     def _function(self, name: str, number: np.dtype[Any]) -> Any:
-        return gpu.function(SOURCE, name, (("NUMBER", NUMBERS[number.type]), *self.finish.defines))
+        return gpu.function(
+            SOURCE, name, (("NUMBER", NUMBERS[number.type]), *finish_defines(self.finish.name))
+        )
 
 
 def _report(progress: Progress | None, done: int, total: int) -> None:

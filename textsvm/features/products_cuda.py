@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from textsvm import device as gpu
 from textsvm.device import Defines
-from textsvm.features.finish_cuda import NAMES, Finish
+from textsvm.features.finish_cuda import NAMES, Finish, finish_defines, finish_fields
 from textsvm.features.pmers_cuda import starts_of
 from textsvm.features.sparse_cuda import EXACT, FIXED, SOURCE, CudaSparse
 from textsvm.parallel import Progress
@@ -46,7 +46,7 @@ SHARED = 100 << 10  # bytes of sums a block keeps: two blocks a multiprocessor
 INT8, INT32 = 3, 10  # cudaDataType
 DOUBLE = (*FIXED, ("VALUE", "double"))
 #: What is launched here beside those of `sparse_cuda`: products of vectors.
-DEFINE_SETS = [(SOURCE, (*DOUBLE, *Finish(name).defines)) for name in NAMES]
+DEFINE_SETS = [(SOURCE, (*DOUBLE, *finish_defines(name))) for name in NAMES]
 #: What products.cu has in Products.
 PRODUCTS = np.dtype(
     [(name, np.uint64) for name in ("which", "indptr", "features", "values", "place")]
@@ -241,7 +241,7 @@ class CudaColumns:
             list_values=self.list_values, tile=narrow, wide=wide, ld=self.height - skip, skip=skip,
             row_scale=factors.scale, scale=self.factors.scale, out=out,
             n=self.n, width=width, half=first is not None, unit=unit,
-            **(self.kernel.fields if self.kernel else {}),
+            **(finish_fields(self.kernel) if self.kernel else {}),
         )  # fmt: skip
         kernel = gpu.function(SOURCE, "rows", defines)
         kernel.max_dynamic_shared_size_bytes = _card().shared
@@ -260,7 +260,7 @@ class CudaColumns:
     @property
     def _defines(self) -> Defines:
         """Of what does not add products up."""
-        return EXACT[np.uint32] if self.kernel is None else (*DOUBLE, *self.kernel.defines)
+        return EXACT[np.uint32] if self.kernel is None else (*DOUBLE, *finish_defines(self.kernel.name))
 
     def _each(self, name: str, n: int, *args: Any) -> None:
         gpu.each(gpu.function(SOURCE, name, self._defines), n, *args)

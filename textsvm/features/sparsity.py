@@ -1,23 +1,23 @@
-"""How the products of sparse vectors are made on a GPU: the way whose predicted seconds are fewest.
+"""How products of sparse vectors are made on a GPU: the way whose predicted seconds are fewest.
 
-    dense       all numbers, zeros too (tensor cores): n^2 d multiply-adds
-    columns     features of many vectors dense, the others as lists of vectors (`products_cuda`)
-    clusters    vectors of similar sparsity together, dense over their active features (`clusters_cuda`)
+    columns     features that many vectors have are dense, the others lists of vectors (`products_cuda`)
+    clusters    vectors of similar sparsity are dense over their active features (`clusters_cuda`)
 
-Rates are those of one H200; on another card all ways are slower together, more or less.
+If every feature is had by many vectors, `columns` are plain dense products. Rates are those of one H200; on
+another card both ways are slower together, more or less.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Multiply-adds a second of each way, of whole numbers up to 127 and of others; additions a second of lists.
-DENSE = {True: 3.0e14, False: 6.0e13}
+#: Multiply-adds a second of dense features and of clusters, of whole numbers up to 127 and of others; and
+#: additions a second of lists.
 WIDE = {True: 3.0e14, False: 2.0e13}
 CLUSTERS = {True: 1.2e13, False: 6.0e12}
 LISTS = 1.0e11
 #: Seconds for writing a kernel value, and for reading one entry into clusters.
-VALUE = {"dense": 2.0e-12, "columns": 4.0e-12, "clusters": 6.0e-12}
+VALUE = {"columns": 4.0e-12, "clusters": 6.0e-12}
 CLUSTERED = 3.0e-8
 
 
@@ -27,20 +27,19 @@ class Sparsity:
 
     Attributes
     ----------
-    n, n_features, entries : int
-        Vectors, features, numbers that are stored.
+    n, entries : int
+        Vectors, and numbers that are stored.
     full : int
-        Features that are kept dense among `columns`.
+        Features that are dense among `columns`.
     listed : float
         Sum over the others of the square of how many vectors have them.
     small : bool
         Whether all numbers are whole and up to 127.
     active : float
-        Active features of a cluster, on average; what a vector has at least, while it is not known.
+        Active features of a cluster, on average; while it is not known, 0 for as few as can be.
     """
 
     n: int
-    n_features: int
     entries: int
     full: int
     listed: float
@@ -52,12 +51,12 @@ class Sparsity:
         """Predicted seconds for the whole kernel matrix, by way."""
         pairs = self.n**2 / 2
         active = max(self.active, self.entries / max(self.n, 1))
-        work = {
-            "dense": 2 * pairs * self.n_features / DENSE[self.small],
-            "columns": pairs * self.full / WIDE[self.small] + self.listed / 2 / LISTS,
-            "clusters": pairs * active / CLUSTERS[self.small] + self.entries * CLUSTERED,
+        return {
+            "columns": pairs * (self.full / WIDE[self.small] + 2 * VALUE["columns"])
+            + self.listed / 2 / LISTS,
+            "clusters": pairs * (active / CLUSTERS[self.small] + 2 * VALUE["clusters"])
+            + self.entries * CLUSTERED,
         }
-        return {way: seconds + 2 * pairs * VALUE[way] for way, seconds in work.items()}
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Way:
 
     Attributes
     ----------
-    name : {"dense", "columns", "clusters"}
+    name : {"columns", "clusters"}
     description : str
         What a user is shown.
     """
@@ -75,19 +74,13 @@ class Way:
     description: str
 
 
-#: The ways for people.
-SHOWN = {
-    "dense": "dense products of sparse vectors",
-    "columns": "products by dense and listed features",
-    "clusters": "products of vectors clustered by sparsity",
-}
-
-
-def choose(sparsity: Sparsity, memory: int) -> Way:
-    """The way of fewest predicted seconds; dense only if its numbers fit `memory` bytes."""
+def choose(sparsity: Sparsity) -> Way:
+    """The way of fewest predicted seconds, of equal ones `columns`."""
     seconds = sparsity.seconds
-    if 8 * sparsity.n * sparsity.n_features > memory:
-        del seconds["dense"]
-    best = min(seconds, key=lambda way: seconds[way])
-    others = ", ".join(f"{way} {seconds[way]:.2g} s" for way in seconds if way != best)
-    return Way(best, f"{SHOWN[best]} (predicted {seconds[best]:.2g} s; {others})")
+    columns, clusters = (f"{seconds[way]:.2g} s" for way in ("columns", "clusters"))
+    if seconds["columns"] <= seconds["clusters"]:
+        how = f"{sparsity.full:,} features dense and the others as lists"
+        return Way("columns", f"sparse products with {how} (predicted {columns}; by clusters {clusters})")
+    return Way(
+        "clusters", f"sparse products by clusters of vectors (predicted {clusters}; by columns {columns})"
+    )

@@ -1,0 +1,142 @@
+"""Kernel values of sparse vectors on a GPU, their products made as `textsvm.features.sparsity` decides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from textsvm import device as gpu
+from textsvm.features.clusters import Clusters, cluster
+from textsvm.features.clusters_cuda import CudaClusters
+from textsvm.features.finish_cuda import NAMES, Finish
+from textsvm.features.products_cuda import NARROW_SHARE, WIDE_SHARE, CudaColumns, Factors, mirror
+from textsvm.features.sparse_cuda import CudaSparse
+from textsvm.features.sparsity import Sparsity, Way, choose
+from textsvm.parallel import Progress
+
+Array = Any  # a CuPy array
+BLOCK_BYTES = 1 << 28  # of products that a kernel of the user's finishes at a time
+
+
+class SparseColumns:
+    """Sparse vectors, for values of any rows with them.
+
+    Parameters
+    ----------
+    values : CSR matrix, shape (n, d)
+        Finite; indices of a row are ascending, and none occurs twice.
+    finish : Finish
+    way : Way, optional
+        How products are made; None leaves it to `choose`.
+
+    Attributes
+    ----------
+    description : str
+        How products are made, for people.
+    """
+
+    def __init__(self, values: Any, finish: Finish, way: Way | None = None) -> None:
+        self.values, self.finish, self.n = values, finish, values.shape[0]
+        self._squares = squares_of(values)
+        self._x, self._factors = upload(values), Factors(self._squares, self._squares)
+        self._made: dict[bool, CudaColumns | CudaClusters] = {}
+        self.way = way or self._decide()
+        self.description = self.way.description
+
+    @cached_property
+    def diagonal(self) -> Array:
+        """The value of each vector with itself, float32, shape (n,)."""
+        squares = self._factors.scale
+        return self.finish.value(squares[None].copy(), squares[None], squares)[0].astype(np.float32)
+
+    def half(self, what: str, progress: Progress | None = None) -> Array:
+        """The values of all with all, shape (n, n), one half of them computed."""
+        matrix = self._columns(self._x.whole).half(what, progress)
+        mirror(matrix, self.diagonal.get() if self._finished else self._squares.astype(np.float32))
+        return self._values(matrix, self._factors.scale)
+
+    def rows(self, which: Array, what: str) -> Array:
+        """The values of the rows of `which`, an int64 array on the card, with all."""
+        return self._values(self._columns(self._x.whole).rows(which, what), self._factors.scale[which])
+
+    def cross(self, values: Any, what: str, progress: Progress | None = None) -> Array:
+        """The values of other vectors, a CSR matrix (m, d), with all."""
+        squares, x = squares_of(values), upload(values)
+        factors = Factors(squares, squares)
+        products = self._columns(self._x.whole and x.whole).cross(x, factors, what, progress)
+        return self._values(products, factors.scale)
+
+    @property
+    def _finished(self) -> bool:
+        return self.finish.name in NAMES
+
+    def _columns(self, whole: bool) -> CudaColumns | CudaClusters:
+        """What products are made from; only if `whole`, those of whole numbers alone."""
+        if whole not in self._made:
+            x = replace(self._x, whole=whole)
+            if self.way.name == "clusters":
+                self._made[whole] = CudaClusters(x, self._factors, self.clusters, self.finish)
+            else:
+                self._made[whole] = CudaColumns(x, self._factors, self.finish)
+        return self._made[whole]
+
+    def _decide(self) -> Way:
+        """Vectors are clustered only if that could be fastest."""
+        sparsity = sparsity_of(self._x)
+        way = choose(sparsity)
+        if way.name != "clusters":
+            return way
+        return choose(replace(sparsity, active=self.clusters.active))
+
+    @cached_property
+    def clusters(self) -> Clusters:
+        """The vectors by their sparsity."""
+        return cluster(self.values.indptr, self.values.indices, self.values.shape[1])
+
+    def _values(self, products: Array, squares: Array) -> Array:
+        """Kernel values, which products are already if finish.cuh has their function."""
+        size = max(1, BLOCK_BYTES // (8 * max(1, self.n)))
+        for first in range(0, 0 if self._finished else len(products), size):
+            some = products[first : first + size]
+            rows = squares[first : first + size, None]
+            some[:] = self.finish.value(some.astype(np.float64), rows, self._factors.scale)
+        return products
+
+
+def squares_of(values: Any) -> NDArray[np.float64]:
+    """|x|^2 of the rows of a CSR matrix, shape (n,)."""
+    numbers = values.astype(np.float64)
+    return np.asarray(numbers.multiply(numbers).sum(axis=1), np.float64).reshape(numbers.shape[0])
+
+
+def upload(values: Any) -> CudaSparse:
+    """The rows of a CSR matrix on the current card, in float64."""
+    cp = gpu.cupy()
+    matrix = csr_matrix(values)
+    entries, (n, d) = int(matrix.indptr[-1]), matrix.shape
+    gpu.require_memory(48 * entries + 16 * d, f"{n:,} sparse vectors")
+    indptr = cp.asarray(matrix.indptr.astype(np.int64))
+    features = cp.asarray(matrix.indices[:entries].astype(np.int32))
+    numbers = cp.asarray(matrix.data[:entries].astype(np.float64))
+    rows = (cp.searchsorted(indptr, cp.arange(entries), side="right") - 1).astype(np.int32)
+    df, highest = cp.zeros(d, np.int32), cp.zeros(d, np.int32)
+    whole = bool((numbers == cp.rint(numbers)).all()) and bool((abs(numbers) < 1 << 31).all())
+    if entries:
+        df = cp.bincount(features, minlength=d).astype(np.int32)
+    if entries and whole:
+        cp.maximum.at(highest, features, abs(numbers).astype(np.int32))
+    return CudaSparse(indptr, rows, features, numbers, df, highest, whole)
+
+
+def sparsity_of(x: CudaSparse) -> Sparsity:
+    """What the decision is made from."""
+    df, n = x.df.astype(np.float64), len(x)
+    full = df > (NARROW_SHARE if x.whole else WIDE_SHARE) * n
+    small = x.whole and bool((x.highest < 128).all())
+    listed = float((df[~full] ** 2).sum())
+    return Sparsity(n, len(x.features), int(full.sum()), listed, small)
