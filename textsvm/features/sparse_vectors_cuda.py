@@ -42,8 +42,8 @@ class SparseColumns:
 
     def __init__(self, values: Any, finish: Finish, way: Way | None = None) -> None:
         self.values, self.finish, self.n = values, finish, values.shape[0]
-        self._squares = squares_of(values)
-        self._x, self._factors = upload(values), Factors(self._squares, self._squares)
+        squares = squares_of(values)
+        self._x, self._factors = upload(values), Factors(squares, squares)
         self._made: dict[bool, CudaColumns | CudaClusters] = {}
         self.way = way or self._decide()
         self.description = self.way.description
@@ -56,9 +56,10 @@ class SparseColumns:
 
     def half(self, what: str, progress: Progress | None = None) -> Array:
         """The values of all with all, shape (n, n), one half of them computed."""
-        matrix = self._columns(self._x.whole).half(what, progress)
-        mirror(matrix, self.diagonal.get() if self._finished else self._squares.astype(np.float32))
-        return self._values(matrix, self._factors.scale)
+        products = self._columns(self._x.whole).half(what, progress)
+        matrix = self._values(products, self._factors.scale)
+        mirror(matrix, self.diagonal.get())
+        return matrix
 
     def rows(self, which: Array, what: str) -> Array:
         """The values of the rows of `which`, an int64 array on the card, with all."""
