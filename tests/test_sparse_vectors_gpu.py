@@ -1,4 +1,6 @@
-"""Kernel values of sparse vectors on a GPU: each way against float64, in all verbs, with the same bits twice."""
+"""Kernel values of sparse vectors on a GPU: each way against float64, in all verbs, the same bits twice."""
+
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -7,7 +9,6 @@ from scipy.sparse import csr_matrix, random_array, vstack
 from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.features import clusters_cuda, products_cuda, sparse_vectors_cuda
-from textsvm.features.finish_cuda import Finish
 from textsvm.features.sparse_vectors_cuda import SparseColumns
 from textsvm.features.sparsity import Way
 from textsvm.kernels.gaussian import Gaussian
@@ -29,7 +30,7 @@ KERNELS = [Gaussian(0.05), Polynomial(3, 0.1, 1.0), Sigmoid(0.01, 0.1), Linear()
 
 
 def finish_of(kernel):
-    return Finish(kernel.finish, kernel.numbers, kernel.value)
+    return SimpleNamespace(name=kernel.finish, numbers=kernel.numbers, value=kernel.value)
 
 
 def columns(kernel, x, way=None):
@@ -153,12 +154,12 @@ def test_too_little_memory_is_one_sentence(way, device, monkeypatch):
             found._columns(False).rows(devices.cupy().arange(3), "the values")
 
 
-def test_progress_ends_at_the_total(device):
-    for way in WAYS:
-        seen = []
-        with devices.use(device):
-            columns(Gaussian(0.1), sparse(500, 300), way).half("values", lambda a, b: seen.append((a, b)))
-        assert seen[-1][0] == seen[-1][1]
+@pytest.mark.parametrize("way", WAYS)
+def test_progress_ends_at_the_total(way, device):
+    seen = []
+    with devices.use(device):
+        columns(Gaussian(0.1), sparse(500, 300), way).half("values", lambda *done: seen.append(done))
+    assert seen[-1][0] == seen[-1][1]
 
 
 def test_clusters_are_made_only_if_they_could_be_fastest(device, monkeypatch):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from textsvm.device import Defines
 
@@ -12,23 +10,19 @@ from textsvm.device import Defines
 NAMES = ("linear", "polynomial", "gaussian", "sigmoid")
 
 
-@dataclass(frozen=True)
-class Finish:
-    """A function of <x, y>, |x|^2 and |y|^2.
+class Finish(Protocol):
+    """A function of <x, y>, |x|^2 and |y|^2."""
 
-    Attributes
-    ----------
-    name : str
-        One of NAMES; another is computed by `value`, of products.
-    numbers : tuple of float
-        Its gamma, coef0 and degree, as many as it has.
-    value : callable
-        The same of float64 arrays: products (m, n), |x|^2 (m, 1) and |y|^2 (n,).
-    """
+    @property
+    def name(self) -> str:
+        """One of NAMES; of another, only products are computed."""
 
-    name: str
-    numbers: tuple[float, ...]
-    value: Callable[[Any, Any, Any], Any]
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """Its gamma, coef0 and degree, as many as it has."""
+
+    def value(self, products: Any, rows: Any, columns: Any, /) -> Any:
+        """The same of float64 arrays: products (m, n), |x|^2 (m, 1) and |y|^2 (n,)."""
 
 
 def finish_defines(name: str) -> Defines:

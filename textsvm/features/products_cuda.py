@@ -64,10 +64,10 @@ class Factors:
 
     Parameters
     ----------
-    scale : float64 array, shape (n,)
-        On the host; |x|^2 of vectors.
-    squares : float64 array, shape (n,)
-        |x|^2 of every row, on the host: products with them have a bound.
+    scale : float64 array, shape (n,), NumPy or CuPy
+        |x|^2 of vectors.
+    squares : float64 array, shape (n,), NumPy or CuPy
+        |x|^2 of every row: products with them have a bound.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Factors:
         The largest |x|^2.
     """
 
-    def __init__(self, scale: NDArray[np.float64], squares: NDArray[np.float64]) -> None:
+    def __init__(self, scale: Array, squares: Array) -> None:
         self.scale = gpu.cupy().asarray(scale)
         self.largest = float(squares.max(initial=0))
 

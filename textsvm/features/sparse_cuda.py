@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm import device as gpu
+from textsvm.device import Defines
 from textsvm.features.pmers_cuda import starts_of
 
 Array = Any  # a CuPy array
@@ -59,7 +60,7 @@ class CudaSparse:
     def squares(self) -> NDArray[np.float64]:
         """|x|^2 of every row, shape (n,), on the host."""
         sums = gpu.cupy().zeros(len(self))
-        _warps("squares", len(self), self.indptr, self.values, sums)
+        warps("squares", len(self), self.indptr, self.values, sums)
         return sums.get()
 
     def dot(self, dense: Array) -> Array:
@@ -84,16 +85,12 @@ class CudaSparse:
 def _dot(indptr: Array, features: Array, values: Array, dense: Array) -> Array:
     n, width = len(indptr) - 1, dense.shape[1]
     out = gpu.cupy().zeros((n, width))
-    _warps("dot", n, indptr, features, values, np.int64(width), dense, out)
+    warps("dot", n, indptr, features, values, np.int64(width), dense, out)
     return out
 
 
-def _warps(name: str, n: int, *args: Any) -> None:
-    """Launch a kernel with one warp for each of n rows, n its first argument."""
+def warps(name: str, n: int, *args: Any, defines: Defines = EXACT[np.uint32]) -> None:
+    """Launch a kernel of products.cu with one warp for each of n rows, n its first argument."""
     if n:
         blocks = -(-n // (gpu.THREADS // WARP))
-        _function(name)((blocks,), (gpu.THREADS,), (np.int64(n), *args))
-
-
-def _function(name: str) -> Any:
-    return gpu.function(SOURCE, name, EXACT[np.uint32])
+        gpu.function(SOURCE, name, defines)((blocks,), (gpu.THREADS,), (np.int64(n), *args))

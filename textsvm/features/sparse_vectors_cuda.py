@@ -7,15 +7,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from textsvm import device as gpu
 from textsvm.features.clusters import Clusters, cluster
 from textsvm.features.clusters_cuda import CudaClusters
-from textsvm.features.finish_cuda import NAMES, Finish
-from textsvm.features.products_cuda import NARROW_SHARE, WIDE_SHARE, CudaColumns, Factors, mirror
-from textsvm.features.sparse_cuda import CudaSparse
+from textsvm.features.finish_cuda import NAMES, Finish, finish_defines
+from textsvm.features.products_cuda import DOUBLE, NARROW_SHARE, WIDE_SHARE, CudaColumns, Factors, mirror
+from textsvm.features.sparse_cuda import CudaSparse, warps
 from textsvm.features.sparsity import Sparsity, Way, choose
 from textsvm.parallel import Progress
 
@@ -42,8 +41,8 @@ class SparseColumns:
 
     def __init__(self, values: Any, finish: Finish, way: Way | None = None) -> None:
         self.values, self.finish, self.n = values, finish, values.shape[0]
-        squares = squares_of(values)
-        self._x, self._factors = upload(values), Factors(squares, squares)
+        self._x = upload(values)
+        self._factors = factors_of(self._x, finish)
         self._made: dict[bool, CudaColumns | CudaClusters] = {}
         self.way = way or self._decide()
         self.description = self.way.description
@@ -67,8 +66,8 @@ class SparseColumns:
 
     def cross(self, values: Any, what: str, progress: Progress | None = None) -> Array:
         """The values of other vectors, a CSR matrix (m, d), with all."""
-        squares, x = squares_of(values), upload(values)
-        factors = Factors(squares, squares)
+        x = upload(values)
+        factors = factors_of(x, self.finish)
         products = self._columns(self._x.whole and x.whole).cross(x, factors, what, progress)
         return self._values(products, factors.scale)
 
@@ -109,10 +108,11 @@ class SparseColumns:
         return products
 
 
-def squares_of(values: Any) -> NDArray[np.float64]:
-    """|x|^2 of the rows of a CSR matrix, shape (n,)."""
-    numbers = values.astype(np.float64)
-    return np.asarray(numbers.multiply(numbers).sum(axis=1), np.float64).reshape(numbers.shape[0])
+def factors_of(x: CudaSparse, finish: Finish) -> Factors:
+    """What products of vectors are finished with, |x|^2 of each."""
+    squares = gpu.cupy().zeros(len(x))
+    warps("squares", len(x), x.indptr, x.values, squares, defines=(*DOUBLE, *finish_defines(finish.name)))
+    return Factors(squares, squares)
 
 
 def upload(values: Any) -> CudaSparse:
