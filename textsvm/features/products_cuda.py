@@ -78,7 +78,7 @@ class Factors:
 
     def __init__(self, scale: Array, squares: Array) -> None:
         self.scale = gpu.cupy().asarray(scale)
-        self.largest = float(squares.max(initial=0))
+        self.largest = float(squares.max()) if len(squares) else 0.0
 
 
 @dataclass(frozen=True)
