@@ -19,7 +19,7 @@ import pytest
 
 import textsvm
 from textsvm import device
-from textsvm.features import products_cuda, rows_cuda
+from textsvm.features import products_cuda, rows_cuda, vectors_cuda
 from textsvm.kernels import edit_cuda, gap_cuda, gap_lanes
 from textsvm.parallel import n_threads
 from textsvm.solvers import crammer_singer_cuda, newton_cuda, smo_cuda
@@ -33,6 +33,8 @@ STRUCTS = {
     "edit.cu": {"Task": edit_cuda.TASK},
     "gap.cu": {"Task": gap_cuda.TASK, "Output": gap_cuda.OUTPUT, "Lane": gap_lanes.LANE},
     "products.cu": {"Products": products_cuda.PRODUCTS},
+    "vectors.cu": {"Work": vectors_cuda.WORK},
+    "vector_tiles.cu": {"Work": vectors_cuda.WORK},
     "newton.cu": {"Pass": rows_cuda.PASS, "Lists": rows_cuda.LISTS, "Gradients": newton_cuda.GRADIENTS},
 }
 C_TYPES = {"int": np.int32, "int64": np.int64, "float": np.float32, "double": np.float64}
