@@ -19,6 +19,7 @@ import pytest
 
 import textsvm
 from textsvm import device
+from textsvm.bench import layouts
 from textsvm.features import products_cuda, rows_cuda, vectors_cuda
 from textsvm.kernels import edit_cuda, gap_cuda, gap_lanes
 from textsvm.parallel import n_threads
@@ -35,6 +36,7 @@ STRUCTS = {
     "products.cu": {"Products": products_cuda.PRODUCTS},
     "vectors.cu": {"Work": vectors_cuda.WORK},
     "vector_tiles.cu": {"Work": vectors_cuda.WORK},
+    "layouts.cu": {"Points": layouts.POINTS},
     "newton.cu": {"Pass": rows_cuda.PASS, "Lists": rows_cuda.LISTS, "Gradients": newton_cuda.GRADIENTS},
 }
 C_TYPES = {"int": np.int32, "int64": np.int64, "float": np.float32, "double": np.float64}

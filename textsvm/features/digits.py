@@ -4,8 +4,8 @@
 
 so that a product of two vectors is products of digits, which are exact in 32 bits, whatever their order. One
 digit is enough for vectors of small whole numbers (0 and 1, or pixels, in any power of 2); three are 24 bits
-of the largest number. Distances are those of points on one grid, exact but for the lowest products, so nothing
-is lost where |x|^2 + |y|^2 - 2 <x, y> cancels: what a point moves when it is put on the grid is all.
+of the largest number. Distances are those of points on one grid, exact but for the lowest products: none is
+lost where |x|^2 + |y|^2 - 2 <x, y> cancels: what a point moves when it is put on the grid is all.
 
 Of three digits, six products of two digits are summed up (SIX: a a', a b' + b a', and a c' + b b' + c a' in
 units of 2^24, rounded once for each 32 features), or eight (EIGHT: these in units of 2^16, and b c' + c b'

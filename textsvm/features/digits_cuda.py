@@ -58,6 +58,7 @@ class Bounds:
 
     @classmethod
     def of(cls, values: Array) -> Bounds:
+        """Of vectors, (n, d)."""
         return cls(values.min(axis=0).astype(np.float64), values.max(axis=0).astype(np.float64))
 
     def with_others(self, others: Bounds) -> Bounds:

@@ -9,7 +9,7 @@ the other half of a square beside it.
     bytes       3 n d the digits (n d for ONE), 4 m n the values
     operations  6 (EIGHT 8, ONE 1) multiply-adds of 8 bits for each value and feature
 
-Vectors that no grid is near enough for, and kernels that vectors.cuh does not know, are multiplied in float64.
+Vectors that no grid is near enough for, and kernels that vectors.cuh has not, are multiplied in float64.
 """
 
 from __future__ import annotations
