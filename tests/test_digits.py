@@ -1,4 +1,4 @@
-"""Vectors as digits, in NumPy: products of digits are those of the kernels, and errors stay in their bounds."""
+"""Vectors as digits, in NumPy: products of digits are the kernels', and errors stay in their bounds."""
 
 import numpy as np
 import pytest

@@ -33,7 +33,7 @@ class Float64Columns:
         # A distance is the same from any origin, and its parts are small from the middle.
         centre = values.mean(axis=0, dtype=np.float64) if finish.gamma is not None and len(values) else 0
         self.finish, self.n, self.centre = finish, len(values), centre
-        self.values = values - np.float64(0) - centre
+        self.values = values.astype(np.float64) - centre
         self.squares = _squares(self.values)
 
     @cached_property
