@@ -29,6 +29,7 @@ class Benchmark(Enum):
     reviews = "reviews"
     tuned = "tuned"
     vectors = "vectors"
+    layouts = "layouts"
     weights = "weights"
     nystroem = "nystroem"
     crammer_singer = "crammer_singer"

@@ -63,6 +63,10 @@ class VectorKernel(Kernel):
 
     def rows(self, documents: Any, device: Device) -> Any:
         """Prepare vectors as the columns of rows to come."""
+        if device.kind == "cuda":
+            from textsvm.kernels.vectors_cuda import CudaVectorRows
+
+            return CudaVectorRows(self, documents, device)
         from textsvm.kernels.vector_rows import HostVectorRows
 
         return HostVectorRows(self, documents, device)
