@@ -8,8 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array, issparse, random_array
 
 from textsvm.documents import encode
+from textsvm.features.vectors import Vectors
 
 TEXTS = {
     "words": ["banana", "bandana", "cat", "car", "cart", "the cat sat on the mat", "kitten", "sitting"],
@@ -19,6 +21,28 @@ TEXTS = {
     "wide alphabet": ["".join(chr(0x4E00 + (7 * i + k) % 500) for i in range(80)) for k in range(6)],
     "unicode": ["naïve café", "naive cafe", "Ελλάδα", "日本語テキスト", "🙂🙃🙂", "a\x00b\x00a"],
 }
+
+
+def _vectors():
+    """Dense and sparse ones, of either precision, of more than one tile; whole numbers; empty rows."""
+    rng = np.random.default_rng(0)
+    dense = rng.normal(size=(60, 7))
+    sparse = random_array((60, 40), density=0.1, format="csr", rng=rng, data_sampler=rng.normal)
+    common = csr_array(np.where(rng.random((300, 9)) < np.linspace(0.01, 0.9, 9), 1.0, 0.0))
+    empty = np.where((np.arange(60) % 7 == 3)[:, None], 0.0, dense)
+    return {
+        "dense float64": dense,
+        "dense float32": dense.astype(np.float32),
+        "whole numbers": np.round(20 * dense),
+        "empty rows": csr_array(empty),
+        "sparse float64": sparse,
+        "sparse float32": sparse.astype(np.float32),
+        "one-hot": common,
+        "of one number": dense[:, :1],
+    }
+
+
+VECTORS = _vectors()
 
 
 def to_numpy(array):
@@ -109,3 +133,88 @@ class KernelContract:
 
         with pytest.raises(KeyboardInterrupt):
             kernel.rows(documents, device).gram(stop)
+
+
+class VectorContract:
+    """What every twin of a kernel of vectors must satisfy: a subclass gives `device` and `cases`.
+
+    `cases` are pairs of a kernel and what makes its oracle, a function of two float64 vectors, of it once it
+    is fitted; `atol` is a share of the largest value.
+    """
+
+    cases: ClassVar[list] = []
+    rtol = 1e-6
+    atol = 1e-7
+
+    def close(self, found, kernel, oracle, X, Y):
+        X, Y = (np.asarray(Z.toarray() if issparse(Z) else Z, np.float64) for Z in (X, Y))
+        expected = np.array([[oracle(x, y) for y in Y] for x in X]).reshape(len(X), len(Y))
+        found = to_numpy(found)
+        assert found.dtype == np.float32
+        scale = np.abs(expected).max(initial=1.0)
+        np.testing.assert_allclose(
+            found, expected, rtol=self.rtol, atol=self.atol * scale, err_msg=str(kernel)
+        )
+
+    @pytest.mark.parametrize("form", VECTORS)
+    def test_gram_agrees_with_the_oracle(self, form, device):
+        X = VECTORS[form]
+        for kernel, oracle in self.cases:
+            kernel.fit(Vectors(X))
+            self.close(kernel.rows(Vectors(X), device).gram(), kernel, oracle(kernel), X, X)
+
+    @pytest.mark.parametrize("form", VECTORS)
+    def test_rows_diag_and_cross_agree_with_the_gram(self, form, device):
+        X = VECTORS[form]
+        some, others = np.array([X.shape[0] - 1, 0, 2, 2]), Vectors(X[[3, 1, 4]])
+        for kernel, _ in self.cases:
+            rows = kernel.fit(Vectors(X)).rows(Vectors(X), device)
+            gram = to_numpy(rows.gram())
+            np.testing.assert_array_equal(gram, gram.T)
+            bounds = {"rtol": self.rtol, "atol": self.atol * np.abs(gram).max()}
+            np.testing.assert_array_equal(to_numpy(rows.diag()), np.diag(gram))
+            np.testing.assert_allclose(to_numpy(rows.rows(some)), gram[some], **bounds)
+            np.testing.assert_allclose(to_numpy(rows.cross(others)), gram[[3, 1, 4]], **bounds)
+            coef = np.linspace(-1, 1, 2 * rows.n).reshape(rows.n, 2)
+            expected = gram[[3, 1, 4]].astype(np.float64) @ coef
+            scale = np.abs(gram).max() * rows.n
+            np.testing.assert_allclose(rows.decision(others, coef), expected, rtol=1e-5, atol=1e-6 * scale)
+
+    @pytest.mark.parametrize("form", VECTORS)
+    def test_vectors_of_the_other_form_are_the_same_vectors(self, form, device):
+        X = VECTORS[form]
+        other = X.toarray() if issparse(X) else csr_array(X)
+        for kernel, _ in self.cases:
+            rows = kernel.fit(Vectors(X)).rows(Vectors(X), device)
+            expected = to_numpy(rows.cross(Vectors(X)))
+            atol = self.atol * np.abs(expected).max()
+            found = to_numpy(rows.cross(Vectors(other)))
+            np.testing.assert_allclose(found, expected, rtol=self.rtol, atol=atol)
+
+    def test_no_vectors_to_predict(self, device):
+        X = VECTORS["dense float64"]
+        for kernel, _ in self.cases:
+            rows = kernel.fit(Vectors(X)).rows(Vectors(X), device)
+            assert to_numpy(rows.cross(Vectors(X[:0]))).shape == (0, len(X))
+
+    def test_two_runs_give_the_same_bits(self, device):
+        for X in VECTORS.values():
+            for kernel, _ in self.cases:
+                kernel.fit(Vectors(X))
+                first = to_numpy(kernel.rows(Vectors(X), device).gram())
+                np.testing.assert_array_equal(first, to_numpy(kernel.rows(Vectors(X), device).gram()))
+
+    def test_progress_is_called_and_may_stop_the_work(self, device):
+        kernel, _ = self.cases[0]
+        vectors = Vectors(np.tile(VECTORS["dense float64"], (20, 1)))
+        kernel.fit(vectors)
+        seen = []
+        kernel.rows(vectors, device).gram(lambda done, total: seen.append((done, total)))
+        assert seen
+        assert seen[-1][0] == pytest.approx(seen[-1][1])
+
+        def stop(done, total):
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            kernel.rows(vectors, device).gram(stop)

@@ -7,7 +7,7 @@ slow is remembered.
 from collections import Counter
 from functools import lru_cache
 from itertools import combinations
-from math import exp, log, sqrt
+from math import exp, log, sqrt, tanh
 
 import numpy as np
 
@@ -149,6 +149,22 @@ def bounded_gap(s, t, p, decay, span):
     """k(s, t), not normalised."""
     a, b = subsequences(s, p, decay, span), subsequences(t, p, decay, span)
     return sum(a[u] * b[u] for u in a.keys() & b.keys())
+
+
+def linear(x, y):
+    return sum(a * b for a, b in zip(x.tolist(), y.tolist(), strict=True))
+
+
+def gaussian(x, y, gamma):
+    return exp(-gamma * sum((a - b) ** 2 for a, b in zip(x.tolist(), y.tolist(), strict=True)))
+
+
+def polynomial(x, y, gamma, coef0, degree):
+    return (gamma * linear(x, y) + coef0) ** degree
+
+
+def sigmoid(x, y, gamma, coef0):
+    return tanh(gamma * linear(x, y) + coef0)
 
 
 def normalised(kernel, s, t):

@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn.utils import get_tags
 
-from textsvm import SVC, EditDistance, GapWeighted, InputError, Spectrum
+from textsvm import SVC, EditDistance, GapWeighted, Gaussian, InputError, Linear, Spectrum, Sum
 from textsvm.device import select
 from textsvm.gram.plan import make_gram
 from textsvm.sources.matrix import MatrixSource
 from textsvm.sources.texts import TextForm, TextSource
+from textsvm.sources.vectors import VectorSource
 
 TEXTS = ["a banana", "the bandana", "banana bread", "on monday", "a sunday", "monday, tuesday", "a mandarin"]
 NEW = ["banana", "tuesday or monday", "", "日本"]
@@ -119,6 +121,31 @@ class TestMatrix(SourceContract):
 
     def new(self):
         return self.input()[: len(NEW)]
+
+
+class TestVectors(SourceContract):
+    source = VectorSource(Gaussian())
+
+    def input(self):
+        return np.random.default_rng(0).normal(size=(len(TEXTS), 7))
+
+    def new(self):
+        return np.random.default_rng(1).normal(size=(len(NEW), 7))
+
+    def test_what_it_takes_is_in_the_tags(self):
+        tags = get_tags(SVC()).input_tags
+        self.source.tag(tags)
+        assert (tags.string, tags.two_d_array, tags.pairwise, tags.sparse) == (False, True, False, True)
+
+
+class TestSparseVectors(TestVectors):
+    source = VectorSource(Sum([Gaussian(0.1), Linear()]))
+
+    def input(self):
+        return csr_array(np.maximum(super().input(), 0))
+
+    def new(self):
+        return csr_array(np.maximum(super().new(), 0))
 
 
 def test_sources_of_one_form_make_the_same_documents():

@@ -277,11 +277,13 @@ def _near_duplicates(console: Console, model: Any, training: Corpus, held: Corpu
     from textsvm.selection.leakage import LeakageWarning, held_out_leak, leakage_message
 
     with console.progress(), console.warnings():
+        machine: Any = machine_of(model)
         leak = held_out_leak(
-            machine_of(model), training.texts, held.texts,
+            machine, training.texts, held.texts,
             progress=lambda done, total: console.stage("duplicates", done, total),
         )  # fmt: skip
-        if told := leakage_message([leak], remedy="`textsvm cv` with group_duplicates keeps them together"):
+        remedy = "`textsvm cv` with group_duplicates keeps them together"
+        if told := leakage_message([leak], machine.kernel_.alike, remedy):
             warnings.warn(told, LeakageWarning, stacklevel=2)
     return [
         {"test": held.ids[test], "train": training.ids[train], "value": value}

@@ -34,12 +34,14 @@ from textsvm.estimators.training import check_solver, described, train
 from textsvm.gram.features import gram_of
 from textsvm.gram.plan import allowed_bytes, parse_bytes
 from textsvm.kernels.base import Kernel, Predictor, Weights
+from textsvm.kernels.made import make_kernel, reads_of
 from textsvm.kernels.user import KernelFunction
 from textsvm.parallel import StageProgress, of_stage
 from textsvm.solvers.problems import Machines, Problem
 from textsvm.sources.base import Kept, Source
 from textsvm.sources.matrix import MatrixSource
 from textsvm.sources.texts import TextForm, TextSource
+from textsvm.sources.vectors import VectorSource
 
 #: Rows to train on and rows to test on.
 Fold = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -73,6 +75,8 @@ class KernelMachine(BaseEstimator, ABC):
         """Where the rows of the kernel matrix come from."""
         if isinstance(self.kernel, str) and self.kernel == "precomputed":
             return MatrixSource()
+        if reads_of(self.kernel) == "vectors":
+            return VectorSource(self.kernel, landmarks_of(self.approximate))
         form = TextForm(self.normalise, self.punctuation, self.max_length)
         return TextSource(self.kernel, form, landmarks_of(self.approximate))
 
@@ -108,7 +112,7 @@ class KernelMachine(BaseEstimator, ABC):
         InputError
             If `kernel` is nothing that a kernel can be made from.
         """
-        return TextSource(self.kernel, TextForm()).make_kernel()
+        return make_kernel(self.kernel)
 
     def encode(
         self, texts: list[str], known: Documents | Views | None = None, progress: StageProgress | None = None
@@ -238,14 +242,16 @@ class KernelMachine(BaseEstimator, ABC):
         support = index[used]
         self.solutions_ = machines.solutions
         self.n_iter_ = sum(solution.iterations for solution in machines.solutions)
-        was_given = vars(self).get("kernel_", self) is None
+        before = vars(self).get("kernel_", self)
+        had_columns = before is None or getattr(before, "reads", "texts") != "texts"
         kept = self.source.keep(kernel, examples, support)
         coef = np.ascontiguousarray(every[:, used])
         self.restore(kept.kernel, kept.documents, support, coef, machines.bias, target.classes, {})
         if kept.n_features is not None:
             self.n_features_in_ = kept.n_features
-        elif was_given and hasattr(self, "n_features_in_"):  # of a fit to a matrix before
-            del self.n_features_in_
+        elif had_columns:  # of a fit to a matrix before
+            for name in {"n_features_in_", "feature_names_in_"} & set(vars(self)):
+                delattr(self, name)
         self.n_support_ = self._count_support(target.values[support], target.classes)
         if trouble := self.unfinished(machines, target.classes):
             warn_user(trouble)
@@ -257,7 +263,7 @@ class KernelMachine(BaseEstimator, ABC):
     def restore(
         self,
         kernel: Kernel | None,
-        support_documents: Documents | Views | None,
+        support_documents: Any,
         support: NDArray[np.int64],
         dual_coef: NDArray[np.float64],
         intercept: NDArray[np.float64],

@@ -19,13 +19,13 @@ from textsvm.solvers.problems import OneClass
 
 
 class OneClassSVM(OutlierMixin, KernelMachine):
-    """The region where texts like the training texts lie, with a string kernel.
+    """The region where texts, or vectors, like the training ones lie.
 
     Solves the dual of the one-class machine (Schoelkopf et al. 2001; scaled as in LIBSVM) exactly.
 
     Parameters
     ----------
-    kernel : Kernel, {"spectrum", "edit", "gap"}, "precomputed" or callable
+    kernel : Kernel, str or callable
         See `textsvm.SVC`.
     nu : float
         Bound on the share of training texts outside, and below the share of support vectors; in (0, 1].
@@ -102,7 +102,8 @@ class OneClassSVM(OutlierMixin, KernelMachine):
         Parameters
         ----------
         X : list, NumPy string or object array, or pandas, Polars or Arrow column; n texts
-            With ``kernel="precomputed"`` their kernel matrix, shape (n, n).
+            With a kernel of vectors an array, sparse matrix or data frame of finite numbers, shape (n, d);
+            with ``kernel="precomputed"`` the kernel matrix, shape (n, n).
         y : ignored
         sample_weight : array-like, shape (n,), optional
             Upper bounds of the dual variables, >= 0; 1 each by default.

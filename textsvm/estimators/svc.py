@@ -24,20 +24,22 @@ from textsvm.sources.texts import TextForm, TextSource
 
 
 class SVC(ClassifierMixin, KernelMachine):
-    """Support vector classification of texts with a string kernel.
+    """Support vector classification of texts with a string kernel, or of vectors.
 
     Solves the soft-margin dual with an unregularised bias (C-SVC, as in LIBSVM) exactly; with
     ``multiclass="crammer-singer"`` the multiclass dual without bias (Crammer and Singer 2001).
 
     Parameters
     ----------
-    kernel : "auto", "fast", Kernel, {"spectrum", "edit", "gap"}, "precomputed" or callable
+    kernel : "auto", "fast", Kernel, str or callable
         "auto" chooses a sum of spectrum kernels, and C, by cross-validation on the training texts
         (`textsvm.choice`); "fast" is ``Spectrum((1, 5), "log", idf=True)``, whatever the texts. A kernel
         that is named is used as it is: ``GapWeighted(p=5, decay=0.5)``, ``Spectrum((1, 2), tokens="words")``
-        for words as symbols; a name stands for that kernel's defaults. With
-        "precomputed" `fit` takes a kernel matrix instead of texts. A callable ``f(a, b)`` gives the kernel
-        values of two lists of texts, shape ``(len(a), len(b))``.
+        for words as symbols; a name ("spectrum", "edit", "gap", ...) stands for that kernel's defaults.
+        `Gaussian`, `Linear`, `Polynomial` and `Sigmoid`, and sums and products of them, are kernels of
+        vectors: `fit` takes rows of numbers instead of texts, as scikit-learn's SVC does. With "precomputed"
+        it takes a kernel matrix. A callable ``f(a, b)`` gives the kernel values of two lists of texts, shape
+        ``(len(a), len(b))``.
     C : float
         Penalty of margin violations, > 0; "auto" tries a third of it and three times it as well.
     multiclass : {"ovr", "ovo", "crammer-singer"}
@@ -81,8 +83,8 @@ class SVC(ClassifierMixin, KernelMachine):
         Sorted; with two classes a positive decision value means ``classes_[1]``.
     support_ : int64 array, shape (n_sv,)
         Indices of the support vectors of all machines in the training texts.
-    support_documents_ : Documents or Views
-        Their encoded texts; None with a precomputed kernel matrix.
+    support_documents_ : Documents, Views or Vectors
+        Their encoded texts, or themselves; None with a precomputed kernel matrix.
     dual_coef_ : float64 array, shape (n_machines, n_sv)
         sign_i alpha_i of each machine; machines in the order of `textsvm.solvers.problems`.
     intercept_ : float64 array, shape (n_machines,)
@@ -115,7 +117,9 @@ class SVC(ClassifierMixin, KernelMachine):
     info_ : dict
         What a loaded model was saved with.
     n_features_in_ : int
-        Columns of a precomputed kernel matrix; texts have none.
+        Columns of vectors, or of a precomputed kernel matrix; texts have none.
+    feature_names_in_ : array of str, shape (n_features_in_,)
+        Where the columns have names.
     """
 
     _POSITIVE = ("C", "tol", "duality_gap")
@@ -183,7 +187,8 @@ class SVC(ClassifierMixin, KernelMachine):
         Parameters
         ----------
         X : list, NumPy string or object array, or pandas, Polars or Arrow column; n texts
-            With ``kernel="precomputed"`` their kernel matrix, shape (n, n).
+            With a kernel of vectors an array, sparse matrix or data frame of finite numbers, shape (n, d);
+            with ``kernel="precomputed"`` the kernel matrix, shape (n, n).
         y : array-like, shape (n,)
             Labels of two or more classes: strings, whole numbers or bools.
         sample_weight : array-like, shape (n,), optional

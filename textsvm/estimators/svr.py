@@ -18,14 +18,14 @@ from textsvm.solvers.problems import Regression
 
 
 class SVR(RegressorMixin, KernelMachine):
-    """Support vector regression of numbers on texts with a string kernel.
+    """Support vector regression of numbers on texts with a string kernel, or on vectors.
 
     Solves the dual of the epsilon-insensitive loss with an unregularised bias (Drucker et al. 1997; as in
     LIBSVM) exactly.
 
     Parameters
     ----------
-    kernel : Kernel, {"spectrum", "edit", "gap"}, "precomputed" or callable
+    kernel : Kernel, str or callable
         See `textsvm.SVC`.
     C : float
         Penalty of deviations past epsilon, > 0.
@@ -100,7 +100,8 @@ class SVR(RegressorMixin, KernelMachine):
         Parameters
         ----------
         X : list, NumPy string or object array, or pandas, Polars or Arrow column; n texts
-            With ``kernel="precomputed"`` their kernel matrix, shape (n, n).
+            With a kernel of vectors an array, sparse matrix or data frame of finite numbers, shape (n, d);
+            with ``kernel="precomputed"`` the kernel matrix, shape (n, n).
         y : array-like, shape (n,)
             Finite numbers, in any unit.
         sample_weight : array-like, shape (n,), optional

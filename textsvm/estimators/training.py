@@ -12,6 +12,7 @@ from textsvm.device import Device
 from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
 from textsvm.estimators.prepared import Prepared
+from textsvm.features.vectors import Vectors
 from textsvm.gram.features import SparseGram
 from textsvm.gram.plan import allowed_bytes, show_bytes
 from textsvm.kernels.base import Kernel
@@ -61,6 +62,8 @@ RATES = {
 }
 #: How much longer machines take that coordinate descent does not solve, on a CPU.
 SLOWER: dict[type, float] = {Regression: 50.0, OneClass: 7.0}
+#: The same of any machines of vectors, which Newton's method solves.
+OF_VECTORS = 20.0
 
 
 @dataclass(frozen=True)
@@ -87,10 +90,10 @@ def choose_way(machine: Machine, kernel: Kernel, documents: Any, problem: Proble
     InputError
         If features are asked for and there are none, or the problem cannot be solved with them.
     """
-    if machine.solver == "gram" or not isinstance(documents, Documents | Views):
+    if machine.solver == "gram" or not isinstance(documents, Documents | Views | Vectors):
         return Way(False, "as asked for")
     n, allowed = len(documents), allowed_bytes(machine.memory, device)
-    trouble = why_not(machine, kernel, from_features.can_solve(problem)) or too_large(
+    trouble = why_not(machine, kernel, device, from_features.can_solve(problem)) or too_large(
         kernel, documents, device, allowed
     )
     if machine.solver == "features":
@@ -105,22 +108,24 @@ def choose_way(machine: Machine, kernel: Kernel, documents: Any, problem: Proble
     return Way(features < gram, f"predicted: {features:.2g} s, by a kernel matrix {gram:.2g} s")
 
 
-def why_not(machine: Machine, kernel: Kernel, with_bias: bool) -> str:
+def why_not(machine: Machine, kernel: Kernel, device: Device, with_bias: bool) -> str:
     """Why machines cannot be trained from the features of a kernel, in a sentence; "" if they can."""
     instead = 'take solver="auto" (--solver auto)'
     if machine.approximate is not None:
         return f"machines on landmarks are trained from their values with all texts; {instead}"
     if not kernel.has_features:
         return (
-            f"the kernel {spell(kernel)} has no list of features to be trained from, as spectrum, bounded-gap"
-            f" and sums of them have; {instead} or another kernel"
+            f"the kernel {spell(kernel)} has no list of features to be trained from, as spectrum, "
+            f"bounded-gap, linear and sums of them have; {instead} or another kernel"
         )
+    if kernel.reads == "vectors" and device.kind == "cuda":
+        return f"machines of vectors are trained from kernel values on a card; {instead}"
     if not with_bias:
         return f"machines of crammer-singer are trained from kernel values; {instead}, or ovr or ovo"
     return ""
 
 
-def too_large(kernel: Kernel, documents: Documents | Views, device: Device, allowed: int) -> str:
+def too_large(kernel: Kernel, documents: Any, device: Device, allowed: int) -> str:
     """Why the features of documents do not fit in the bytes that are allowed; "" if they do."""
     needed = RATES[device.kind].memory * occurrences(kernel, documents)
     if needed <= allowed or disk_bytes(kernel, documents, device) is not None:
@@ -132,21 +137,19 @@ def too_large(kernel: Kernel, documents: Documents | Views, device: Device, allo
     )
 
 
-def occurrences(kernel: Kernel, documents: Documents | Views) -> int:
+def occurrences(kernel: Kernel, documents: Any) -> int:
     """How often any feature occurs in documents."""
     return int(sum(leaf.occurrences(leaf.read(documents).lengths).sum() for _, leaf in kernel.terms))
 
 
-def predicted(
-    kernel: Kernel, documents: Documents | Views, problem: Problem, device: Device
-) -> tuple[float, float]:
+def predicted(kernel: Kernel, documents: Any, problem: Problem, device: Device) -> tuple[float, float]:
     """Seconds by a Gram and by features, roughly."""
     n, found, machines = len(documents), occurrences(kernel, documents), n_machines(problem)
     threads, rates = n_threads() if device.kind == "cpu" else 1, RATES[device.kind]
     gram = found * rates.count + n**2 * rates.pair + n * found * rates.product
     solve = found * (rates.solve + machines * rates.machine) + n * rates.row + machines * rates.start
     if device.kind == "cpu":
-        solve *= SLOWER.get(type(problem), 1.0)
+        solve *= OF_VECTORS if kernel.reads == "vectors" else SLOWER.get(type(problem), 1.0)
     return gram / threads, found * rates.count / threads + solve / max(1, min(threads, machines))
 
 
@@ -207,13 +210,13 @@ def train(
     return machines, described(prepared)
 
 
-def _on_disk(machine: Machine, kernel: Kernel, documents: Documents | Views, device: Device) -> bool:
+def _on_disk(machine: Machine, kernel: Kernel, documents: Any, device: Device) -> bool:
     """Whether features of documents are more than may be kept in memory, and can lie on disk."""
     needed = disk_bytes(kernel, documents, device)
     return needed is not None and needed > allowed_bytes(machine.memory, device)
 
 
-def disk_bytes(kernel: Kernel, documents: Documents | Views, device: Device) -> int | None:
+def disk_bytes(kernel: Kernel, documents: Any, device: Device) -> int | None:
     """Bytes of the features of documents, if they can lie on disk: those of spectrum kernels, on the CPU."""
     parts = [leaf.feature_bytes(leaf.read(documents)) for leaf in kernel.leaves]
     return sum(parts) if device.kind == "cpu" and all(parts) else None
@@ -235,5 +238,5 @@ def check_solver(machine: Machine) -> None:
     if isinstance(machine.kernel, str) and machine.kernel == "precomputed":
         raise InputError("a kernel matrix that is given has no features; leave solver out")
     with_bias = getattr(machine, "multiclass", None) != "crammer-singer"
-    if trouble := why_not(machine, machine.make_kernel(), with_bias):
+    if trouble := why_not(machine, machine.make_kernel(), devices.select(machine.device), with_bias):
         raise InputError(trouble)

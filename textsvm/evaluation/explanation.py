@@ -143,17 +143,19 @@ def explain(
     Raises
     ------
     InputError
-        If the model was fitted to a kernel matrix, so that it has no texts.
+        If the model was fitted to vectors or to a kernel matrix, so that it has no texts.
     """
     check_is_fitted(model)
     if getattr(model, "support_documents_", None) is None:
         raise InputError(
             "a model of a precomputed kernel matrix has no texts, so there is nothing to explain"
         )
+    machine = machine_of(model)
+    if machine.kernel_.reads == "vectors":
+        raise InputError("a model of vectors has no texts, so there is nothing to explain")
     texts = as_texts(texts)
     if not texts:
         return []
-    machine = machine_of(model)
     documents = machine.encode(texts, machine.support_documents_)
     device, weights = devices.select("cpu"), machine.kept.weights
     with machine.at_work(device):

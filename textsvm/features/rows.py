@@ -8,7 +8,7 @@ which it is kept exactly. More than half of the features of real texts are such.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from textsvm.features.dense import DenseRows
 from textsvm.features.pmers import Counts
 from textsvm.features.sparse import Sparse, count_kept, feature_type, share
 from textsvm.scratch import empty
@@ -29,17 +30,21 @@ class FeatureRows:
 
     Attributes
     ----------
-    x : Sparse, n rows
+    x : Sparse or DenseRows, n rows
     ridge : float64 array, shape (n,)
         k(s, s) - |x_s|^2, at least 0.
+    descent : bool
+        Whether coordinate descent suits them: rows of about one length and many features, as those of texts
+        are. It takes forever on numbers of any scale.
     """
 
     x: Sparse
     ridge: NDArray[np.float64]
+    descent: bool = True
 
     def take(self, indices: NDArray[np.int64]) -> FeatureRows:
         """The rows at `indices`."""
-        return FeatureRows(self.x.take(indices), self.ridge[indices])
+        return replace(self, x=self.x.take(indices), ridge=self.ridge[indices])
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,13 @@ def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> Feat
     """The rows of sum_i w_i k_i: the features of all parts, those of part i times sqrt(w_i)."""
     if len(parts) == 1 and weights[0] == 1:
         return parts[0]
+    ridge = np.sum([weight * part.ridge for part, weight in zip(parts, weights, strict=True)], axis=0)
+    descent = all(part.descent for part in parts)
+    matrices: list[Any] = [part.x for part in parts]
+    if isinstance(matrices[0], DenseRows):
+        scaled = [np.sqrt(weight) * x.values for x, weight in zip(matrices, weights, strict=True)]
+        dense: Any = DenseRows(np.hstack(scaled))
+        return FeatureRows(dense, ridge, descent)
     indptr = np.sum([part.x.indptr for part in parts], axis=0)
     first = np.cumsum([0] + [part.x.n_features for part in parts])
     features = empty(int(indptr[-1]), feature_type(int(first[-1])))
@@ -117,8 +129,7 @@ def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> Feat
         x, scale = part.x, (base, float(np.sqrt(weight)))
         arrays = (x.indptr, x.features, x.values, *scale, begin, features, values)
         share(x.indptr, partial(_place, *arrays))
-    ridge = np.sum([weight * part.ridge for part, weight in zip(parts, weights, strict=True)], axis=0)
-    return FeatureRows(Sparse(indptr, features, values, int(first[-1])), ridge)
+    return FeatureRows(Sparse(indptr, features, values, int(first[-1])), ridge, descent)
 
 
 def _numbered(df: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.signedinteger]]:

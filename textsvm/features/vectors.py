@@ -10,7 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from textsvm import device as devices
 from textsvm.documents import View
+from textsvm.features.dense import DenseRows
+from textsvm.features.rows import FeatureRows
+from textsvm.features.sparse import Sparse, feature_type
 
 #: What a kernel of vectors reads.
 NUMBERS = View("numbers")
@@ -52,9 +56,12 @@ class Vectors:
     def variance(self) -> float:
         """Variance of all numbers, zeros that are not stored among them."""
         values = self.values
-        if not self.sparse:
-            return float(values.var())
-        return float(values.multiply(values).mean() - values.mean() ** 2)
+        with np.errstate(over="ignore", invalid="ignore"):  # rows of them say that numbers are too large
+            if not self.sparse:
+                return float(values.var(dtype=np.float64))
+            mean = values.sum(dtype=np.float64) / np.prod(values.shape)
+            squares = np.square(values.data, dtype=np.float64).sum() / np.prod(values.shape)
+            return float(squares - mean**2)
 
     def of(self, view: View) -> Vectors:
         """What a kernel of this view reads: vectors have one."""
@@ -67,3 +74,13 @@ class Vectors:
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Vectors:
         """The vectors at `indices`, in that order."""
         return Vectors(self.values[indices])
+
+
+def feature_rows(vectors: Vectors) -> FeatureRows:
+    """Vectors as rows of features, which their numbers are, on the host; sparse ones in float32."""
+    x: Any = DenseRows(devices.to_host(vectors.values))
+    if vectors.sparse:
+        rows, d = vectors.values, vectors.n_features
+        indices = rows.indices.astype(feature_type(d), copy=False)
+        x = Sparse(rows.indptr.astype(np.int64), indices, rows.data.astype(np.float32), d)
+    return FeatureRows(x, np.zeros(len(vectors)), descent=False)

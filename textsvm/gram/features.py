@@ -89,7 +89,7 @@ class SparseGram(FeatureGram):
 
     def __init__(self, features: FeatureRows, device: Device, why: str) -> None:
         self.n, self.device, self.features, self.concurrent = len(features.x), device, features, False
-        self.description = f"none, {len(features.x.values):,} values of features of {self.n:,} texts ({why})"
+        self.description = f"none, {features.x.values.size:,} values of features of {self.n:,} texts ({why})"
 
     def holds(self, most: int) -> bool:
         return False

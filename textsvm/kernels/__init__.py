@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from textsvm.kernels.user import UserKernel
 
 
+_MADE_OF_OTHERS = ("sum", "product")
+
+
 class Kernels(UserDict[str, Any]):
     """Kernel classes by name; "module:Class" becomes the class when it is first asked for."""
 
@@ -41,8 +44,8 @@ class Kernels(UserDict[str, Any]):
         return kernel.options
 
     def simple(self) -> list[str]:
-        """Names of the kernels that are made of no others: those that have options."""
-        return [name for name in self if self.options(name)]
+        """Names of the kernels that are made of no others."""
+        return [name for name in self if name not in _MADE_OF_OTHERS]
 
 
 #: Kernels by the name that the command line and model files use; a function of the user's has none.

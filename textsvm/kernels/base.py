@@ -60,6 +60,11 @@ class Kernel(BaseEstimator, ABC):
         Whether equal parameters make equal kernels.
     reads : {"texts", "vectors", "columns"}
         What its examples are: which source of rows (`textsvm.sources`) serves it.
+    alike : float
+        Normalised kernel value from which two examples count as nearly the same. 3,000 documents of R8 have
+        23 exact copies; at 0.98 spectrum, gap-weighted and edit kernels find 29 to 101 pairs, all but
+        identical, at 0.95 one that counts single characters takes 22,030 pairs of unlike documents for
+        copies.
     """
 
     name: ClassVar[str]
@@ -67,6 +72,7 @@ class Kernel(BaseEstimator, ABC):
     attribution: ClassVar[Attribution] = OCCLUSION
     comparable: ClassVar[bool] = True
     reads: ClassVar[str] = "texts"
+    alike: ClassVar[float] = 0.98
 
     @property
     def view(self) -> View:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
 from textsvm import device as devices
 from textsvm.kernels.gaussian_options import OPTIONS
 from textsvm.kernels.option import Option
@@ -36,3 +40,28 @@ class Gaussian(ScaledKernel):
         products += rows
         products += columns
         return xp.exp(-self.gamma_ * xp.maximum(products, 0))
+
+    def put(self, products: NDArray[np.float64], rows: Any, columns: Any, out: NDArray[np.float32]) -> None:
+        _exponents(products, rows, columns, self.gamma_, out)
+        np.exp(out, out=out)
+        _correct(products, out)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _exponents(
+    products: NDArray[Any], rows: NDArray[Any], columns: NDArray[Any], gamma: float, out: NDArray[Any]
+) -> None:
+    """Exponents as float32, and in `products` what they lack of float64: exp(a + b) = exp(a) (1 + b)."""
+    for i in range(products.shape[0]):
+        row = rows[i, 0]
+        for j in range(products.shape[1]):
+            exponent = -gamma * max(row + columns[j] - 2 * products[i, j], 0.0)
+            out[i, j] = exponent
+            products[i, j] = exponent - out[i, j]
+
+
+@njit(nogil=True, cache=True)
+def _correct(rest: NDArray[Any], out: NDArray[Any]) -> None:
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[i, j] += out[i, j] * np.float32(rest[i, j])

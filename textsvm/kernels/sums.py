@@ -49,6 +49,16 @@ class Composite(Kernel):
     kernels: Sequence[Kernel]
 
     @property
+    def reads(self) -> str:  # type: ignore[override]
+        """What its parts read, if that is the same."""
+        kinds = {getattr(part, "reads", "texts") for part in self.kernels}
+        return kinds.pop() if len(kinds) == 1 else "columns" if "columns" in kinds else "texts"
+
+    @property
+    def alike(self) -> float:  # type: ignore[override]
+        return max(part.alike for part in self.kernels)
+
+    @property
     def view(self) -> View:
         raise TypeError("the parts of a kernel have views; this one reads whole documents")
 
@@ -107,6 +117,11 @@ class Composite(Kernel):
                     "objects such as Spectrum(4)"
                 )
             part.check()
+            if part.reads != self.kernels[0].reads:
+                raise InputError(
+                    f"part 0 of a {self.name} of kernels reads {self.kernels[0].reads}, and part {number} "
+                    f"{part.reads}; say which columns of a table each is for, as On(column, kernel)"
+                )
         if self.depth > MOST_DEPTH or len(self.leaves) > MOST_PARTS:
             raise InputError(
                 f"a {self.name} of {len(self.leaves):,} kernels, nested {self.depth} deep, is too large; at "

@@ -1,37 +1,123 @@
-"""Rows of kernels of vectors on the CPU: products by BLAS, or of sparse rows, then the kernel's function."""
+"""Rows of kernels of vectors on the CPU: tiles of products, and what the kernel makes of each.
+
+A tile of products is small enough to stay in a core's cache until it has become kernel values; the tiles of
+a symmetric matrix are made once for both of its halves.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
+from textsvm import device as devices
 from textsvm.device import Device
+from textsvm.errors import InputError
+from textsvm.features.vector_products import Products, Rows, squares
 from textsvm.features.vectors import Vectors
 from textsvm.kernels.rows import HostRows
-from textsvm.parallel import Progress
+from textsvm.parallel import Progress, n_threads, run
+
+Array = NDArray[Any]
+#: Rows and columns of a tile: no power of two, for its columns are read too. A matrix of few rows is cut into
+#: pieces of this many columns for threads.
+TILE_ROWS, TILE_COLUMNS, PIECE = 256, 528, 8448
+#: Values that are done before a thread would have begun.
+ALONE = 1 << 16
 
 
 class HostVectorRows(HostRows):
-    """Kernel values with fixed vectors (`KernelRows`)."""
+    """Kernel values with fixed vectors (`KernelRows`).
+
+    Parameters
+    ----------
+    kernel : VectorKernel
+        Fitted.
+    documents : Vectors
+    device : Device
+    """
 
     def __init__(self, kernel: Any, documents: Vectors, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
-        raise NotImplementedError
+        self._columns = Products(devices.to_host(documents.values))
+        for row in np.flatnonzero(~np.isfinite(self._columns.squares))[:1]:
+            raise InputError(
+                f"the numbers of vector {row} are too large to be multiplied; scale the columns, as "
+                "StandardScaler does"
+            )
 
     def diag(self) -> NDArray[np.float32]:
         """See `MatrixRows`."""
-        raise NotImplementedError
+        row = self._columns.squares[None]
+        with np.errstate(over="ignore"):
+            return self.kernel.value(row.copy(), row, row[0])[0].astype(np.float32)
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
         """See `MatrixRows`."""
-        raise NotImplementedError
-
-    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
-        """See `MatrixRows`."""
-        raise NotImplementedError
+        return self._with(self._columns.rows.take(indices), self._columns.squares[indices], None)
 
     def cross(self, others: Any, progress: Progress | None = None) -> NDArray[np.float32]:
         """See `KernelRows`."""
-        raise NotImplementedError
+        values = devices.to_host(others.values)
+        return self._with(self._columns.divide(values), squares(values), progress)
+
+    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
+        """See `MatrixRows`."""
+        n, found = self.n, np.empty((self.n, self.n), np.float32)
+        every, norms = self._columns.rows, self._columns.squares
+
+        def fill(piece: tuple[slice, slice]) -> None:
+            rows, columns = piece
+            for tile, place in self._tiles(every.take(rows), norms[rows], columns):
+                found[rows, place] = tile
+                found[place, rows] = tile.T
+
+        _on_all_cores(fill, [(rows, slice(rows.start, n)) for rows in _slices(n, TILE_ROWS)], progress)
+        np.fill_diagonal(found, self.diag())
+        return found
+
+    def _with(self, rows: Rows, norms: Array, progress: Progress | None) -> NDArray[np.float32]:
+        found = np.empty((len(rows), self.n), np.float32)
+
+        def fill(piece: tuple[slice, slice]) -> None:
+            some, columns = piece
+            for tile, place in self._tiles(rows.take(some), norms[some], columns):
+                found[some, place] = tile
+
+        width = self.n if len(rows) >= 2 * TILE_ROWS * n_threads() else PIECE
+        pieces = [(a, b) for a in _slices(len(rows), TILE_ROWS) for b in _slices(self.n, width)]
+        _on_all_cores(fill, pieces, progress)
+        return found
+
+    def _tiles(self, rows: Rows, norms: Array, columns: slice) -> Iterator[tuple[Array, slice]]:
+        """Kernel values of some vectors with consecutive columns, tile by tile."""
+        at = self._columns.start(rows, columns.start)
+        size = len(rows) * min(TILE_COLUMNS, columns.stop - columns.start)
+        products, values = np.empty(size), np.empty(size, np.float32)
+        for place in _slices(columns.stop, TILE_COLUMNS, columns.start):
+            shape = len(rows), place.stop - place.start
+            # Contiguous, as compiled loops are quickest.
+            tile, out = (each[: shape[0] * shape[1]].reshape(shape) for each in (products, values))
+            self._columns.tile(rows, place, at, tile)
+            self.kernel.put(tile, norms[:, None], self._columns.squares[place], out)
+            yield out, place
+
+
+def _slices(stop: int, size: int, start: int = 0) -> list[slice]:
+    return [slice(first, min(first + size, stop)) for first in range(start, stop, size)]
+
+
+def _on_all_cores(
+    fill: Callable[[Any], object], pieces: list[tuple[slice, slice]], progress: Progress | None
+) -> None:
+    """Fill pieces of a matrix, each thread with a BLAS of its own."""
+    work = [(a.stop - a.start) * (b.stop - b.start) for a, b in pieces]
+    if progress is None and sum(work) <= ALONE:
+        for piece in pieces:
+            fill(piece)
+        return
+    with ThreadpoolController().limit(limits=1, user_api="blas"):
+        run(fill, pieces, work, progress)

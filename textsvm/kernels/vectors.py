@@ -23,6 +23,9 @@ from textsvm.kernels.base import Kernel, is_number
 if TYPE_CHECKING:
     from textsvm.device import Device
 
+#: Seconds that a core takes for a value, and for each number of a vector in it.
+VALUE_RATE, NUMBER_RATE = 2e-9, 3e-11
+
 
 class VectorKernel(Kernel):
     """A kernel of the form f(<x, y>, |x|^2, |y|^2).
@@ -34,6 +37,8 @@ class VectorKernel(Kernel):
     """
 
     reads: ClassVar[str] = "vectors"
+    # Neighbours are no copies: with a small gamma all vectors are close.
+    alike: ClassVar[float] = 1 - 1e-5
     finish: ClassVar[str] = ""
 
     @property
@@ -60,6 +65,15 @@ class VectorKernel(Kernel):
         -------
         float array, shape (m, n)
         """
+
+    def put(self, products: NDArray[np.float64], rows: Any, columns: Any, out: NDArray[np.float32]) -> None:
+        """Kernel values into `out`, (m, n), on the host; otherwise as `value`."""
+        with np.errstate(over="ignore"):  # solvers say of an infinite value that it is one
+            out[...] = self.value(products, rows, columns)
+
+    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+        # A product of two sparse vectors takes as long as numbers that both have.
+        return (VALUE_RATE + NUMBER_RATE * np.asarray(row_lengths, np.float64)) * len(column_lengths)
 
     def rows(self, documents: Any, device: Device) -> Any:
         """Prepare vectors as the columns of rows to come."""
@@ -109,7 +123,7 @@ class ScaledKernel(VectorKernel):
         self._gamma = 1 / documents.n_features
         if self.gamma == "scale":
             variance = documents.variance
-            self._gamma = self._gamma / variance if variance else 1.0
+            self._gamma = self._gamma / variance if 0 < variance < np.inf else 1.0
         return self
 
     def state(self) -> dict[str, NDArray[Any]]:

@@ -130,7 +130,7 @@ def cross_validate(
     Parameters
     ----------
     model : SVC, MultilabelSVC or SVR
-    X : n texts, or a kernel matrix with ``kernel="precomputed"``
+    X : n texts or vectors, or a kernel matrix with ``kernel="precomputed"``
     y : array-like, shape (n,)
         Labels or numbers; several labels a document as `MultilabelSVC.fit` takes them.
     cv : int, scikit-learn splitter or sequence of (train, test) index pairs
@@ -145,7 +145,7 @@ def cross_validate(
         Names of the metrics wanted; all by default.
     group_duplicates : float, optional
         Keep documents together whose normalised kernel value is at least this. None: they are only looked for
-        (0.98 and more), and a `LeakageWarning` says so before the work starts.
+        (0.98 and more; vectors: 0.99999), and a `LeakageWarning` says so before the work starts.
     random_state : int, optional
         Seed of the folds.
     progress : callable, optional
@@ -181,7 +181,7 @@ def cross_validate(
         if group_duplicates is not None:
             folds = splitting.with_duplicates(gram, looking).folds(target)
         else:
-            leaks = report_leaks(gram, folds, looking)
+            leaks = report_leaks(gram, folds, grams.kernel.alike, looking)
         lap(seconds, "duplicates", clock)
         task = Task(target, weight, folds)
         if anew:

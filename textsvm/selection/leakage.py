@@ -24,13 +24,12 @@ from textsvm.device import array_module, device_of, select, to_host
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine
 from textsvm.gram.base import Gram
+from textsvm.kernels.base import Kernel
 from textsvm.parallel import Progress
 from textsvm.selection.folds import Fold
 
-#: Normalised kernel value from which two documents count as nearly the same. 3,000 documents of R8 have 23
-#: exact copies; at 0.98 spectrum, gap-weighted and edit kernels find 29 to 101 pairs, all but identical, at
-#: 0.95 one that counts single characters takes 22,030 pairs of unlike documents for copies.
-BOUND = 0.98
+#: Of kernels of texts.
+BOUND = Kernel.alike
 #: Kernel values that are looked at together.
 BLOCK = 4 << 20
 
@@ -142,7 +141,7 @@ def held_out_leak(
     model: KernelMachine,
     training: Sequence[str],
     held: Sequence[str],
-    bound: float = BOUND,
+    bound: float | None = None,
     progress: Progress | None = None,
 ) -> Leak:
     """Held-out documents with a near-duplicate among those that a model was trained on.
@@ -154,9 +153,9 @@ def held_out_leak(
     ----------
     model : SVC, SVR or OneClassSVM
         Fitted to `training`; with a precomputed kernel matrix there are no texts to compare.
-    training, held : sequences of str
-    bound : float
-        See `near_duplicates`.
+    training, held : sequences of str, or vectors
+    bound : float, optional
+        See `near_duplicates`; that of the kernel, if there is none.
     progress : callable, optional
 
     Returns
@@ -169,12 +168,13 @@ def held_out_leak(
     InputError
         If the bound is out of range.
     """
-    check_bound(bound)
     assert model.kernel_ is not None
+    bound = model.kernel_.alike if bound is None else bound
+    check_bound(bound)
     device = select(model.device)
     with model.at_work(device):
-        documents = model.encode(list(training), None)
-        others = model.encode(list(held), documents)
+        documents = model.encode(model.read(training, fitting=False), None)
+        others = model.encode(model.read(held, fitting=False), documents)
         rows = model.kernel_.rows(documents, device)
         scale, scale_of_held = (_scale(each.diag()) for each in (rows, model.kernel_.rows(others, device)))
         nearest, best = np.zeros(len(others), np.int64), np.zeros(len(others))

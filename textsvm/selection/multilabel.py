@@ -42,7 +42,7 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
 
     Parameters
     ----------
-    kernel : "fast", Kernel, {"spectrum", "edit", "gap"}, "precomputed" or callable
+    kernel : "fast", Kernel, str or callable
         "fast" is ``Spectrum((1, 5), "log", idf=True)``.
         See `textsvm.SVC`.
     C : float
@@ -131,7 +131,8 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
         Parameters
         ----------
         X : list, NumPy string or object array, or pandas, Polars or Arrow column; n texts
-            With ``kernel="precomputed"`` their kernel matrix, shape (n, n).
+            With a kernel of vectors an array, sparse matrix or data frame of finite numbers, shape (n, d);
+            with ``kernel="precomputed"`` the kernel matrix, shape (n, n).
         y : sequence of n tuples, lists or sets of labels; or array or sparse matrix, shape (n, n_classes)
             A matrix holds 0 and 1, as `sklearn.preprocessing.MultiLabelBinarizer` makes it.
         sample_weight : array-like, shape (n,), optional

@@ -72,10 +72,10 @@ class Splitting:
 
 
 def report_leaks(
-    gram: Gram, folds: Sequence[Fold], progress: Progress | None, stacklevel: int = 3
+    gram: Gram, folds: Sequence[Fold], bound: float, progress: Progress | None, stacklevel: int = 3
 ) -> list[Leak]:
     """Look for near-duplicates across folds, and warn of them."""
-    leaks = find_leaks(gram, folds, progress=progress)
-    if message := leakage_message(leaks):
+    leaks = find_leaks(gram, folds, bound, progress)
+    if message := leakage_message(leaks, bound):
         warnings.warn(message, LeakageWarning, stacklevel=stacklevel)
     return leaks

@@ -20,8 +20,7 @@ from numpy.typing import ArrayLike
 
 from textsvm import device as devices
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine
-from textsvm.gram.base import Gram
+from textsvm.estimators.base import KernelMachine, Prepared
 from textsvm.parallel import Progress, StageProgress, lap, of_stage
 from textsvm.plain_json import to_json
 from textsvm.selection.budget import require_time
@@ -130,7 +129,7 @@ def tune(
     ----------
     model : SVC, MultilabelSVC or SVR
         Of ``SVC()``, whose kernel is "auto", the kernel of ``SVC("fast")`` is tuned if the grid names none.
-    X : n texts, or a kernel matrix with ``kernel="precomputed"``
+    X : n texts or vectors, or a kernel matrix with ``kernel="precomputed"``
     y : array-like, shape (n,)
         Labels or numbers; several labels a document as `MultilabelSVC.fit` takes them.
     grid : dict of lists, or several
@@ -181,9 +180,9 @@ def tune(
         n_kernels = sum(len(one.kernels) for one in shared)
         for number, (members, grams) in enumerate(all_grams(model, shared, progress)):
             if number == 0:
-                gram = grams.whole(progress).gram
+                whole = grams.whole(progress)
                 clock = lap(seconds, "gram", clock)
-                leaks = _mind_duplicates(search, splitting, nested, gram, of_stage(progress, "duplicates"))
+                leaks = _mind_duplicates(search, splitting, nested, whole, of_stage(progress, "duplicates"))
                 clock = lap(seconds, "duplicates", clock)
             lap(seconds, "gram", clock)
             search.run(members, grams, seconds, of_all(progress, number, n_kernels))
@@ -200,12 +199,12 @@ def tune(
 
 
 def _mind_duplicates(
-    search: Search, splitting: Splitting, nested: int | None, gram: Gram, progress: Progress | None
+    search: Search, splitting: Splitting, nested: int | None, whole: Prepared, progress: Progress | None
 ) -> list[Leak]:
     """Keep near-duplicates together if that is wished for, else warn of those that folds part."""
     if splitting.group_duplicates is None:
-        return report_leaks(gram, search.folds, progress, stacklevel=4)
-    search.split(splitting.with_duplicates(gram, progress), nested)
+        return report_leaks(whole.gram, search.folds, whole.kernel.alike, progress, stacklevel=4)
+    search.split(splitting.with_duplicates(whole.gram, progress), nested)
     return []
 
 

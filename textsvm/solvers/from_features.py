@@ -23,9 +23,10 @@ def solve(
 ) -> Machines:
     """Train the machines of a problem; see `textsvm.solvers.problems.solve`.
 
-    Sparse rows of classifiers on the CPU are for coordinate descent, all others for Newton's method.
+    Sparse rows of classifiers on the CPU are for coordinate descent where it suits them, all others for
+    Newton's method.
     """
-    if isinstance(rows.x, Sparse) and isinstance(problem, Classification | Labelling):
+    if rows.descent and isinstance(rows.x, Sparse) and isinstance(problem, Classification | Labelling):
         most = MOST_EPOCHS if stopping.max_iter < 0 else max(1, stopping.max_iter // max(1, len(rows.x)))
         gap = stopping.duality_gap
         return feature_machines.solve_classifier(problem, rows, stopping.tol, most, progress, gap)

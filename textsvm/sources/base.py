@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.device import Device
-from textsvm.documents import Documents, Views
 from textsvm.kernels.base import Kernel, Predictor, Weights
 from textsvm.parallel import StageProgress
 
 
 class Examples(Protocol):
-    """Encoded documents, or a kernel matrix of some."""
+    """Encoded documents, vectors, or a kernel matrix of some."""
 
     def __len__(self) -> int:
         """How many there are."""
@@ -39,10 +38,10 @@ class Kept:
         Which of the training examples are support vectors, ascending.
     kernel : Kernel, optional
         With what it learnt; None where the kernel matrix was given.
-    documents : Documents or Views, optional
+    documents : Documents, Views or Vectors, optional
         The support vectors; None where the kernel matrix was given.
     n_features : int, optional
-        Columns of the kernel matrix that was given.
+        Columns of the kernel matrix that was given, or numbers of a vector.
     weights : Weights, optional
         The machines as one weight a feature; there are no support vectors then, and `documents` are none
         over the alphabets of the training texts.
@@ -50,7 +49,7 @@ class Kept:
 
     support: NDArray[np.int64]
     kernel: Kernel | None = None
-    documents: Documents | Views | None = None
+    documents: Any = None
     n_features: int | None = None
     weights: Weights | None = None
 
@@ -73,7 +72,7 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, X: Any, estimator: Any, fitting: bool = True) -> Any:
-        """What a user hands over, checked: a list of str, or an array of two dimensions.
+        """What a user hands over, checked: a list of str, `Vectors`, or an array of two dimensions.
 
         Parameters
         ----------

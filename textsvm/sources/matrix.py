@@ -38,7 +38,7 @@ class MatrixSource(Source):
         """See `Source`; others are kernel values with all training examples, float32, shape (m, n)."""
         if devices.is_on_gpu(X):
             return X if fitting else check_block(X, estimator.n_features_in_)
-        with _as_input_error():
+        with as_input_error():
             if fitting:
                 return validate_data(estimator, X, ensure_all_finite=False)
             table = check_array(X, ensure_all_finite=False)
@@ -102,7 +102,7 @@ class MatrixSource(Source):
 
 
 @contextmanager
-def _as_input_error() -> Iterator[None]:
+def as_input_error() -> Iterator[None]:
     """What scikit-learn says of a table, as an InputError."""
     try:
         yield

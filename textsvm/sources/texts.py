@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from textsvm.device import Device
 from textsvm.documents import Documents, View, Views, encode, encode_as
@@ -19,10 +18,9 @@ from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel, Predictor
 from textsvm.kernels.combined_rows import under
-from textsvm.kernels.nystroem import Nystroem
-from textsvm.kernels.spectrum import fixed_default
+from textsvm.kernels.made import approximated, make_kernel
 from textsvm.kernels.spelling import spell
-from textsvm.kernels.user import KernelFunction, UserKernel
+from textsvm.kernels.user import KernelFunction
 from textsvm.normal_form import NORMALISATIONS, normal_form
 from textsvm.parallel import Progress, StageProgress, of_stage, part
 from textsvm.sources.base import Kept, Source
@@ -89,18 +87,7 @@ class TextSource(Source):
         InputError
             If it is nothing that a kernel can be made from.
         """
-        if isinstance(self.kernel, str):
-            if self.kernel in ("auto", "fast"):
-                return fixed_default()
-            if self.kernel not in KERNELS:
-                known = ", ".join(["auto", "fast", *KERNELS.simple()])
-                raise InputError(f"kernel={self.kernel!r} is not one of {known}, precomputed")
-            return KERNELS[self.kernel]()
-        if isinstance(self.kernel, Kernel):
-            return clone(self.kernel)
-        if callable(self.kernel):
-            return UserKernel(self.kernel)
-        raise InputError(f"kernel={self.kernel!r} is neither a kernel object, a name nor a function")
+        return make_kernel(self.kernel)
 
     def read(self, X: Any, estimator: Any, fitting: bool = True) -> list[str]:
         """See `Source`."""
@@ -171,14 +158,7 @@ class TextSource(Source):
                     f"every document is shorter than p = {leaf.min_length}{which} (the longest has {longest} "
                     "symbols); lower p or give longer documents"
                 )
-        if self._landmarks is None:
-            return kernel
-        if self._landmarks > len(examples):
-            raise InputError(
-                f"approximate asks for {self._landmarks:,} landmarks and there are {len(examples):,} "
-                "documents; take fewer, or leave it out: the kernel itself is no more work then"
-            )
-        return Nystroem(kernel, self._landmarks)
+        return approximated(kernel, self._landmarks, len(examples))
 
     def memory(self, wished: int | str | None, n: int, device: Device) -> int | str | None:
         """See `Source`."""
@@ -285,7 +265,8 @@ def as_texts(X: Any) -> list[str]:
         return cast("list[str]", X if isinstance(X, StoredTexts) else StoredTexts.of(_checked(X)))
     if len(getattr(X, "shape", (0,))) > 1:
         raise InputError(
-            f"expected one column of texts, got an array of shape {tuple(X.shape)}; select a column"
+            f"expected one column of texts, got an array of shape {tuple(X.shape)}; select a column, or take "
+            "a kernel of vectors, such as Gaussian(), for rows of numbers"
         )
     for convert in ("to_pylist", "to_list", "tolist"):  # Arrow; pandas and Polars; NumPy
         if hasattr(X, convert):
@@ -314,8 +295,13 @@ def _checked(texts: Iterable[Any]) -> Iterator[str]:
 
 
 def _no_text(i: int, value: Any) -> InputError:
-    shown = "missing" if is_missing(value) else f"of type {type(value).__name__}"
-    return InputError(f"document {i} is {shown}, not a string; remove it or convert it with str()")
+    if is_missing(value):
+        return InputError(f"document {i} is missing, not a string; remove it or convert it with str()")
+    if isinstance(value, list | tuple | np.ndarray):
+        instead = "take a kernel of vectors, such as Gaussian(), for rows of numbers"
+    else:
+        instead = "remove it or convert it with str()"
+    return InputError(f"document {i} is of type {type(value).__name__}, not a string; {instead}")
 
 
 def is_missing(value: Any) -> bool:

@@ -2,4 +2,300 @@
 
 from __future__ import annotations
 
-#: To be written: class VectorSource(Source), whose examples are `textsvm.features.vectors.Vectors`.
+from collections.abc import Iterable
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
+from sklearn.utils.validation import validate_data
+
+from textsvm import device as devices
+from textsvm.device import Device
+from textsvm.errors import InputError
+from textsvm.features.vectors import Vectors
+from textsvm.kernels.base import Kernel, Predictor
+from textsvm.kernels.combined_rows import under
+from textsvm.kernels.made import approximated, make_kernel
+from textsvm.kernels.spelling import spell
+from textsvm.parallel import StageProgress
+from textsvm.sources.base import Kept, Source
+from textsvm.sources.matrix import as_input_error
+from textsvm.sources.texts import TOLERANCE
+
+#: What the names of arrays begin with: of a saved kernel's state, of vectors, of machines that are weights.
+_STATE, _VECTORS, _WEIGHTS = "kernel.", "vectors.", "weights."
+#: Numbers that are looked at together.
+_BLOCK = 1 << 20
+_TYPES = (np.float64, np.float32)
+
+
+class VectorSource(Source):
+    """Vectors, the rows of a matrix, compared by a kernel of vectors.
+
+    Parameters
+    ----------
+    kernel : Kernel or str
+        As `textsvm.SVC` takes it.
+    landmarks : int, optional
+        Of the Nystroem approximation of the kernel, which is compared with in its place.
+    """
+
+    def __init__(self, kernel: Any, landmarks: int | None = None) -> None:
+        self.kernel, self._landmarks = kernel, landmarks
+
+    def check(self) -> None:
+        """See `Source`."""
+        self.make_kernel().check()
+
+    def make_kernel(self) -> Kernel:
+        """A fresh kernel with the parameters of the one given."""
+        return make_kernel(self.kernel)
+
+    def tag(self, input_tags: Any) -> None:
+        """See `Source`."""
+        input_tags.string, input_tags.two_d_array, input_tags.pairwise = False, True, False
+        input_tags.sparse = True
+
+    def read(self, X: Any, estimator: Any, fitting: bool = True) -> Vectors:
+        """See `Source`: `Vectors`, of finite numbers and as many columns as there were in training."""
+        if devices.is_on_gpu(X):
+            return Vectors(_on_gpu(X, estimator, fitting))
+        self._require_numbers(X)
+        with as_input_error():
+            values = validate_data(
+                estimator, X, reset=fitting, accept_sparse="csr", dtype=_TYPES, order="C",
+                ensure_all_finite=False,
+            )  # fmt: skip
+        if issparse(values):
+            values = canonical(values)
+        check_finite(values, getattr(estimator, "feature_names_in_", None))
+        return Vectors(values)
+
+    def _require_numbers(self, X: Any) -> None:
+        """Raise InputError if X is something else than rows of numbers, as far as it can be seen at once."""
+        kind = getattr(getattr(X, "dtype", None), "kind", "")
+        if kind == "c":
+            raise InputError(
+                "Complex data not supported: X is of complex numbers; give their parts as columns"
+            )
+        first = next(iter(X), None) if isinstance(X, list | tuple) else None
+        if isinstance(X, str) or isinstance(first, str) or (kind in "OUST" and kind and _of_texts(X)):
+            raise InputError(
+                f"X is of texts, and the kernel {spell(self.make_kernel())} compares vectors; take one "
+                "of texts, such as Spectrum(4), or give numbers"
+            )
+        if len(getattr(X, "shape", (0, 0))) == 1 or isinstance(first, int | float | np.number):
+            raise InputError(
+                "X is one row of numbers (Expected 2D array, got 1D array instead); Reshape your data: "
+                "X.reshape(1, -1) is one vector, X.reshape(-1, 1) vectors of one number"
+            )
+        for name in getattr(X, "columns", ()):
+            if getattr(getattr(X[name], "dtype", None), "kind", "") in "mM":
+                raise InputError(
+                    f"the column {name!r} of X has dates; give numbers, such as days since one of them"
+                )
+            text = (
+                next((one for one in X[name] if isinstance(one, str)), None) if _of_objects(X[name]) else None
+            )
+            if text is not None:
+                raise InputError(
+                    f"the column {name!r} of X has texts, such as {text[:20]!r}; leave it out, or compare it "
+                    "by a kernel of texts, as On(column, kernel)"
+                )
+
+    def prepare(self, given: Vectors, known: Any = None, progress: StageProgress | None = None) -> Vectors:
+        """See `Source`: they are examples as they are."""
+        return given
+
+    def kernel_for(self, examples: Vectors) -> Kernel:
+        """See `Source`."""
+        return approximated(self.make_kernel(), self._landmarks, len(examples))
+
+    def memory(self, wished: int | str | None, n: int, device: Device) -> int | str | None:
+        """See `Source`."""
+        return wished
+
+    def require_tunable(self, names: Iterable[str]) -> None:
+        """See `Source`."""
+        for name in ("normalise", "punctuation", "max_length"):
+            if name in names:
+                raise InputError(f"{name} says how texts are read; this model takes vectors")
+
+    def keep(self, kernel: Kernel, examples: Vectors, support: NDArray[np.int64]) -> Kept:
+        """See `Source`."""
+        return Kept(support, kernel, examples.take(support), examples.n_features)
+
+    def require_weights(self) -> None:
+        """See `Source`."""
+        kernel = self.make_kernel()
+        if not kernel.has_weights:
+            raise InputError(
+                f"a model of {spell(kernel)} cannot do without its support vectors: linear kernels, and sums "
+                "of them, can"
+            )
+
+    def without_texts(self, kept: Kept, coef: NDArray[np.float64]) -> Kept:
+        """See `Source`."""
+        if kept.weights is not None:
+            return kept
+        self.require_weights()
+        kernel, support = kept.kernel, kept.documents
+        assert kernel is not None
+        nothing = support.take(np.empty(0, np.int64))
+        return Kept(kept.support[:0], kernel, nothing, kept.n_features, kernel.weight_vectors(support, coef))
+
+    def others(self, given: Vectors, kept: Kept) -> Vectors:
+        """See `Source`."""
+        return given
+
+    def predictor(self, kept: Kept, coef: NDArray[np.float64], device: Device) -> Predictor:
+        """See `Source`."""
+        if kept.weights is not None:
+            return kept.weights.predictor(device)
+        assert kept.kernel is not None
+        return kept.kernel.predictor(kept.documents, coef, device)
+
+    def state(self, kept: Kept) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """See `Source`."""
+        kernel = kept.kernel
+        assert kernel is not None
+        arrays = {_VECTORS + name: array for name, array in pack(kept.documents).items()}
+        if kept.weights is not None:
+            state = kept.weights.state(TOLERANCE)
+            return kernel.as_dict(), arrays | {_WEIGHTS + name: array for name, array in state.items()}
+        return kernel.as_dict(), arrays | {_STATE + name: one for name, one in kernel.state().items()}
+
+    def restore(
+        self, n_features: int | None, support: NDArray[np.int64], arrays: dict[str, NDArray[Any]]
+    ) -> Kept:
+        """See `Source`."""
+        if n_features is None:
+            raise ValueError("it does not say how many numbers a vector has")
+        kernel, documents = self.make_kernel(), unpack(under(_VECTORS, arrays), (len(support), n_features))
+        if weights := under(_WEIGHTS, arrays):
+            self.require_weights()
+            made = kernel.restore_weight_vectors(weights, cast("Any", documents))
+            return Kept(support, kernel, documents, n_features, made)
+        kernel.restore(under(_STATE, arrays))
+        return Kept(support, kernel, documents, n_features)
+
+
+def pack(vectors: Vectors) -> dict[str, NDArray[Any]]:
+    """Vectors as a model file has them."""
+    values = devices.to_host(vectors.values)
+    if not vectors.sparse:
+        return {"values": values}
+    return {
+        "data": values.data,
+        "indices": values.indices.astype(np.int64),
+        "indptr": values.indptr.astype(np.int64),
+    }
+
+
+def unpack(arrays: dict[str, NDArray[Any]], shape: tuple[int, int]) -> Vectors:
+    """Take back what `pack` gave, every number checked.
+
+    Raises
+    ------
+    InputError
+        If they are not vectors of this shape.
+    """
+    data = arrays["values"] if "values" in arrays else arrays["data"]
+    if data.dtype not in _TYPES or not np.isfinite(data).all():
+        raise InputError("its vectors have values that are no finite numbers")
+    if "values" in arrays:
+        if data.shape != shape:
+            raise InputError("its vectors are not as many, or as long, as they should be")
+        return Vectors(data)
+    indices, indptr = arrays["indices"], arrays["indptr"]
+    if indices.dtype != np.int64 or data.ndim != 1 or indices.shape != data.shape:
+        raise InputError("its vectors have no column for each value")
+    if indptr.dtype != np.int64 or indptr.shape != (shape[0] + 1,):
+        raise InputError("its vectors are not as many as they should be")
+    if indptr[0] != 0 or indptr[-1] != len(data) or (np.diff(indptr) < 0).any():
+        raise InputError("the starts of its vectors are out of bounds")
+    if len(indices) and (indices.min() < 0 or indices.max() >= shape[1]):
+        raise InputError("the columns of its vectors are out of bounds")
+    values = csr_array((data, indices, indptr), shape=shape)
+    if not values.has_canonical_format:
+        raise InputError("the columns of its vectors are out of order")
+    return Vectors(values)
+
+
+def check_finite(values: Any, names: Any = None) -> None:
+    """Raise InputError if a value of a matrix is NaN or infinite; its row and column are named.
+
+    Parameters
+    ----------
+    values : array or CSR matrix, shape (n, d)
+    names : sequence of str, optional
+        Of the columns.
+    """
+    stored = values.data if issparse(values) else values.reshape(-1)
+    for first in range(0, len(stored), _BLOCK):
+        finite = np.isfinite(stored[first : first + _BLOCK])
+        if not finite.all():
+            at = first + int(finite.argmin())
+            row, column = _place(values, at)
+            called = "" if names is None else f" ({names[column]})"
+            found = "NaN" if np.isnan(stored[at]) else "infinity"
+            raise InputError(
+                f"X has {found} in row {row}, column {column}{called}, counted from 0; vectors are of finite "
+                "numbers: fill or remove it"
+            )
+
+
+def _place(values: Any, at: int) -> tuple[int, int]:
+    """Row and column of a stored value."""
+    if not issparse(values):
+        return divmod(at, values.shape[1])
+    return int(np.searchsorted(values.indptr, at, side="right")) - 1, int(values.indices[at])
+
+
+def _of_texts(column: Any) -> bool:
+    """Whether an array of one dimension begins with a text."""
+    return len(column.shape) == 1 and len(column) > 0 and isinstance(next(iter(column)), str)
+
+
+def _of_objects(column: Any) -> bool:
+    """Whether a column of a table may hold texts."""
+    return getattr(getattr(column, "dtype", None), "kind", "O") in "OUST"
+
+
+def canonical(values: Any) -> Any:
+    """A CSR matrix whose indices are sorted, and none of which occurs twice; that of the user stays.
+
+    Raises
+    ------
+    InputError
+        If an index is out of bounds, as one is that has overflowed.
+    """
+    try:
+        values.check_format(full_check=True)
+    except ValueError as error:
+        raise InputError(f"X is a sparse matrix that is damaged: {error}; make it anew") from error
+    if not values.has_canonical_format:
+        values = values.copy()
+        values.sum_duplicates()
+    return values
+
+
+def _on_gpu(X: Any, estimator: Any, fitting: bool) -> Any:
+    """A matrix on a card, checked there."""
+    xp = devices.array_module(devices.device_of(X))
+    if X.ndim != 2 or X.dtype.kind not in "fiub" or not X.size:
+        raise InputError(
+            f"X is an array of shape {X.shape} and type {X.dtype} on a card; rows of real numbers are needed"
+        )
+    if fitting:
+        estimator.n_features_in_ = int(X.shape[1])
+    elif X.shape[1] != estimator.n_features_in_:
+        raise InputError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input"
+        )
+    values = xp.ascontiguousarray(X, dtype=X.dtype if X.dtype in _TYPES else np.float64)
+    if not bool(xp.isfinite(values).all()):
+        check_finite(devices.to_host(values))
+    return values

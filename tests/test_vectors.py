@@ -1,0 +1,569 @@
+"""Kernels of vectors on the CPU: values, what is read, what scikit-learn does with the same data."""
+
+import math
+import pickle
+import warnings
+
+import numpy as np
+import oracles
+import pandas as pd
+import pytest
+from contracts import VECTORS, VectorContract
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+from scipy.sparse import coo_array, csr_array, csr_matrix, issparse
+from sklearn import svm
+from sklearn.base import clone
+from sklearn.datasets import load_iris, make_classification
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import textsvm
+from textsvm import (
+    SVC,
+    SVR,
+    CalibratedSVC,
+    Gaussian,
+    InputError,
+    Linear,
+    MultilabelSVC,
+    OneClassSVM,
+    Polynomial,
+    Product,
+    Sigmoid,
+    Spectrum,
+    Sum,
+    cross_validate,
+    tune,
+)
+from textsvm.device import select
+from textsvm.evaluation.explanation import explain
+from textsvm.features.vector_products import Products
+from textsvm.features.vectors import Vectors
+from textsvm.kernels.vector_rows import TILE_COLUMNS
+from textsvm.selection.leakage import LeakageWarning, held_out_leak
+
+CPU = select("cpu")
+
+
+def of_gaussian(kernel):
+    return lambda x, y: oracles.gaussian(x, y, kernel.gamma_)
+
+
+def of_polynomial(kernel):
+    return lambda x, y: oracles.polynomial(x, y, kernel.gamma_, kernel.coef0, kernel.degree)
+
+
+def of_sigmoid(kernel):
+    return lambda x, y: oracles.sigmoid(x, y, kernel.gamma_, kernel.coef0)
+
+
+CASES = [
+    (Gaussian(), of_gaussian),
+    (Gaussian(3.0), of_gaussian),
+    (Linear(), lambda kernel: oracles.linear),
+    (Polynomial(), of_polynomial),
+    (Polynomial(degree=4, gamma=0.5, coef0=-1.0), of_polynomial),
+    (Sigmoid(gamma="auto", coef0=0.3), of_sigmoid),
+]
+
+
+class TestOnTheCPU(VectorContract):
+    cases = CASES
+
+    @pytest.fixture
+    def device(self):
+        return CPU
+
+
+def test_worked_values():
+    X = Vectors(np.array([[1.0, 2.0], [3.0, 0.0]]))
+    expected = {
+        Linear(): 3,
+        Polynomial(degree=2, gamma=2.0, coef0=1.0): 49,
+        Gaussian(0.25): math.exp(-2),
+        Sigmoid(gamma=0.5, coef0=-1.0): math.tanh(0.5),
+    }
+    for kernel, value in expected.items():
+        assert kernel.fit(X).rows(X, CPU).gram()[0, 1] == pytest.approx(value, rel=1e-7)
+
+
+numbers = st.floats(-1e3, 1e3, width=32)
+
+
+@settings(max_examples=60, deadline=None)
+@given(arrays(np.float64, st.tuples(st.integers(1, 9), st.just(3)), elements=numbers), st.floats(1e-6, 10))
+def test_any_vectors(X, gamma):
+    """To 1e-6 relative, or 1e-12 of what exponents lose: the order of sums in float64."""
+    for form in (X, X.astype(np.float32), csr_array(X)):
+        vectors = Vectors(form)
+        for kernel, oracle in [(Gaussian(gamma), of_gaussian), (Linear(), lambda kernel: oracles.linear)]:
+            found = kernel.fit(vectors).rows(vectors, CPU).gram().astype(np.float64)
+            expected = np.array([[oracle(kernel)(x, y) for y in X] for x in X])
+            lost = 1e-14 * (1 + gamma) * (1 + np.square(X).sum()) * (1 + np.abs(expected))
+            assert (np.abs(found - expected) <= 1e-6 * np.abs(expected) + lost + 1e-38).all()
+
+
+def test_values_to_one_part_in_a_million():
+    """Large exponents too, which float32 alone would round by 5e-6 of the value."""
+    X = np.random.default_rng(1).normal(size=(200, 50))
+    squares = np.square(X[:, None] - X).sum(axis=2)
+    kernel = Gaussian(70 / squares.max())
+    found = kernel.rows(Vectors(X), CPU).gram().astype(np.float64)
+    np.testing.assert_allclose(found, np.exp(-kernel.gamma * squares), rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", [TILE_COLUMNS - 1, TILE_COLUMNS, 2 * TILE_COLUMNS + 1])
+def test_more_than_a_tile(n):
+    rng = np.random.default_rng(n)
+    X = np.where(rng.random((n, 30)) < np.linspace(0.01, 0.6, 30), rng.normal(size=(n, 30)), 0)
+    for form in (X, csr_array(X)):
+        rows = Linear().rows(Vectors(form), CPU)
+        np.testing.assert_allclose(rows.gram(), X @ X.T, rtol=1e-6, atol=1e-5)
+        np.testing.assert_allclose(rows.rows(np.arange(n)[::-3]), X[::-3] @ X.T, rtol=1e-6, atol=1e-5)
+
+
+def test_what_is_dense_and_what_is_listed_of_sparse_columns():
+    rng = np.random.default_rng(0)
+    columns = Products(csr_array(np.where(rng.random((400, 6)) < [0.9, 0.5, 0.01, 0.02, 0.3, 0.0], 1.0, 0.0)))
+    assert columns.rows.dense.shape == (400, 3)
+    assert columns.rows.exact
+    assert columns.rows.lists.shape == (400, 2)
+    assert Products(csr_array(np.eye(30))).rows.dense.shape == (30, 0)
+
+
+def test_whole_numbers_that_are_too_large_are_not_multiplied_in_float32():
+    X = np.full((3, 2), 4097.0)
+    assert not Products(X).rows.exact
+    np.testing.assert_array_equal(Linear().rows(Vectors(X), CPU).gram(), np.float32(2 * 4097.0**2))
+    few = Products(np.ones((3, 2)))
+    assert few.rows.exact
+    half = few.divide(np.full((1, 2), 0.5))
+    found = np.empty((1, 3))
+    few.tile(half, slice(0, 3), None, found)
+    np.testing.assert_array_equal(found, 1.0)
+
+
+@pytest.mark.parametrize("form", VECTORS)
+def test_gamma_is_that_of_scikit_learn(form):
+    X = VECTORS[form]
+    y = np.arange(X.shape[0]) % 2
+    for gamma in ("scale", "auto"):
+        theirs = svm.SVC(gamma=gamma).fit(X, y)._gamma
+        assert Gaussian(gamma).fit(Vectors(X)).gamma_ == pytest.approx(theirs, rel=1e-5)
+    assert Gaussian().fit(Vectors(np.ones((3, 2)))).gamma_ == 1.0
+
+
+def problem(n=150, k=2, seed=0):
+    X, y = make_classification(n, 10, n_informative=6, n_classes=k, random_state=seed)
+    return X, y
+
+
+FORMS = {
+    "float64": lambda X: X,
+    "float32": lambda X: X.astype(np.float32),
+    "sparse": lambda X: csr_matrix(np.where(np.abs(X) > 0.5, X, 0)),
+    "sparse float32": lambda X: csr_array(np.where(np.abs(X) > 0.5, X, 0).astype(np.float32)),
+}
+PAIRS = [
+    (Gaussian(), {"kernel": "rbf"}),
+    (Gaussian(0.3), {"kernel": "rbf", "gamma": 0.3}),
+    (Linear(), {"kernel": "linear"}),
+    (Polynomial(), {"kernel": "poly"}),
+    (Polynomial(2, "auto", 1.0), {"kernel": "poly", "degree": 2, "gamma": "auto", "coef0": 1.0}),
+]
+
+
+def objective(theirs, K, q):
+    """1/2 b'Kb - |q . b| of a machine of LIBSVM's."""
+    b = np.zeros(len(K))
+    coef = theirs.dual_coef_
+    b[theirs.support_] = coef.toarray()[0] if issparse(coef) else coef[0]
+    return b @ K @ b / 2 - np.abs(b * q).sum()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("kernel", "options"), PAIRS, ids=str)
+def test_two_classes_as_scikit_learn_has_them(kernel, options, form):
+    X, y = problem()
+    X = FORMS[form](X)
+    weight = np.random.default_rng(0).uniform(0.5, 2, len(y))
+    for C, class_weight, sample_weight in [(1.0, None, None), (10.0, {0: 2.0, 1: 0.5}, weight)]:
+        ours = SVC(clone(kernel), C, tol=1e-6, class_weight=class_weight).fit(X, y, sample_weight)
+        theirs = svm.SVC(C=C, tol=1e-6, class_weight=class_weight, **options).fit(X, y, sample_weight)
+        K = ours.kernel_.rows(Vectors(X), CPU).gram().astype(np.float64)
+        assert ours.solutions_[0].objective == pytest.approx(objective(theirs, K, np.ones(len(y))), rel=1e-5)
+        mine, other = ours.decision_function(X), theirs.decision_function(X)
+        np.testing.assert_allclose(mine, other, atol=2e-3 * np.abs(other).max())
+        sure = np.abs(other) > 1e-3
+        np.testing.assert_array_equal(ours.predict(X)[sure], theirs.predict(X)[sure])
+
+
+def test_a_sigmoid_is_no_worse():
+    """It is indefinite, so there are several optima."""
+    X, y = problem()
+    for gamma in (0.001, 0.01, "scale"):
+        ours = SVC(Sigmoid(gamma), tol=1e-6).fit(X, y)
+        theirs = svm.SVC(kernel="sigmoid", gamma=gamma, tol=1e-6).fit(X, y)
+        K = ours.kernel_.rows(Vectors(X), CPU).gram().astype(np.float64)
+        other = objective(theirs, K, np.ones(len(y)))
+        assert ours.solutions_[0].objective <= other + 1e-5 * abs(other)
+        if gamma == 0.001:  # all but linear
+            np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(), Polynomial(coef0=1.0)], ids=str)
+def test_several_classes_as_scikit_learn_has_them(kernel):
+    X, y = problem(k=4, n=200)
+    name = {"gaussian": "rbf", "polynomial": "poly"}[kernel.name]
+    theirs = svm.SVC(kernel=name, coef0=getattr(kernel, "coef0", 0), tol=1e-6, decision_function_shape="ovo")
+    theirs.fit(X, y)
+    ours = SVC(kernel, multiclass="ovo", tol=1e-6).fit(X, y)
+    assert (ours.predict(X) == theirs.predict(X)).mean() >= 0.98
+    np.testing.assert_array_equal(ours.n_support_.sum(), pytest.approx(theirs.n_support_.sum(), abs=3))
+    np.testing.assert_allclose(ours.intercept_, -theirs.intercept_, atol=2e-3)
+    rest = SVC(kernel, tol=1e-6).fit(X, y)
+    for k in range(4):
+        one = svm.SVC(kernel=name, coef0=getattr(kernel, "coef0", 0), tol=1e-6).fit(X, y == k)
+        np.testing.assert_allclose(rest.decision_function(X)[:, k], one.decision_function(X), atol=2e-3)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_regression_and_one_class_as_scikit_learn_has_them(form):
+    X, _ = problem()
+    y = X[:, 0] - X[:, 1] ** 2
+    X = FORMS[form](X)
+    for kernel, name in [(Gaussian(), "rbf"), (Linear(), "linear")]:
+        ours, theirs = SVR(kernel, tol=1e-6).fit(X, y), svm.SVR(kernel=name, tol=1e-6).fit(X, y)
+        np.testing.assert_allclose(ours.predict(X), theirs.predict(X), atol=2e-3)
+    ours, theirs = OneClassSVM(Gaussian(), nu=0.2).fit(X), svm.OneClassSVM(nu=0.2).fit(X)
+    mine, other = ours.decision_function(X), theirs.decision_function(X)
+    assert np.corrcoef(mine, other)[0, 1] > 0.9999
+    sure = np.abs(other) > 0.01
+    np.testing.assert_array_equal(mine[sure] > 0, other[sure] > 0)
+
+
+#: As of scikit-learn's own machines: "scale" is of the vectors, not of their weights; and the support vectors
+#: of one class on its boundary have the value 0, whose sign is rounding.
+NOT_EQUIVALENT = {
+    f"check_sample_weight_equivalence_on_{form}_data": "gamma knows no weights; signs of zero are rounding"
+    for form in ("dense", "sparse")
+}
+
+
+@parametrize_with_checks(
+    [
+        SVC(Gaussian(0.1), tol=1e-10),
+        SVC(Gaussian(0.1), tol=1e-10, multiclass="ovo"),
+        SVC(Sum([Gaussian(0.1), Gaussian(1.0)]), tol=1e-10),
+        SVC(Gaussian()),
+        SVR(Gaussian(0.1), tol=1e-10),
+        OneClassSVM(Gaussian(0.1), tol=1e-10),
+    ],
+    expected_failed_checks=lambda estimator: (
+        NOT_EQUIVALENT
+        if isinstance(estimator, OneClassSVM) or estimator.get_params().get("kernel__gamma") == "scale"
+        else {}
+    ),
+)
+@pytest.mark.filterwarnings("ignore")
+def test_check_estimator(estimator, check):
+    if getattr(check, "func", check).__name__ == "check_array_api_input":
+        pytest.skip("tests/test_sklearn.py has it")
+    check(estimator)
+
+
+def test_tags():
+    tags = SVC(Gaussian()).__sklearn_tags__().input_tags
+    assert (tags.two_d_array, tags.sparse, tags.string, tags.pairwise) == (True, True, False, False)
+    assert not SVC(Spectrum(2)).__sklearn_tags__().input_tags.two_d_array
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_model_is_the_same_wherever_it_goes(form, tmp_path):
+    X, y = problem()
+    X = FORMS[form](X)
+    path = tmp_path / "m.textsvm"
+    kernels = [
+        Gaussian(),
+        Sigmoid(),
+        Sum([Gaussian(), Linear()], weights=[1, 3]),
+        Product([Gaussian(), Linear()]),
+    ]
+    for kernel in kernels:
+        for model in (SVC(kernel), CalibratedSVC(SVC(kernel), cv=2), SVR(kernel), OneClassSVM(kernel)):
+            model.fit(X, y)
+            textsvm.save(model, path)
+            for again in (textsvm.load(path), pickle.loads(pickle.dumps(model))):
+                np.testing.assert_array_equal(again.predict(X), model.predict(X))
+                machine = getattr(again, "estimator_", again)
+                assert machine.n_features_in_ == 10
+    with pytest.raises(InputError, match=r"3 features.*expecting 10"):
+        textsvm.load(path).predict(X[:, :3])
+
+
+def test_a_file_with_vectors_that_are_not_there(tmp_path):
+    X, y = problem()
+    path, damaged = tmp_path / "m.textsvm", tmp_path / "d.textsvm"
+    for form in ("float64", "sparse"):
+        textsvm.save(SVC(Gaussian()).fit(FORMS[form](X), y), path)
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata()
+        good = load_file(path)
+        changes = {
+            "vectors.values": [
+                lambda a: a[:, 1:],
+                lambda a: a * np.nan,
+                lambda a: a[1:],
+                lambda a: a.astype(int),
+            ],
+            "vectors.data": [lambda a: a[1:], lambda a: a * np.inf],
+            "vectors.indices": [
+                lambda a: a + 10,
+                lambda a: a - 10,
+                lambda a: a[::-1].copy(),
+                lambda a: a[1:],
+            ],
+            "vectors.indptr": [lambda a: a[1:], lambda a: a[::-1].copy(), lambda a: a + 1, lambda a: a * 0],
+        }
+        for name, harms in changes.items():
+            for harm in harms if name in good else ():
+                save_file({**good, name: np.ascontiguousarray(harm(good[name]))}, damaged, metadata=metadata)
+                with pytest.raises(InputError):
+                    textsvm.load(damaged)
+
+
+def test_a_linear_model_without_vectors(tmp_path):
+    X, y = problem(k=3)
+    path = tmp_path / "m.textsvm"
+    for kernel in (Linear(), Sum([Linear(), Linear()])):
+        model = SVC(kernel).fit(X, y)
+        textsvm.save(model, path, texts=False)
+        again = textsvm.load(path)
+        np.testing.assert_allclose(again.decision_function(X), model.decision_function(X), rtol=1e-6)
+        assert again.n_features_in_ == 10
+        assert len(again.support_) == 0
+    with pytest.raises(InputError, match="cannot do without its support vectors"):
+        textsvm.save(SVC(Gaussian()).fit(X, y), path, texts=False)
+
+
+@pytest.mark.parametrize("form", ["float64", "sparse"])
+@pytest.mark.parametrize("kernel", [Linear(), Sum([Linear(), Linear()], weights=[1, 3])], ids=str)
+def test_linear_machines_from_features(kernel, form):
+    X, y = problem(n=300, k=3)
+    X = FORMS[form](X)
+    for options in ({}, {"multiclass": "ovo"}):
+        ours = SVC(kernel, solver="features", tol=1e-4, **options).fit(X, y)
+        theirs = SVC(kernel, solver="gram", tol=1e-4, **options).fit(X, y)
+        assert ours.gram_.startswith("none")
+        for one, other in zip(ours.solutions_, theirs.solutions_, strict=True):
+            assert one.converged
+            assert one.objective == pytest.approx(other.objective, rel=1e-5)
+    ours = SVR(kernel, solver="features", tol=1e-4).fit(X, y.astype(float))
+    theirs = SVR(kernel, solver="gram", tol=1e-4).fit(X, y.astype(float))
+    np.testing.assert_allclose(ours.predict(X), theirs.predict(X), atol=1e-2)
+    with pytest.raises(InputError, match="no list of features"):
+        SVC(Gaussian(), solver="features").fit(X, y)
+
+
+def test_many_vectors_of_a_linear_kernel_need_no_gram():
+    X, y = problem(n=4000)
+    assert SVC(Linear(), memory="2MB").fit(X, y).gram_.startswith("none, 40,000 values")
+
+
+def test_rows_on_demand_give_the_same_machine():
+    X, y = problem(n=400)
+    for form in FORMS.values():
+        whole = SVC(Gaussian(), tol=1e-6).fit(form(X), y)
+        some = SVC(Gaussian(), tol=1e-6, memory="200KB").fit(form(X), y)
+        assert "rows on demand" in some.gram_
+        np.testing.assert_allclose(
+            some.decision_function(form(X)), whole.decision_function(form(X)), atol=1e-4
+        )
+
+
+@pytest.mark.parametrize("form", ["float64", "sparse"])
+def test_selection(form):
+    X, y = problem(n=120)
+    X = FORMS[form](X)
+    model, grid = SVC(Gaussian()), {"kernel__gamma": ["scale", 0.01, 0.3], "C": [1, 10]}
+    folds = [(np.arange(0, 80), np.arange(80, 120)), (np.arange(40, 120), np.arange(40))]
+    found = cross_validate(model, X, y, cv=folds)
+    for train, test in folds:  # gamma is learnt from the training part
+        alone = clone(model).fit(X[train], y[train])
+        np.testing.assert_allclose(found.decision[test], alone.decision_function(X[test]), atol=2e-3)
+    ours = tune(model, X, y, grid, cv=folds, metric="accuracy")
+    theirs = GridSearchCV(model, grid, cv=folds).fit(X, y)
+    assert ours.best_score == pytest.approx(theirs.best_score_)
+    named = tune(SVC("gaussian"), X, y, {"kernel": [Linear(), Gaussian(0.1), "polynomial"]}, cv=folds)
+    assert len(named.table) == 3
+    assert CalibratedSVC(model, cv=2).fit(X, y).predict_proba(X).shape == (120, 2)
+    labels = [[a] if a else ["x", "y"] for a in y.tolist()]
+    labels = [[str(label) for label in each] for each in labels]
+    assert len(MultilabelSVC(Gaussian(), cv=2).fit(X, labels).predict(X)) == 120
+    with pytest.raises(InputError, match="how texts are read"):
+        tune(model, X, y, {"max_length": [3]}, cv=folds)
+    with pytest.raises(InputError, match="cannot go over"):
+        tune(model, X, y, {"kernel": [Gaussian(), Spectrum(2)]}, cv=folds)
+
+
+def test_copies_across_folds_are_seen():
+    X, y = problem(n=100)
+    X[:10] = X[50:60]
+    y[:10] = y[50:60]
+    folds = [(np.arange(0, 50), np.arange(50, 100))]
+    with pytest.warns(LeakageWarning):
+        assert cross_validate(SVC(Gaussian(0.1)), X, y, cv=folds).leaks[0].share == pytest.approx(0.2)
+    with warnings.catch_warnings():  # neighbours are no copies
+        warnings.simplefilter("error", LeakageWarning)
+        assert not cross_validate(SVC(Gaussian(1e-4)), *problem(), cv=3).leaks[0].test.size
+        tune(SVC(Gaussian()), *problem(), {"kernel__gamma": [1e-4, 0.1]}, cv=3)
+    held = held_out_leak(SVC(Gaussian(0.1)).fit(X[:50], y[:50]), X[:50], X[50:])
+    np.testing.assert_array_equal(held.test, np.arange(10))
+    kept = cross_validate(SVC(Gaussian(0.1)), X, y, cv=4, group_duplicates=0.999)
+    for train, test in kept.folds:
+        assert all((i in train) == (i + 50 in train) for i in range(10)), test
+
+
+def test_landmarks():
+    X, y = problem()
+    model = SVC(Gaussian(), approximate="nystrom:150").fit(X, y)
+    np.testing.assert_allclose(
+        model.decision_function(X), SVC(Gaussian()).fit(X, y).decision_function(X), atol=0.02
+    )
+    with pytest.raises(InputError, match="151 landmarks"):
+        SVC(Gaussian(), approximate="nystrom:151").fit(X, y)
+
+
+def test_vectors_have_nothing_to_explain():
+    X, y = problem()
+    for model in (SVC(Gaussian()).fit(X, y), CalibratedSVC(SVC(Gaussian()), cv=2).fit(X, y)):
+        with pytest.raises(InputError, match="nothing to explain"):
+            explain(model, X)
+
+
+def test_names_stand_for_kernels_and_pipelines_work():
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    for name in ("linear", "polynomial", "gaussian", "sigmoid"):
+        assert SVC(name).fit(X, y).kernel_.name == name
+    model = make_pipeline(StandardScaler().set_output(transform="pandas"), SVC("gaussian")).fit(X, y)
+    assert model.score(X, y) > 0.95
+    assert model[-1].feature_names_in_.tolist() == X.columns.tolist()
+    for name, instead in (("rbf", "gaussian"), ("poly", "polynomial")):
+        with pytest.raises(InputError, match=f"is called '{instead}' here"):
+            SVC(name).fit(X, y)
+
+
+def test_a_machine_may_change_from_numbers_to_texts_and_back():
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    model = SVC(Gaussian()).fit(X, y)
+    model.set_params(kernel=Spectrum(1)).fit(["a", "b"] * 75, y)
+    assert not hasattr(model, "n_features_in_")
+    assert not hasattr(model, "feature_names_in_")
+    assert model.set_params(kernel=Linear()).fit(X.to_numpy(), y).n_features_in_ == 4
+
+
+def _frame(**columns):
+    X, _ = problem()
+    return pd.DataFrame(X[:, :3], columns=list("abc")).assign(**columns)
+
+
+def _harmed(at, value):
+    X, _ = problem()
+    X[at] = value
+    return X
+
+
+def _overflowed():
+    X = csr_matrix(problem()[0])
+    X.indices[5] = -2147483640
+    return X
+
+
+def _texts(n=150):
+    return ["a text", "another"] * (n // 2)
+
+
+BAD = {
+    "NaN": (_harmed((7, 3), np.nan), "NaN in row 7, column 3"),
+    "infinity": (_harmed((7, 3), -np.inf), "infinity in row 7, column 3"),
+    "NaN, sparse": (csr_matrix(_harmed((7, 3), np.nan)), "NaN in row 7, column 3"),
+    "a missing value": (_frame(b=[None, *range(149)]), r"NaN in row 0, column 1 \(b\)"),
+    "an index that overflowed": (_overflowed(), "damaged: .*0"),
+    "a column of texts": (_frame(b="x"), "column 'b' of X has texts"),
+    "a column of dates": (_frame(b=pd.Timestamp(0)), "column 'b' of X has dates"),
+    "strings": (np.full((150, 2), "x"), "could not convert string"),
+    "complex": (problem()[0] + 1j, "Complex data not supported"),
+    "one row": (np.zeros(150), "Reshape your data"),
+    "a list of numbers": ([1.0] * 150, "Reshape your data"),
+    "three dimensions": (np.zeros((150, 2, 2)), "dim 3"),
+    "texts": (_texts(), "X is of texts.*take one of texts, such as Spectrum"),
+    "an array of texts": (np.array(_texts()), "X is of texts"),
+    "a column of a frame": (pd.Series(_texts()), "X is of texts"),
+    "too large": (problem()[0] * 1e200, "vector 0 are too large"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_vectors_are_said_in_a_sentence(name):
+    X, why = BAD[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(InputError, match=why) as error:
+            SVC(Gaussian()).fit(X, problem()[1])
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("gamma", [0, -1.0, np.nan, np.inf, "large", True, None])
+def test_bad_gamma(gamma):
+    X, y = problem()
+    for kernel in (Gaussian(gamma), Polynomial(gamma=gamma), Sigmoid(gamma=gamma)):
+        with pytest.raises(InputError, match=r"gamma=.* must be a finite number above 0"):
+            SVC(kernel).fit(X, y)
+
+
+def test_other_parameters_out_of_range():
+    X, y = problem()
+    for kernel, why in [
+        (Polynomial(degree=0), "degree=0"),
+        (Polynomial(degree=2.5), "degree=2.5"),
+        (Sigmoid(coef0=np.inf), "coef0=inf"),
+        (Sum([Gaussian(), Spectrum(2)]), "part 0 of a sum of kernels reads vectors, and part 1 texts"),
+        (Polynomial(gamma=1e30), "not a finite number"),
+    ]:
+        with pytest.raises(InputError, match=why):
+            SVC(kernel).fit(X, y)
+
+
+def test_numbers_for_a_kernel_of_texts():
+    X, y = problem()
+    for kernel in (Spectrum(2), "auto", "fast"):
+        for form in (X, csr_matrix(X), X.tolist()):
+            with pytest.raises(InputError, match="a kernel of vectors, such as Gaussian"):
+                SVC(kernel).fit(form, y)
+
+
+def test_what_is_no_mistake():
+    X, y = problem()
+    model = SVC(Gaussian()).fit(X, y)
+    expected = model.decision_function(X)
+    whole = csr_array(X)
+    wide = csr_array((whole.data, whole.indices.astype(np.int64), whole.indptr.astype(np.int64)), whole.shape)
+    for same in (csr_matrix(X), wide, coo_array(X), X.tolist(), pd.DataFrame(X).to_numpy(), X.astype(object)):
+        np.testing.assert_allclose(model.decision_function(same), expected, atol=1e-6)
+    twice = coo_array(
+        (np.r_[X.ravel() / 2, X.ravel() / 2], (np.tile(np.indices(X.shape).reshape(2, -1), 2))), X.shape
+    )
+    np.testing.assert_allclose(model.decision_function(twice), expected, atol=1e-6)
+    X[4] = 0  # a vector of zeros is one
+    assert SVC(Gaussian()).fit(csr_matrix(X), y).predict(np.zeros((1, 10))).shape == (1,)
+    assert SVC(Gaussian()).fit(np.round(X).astype(np.int8), y).support_documents_.values.dtype == np.float64
+    given = csr_matrix(X)
+    before = given.copy()
+    SVC(Gaussian()).fit(given, y)
+    np.testing.assert_array_equal(given.toarray(), before.toarray())

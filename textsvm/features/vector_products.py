@@ -1,0 +1,181 @@
+"""Products of vectors with fixed ones, on the CPU, in tiles: float64, to about 1e-15 |x| |y|.
+
+Dense vectors are multiplied by BLAS. Of sparse ones the columns that many vectors hold are kept dense; the
+others are lists (an inverted index), and x adds x_u y_u to every y on the list of each of its columns u. A
+tile goes on in the lists where the tile to its left ended.
+
+Whole numbers, one-hot columns among them, are multiplied in float32 where every product is below 2^24: that
+is exact, and twice as fast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
+
+Array = NDArray[Any]
+#: A column is kept dense when this share of the vectors holds it: what an entry of a list costs more than
+#: a multiplication in a tile. At most these bytes are kept so.
+DENSE_SHARE, DENSE_BYTES = 0.15, 1 << 28
+#: Bytes of a float64 copy of dense vectors; more are converted tile by tile.
+DOUBLE_BYTES = 256 << 20
+#: Products of whole numbers below it are exact in float32.
+EXACT = float(1 << 24)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Vectors, divided as the columns of `Products` are.
+
+    Attributes
+    ----------
+    dense : float32 or float64 array, shape (m, k)
+    exact : bool
+        Whether products of the dense parts are exact in float32.
+    lists : CSR matrix, optional
+        The other columns; None if there is none.
+    """
+
+    dense: Array
+    exact: bool
+    lists: Any = None
+
+    def __len__(self) -> int:
+        return len(self.dense)
+
+    def take(self, some: Any) -> Rows:
+        """Some of them: a slice, or indices."""
+        return Rows(self.dense[some], self.exact, None if self.lists is None else self.lists[some])
+
+
+class Products:
+    """Products of any vectors with n fixed ones.
+
+    Parameters
+    ----------
+    values : array or CSR matrix, shape (n, d), on the host
+
+    Attributes
+    ----------
+    rows : Rows
+        The fixed vectors.
+    squares : float64 array, shape (n,)
+        |y|^2.
+    """
+
+    def __init__(self, values: Any) -> None:
+        self.squares = squares(values)
+        self._full: Array | None = None
+        if issparse(values):
+            self._full, self._listed = _divided(values)
+        self.rows = self.divide(values)
+        if self.rows.lists is not None:
+            by_columns = self.rows.lists.tocsc()
+            self._lists = (by_columns.indptr.astype(np.int64), by_columns.indices, by_columns.data)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def divide(self, values: Any) -> Rows:
+        """Vectors, of whichever form."""
+        if self._full is None:
+            return _rows(values.toarray() if issparse(values) else values)
+        sparse = values if issparse(values) else csr_array(values)
+        dense = sparse[:, self._full].toarray()
+        return _rows(dense, csr_array(sparse[:, self._listed]) if len(self._listed) else None)
+
+    def start(self, rows: Rows, first: int) -> Array | None:
+        """For each entry of the lists of rows where in its column the vector `first`, or a later one, is."""
+        if rows.lists is None:
+            return None
+        starts, documents, _ = self._lists
+        found = np.empty(len(rows.lists.indices), np.int64)
+        _seek(rows.lists.indices, starts, documents, first, found)
+        return found
+
+    def tile(self, rows: Rows, columns: slice, at: Array | None, out: Array) -> None:
+        """Products of rows with consecutive vectors.
+
+        Parameters
+        ----------
+        rows : Rows
+        columns : slice
+        at : int64 array
+            From `start`, or from the tile to the left; moved on to the tile to the right.
+        out : float64 array, shape (len(rows), number of columns)
+        """
+        one, other = rows.dense, self.rows.dense[columns]
+        if rows.exact and self.rows.exact:
+            out[...] = one @ other.T
+        else:
+            np.matmul(one.astype(np.float64, copy=False), other.astype(np.float64, copy=False).T, out=out)
+        if at is not None:
+            entries = (rows.lists.indptr, rows.lists.indices, rows.lists.data)
+            _add(*entries, *self._lists, at, columns.start, columns.stop, out)
+
+
+def squares(values: Any) -> NDArray[np.float64]:
+    """|x|^2 of every row of a matrix."""
+    if not issparse(values):
+        return np.einsum("ij,ij->i", values, values, dtype=np.float64)
+    data = np.square(values.data, dtype=np.float64)
+    return csr_array((data, values.indices, values.indptr), values.shape) @ np.ones(values.shape[1])
+
+
+def _divided(values: Any) -> tuple[Array, Array]:
+    """Columns of a CSR matrix to be kept dense, and the others that any vector holds."""
+    n, d = values.shape
+    held = np.bincount(values.indices, minlength=d)
+    full = np.flatnonzero(held > DENSE_SHARE * n)
+    full = np.sort(full[np.argsort(-held[full], kind="stable")[: DENSE_BYTES // (8 * max(n, 1))]])
+    held[full] = 0
+    return full, np.flatnonzero(held)
+
+
+def _rows(dense: Array, lists: Any = None) -> Rows:
+    exact = bool(np.all(dense == np.rint(dense))) and bool(np.all(squares(dense) < EXACT))
+    if exact:
+        dense = dense.astype(np.float32, copy=False)
+    elif 8 * dense.size <= DOUBLE_BYTES:
+        dense = dense.astype(np.float64, copy=False)
+    return Rows(np.ascontiguousarray(dense), exact, lists)
+
+
+@njit(nogil=True, cache=True)
+def _seek(features: Array, starts: Array, documents: Array, first: int, at: Array) -> None:
+    for k in range(len(features)):
+        low, high = starts[features[k]], starts[features[k] + 1]
+        while low < high:
+            middle = (low + high) // 2
+            if documents[middle] < first:
+                low = middle + 1
+            else:
+                high = middle
+        at[k] = low
+
+
+@njit(nogil=True, cache=True)
+def _add(
+    indptr: Array,
+    features: Array,
+    values: Array,
+    starts: Array,
+    documents: Array,
+    x: Array,
+    at: Array,
+    first: int,
+    last: int,
+    out: Array,
+) -> None:
+    for i in range(len(indptr) - 1):
+        for k in range(indptr[i], indptr[i + 1]):
+            value, end, here = np.float64(values[k]), starts[features[k] + 1], at[k]
+            while here < end and documents[here] < last:
+                out[i, documents[here] - first] += value * x[here]
+                here += 1
+            at[k] = here
