@@ -1,9 +1,12 @@
 // needs: finish.cuh
 // Kernel values of some vectors, the sources, with clusters of others. The derivation is in
-// textsvm/features/clusters.py and clusters_cuda.py; here only what each thread does.
+// textsvm/bench/clusters.py and clusters_cuda.py; here only what each thread does.
 //
 // NUMBER (float or double): of vectors and sums. FINISH: see finish.cuh.
 
+#ifndef FINISH
+#define FINISH gaussian
+#endif
 #ifndef NUMBER
 #define NUMBER float
 #endif
@@ -56,8 +59,9 @@ __device__ __forceinline__ void stage(const Clustered& t, int64 at, int64 end, i
 __device__ __forceinline__ void write(const Clustered& t, int source, int position, NUMBER product)
 {
     int64 j = __ldg(t.order + position), i = source;
-    float value = kernel_value(product, __ldg(t.source_squares + source), __ldg(t.squares + j), t.gamma, t.coef0,
-                               t.degree);
+    double squares = __ldg(t.source_squares + source) + __ldg(t.squares + j);
+    float value = FINISH((double)product, 1.4426950408889634 * t.gamma * (squares - 2 * (double)product), t.gamma,
+                         t.coef0, t.degree);
     if (t.half) {
         if (position <= t.first + source) return;
         i = __ldg(t.order + t.first + source);

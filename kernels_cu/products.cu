@@ -121,7 +121,6 @@ __device__ SUM product(double a, double b, double unit)
     return __double_as_longlong(fma(a * unit, b, 6755399441055744.0)) - __double_as_longlong(6755399441055744.0);
 }
 
-
 // What `rows` computes: out[i, j] = finish(<row which[i], column j>, row_scale[which[i]], scale[j]), i the block's.
 struct Products {
     const int64 *which, *indptr;  // the rows, and where their entries are
@@ -146,7 +145,7 @@ struct Products {
 __device__ __forceinline__ float finish(const Products& t, double product, double a, double b)
 {
 #ifdef FINISH
-    return kernel_value(product, a, b, t.gamma, t.coef0, t.degree);
+    return FINISH(product, 1.4426950408889634 * t.gamma * (a + b - 2 * product), t.gamma, t.coef0, t.degree);
 #else
     return (float)(product * (a * b));
 #endif

@@ -1,4 +1,4 @@
-// needs: vectors.cuh
+// needs: finish.cuh vectors.cuh
 // Many rows of kernel values of dense vectors, by tiles on tensor cores.
 
 #define PARTS (SUMS == 3 ? 2 : 4)                // of 16 rows that a warp has
@@ -202,7 +202,7 @@ __device__ __forceinline__ void finish_tile(const Work& w, int row, int column, 
         for (int k = 0; k < 8; ++k) {
             int part = r / 2, eight = k / 2, at = r % 2 * 2 + k % 2, &first = sums[0][part][eight][at];
             Whole product = whole(first, sums[SUMS > 1][part][eight][at], sums[SUMS - 1][part][eight][at]);
-            first = __float_as_int(FINISH(w, product, square, squares[k], unit * units[k]));
+            first = __float_as_int(value_of(w, product, square, squares[k], unit * units[k]));
         }
     }
 }

@@ -1,4 +1,4 @@
-// needs: vectors.cuh
+// needs: finish.cuh vectors.cuh
 // Dense vectors as digits, their products with themselves, and a few rows of kernel values. A thread has a slab of
 // both vectors of a product.
 
@@ -129,7 +129,7 @@ extern "C" __global__ void __launch_bounds__(256) few(const __grid_constant__ Wo
             int64 row = w.which ? __ldg(w.which + i) : i;
             Whole product = whole(sums[i][0], sums[i][1], sums[i][2]), square = (Whole)w.row_squares[row];
             Real unit = (Real)w.row_units[row] * (Real)w.units[j];
-            w.out[(int64)i * w.n + j] = FINISH(w, product, square, (Whole)w.squares[j], unit);
+            w.out[(int64)i * w.n + j] = value_of(w, product, square, (Whole)w.squares[j], unit);
         }
     }
 }

@@ -1,7 +1,7 @@
 // Values of kernels of vectors, from products of whole numbers. The derivation is in textsvm/features/vectors_cuda.py.
 //
 // SUMS: sums kept of a product, 1 (one digit), 2 (three digits, six products), 3 (three digits, eight products).
-// FINISH: what becomes of a product: linear, polynomial, gaussian or sigmoid.
+// FINISH: see finish.cuh.
 
 #ifndef SUMS
 #define SUMS 1
@@ -17,7 +17,7 @@
 typedef signed char int8;
 extern __shared__ int4 memory[];
 
-// What is computed: out[i, j] = FINISH(<row which[i] of `rows`, column j>), m rows and n columns, row-major.
+// What is computed: out[i, j] = k(row which[i] of `rows`, column j), m rows and n columns, row-major.
 struct Work {
     const int8 *rows, *columns;                  // digits, (number, DIGITS, 32 * slabs), the highest first
     const int64* which;                          // or null: row i
@@ -39,28 +39,11 @@ typedef double Whole;
 typedef double Real;
 #endif
 
-// Kernel values, from the product, those of each vector with itself, and the unit of all three.
-__device__ __forceinline__ float linear(const Work& w, Whole product, Whole s, Whole t, Real unit)
+// The kernel value, from the product, those of each vector with itself, and the unit of all three, which has gamma /
+// log 2 in it for a Gaussian.
+__device__ __forceinline__ float value_of(const Work& w, Whole product, Whole s, Whole t, Real unit)
 {
-    return (float)(product * unit);
-}
-
-__device__ __forceinline__ float polynomial(const Work& w, Whole product, Whole s, Whole t, Real unit)
-{
-    Real base = (Real)w.gamma * (product * unit) + (Real)w.coef0, value = 1;
-    for (int left = w.degree; left; left >>= 1, base *= base)
-        if (left & 1) value *= base;
-    return (float)value;
-}
-
-__device__ __forceinline__ float gaussian(const Work& w, Whole product, Whole s, Whole t, Real unit)
-{
-    return exp2f(fminf((float)((2 * product - (s + t)) * unit), 0));   // units have the root of gamma / log 2
-}
-
-__device__ __forceinline__ float sigmoid(const Work& w, Whole product, Whole s, Whole t, Real unit)
-{
-    return tanhf((float)((Real)w.gamma * (product * unit) + (Real)w.coef0));
+    return FINISH<Real>(product * unit, (float)((s + t - 2 * product) * unit), w.gamma, w.coef0, w.degree);
 }
 
 // The whole product, from its sums.

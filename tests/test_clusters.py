@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix, random_array
 
-from textsvm.features.clusters import SIZE, SLOTS, cluster
+from textsvm.bench.clusters import SIZE, SLOTS, cluster
 from textsvm.features.sparsity import Sparsity, choose
 
 

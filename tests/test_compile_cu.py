@@ -19,8 +19,8 @@ import pytest
 
 import textsvm
 from textsvm import device
-from textsvm.bench import layouts
-from textsvm.features import clusters_cuda, products_cuda, rows_cuda, vectors_cuda
+from textsvm.bench import clusters_cuda, layouts
+from textsvm.features import products_cuda, rows_cuda, vectors_cuda
 from textsvm.kernels import edit_cuda, gap_cuda, gap_lanes
 from textsvm.parallel import n_threads
 from textsvm.solvers import crammer_singer_cuda, newton_cuda, smo_cuda

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,43 +10,21 @@ import numpy as np
 
 from textsvm import device as gpu
 from textsvm.features.digits import EIGHT, MOST, ONE, SIX, SLAB, TOLERANCE, gaussian_error, power_of_two
+from textsvm.features.finish_cuda import NAMES, Finish, finish_defines
 
 Array = Any  # a CuPy array
 SOURCE = "vectors.cu"
-FINISHES = ("linear", "polynomial", "gaussian", "sigmoid")
 #: What the unit of a product is, in units of the numbers: of each of the two vectors.
 FACTOR = {ONE: 1.0, SIX: 4096.0, EIGHT: 256.0}
 
 
 def defines(way: int, finish: str) -> gpu.Defines:
     """What a kernel of vectors.cu or vector_tiles.cu is specialised by."""
-    return ("SUMS", way), ("FINISH", finish)
+    return ("SUMS", way), *finish_defines(finish)
 
 
 #: What may be launched: (source, defines).
-DEFINE_SETS = [(SOURCE, defines(way, finish)) for way in FACTOR for finish in FINISHES]
-
-
-@dataclass(frozen=True)
-class Finish:
-    """What becomes of a product.
-
-    Attributes
-    ----------
-    name : str
-        Of a function in vectors.cuh; empty if there is none.
-    numbers : tuple of float
-        Its parameters: gamma, coef0, degree, as many as it has.
-    gamma : float or None
-        Of a function of gamma |x - y|^2 alone, whatever the origin is; None of others.
-    value : callable
-        The same of float64 arrays: products (m, n), |x|^2 (m, 1) and |y|^2 (n,).
-    """
-
-    name: str
-    numbers: tuple[float, ...]
-    gamma: float | None
-    value: Callable[[Array, Array, Array], Array]
+DEFINE_SETS = [(SOURCE, defines(way, finish)) for way in FACTOR for finish in NAMES]
 
 
 @dataclass(frozen=True)
@@ -170,4 +148,4 @@ def _units_of(values: Array) -> Array:
 
 
 def _function(name: str, way: int) -> Any:
-    return gpu.function(SOURCE, name, defines(way, FINISHES[0]))
+    return gpu.function(SOURCE, name, defines(way, NAMES[0]))

@@ -1,21 +1,25 @@
-"""Kernel values of dense vectors on a GPU, from products in float64."""
+"""Kernel values of dense vectors on a GPU, from products in float64.
+
+Where vectors are far from the middle of all, |x|^2 + |y|^2 - 2 <x, y> loses what gamma |x - y|^2 is made of:
+rows of which gamma |x|^2 is above FAR are made of differences instead, one after the other.
+"""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from textsvm import device as gpu
+from textsvm.features.finish_cuda import Finish
 from textsvm.features.products_cuda import mirror
 from textsvm.parallel import Progress
 
-if TYPE_CHECKING:
-    from textsvm.features.digits_cuda import Finish
-
 Array = Any  # a CuPy array
 TILE_BYTES = 1 << 28  # of products at a time
+#: Sums of that size are off by some 1e-8. A vector that has a value to speak of with such a row is as far away.
+FAR = 1e7
 
 
 class Float64Columns:
@@ -26,7 +30,14 @@ class Float64Columns:
     values : CuPy array, shape (n, d)
         Float32 or float64.
     finish : Finish
+
+    Attributes
+    ----------
+    description : str
+        How products are made, for people.
     """
+
+    description = "float64 products"
 
     def __init__(self, values: Array, finish: Finish) -> None:
         gpu.require_memory(8 * values.size, f"{len(values):,} vectors in float64")
@@ -72,8 +83,13 @@ class Float64Columns:
         return out
 
     def _block(self, rows: Array, squares: Array, first: int = 0) -> Array:
-        products = rows @ self.values[first:].T
-        return self.finish.value(products, squares[:, None], self.squares[first:])
+        columns = self.values[first:]
+        found = self.finish.value(rows @ columns.T, squares[:, None], self.squares[first:])
+        if self.finish.gamma is None:
+            return found
+        for i in gpu.cupy().flatnonzero(self.finish.gamma * squares > FAR).get().tolist():
+            found[i] = gpu.cupy().exp(-self.finish.gamma * _squares(columns - rows[i]))
+        return found
 
     def _tiles(self, m: int) -> list[tuple[int, int]]:
         size = max(1, TILE_BYTES // (8 * max(1, self.n)))

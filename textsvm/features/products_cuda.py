@@ -5,7 +5,7 @@ product, and tensor cores do some thousands of these in the time of one such add
 split three ways:
 
     narrow  held by more than NARROW_SHARE of the rows, whole values from -127 to 127: int8, summed in int32
-    wide    other columns held by many rows (larger values, or not whole ones): float64
+    wide    other columns held by more than WIDE_SHARE, VECTOR_SHARE of vectors: float64
     rest    lists of rows; a block adds one row's products up in shared memory, as integers
 
 Whole values >= 0 stay integers all the way: exact, then rounded once. Other rest products are rounded to
@@ -39,7 +39,7 @@ from textsvm.parallel import Progress
 Array = Any  # a CuPy array
 
 NARROW_SHARE = 0.02
-WIDE_SHARE = 0.15
+WIDE_SHARE, VECTOR_SHARE = 0.15, 0.03
 TILE_BYTES = 1 << 29  # of a tile of products
 PAD = 64  # rows and columns of int8 matrices come in multiples
 SHARED = 100 << 10  # bytes of sums a block keeps: two blocks a multiprocessor
@@ -186,7 +186,7 @@ class CudaColumns:
     def _split(self, x: CudaSparse) -> Array:
         """Running numbers of narrow (low 32 bits) and wide features; fewer while memory is short."""
         cp = gpu.cupy()
-        share = NARROW_SHARE if x.whole else WIDE_SHARE
+        share = NARROW_SHARE if x.whole else VECTOR_SHARE if self.kernel else WIDE_SHARE
         kinds = cp.empty(len(x.df), np.int64)
         while True:
             least = np.float32(max(share * self.n, 1))
@@ -241,7 +241,7 @@ class CudaColumns:
             list_values=self.list_values, tile=narrow, wide=wide, ld=self.height - skip, skip=skip,
             row_scale=factors.scale, scale=self.factors.scale, out=out,
             n=self.n, width=width, half=first is not None, unit=unit,
-            **(finish_fields(self.kernel) if self.kernel else {}),
+            **finish_fields(self.kernel),
         )  # fmt: skip
         kernel = gpu.function(SOURCE, "rows", defines)
         kernel.max_dynamic_shared_size_bytes = _card().shared

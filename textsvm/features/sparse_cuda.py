@@ -82,6 +82,12 @@ class CudaSparse:
         return _dot(starts_of(self.df), self.documents[order], self.values[order], dense)
 
 
+def rows_of(indptr: Array, entries: int) -> Array:
+    """The row of each entry, int32, shape (entries,)."""
+    cp = gpu.cupy()
+    return (cp.searchsorted(indptr, cp.arange(entries), side="right") - 1).astype(np.int32)
+
+
 def _dot(indptr: Array, features: Array, values: Array, dense: Array) -> Array:
     n, width = len(indptr) - 1, dense.shape[1]
     out = gpu.cupy().zeros((n, width))

@@ -10,16 +10,35 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from textsvm import device as gpu
-from textsvm.features.clusters import Clusters, cluster
-from textsvm.features.clusters_cuda import CudaClusters
-from textsvm.features.finish_cuda import NAMES, Finish, finish_defines
-from textsvm.features.products_cuda import DOUBLE, NARROW_SHARE, WIDE_SHARE, CudaColumns, Factors, mirror
-from textsvm.features.sparse_cuda import CudaSparse, warps
-from textsvm.features.sparsity import Sparsity, Way, choose
+from textsvm.features.finish_cuda import Finish, finish_defines
+from textsvm.features.products_cuda import DOUBLE, NARROW_SHARE, VECTOR_SHARE, CudaColumns, Factors, mirror
+from textsvm.features.sparse_cuda import CudaSparse, rows_of, warps
+from textsvm.features.sparsity import Sparsity, choose
+from textsvm.features.vectors_cuda import DigitColumns, digits_of, on_card
 from textsvm.parallel import Progress
 
 Array = Any  # a CuPy array
 BLOCK_BYTES = 1 << 28  # of products that a kernel of the user's finishes at a time
+
+
+def sparse_columns(values: Any, finish: Finish) -> DigitColumns | SparseColumns:
+    """Sparse vectors as the columns of values to come, in the way that is predicted to be the quickest.
+
+    Parameters
+    ----------
+    values : CSR matrix, shape (n, d)
+        Finite; indices of a row are ascending, and none occurs twice.
+    finish : Finish
+    """
+    x = upload(values)
+    sparsity = sparsity_of(x, finish)
+    way = choose(sparsity)
+    if way.name == "digits":
+        digits = digits_of(on_card(values), finish)
+        if digits is not None:
+            return DigitColumns(values, digits, finish, way.description)
+        way = choose(replace(sparsity, room=0))
+    return SparseColumns(x, finish, way.description)
 
 
 class SparseColumns:
@@ -27,25 +46,17 @@ class SparseColumns:
 
     Parameters
     ----------
-    values : CSR matrix, shape (n, d)
-        Finite; indices of a row are ascending, and none occurs twice.
+    x : CudaSparse
+        Values in float64.
     finish : Finish
-    way : Way, optional
-        How products are made; None leaves it to `choose`.
-
-    Attributes
-    ----------
     description : str
         How products are made, for people.
     """
 
-    def __init__(self, values: Any, finish: Finish, way: Way | None = None) -> None:
-        self.values, self.finish, self.n = values, finish, values.shape[0]
-        self._x = upload(values)
-        self._factors = factors_of(self._x, finish)
-        self._made: dict[bool, CudaColumns | CudaClusters] = {}
-        self.way = way or self._decide()
-        self.description = self.way.description
+    def __init__(self, x: CudaSparse, finish: Finish, description: str = "") -> None:
+        self.finish, self.n, self.description = finish, len(x), description
+        self._x, self._factors = x, factors_of(x, finish)
+        self._made: dict[bool, CudaColumns] = {}
 
     @cached_property
     def diagonal(self) -> Array:
@@ -65,43 +76,22 @@ class SparseColumns:
         return self._values(self._columns(self._x.whole).rows(which, what), self._factors.scale[which])
 
     def cross(self, values: Any, what: str, progress: Progress | None = None) -> Array:
-        """The values of other vectors, a CSR matrix (m, d), with all."""
-        x = upload(values)
+        """The values of other vectors, an array or CSR matrix (m, d), with all."""
+        x = upload(gpu.to_host(values))
         factors = factors_of(x, self.finish)
         products = self._columns(self._x.whole and x.whole).cross(x, factors, what, progress)
         return self._values(products, factors.scale)
 
-    @property
-    def _finished(self) -> bool:
-        return self.finish.name in NAMES
-
-    def _columns(self, whole: bool) -> CudaColumns | CudaClusters:
+    def _columns(self, whole: bool) -> Any:
         """What products are made from; only if `whole`, those of whole numbers alone."""
         if whole not in self._made:
-            x = replace(self._x, whole=whole)
-            if self.way.name == "clusters":
-                self._made[whole] = CudaClusters(x, self._factors, self.clusters, self.finish)
-            else:
-                self._made[whole] = CudaColumns(x, self._factors, self.finish)
+            self._made[whole] = CudaColumns(replace(self._x, whole=whole), self._factors, self.finish)
         return self._made[whole]
-
-    def _decide(self) -> Way:
-        """Vectors are clustered only if that could be fastest."""
-        sparsity = sparsity_of(self._x)
-        way = choose(sparsity)
-        if way.name != "clusters":
-            return way
-        return choose(replace(sparsity, active=self.clusters.active))
-
-    @cached_property
-    def clusters(self) -> Clusters:
-        """The vectors by their sparsity."""
-        return cluster(self.values.indptr, self.values.indices, self.values.shape[1])
 
     def _values(self, products: Array, squares: Array) -> Array:
         """Kernel values, which products are already if finish.cuh has their function."""
         size = max(1, BLOCK_BYTES // (8 * max(1, self.n)))
-        for first in range(0, 0 if self._finished else len(products), size):
+        for first in range(0, 0 if self.finish.known else len(products), size):
             some = products[first : first + size]
             rows = squares[first : first + size, None]
             some[:] = self.finish.value(some.astype(np.float64), rows, self._factors.scale)
@@ -124,20 +114,20 @@ def upload(values: Any) -> CudaSparse:
     indptr = cp.asarray(matrix.indptr.astype(np.int64))
     features = cp.asarray(matrix.indices[:entries].astype(np.int32))
     numbers = cp.asarray(matrix.data[:entries].astype(np.float64))
-    rows = (cp.searchsorted(indptr, cp.arange(entries), side="right") - 1).astype(np.int32)
     df, highest = cp.zeros(d, np.int32), cp.zeros(d, np.int32)
     whole = bool((numbers == cp.rint(numbers)).all()) and bool((abs(numbers) < 1 << 31).all())
     if entries:
         df = cp.bincount(features, minlength=d).astype(np.int32)
     if entries and whole:
         cp.maximum.at(highest, features, abs(numbers).astype(np.int32))
-    return CudaSparse(indptr, rows, features, numbers, df, highest, whole)
+    return CudaSparse(indptr, rows_of(indptr, entries), features, numbers, df, highest, whole)
 
 
-def sparsity_of(x: CudaSparse) -> Sparsity:
+def sparsity_of(x: CudaSparse, finish: Finish) -> Sparsity:
     """What the decision is made from."""
     df, n = x.df.astype(np.float64), len(x)
-    full = df > (NARROW_SHARE if x.whole else WIDE_SHARE) * n
+    full = df > max(1, (NARROW_SHARE if x.whole else VECTOR_SHARE) * n)
     small = x.whole and bool((x.highest < 128).all())
     listed = float((df[~full] ** 2).sum())
-    return Sparsity(n, len(x.features), int(full.sum()), listed, small)
+    room = gpu.free_memory() // 3 if finish.known else 0
+    return Sparsity(n, len(x.df), int(full.sum()), listed, small, room)

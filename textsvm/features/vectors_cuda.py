@@ -9,7 +9,7 @@ the other half of a square beside it.
     bytes       3 n d the digits (n d for ONE), 4 m n the values
     operations  6 (EIGHT 8, ONE 1) multiply-adds of 8 bits for each value and feature
 
-Vectors that no grid is near enough for, and kernels that vectors.cuh has not, are multiplied in float64.
+Vectors that no grid is near enough for, and kernels that finish.cuh has not, are multiplied in float64.
 """
 
 from __future__ import annotations
@@ -18,27 +18,28 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix, issparse
 
 from textsvm import device as gpu
-from textsvm.features.digits import EIGHT, MOST_FEATURES, ONE, SLAB
+from textsvm.features.digits import EIGHT, MOST_FEATURES, ONE, SIX, SLAB
 from textsvm.features.digits_cuda import (
     FACTOR,
-    FINISHES,
     SOURCE,
     Bounds,
     Digits,
-    Finish,
     defines,
     encode,
     grids,
 )
+from textsvm.features.finish_cuda import NAMES, Finish, finish_fields
 from textsvm.features.float64_cuda import Float64Columns
+from textsvm.features.sparse_cuda import rows_of
 from textsvm.parallel import Progress
 
 Array = Any  # a CuPy array
 TILES = "vector_tiles.cu"
 #: What may be launched: (source, defines).
-DEFINE_SETS = [(TILES, defines(way, finish)) for way in FACTOR for finish in FINISHES]
+DEFINE_SETS = [(TILES, defines(way, finish)) for way in FACTOR for finish in NAMES]
 #: What vectors.cuh has in Work.
 WORK = np.dtype(
     [(name, np.uint64) for name in ("rows", "columns", "which", "row_squares", "squares")]
@@ -47,6 +48,7 @@ WORK = np.dtype(
     + [(name, np.int32) for name in ("degree", "m", "n", "slabs", "group", "first", "half")],
     align=True,
 )
+SAID = {ONE: "digits: one product", SIX: "digits: six products", EIGHT: "digits: eight products"}
 FEW = 8  # rows of vectors.cu's `few`
 SHARED = 96 << 10  # bytes that it may keep of them
 GROUP = 1024  # rows of tiles that follow each other
@@ -56,11 +58,16 @@ PARTS = 16  # of a Gram, between which progress is reported
 
 def on_card(values: Any) -> Array:
     """Dense rows on the current card, float32 or float64; sparse ones lose their form."""
-    cp = gpu.cupy()
-    values = values.toarray() if hasattr(values, "toarray") else values
-    dtype = np.float32 if values.dtype == np.float32 else np.float64
-    gpu.require_memory(values.size * np.dtype(dtype).itemsize, f"{len(values):,} vectors")
-    return cp.ascontiguousarray(cp.asarray(values, dtype))
+    cp, (n, d) = gpu.cupy(), values.shape
+    dtype = np.dtype(np.float32 if values.dtype == np.float32 else np.float64)
+    gpu.require_memory(n * d * dtype.itemsize, f"{n:,} vectors of {d:,} numbers")
+    if not issparse(values):
+        return cp.ascontiguousarray(cp.asarray(values, dtype))
+    matrix, entries = csr_matrix(values), int(values.nnz)
+    rows, columns = rows_of(cp.asarray(matrix.indptr), entries), cp.asarray(matrix.indices)
+    dense = cp.zeros((n, d), dtype)
+    dense[rows, columns[:entries]] = cp.asarray(matrix.data[:entries], dtype)
+    return dense
 
 
 def dense_columns(values: Any, finish: Finish) -> DigitColumns | Float64Columns:
@@ -73,15 +80,15 @@ def dense_columns(values: Any, finish: Finish) -> DigitColumns | Float64Columns:
     finish : Finish
     """
     array = on_card(values)
-    found = _digits(array, finish)
+    found = digits_of(array, finish)
     return Float64Columns(array, finish) if found is None else DigitColumns(values, found, finish)
 
 
-def _digits(values: Array, finish: Finish, bounds: Bounds | None = None) -> Digits | None:
-    """Vectors on the first grid that fits; of those for `bounds`, if they are given."""
-    if finish.name not in FINISHES or not 0 < values.shape[1] <= MOST_FEATURES or not len(values):
+def digits_of(values: Array, finish: Finish) -> Digits | None:
+    """Vectors, (n, d) on the card, on the first grid that fits, if there is one."""
+    if not finish.known or not 0 < values.shape[1] <= MOST_FEATURES or not len(values):
         return None
-    for grid in grids(finish, bounds or Bounds.of(values)):
+    for grid in grids(finish, Bounds.of(values)):
         found = encode(values, grid, finish)
         if found.fits:
             return found
@@ -97,10 +104,18 @@ class DigitColumns:
         The vectors themselves, for a grid that others need.
     digits : Digits
     finish : Finish
+    why : str
+        Why they are in digits, for people.
+
+    Attributes
+    ----------
+    description : str
+        How products are made, for people.
     """
 
-    def __init__(self, values: Any, digits: Digits, finish: Finish) -> None:
+    def __init__(self, values: Any, digits: Digits, finish: Finish, why: str = "") -> None:
         self.values, self.digits, self.finish, self.n = values, digits, finish, len(digits)
+        self.description = f"{why}, {SAID[digits.grid.way]}" if why else SAID[digits.grid.way]
 
     @cached_property
     def diagonal(self) -> Array:
@@ -187,11 +202,10 @@ class DigitColumns:
         kernel((len(blocks),), (256,), (work,), shared_mem=shared)
 
     def _work(self, out: Array, rows: Digits, which: Array | None, columns: Digits, **tiles: int) -> Any:
-        gamma, coef0, degree = (*self.finish.numbers, 0, 0, 0)[:3]
         return gpu.structure(
             WORK, rows=rows.digits, columns=columns.digits, which=which, row_squares=rows.squares,
             squares=columns.squares, row_units=rows.units, units=columns.units, out=out,
-            gamma=gamma, coef0=coef0, degree=degree, m=len(out), n=self.n, slabs=columns.slabs,
+            m=len(out), n=self.n, slabs=columns.slabs, **finish_fields(self.finish),
             **{"group": 0, "first": 0, "half": 0, **tiles},
         )  # fmt: skip
 

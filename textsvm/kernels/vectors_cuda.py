@@ -1,4 +1,4 @@
-"""Rows of kernels of vectors on a GPU: dense ones as `features.vectors_cuda` has them."""
+"""Rows of kernels of vectors on a GPU, dense ones and sparse ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from textsvm import device as gpu
 from textsvm.device import Device
-from textsvm.features.digits_cuda import Finish
+from textsvm.features.finish_cuda import Finish
+from textsvm.features.sparse_vectors_cuda import sparse_columns
 from textsvm.features.vectors import Vectors
 from textsvm.features.vectors_cuda import dense_columns
 from textsvm.parallel import Progress
@@ -38,11 +39,14 @@ class CudaVectorRows:
     @cached_property
     def columns(self) -> Any:
         """The vectors, in the form that their rows are computed from."""
-        kernel = self.kernel
-        gamma = kernel.numbers[0] if kernel.finish == "gaussian" else None
-        return dense_columns(
-            self.documents.values, Finish(kernel.finish, tuple(kernel.numbers), gamma, kernel.value)
-        )
+        kernel, make = self.kernel, sparse_columns if self.documents.sparse else dense_columns
+        return make(self.documents.values, Finish(kernel.finish, tuple(kernel.numbers), kernel.value))
+
+    @property
+    def description(self) -> str:
+        """How products are made, for people."""
+        with gpu.use(self.device):
+            return str(self.columns.description)
 
     def diag(self) -> Array:
         """See `MatrixRows`."""
@@ -71,7 +75,8 @@ class CudaVectorRows:
     ) -> NDArray[np.float64]:
         """See `KernelRows`."""
         values = np.empty((len(others), coef.shape[1]))
-        size = max(1, BLOCK_BYTES // (4 * max(1, self.n)))
+        # Sparse vectors may have to be made dense.
+        size = max(1, BLOCK_BYTES // max(1, 4 * self.n, 8 * others.n_features))
         with gpu.use(self.device):
             weights = gpu.cupy().asarray(np.ascontiguousarray(coef, np.float64))
             for start in range(0, len(others), size):

@@ -1,4 +1,4 @@
-"""Kernel values of sparse vectors in clusters (`textsvm.features.clusters`) on a GPU: kernels_cu/clusters.cu.
+"""Kernel values of sparse vectors in clusters (`textsvm.bench.clusters`) on a GPU: kernels_cu/clusters.cu.
 
 A block of threads has one cluster, two of its vectors each, and some sources (vectors to be compared with
 it), which are dense in a tile [feature][source]. For each active feature it reads SIZE numbers of the cluster
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from textsvm import device as gpu
-from textsvm.features.clusters import SIZE, Clusters
+from textsvm.bench.clusters import SIZE, Clusters
 from textsvm.features.finish_cuda import NAMES, Finish, finish_defines, finish_fields
 from textsvm.features.products_cuda import Factors
 from textsvm.features.sparse_cuda import CudaSparse
