@@ -89,9 +89,10 @@ extern "C" __global__ void self_products(int64 n, int slabs, const int8* digits,
     if (!lane) squares[row] = whole(sums[0], sums[1], sums[2]);
 }
 
-// Up to FEW rows: columns are read once, `lanes` threads (a power of 2) a column, rows from shared memory, where
+// Up to ROWS rows, w.m: columns are read once, `lanes` threads (a power of 2) a column, rows from shared memory, where
 // halves of neighbouring slabs are neighbours.
-extern "C" __global__ void __launch_bounds__(256) few(const __grid_constant__ Work w, int lanes)
+template <int ROWS>
+__device__ __forceinline__ void some_rows(const Work& w, int lanes)
 {
     int halves = w.slabs * 2, width = w.slabs * SLAB;
     for (int at = threadIdx.x; at < w.m * DIGITS * halves; at += blockDim.x) {
@@ -104,11 +105,11 @@ extern "C" __global__ void __launch_bounds__(256) few(const __grid_constant__ Wo
     int lane = threadIdx.x % lanes, step = gridDim.x * (blockDim.x / lanes);
     // All threads of a warp go round as often: they add their sums up together.
     for (int base = blockIdx.x * (blockDim.x / lanes); base < w.n; base += step) {
-        int j = base + threadIdx.x / lanes, at = min(j, w.n - 1), sums[FEW][3] = {}, mine[DIGITS][8], other[DIGITS][8];
+        int j = base + threadIdx.x / lanes, at = min(j, w.n - 1), sums[ROWS][3] = {}, mine[DIGITS][8], other[DIGITS][8];
         for (int slab = lane; slab < w.slabs; slab += lanes) {
             load_slab(mine, w.columns + (int64)at * width * DIGITS, width, slab);
 #pragma unroll
-            for (int i = 0; i < FEW; ++i) {
+            for (int i = 0; i < ROWS; ++i) {
                 if (i >= w.m) break;
 #pragma unroll
                 for (int digit = 0; digit < DIGITS; ++digit) {
@@ -121,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(256) few(const __grid_constant__ Wo
             }
         }
 #pragma unroll
-        for (int i = 0; i < FEW; ++i) {
+        for (int i = 0; i < ROWS; ++i) {
             if (i >= w.m) break;
 #pragma unroll
             for (int s = 0; s < SUMS; ++s) sums[i][s] = over_lanes(sums[i][s], lanes);
@@ -132,4 +133,15 @@ extern "C" __global__ void __launch_bounds__(256) few(const __grid_constant__ Wo
             w.out[(int64)i * w.n + j] = value_of(w, product, square, (Whole)w.squares[j], unit);
         }
     }
+}
+
+extern "C" __global__ void __launch_bounds__(256) few(const __grid_constant__ Work w, int lanes)
+{
+    some_rows<FEW>(w, lanes);
+}
+
+// One row needs half the registers: twice as many threads wait for memory.
+extern "C" __global__ void __launch_bounds__(256) one(const __grid_constant__ Work w, int lanes)
+{
+    some_rows<1>(w, lanes);
 }

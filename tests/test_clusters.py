@@ -1,6 +1,5 @@
-"""Clusters of sparse vectors, and which way their products are made."""
+"""Clusters of sparse vectors."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix, random_array
 
 from textsvm.bench.clusters import SIZE, SLOTS, cluster
-from textsvm.features.sparsity import Sparsity, choose
 
 
 def clustered(x):
@@ -86,28 +84,3 @@ def test_the_same_every_time():
     x = csr_matrix(random_array((2000, 100), density=0.05, rng=1))
     first, second = clustered(x), clustered(x)
     np.testing.assert_array_equal(first.order, second.order)
-
-
-TEXTS = Sparsity(n=10_000, entries=600_000, full=100, listed=5e7, small=False)
-
-
-def test_few_full_features_and_short_lists_are_columns():
-    way = choose(TEXTS)
-    assert way.name == "columns"
-    assert "100 features dense" in way.description
-    assert choose(replace(TEXTS, full=0, listed=0.0, active=1e4)).name == "columns"
-
-
-def test_long_lists_and_narrow_clusters_are_clusters():
-    assert choose(replace(TEXTS, listed=1e12)).name == "clusters"
-    assert choose(replace(TEXTS, listed=1e12, active=1e6)).name == "columns"
-
-
-@pytest.mark.parametrize("field", ["full", "listed", "n"])
-def test_more_work_takes_longer(field):
-    more = replace(TEXTS, **{field: 10 * getattr(TEXTS, field)})
-    assert more.seconds["columns"] > TEXTS.seconds["columns"]
-
-
-def test_nothing_to_do():
-    assert choose(Sparsity(0, 0, 0, 0.0, True)).name == "columns"

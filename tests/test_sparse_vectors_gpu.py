@@ -1,16 +1,20 @@
 """Kernel values of sparse vectors on a GPU: each way against float64, in all verbs, the same bits twice."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, random_array, vstack
 
 from textsvm import device as devices
 from textsvm.errors import InputError
-from textsvm.features import clusters_cuda, products_cuda, sparse_vectors_cuda
-from textsvm.features.sparse_vectors_cuda import SparseColumns
+from textsvm.bench import clusters_cuda
+from textsvm.bench.sparse_vectors import ClusterColumns
+from textsvm.features import products_cuda, sparse_vectors_cuda
+from textsvm.features.finish_cuda import Finish
+from textsvm.features.sparse_vectors_cuda import SparseColumns, sparse_columns, upload
 from textsvm.features.sparsity import Way
+from textsvm.features.vectors import Vectors
+from textsvm.features.vectors_cuda import DigitColumns
+from textsvm.gram.plan import make_gram
 from textsvm.kernels.gaussian import Gaussian
 from textsvm.kernels.linear import Linear
 from textsvm.kernels.polynomial import Polynomial
@@ -30,11 +34,12 @@ KERNELS = [Gaussian(0.05), Polynomial(3, 0.1, 1.0), Sigmoid(0.01, 0.1), Linear()
 
 
 def finish_of(kernel):
-    return SimpleNamespace(name=kernel.finish, numbers=kernel.numbers, value=kernel.value)
+    return Finish(kernel.finish, kernel.numbers, kernel.value)
 
 
-def columns(kernel, x, way=None):
-    return SparseColumns(x, finish_of(kernel), Way(way, way) if way else None)
+def columns(kernel, x, way):
+    finish = finish_of(kernel)
+    return ClusterColumns(x, finish) if way == "clusters" else SparseColumns(upload(x), finish)
 
 
 def sparse(n, d, density=0.1, seed=0, whole=0):
@@ -107,7 +112,7 @@ def test_whole_and_other_numbers_meet(mine, theirs, way, device):
 @pytest.mark.parametrize("whole", [0, 3, 500])
 def test_every_split_of_the_features(shares, whole, device, monkeypatch):
     monkeypatch.setattr(products_cuda, "NARROW_SHARE", shares[0])
-    monkeypatch.setattr(products_cuda, "WIDE_SHARE", shares[1])
+    monkeypatch.setattr(products_cuda, "VECTOR_SHARE", shares[1])
     with devices.use(device):
         check_all(
             Gaussian(1e-3), sparse(500, 200, whole=whole), sparse(30, 200, seed=1, whole=whole), "columns"
@@ -136,12 +141,52 @@ def test_nothing_is_stored(way, device):
         check_all(Gaussian(0.1), csr_matrix((70, 9)), csr_matrix((3, 9)), way)
 
 
-def test_the_rule_decides_and_says_so(device):
+KINDS = {"one": 1, "whole": 500, "real": 0}
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: type(kernel).__name__)
+@pytest.mark.parametrize("whole", KINDS.values(), ids=KINDS)
+def test_vectors_that_are_made_dense(kernel, whole, device, monkeypatch):
+    monkeypatch.setattr(sparse_vectors_cuda, "choose", lambda sparsity: Way("digits", "dense"))
+    x, others = sparse(500, 70, whole=whole), sparse(80, 70, seed=1, whole=whole)
+    rows = kernel.rows(Vectors(x), device)
+    assert isinstance(rows.columns, DigitColumns if kernel.finish else SparseColumns)
+    expected, bound = exact(kernel, x, x), 2e-6 * np.abs(exact(kernel, x, x)).max()
+    gram = rows.gram().get()
+    np.testing.assert_allclose(gram, expected, rtol=0, atol=bound)
+    np.testing.assert_array_equal(rows.rows(np.array([7, 3, 499])).get(), gram[[7, 3, 499]])
+    np.testing.assert_allclose(
+        rows.cross(Vectors(others)).get(), exact(kernel, others, x), rtol=0, atol=bound
+    )
+
+
+def test_digits_of_sparse_vectors_are_those_of_dense_ones(device):
+    x = sparse(600, 40, density=0.4)
+    there = Gaussian(0.1).rows(Vectors(x.toarray()), device)
+    here = Gaussian(0.1).rows(Vectors(x), device)
+    assert here.description.startswith("sparse vectors made dense (predicted ")
+    assert here.description.endswith(there.description)
+    np.testing.assert_array_equal(here.gram().get(), there.gram().get())
+
+
+@pytest.mark.parametrize("room", [1 << 40, 0])
+def test_the_rule_decides_and_the_gram_says_so(room, device, monkeypatch):
+    monkeypatch.setattr(sparse_vectors_cuda.gpu, "free_memory", lambda *_: room)
+    monkeypatch.setattr(sparse_vectors_cuda.gpu, "require_memory", lambda *_: None)
+    x, kernel = sparse(500, 300), Gaussian(0.1)
+    rows = kernel.rows(Vectors(x), device)
+    assert isinstance(rows.columns, DigitColumns) == bool(room)
+    assert rows.description in make_gram(rows, memory=1 << 30).description
+    np.testing.assert_allclose(rows.gram().get(), exact(kernel, x, x), rtol=0, atol=1e-6)
+
+
+def test_what_no_grid_is_near_enough_for_stays_sparse(device, monkeypatch):
+    x = sparse(300, 40)
+    x.data[5] = 1e9
     with devices.use(device):
-        found = columns(Gaussian(0.1), sparse(500, 300))
-        assert found.way.name in WAYS
-        assert found.description.startswith("sparse products")
-        check(found.half("values"), exact(Gaussian(0.1), found.values, found.values), Gaussian(0.1))
+        found = sparse_columns(x, finish_of(Gaussian(0.5)))
+        assert isinstance(found, SparseColumns)
+        assert found.description.startswith("sparse products with")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -160,9 +205,3 @@ def test_progress_ends_at_the_total(way, device):
     with devices.use(device):
         columns(Gaussian(0.1), sparse(500, 300), way).half("values", lambda *done: seen.append(done))
     assert seen[-1][0] == seen[-1][1]
-
-
-def test_clusters_are_made_only_if_they_could_be_fastest(device, monkeypatch):
-    monkeypatch.setattr(sparse_vectors_cuda, "choose", lambda sparsity: Way("columns", ""))
-    with devices.use(device):
-        assert "clusters" not in vars(columns(Gaussian(0.1), sparse(500, 300)))

@@ -204,8 +204,23 @@ def test_progress_may_stop_the_work(device):
 
 
 def test_memory_is_asked_for_before_it_is_taken(device, monkeypatch):
-    rows = Gaussian(1.0).rows(Vectors(normal(10_000, 4)), device)
-    rows.diag()
+    digits = Gaussian(1.0).rows(Vectors(whole(10_000, 4)), device)
+    products = Gaussian(1e4).rows(Vectors(normal(10_000, 4)), device)  # three tiles of 256 MiB besides
+    digits.diag(), products.diag()
+    assert isinstance(products.columns, Float64Columns)
     monkeypatch.setattr(vectors_cuda.gpu, "free_memory", lambda: 1 << 20)
-    with pytest.raises(InputError, match=r"10,000 x 10,000 matrix of the gaussian kernel needs 0\.37 GiB"):
-        rows.gram()
+    for rows, needed in ((digits, r"0\.37"), (products, r"1\.12")):
+        with pytest.raises(
+            InputError, match=rf"10,000 x 10,000 matrix of the gaussian kernel needs {needed}"
+        ):
+            rows.gram()
+
+
+def test_what_is_said_of_rows(device):
+    said = {
+        "digits: one product": whole(50, 9),
+        "digits: six products": normal(50, 100),
+        "float64 products": np.vstack([normal(50, 9), np.full((1, 9), 1e6)]),
+    }
+    for expected, x in said.items():
+        assert Gaussian(0.001).rows(Vectors(x), device).description == expected

@@ -144,7 +144,7 @@ def extremes(dtype: Any, n: int, rate: float) -> list[dict[str, Any]]:
             assert int(found[0, 1:].view(np.int32)[0]) == int(other(values))
             assert float(found[0, 0]) == float(values[int(other(values))])
         size = n * np.dtype(dtype).itemsize
-        rows.append(_row(f"{name}, {np.dtype(dtype)}", 1, n, seconds(launches), size, rate))
+        rows.append(_row(f"{name}, {np.dtype(dtype)}", 1, n, seconds(launches * 8), size, rate))
         time = seconds([partial(other, values) for values in turns])
         rows.append(_row(f"CuPy's {name}, {np.dtype(dtype)}", 1, n, time, size, rate))
     return rows

@@ -30,6 +30,7 @@ class Benchmark(Enum):
     tuned = "tuned"
     vectors = "vectors"
     layouts = "layouts"
+    sparse_vectors = "sparse_vectors"
     weights = "weights"
     nystroem = "nystroem"
     crammer_singer = "crammer_singer"

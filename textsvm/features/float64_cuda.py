@@ -18,7 +18,7 @@ from textsvm.parallel import Progress
 
 Array = Any  # a CuPy array
 TILE_BYTES = 1 << 28  # of products at a time
-#: Sums of that size are off by some 1e-8. A vector that has a value to speak of with such a row is as far away.
+#: Sums of that size are off by some 1e-8. What has a value to speak of with such a row is as far away.
 FAR = 1e7
 
 

@@ -4,8 +4,8 @@
     columns     features that many vectors have are dense, the others lists of vectors (`products_cuda`)
 
 Rates are those of one H200, from whole kernel matrices of a9a, w8a, ijcnn1, sector and Reuters, and of dense
-vectors of 16 to 2,000 numbers; on another card both ways are slower together, more or less. Clusters of similar
-sparsity (GTSVM's) were the fastest on none of the five: `bench sparse_vectors` compares them.
+vectors of 16 to 2,000 numbers; on another card both ways are slower together, more or less. Clusters of
+similar sparsity (GTSVM's) were the fastest on none of the five: `bench sparse_vectors` compares them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from textsvm.features.digits import MOST_FEATURES, SLAB
 
-#: Seconds for a value by digits, and for each number of a vector in it: whole numbers up to 127, and others.
+#: Seconds for a value by digits, and for each number of a vector in it; whole numbers up to 127, others.
 DIGITS = {True: (1.78e-12, 1.53e-15), False: (3.2e-12, 1.13e-14)}
-#: Multiply-adds a second of dense features, of the same two kinds; additions a second of lists, which are gone
-#: through again for every so many columns; seconds for a pair of vectors, and for the launches.
+#: Multiply-adds a second of dense features, of the same two kinds; additions a second of lists, which are
+#: gone through again for every so many columns; seconds for a pair of vectors, and for the launches.
 WIDE = {True: 3.0e14, False: 1.7e13}
 LISTS, PASS = 3.6e10, 12_800
 PAIR, LAUNCHES = 1.4e-11, 5.0e-4
@@ -61,7 +61,7 @@ class Sparsity:
         dense = self.full / WIDE[self.small] + PAIR
         lists = self.listed / 2 * -(-self.n // PASS) / LISTS
         found = {"columns": self.n**2 / 2 * dense + lists + LAUNCHES}
-        if self.n_features <= MOST_FEATURES and DENSE * self.n * self.width <= self.room:
+        if self.n_features <= MOST_FEATURES and 0 < DENSE * self.n * self.width <= self.room:
             value, number = DIGITS[self.small]
             found["digits"] = self.n**2 * (value + number * self.width)
         return found

@@ -184,7 +184,8 @@ class DigitColumns:
             self._tiles(out, rows, which, columns, blocks, half=False)
             return
         lanes = min(32, 1 << (columns.slabs - 1).bit_length())
-        kernel = gpu.function(SOURCE, "few", defines(columns.grid.way, self.finish.name))
+        name = "one" if len(out) == 1 else "few"
+        kernel = gpu.function(SOURCE, name, defines(columns.grid.way, self.finish.name))
         kernel.max_dynamic_shared_size_bytes = SHARED
         size = min(-(-self.n * lanes // 256), _waves())
         work = self._work(out, rows, which, columns)
