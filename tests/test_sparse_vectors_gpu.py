@@ -5,9 +5,9 @@ import pytest
 from scipy.sparse import csr_matrix, random_array, vstack
 
 from textsvm import device as devices
-from textsvm.errors import InputError
 from textsvm.bench import clusters_cuda
 from textsvm.bench.sparse_vectors import ClusterColumns
+from textsvm.errors import InputError
 from textsvm.features import products_cuda, sparse_vectors_cuda
 from textsvm.features.finish_cuda import Finish
 from textsvm.features.sparse_vectors_cuda import SparseColumns, sparse_columns, upload
@@ -141,7 +141,7 @@ def test_nothing_is_stored(way, device):
         check_all(Gaussian(0.1), csr_matrix((70, 9)), csr_matrix((3, 9)), way)
 
 
-KINDS = {"one": 1, "whole": 500, "real": 0}
+KINDS = {"one": 1, "whole": 100, "real": 0}
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: type(kernel).__name__)
@@ -154,7 +154,8 @@ def test_vectors_that_are_made_dense(kernel, whole, device, monkeypatch):
     expected, bound = exact(kernel, x, x), 2e-6 * np.abs(exact(kernel, x, x)).max()
     gram = rows.gram().get()
     np.testing.assert_allclose(gram, expected, rtol=0, atol=bound)
-    np.testing.assert_array_equal(rows.rows(np.array([7, 3, 499])).get(), gram[[7, 3, 499]])
+    some = np.array([7, 3, 499])
+    np.testing.assert_allclose(rows.rows(some).get(), gram[some], rtol=1e-6, atol=bound / 10)
     np.testing.assert_allclose(
         rows.cross(Vectors(others)).get(), exact(kernel, others, x), rtol=0, atol=bound
     )

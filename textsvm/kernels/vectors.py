@@ -4,7 +4,7 @@
 
 A subclass says `value`, value by value, for arrays of either device; what computes products and rows of
 kernel values is in vector_rows.py (CPU) and vectors_cuda.py. On a card a kernel that has a `finish` is
-finished where its products are made (kernels_cu/vectors.cu).
+finished where its products are made (kernels_cu/finish.cuh).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class VectorKernel(Kernel):
     Attributes
     ----------
     finish : str
-        What vectors.cu calls it, with `numbers` of it; empty if it is not there.
+        What finish.cuh calls it, with `numbers` of it; empty if it is not there.
     """
 
     reads: ClassVar[str] = "vectors"
