@@ -178,6 +178,12 @@ def questions() -> list[str]:
         "Composite",
         "Product",
         "Sum",
+        "VectorKernel",
+        "ScaledKernel",
+        "Gaussian",
+        "Linear",
+        "Polynomial",
+        "Sigmoid",
     }
     found = []
     for module, tree in modules().items():

@@ -133,7 +133,7 @@ def test_what_is_dense_and_what_is_listed_of_sparse_columns():
     columns = Products(csr_array(np.where(rng.random((400, 6)) < [0.9, 0.5, 0.01, 0.02, 0.3, 0.0], 1.0, 0.0)))
     assert columns.rows.dense.shape == (400, 3)
     assert columns.rows.exact
-    assert columns.rows.lists.shape == (400, 2)
+    assert columns.rows.lists.n_features == 2
     assert Products(csr_array(np.eye(30))).rows.dense.shape == (30, 0)
 
 
@@ -505,6 +505,7 @@ BAD = {
     "texts": (_texts(), "X is of texts.*take one of texts, such as Spectrum"),
     "an array of texts": (np.array(_texts()), "X is of texts"),
     "a column of a frame": (pd.Series(_texts()), "X is of texts"),
+    "an iterator": (iter([[1.0]] * 150), "X is a list_iterator"),
     "too large": (problem()[0] * 1e200, "vector 0 are too large"),
 }
 

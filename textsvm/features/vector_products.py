@@ -18,6 +18,8 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
+from textsvm.features.sparse import Sparse
+
 Array = NDArray[Any]
 #: A column is kept dense when this share of the vectors holds it: what an entry of a list costs more than
 #: a multiplication in a tile. At most these bytes are kept so.
@@ -37,20 +39,21 @@ class Rows:
     dense : float32 or float64 array, shape (m, k)
     exact : bool
         Whether products of the dense parts are exact in float32.
-    lists : CSR matrix, optional
+    lists : Sparse, optional
         The other columns; None if there is none.
     """
 
     dense: Array
     exact: bool
-    lists: Any = None
+    lists: Sparse | None = None
 
     def __len__(self) -> int:
         return len(self.dense)
 
-    def take(self, some: Any) -> Rows:
-        """Some of them: a slice, or indices."""
-        return Rows(self.dense[some], self.exact, None if self.lists is None else self.lists[some])
+    def take(self, some: slice | NDArray[np.int64]) -> Rows:
+        """Some of them."""
+        at = np.arange(len(self))[some] if isinstance(some, slice) else some
+        return Rows(self.dense[some], self.exact, None if self.lists is None else self.lists.take(at))
 
 
 class Products:
@@ -75,7 +78,9 @@ class Products:
             self._full, self._listed = _divided(values)
         self.rows = self.divide(values)
         if self.rows.lists is not None:
-            by_columns = self.rows.lists.tocsc()
+            lists = self.rows.lists
+            shape = len(self), lists.n_features
+            by_columns = csr_array((lists.values, lists.features, lists.indptr), shape).tocsc()
             self._lists = (by_columns.indptr.astype(np.int64), by_columns.indices, by_columns.data)
 
     def __len__(self) -> int:
@@ -87,15 +92,15 @@ class Products:
             return _rows(values.toarray() if issparse(values) else values)
         sparse = values if issparse(values) else csr_array(values)
         dense = sparse[:, self._full].toarray()
-        return _rows(dense, csr_array(sparse[:, self._listed]) if len(self._listed) else None)
+        return _rows(dense, _lists(sparse[:, self._listed]) if len(self._listed) else None)
 
     def start(self, rows: Rows, first: int) -> Array | None:
         """For each entry of the lists of rows where in its column the vector `first`, or a later one, is."""
         if rows.lists is None:
             return None
         starts, documents, _ = self._lists
-        found = np.empty(len(rows.lists.indices), np.int64)
-        _seek(rows.lists.indices, starts, documents, first, found)
+        found = np.empty(len(rows.lists.features), np.int64)
+        _seek(rows.lists.features, starts, documents, first, found)
         return found
 
     def tile(self, rows: Rows, columns: slice, at: Array | None, out: Array) -> None:
@@ -114,8 +119,8 @@ class Products:
             out[...] = one @ other.T
         else:
             np.matmul(one.astype(np.float64, copy=False), other.astype(np.float64, copy=False).T, out=out)
-        if at is not None:
-            entries = (rows.lists.indptr, rows.lists.indices, rows.lists.data)
+        if at is not None and rows.lists is not None:
+            entries = (rows.lists.indptr, rows.lists.features, rows.lists.values)
             _add(*entries, *self._lists, at, columns.start, columns.stop, out)
 
 
@@ -137,7 +142,12 @@ def _divided(values: Any) -> tuple[Array, Array]:
     return full, np.flatnonzero(held)
 
 
-def _rows(dense: Array, lists: Any = None) -> Rows:
+def _lists(values: Any) -> Sparse:
+    """A CSR matrix as it is read here."""
+    return Sparse(values.indptr.astype(np.int64), values.indices, values.data, values.shape[1])
+
+
+def _rows(dense: Array, lists: Sparse | None = None) -> Rows:
     exact = bool(np.all(dense == np.rint(dense))) and bool(np.all(squares(dense) < EXACT))
     if exact:
         dense = dense.astype(np.float32, copy=False)

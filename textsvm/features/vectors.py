@@ -73,7 +73,8 @@ class Vectors:
 
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Vectors:
         """The vectors at `indices`, in that order."""
-        return Vectors(self.values[indices])
+        xp = devices.array_module(devices.device_of(self.values))
+        return Vectors(self.values[xp.asarray(indices)])
 
 
 def feature_rows(vectors: Vectors) -> FeatureRows:

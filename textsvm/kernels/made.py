@@ -44,7 +44,7 @@ def make_kernel(given: Any) -> Kernel:
 def reads_of(given: Any) -> str:
     """What a kernel compares (`Kernel.reads`), given as for `make_kernel`; "texts" if it is none."""
     if isinstance(given, str) and given in KERNELS:
-        given = KERNELS[given]
+        given = KERNELS[given]()
     return str(getattr(given, "reads", "texts"))
 
 

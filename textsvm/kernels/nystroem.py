@@ -132,6 +132,14 @@ class Nystroem(Kernel):
         return self.kernel.comparable
 
     @property
+    def reads(self) -> str:  # type: ignore[override]
+        return self.kernel.reads
+
+    @property
+    def alike(self) -> float:  # type: ignore[override]
+        return self.kernel.alike
+
+    @property
     def min_length(self) -> int:
         return self.kernel.min_length
 

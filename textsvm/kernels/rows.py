@@ -58,9 +58,16 @@ class KernelRows(MatrixRows, Protocol):
 
 
 class HostRows(ABC):
-    """What the CPU twins share: decision values from blocks of `cross`."""
+    """What the CPU twins share: decision values from blocks of `cross`.
+
+    Attributes
+    ----------
+    ahead : int
+        Rows that a solver had best ask for at a time, the likely next ones among them.
+    """
 
     n: int
+    ahead: int = 64
 
     @abstractmethod
     def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:

@@ -51,7 +51,8 @@ class Composite(Kernel):
     @property
     def reads(self) -> str:  # type: ignore[override]
         """What its parts read, if that is the same."""
-        kinds = {getattr(part, "reads", "texts") for part in self.kernels}
+        parts = self.kernels if isinstance(self.kernels, list | tuple) else ()  # as yet unchecked
+        kinds = {getattr(part, "reads", "texts") for part in parts}
         return kinds.pop() if len(kinds) == 1 else "columns" if "columns" in kinds else "texts"
 
     @property

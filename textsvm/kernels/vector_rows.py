@@ -7,6 +7,8 @@ a symmetric matrix are made once for both of its halves.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,11 +24,11 @@ from textsvm.kernels.rows import HostRows
 from textsvm.parallel import Progress, n_threads, run
 
 Array = NDArray[Any]
-#: Rows and columns of a tile: no power of two, for its columns are read too. A matrix of few rows is cut into
-#: pieces of this many columns for threads.
-TILE_ROWS, TILE_COLUMNS, PIECE = 256, 528, 8448
+#: Rows and columns of a tile, no power of two, for its columns are read too; and values of one of few rows.
+TILE_ROWS, TILE_COLUMNS = 256, 528
+TILE = TILE_ROWS * TILE_COLUMNS
 #: Values that are done before a thread would have begun.
-ALONE = 1 << 16
+ALONE = 1 << 18
 
 
 class HostVectorRows(HostRows):
@@ -39,6 +41,8 @@ class HostVectorRows(HostRows):
     documents : Vectors
     device : Device
     """
+
+    ahead = 8
 
     def __init__(self, kernel: Any, documents: Vectors, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
@@ -81,23 +85,27 @@ class HostVectorRows(HostRows):
 
     def _with(self, rows: Rows, norms: Array, progress: Progress | None) -> NDArray[np.float32]:
         found = np.empty((len(rows), self.n), np.float32)
+        width = max(TILE_COLUMNS, TILE // max(1, len(rows)))
 
         def fill(piece: tuple[slice, slice]) -> None:
             some, columns = piece
-            for tile, place in self._tiles(rows.take(some), norms[some], columns):
+            for tile, place in self._tiles(rows.take(some), norms[some], columns, width):
                 found[some, place] = tile
 
-        width = self.n if len(rows) >= 2 * TILE_ROWS * n_threads() else PIECE
-        pieces = [(a, b) for a in _slices(len(rows), TILE_ROWS) for b in _slices(self.n, width)]
+        few = len(rows) < 2 * TILE_ROWS * n_threads()
+        size = max(width, -(-self.n // n_threads())) if few else self.n
+        pieces = [(a, b) for a in _slices(len(rows), TILE_ROWS) for b in _slices(self.n, size)]
         _on_all_cores(fill, pieces, progress)
         return found
 
-    def _tiles(self, rows: Rows, norms: Array, columns: slice) -> Iterator[tuple[Array, slice]]:
+    def _tiles(
+        self, rows: Rows, norms: Array, columns: slice, width: int = TILE_COLUMNS
+    ) -> Iterator[tuple[Array, slice]]:
         """Kernel values of some vectors with consecutive columns, tile by tile."""
         at = self._columns.start(rows, columns.start)
-        size = len(rows) * min(TILE_COLUMNS, columns.stop - columns.start)
+        size = len(rows) * min(width, columns.stop - columns.start)
         products, values = np.empty(size), np.empty(size, np.float32)
-        for place in _slices(columns.stop, TILE_COLUMNS, columns.start):
+        for place in _slices(columns.stop, width, columns.start):
             shape = len(rows), place.stop - place.start
             # Contiguous, as compiled loops are quickest.
             tile, out = (each[: shape[0] * shape[1]].reshape(shape) for each in (products, values))
@@ -115,9 +123,28 @@ def _on_all_cores(
 ) -> None:
     """Fill pieces of a matrix, each thread with a BLAS of its own."""
     work = [(a.stop - a.start) * (b.stop - b.start) for a, b in pieces]
-    if progress is None and sum(work) <= ALONE:
-        for piece in pieces:
-            fill(piece)
-        return
-    with ThreadpoolController().limit(limits=1, user_api="blas"):
-        run(fill, pieces, work, progress)
+    with _one_thread():
+        if progress is None and sum(work) <= ALONE:
+            for piece in pieces:
+                fill(piece)
+        else:
+            run(fill, pieces, work, progress)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread of BLAS for each of ours; threadpoolctl's own way takes as long as a row."""
+    libraries = _blas().lib_controllers
+    before = [one.get_num_threads() for one in libraries]
+    for one in libraries:
+        one.set_num_threads(1)
+    try:
+        yield
+    finally:
+        for one, threads in zip(libraries, before, strict=True):
+            one.set_num_threads(threads)
+
+
+@lru_cache(maxsize=1)
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")

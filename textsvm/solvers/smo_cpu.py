@@ -36,8 +36,8 @@ Vector = NDArray[np.float64]
 
 #: Bytes that a tile may take; all threads' together no more than the Gram's buffer, and one no more than 1/8.
 TILE_BYTES = 64 << 20
-#: Rows computed at a time where they come on demand: kernels are much faster on many.
-AHEAD = 64
+#: Rows that are added at a time.
+BLOCK = 64
 #: Iterations between looks at shrinking, progress and stalling.
 _STRETCH = 1000
 #: The active set is shortened only to this fraction or less: each time costs its rows' copies anew.
@@ -217,7 +217,7 @@ class Run:
         """Load the missing rows of the pair, and those of the worst violators: next, most likely."""
         pair = self.state[[loop.AT_I, loop.AT_J]]
         wanted = self.rows[pair[pair >= 0]]
-        more = min(self.window.capacity // 2, AHEAD) - len(wanted)
+        more = min(self.window.capacity // 2, getattr(self.gram, "ahead", BLOCK)) - len(wanted)
         if more > 0:
             first, last = self.extrema[loop.FIRST], self.extrema[loop.LAST]
             violation = np.maximum(self.up - self.active_F - last, self.down + self.active_F + first)
@@ -284,7 +284,7 @@ class Run:
         change = np.bincount(self.index, self.coef - before, self.gram.n)
         changed = np.flatnonzero(change)
         F, columns = self.F[variables], self.index[variables]
-        block = min(AHEAD, self.window.capacity)
+        block = min(BLOCK, self.window.capacity)
         for start in range(0, len(changed), block):
             some = changed[start : start + block]
             self.load(some)

@@ -21,13 +21,11 @@ from textsvm.kernels.spelling import spell
 from textsvm.parallel import StageProgress
 from textsvm.sources.base import Kept, Source
 from textsvm.sources.matrix import as_input_error
+from textsvm.sources.numbers import TYPES, canonical, check_finite, on_gpu, require_numbers
 from textsvm.sources.texts import TOLERANCE
 
 #: What the names of arrays begin with: of a saved kernel's state, of vectors, of machines that are weights.
 _STATE, _VECTORS, _WEIGHTS = "kernel.", "vectors.", "weights."
-#: Numbers that are looked at together.
-_BLOCK = 1 << 20
-_TYPES = (np.float64, np.float32)
 
 
 class VectorSource(Source):
@@ -60,49 +58,17 @@ class VectorSource(Source):
     def read(self, X: Any, estimator: Any, fitting: bool = True) -> Vectors:
         """See `Source`: `Vectors`, of finite numbers and as many columns as there were in training."""
         if devices.is_on_gpu(X):
-            return Vectors(_on_gpu(X, estimator, fitting))
-        self._require_numbers(X)
+            return Vectors(on_gpu(X, estimator, fitting))
+        require_numbers(X, self.make_kernel())
         with as_input_error():
             values = validate_data(
-                estimator, X, reset=fitting, accept_sparse="csr", dtype=_TYPES, order="C",
+                estimator, X, reset=fitting, accept_sparse="csr", dtype=TYPES, order="C",
                 ensure_all_finite=False,
             )  # fmt: skip
         if issparse(values):
             values = canonical(values)
         check_finite(values, getattr(estimator, "feature_names_in_", None))
         return Vectors(values)
-
-    def _require_numbers(self, X: Any) -> None:
-        """Raise InputError if X is something else than rows of numbers, as far as it can be seen at once."""
-        kind = getattr(getattr(X, "dtype", None), "kind", "")
-        if kind == "c":
-            raise InputError(
-                "Complex data not supported: X is of complex numbers; give their parts as columns"
-            )
-        first = next(iter(X), None) if isinstance(X, list | tuple) else None
-        if isinstance(X, str) or isinstance(first, str) or (kind in "OUST" and kind and _of_texts(X)):
-            raise InputError(
-                f"X is of texts, and the kernel {spell(self.make_kernel())} compares vectors; take one "
-                "of texts, such as Spectrum(4), or give numbers"
-            )
-        if len(getattr(X, "shape", (0, 0))) == 1 or isinstance(first, int | float | np.number):
-            raise InputError(
-                "X is one row of numbers (Expected 2D array, got 1D array instead); Reshape your data: "
-                "X.reshape(1, -1) is one vector, X.reshape(-1, 1) vectors of one number"
-            )
-        for name in getattr(X, "columns", ()):
-            if getattr(getattr(X[name], "dtype", None), "kind", "") in "mM":
-                raise InputError(
-                    f"the column {name!r} of X has dates; give numbers, such as days since one of them"
-                )
-            text = (
-                next((one for one in X[name] if isinstance(one, str)), None) if _of_objects(X[name]) else None
-            )
-            if text is not None:
-                raise InputError(
-                    f"the column {name!r} of X has texts, such as {text[:20]!r}; leave it out, or compare it "
-                    "by a kernel of texts, as On(column, kernel)"
-                )
 
     def prepare(self, given: Vectors, known: Any = None, progress: StageProgress | None = None) -> Vectors:
         """See `Source`: they are examples as they are."""
@@ -202,7 +168,7 @@ def unpack(arrays: dict[str, NDArray[Any]], shape: tuple[int, int]) -> Vectors:
         If they are not vectors of this shape.
     """
     data = arrays["values"] if "values" in arrays else arrays["data"]
-    if data.dtype not in _TYPES or not np.isfinite(data).all():
+    if data.dtype not in TYPES or not np.isfinite(data).all():
         raise InputError("its vectors have values that are no finite numbers")
     if "values" in arrays:
         if data.shape != shape:
@@ -221,81 +187,3 @@ def unpack(arrays: dict[str, NDArray[Any]], shape: tuple[int, int]) -> Vectors:
     if not values.has_canonical_format:
         raise InputError("the columns of its vectors are out of order")
     return Vectors(values)
-
-
-def check_finite(values: Any, names: Any = None) -> None:
-    """Raise InputError if a value of a matrix is NaN or infinite; its row and column are named.
-
-    Parameters
-    ----------
-    values : array or CSR matrix, shape (n, d)
-    names : sequence of str, optional
-        Of the columns.
-    """
-    stored = values.data if issparse(values) else values.reshape(-1)
-    for first in range(0, len(stored), _BLOCK):
-        finite = np.isfinite(stored[first : first + _BLOCK])
-        if not finite.all():
-            at = first + int(finite.argmin())
-            row, column = _place(values, at)
-            called = "" if names is None else f" ({names[column]})"
-            found = "NaN" if np.isnan(stored[at]) else "infinity"
-            raise InputError(
-                f"X has {found} in row {row}, column {column}{called}, counted from 0; vectors are of finite "
-                "numbers: fill or remove it"
-            )
-
-
-def _place(values: Any, at: int) -> tuple[int, int]:
-    """Row and column of a stored value."""
-    if not issparse(values):
-        return divmod(at, values.shape[1])
-    return int(np.searchsorted(values.indptr, at, side="right")) - 1, int(values.indices[at])
-
-
-def _of_texts(column: Any) -> bool:
-    """Whether an array of one dimension begins with a text."""
-    return len(column.shape) == 1 and len(column) > 0 and isinstance(next(iter(column)), str)
-
-
-def _of_objects(column: Any) -> bool:
-    """Whether a column of a table may hold texts."""
-    return getattr(getattr(column, "dtype", None), "kind", "O") in "OUST"
-
-
-def canonical(values: Any) -> Any:
-    """A CSR matrix whose indices are sorted, and none of which occurs twice; that of the user stays.
-
-    Raises
-    ------
-    InputError
-        If an index is out of bounds, as one is that has overflowed.
-    """
-    try:
-        values.check_format(full_check=True)
-    except ValueError as error:
-        raise InputError(f"X is a sparse matrix that is damaged: {error}; make it anew") from error
-    if not values.has_canonical_format:
-        values = values.copy()
-        values.sum_duplicates()
-    return values
-
-
-def _on_gpu(X: Any, estimator: Any, fitting: bool) -> Any:
-    """A matrix on a card, checked there."""
-    xp = devices.array_module(devices.device_of(X))
-    if X.ndim != 2 or X.dtype.kind not in "fiub" or not X.size:
-        raise InputError(
-            f"X is an array of shape {X.shape} and type {X.dtype} on a card; rows of real numbers are needed"
-        )
-    if fitting:
-        estimator.n_features_in_ = int(X.shape[1])
-    elif X.shape[1] != estimator.n_features_in_:
-        raise InputError(
-            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
-            f"{estimator.n_features_in_} features as input"
-        )
-    values = xp.ascontiguousarray(X, dtype=X.dtype if X.dtype in _TYPES else np.float64)
-    if not bool(xp.isfinite(values).all()):
-        check_finite(devices.to_host(values))
-    return values
