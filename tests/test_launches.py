@@ -4,14 +4,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array, random_array
 
 from textsvm import device
 from textsvm.features import digits_cuda, products_cuda, vectors_cuda
 from textsvm.features.digits import ONE
 from textsvm.features.finish_cuda import NAMES, Finish, finish_fields
+from textsvm.features.float64_cuda import Float64Columns
 from textsvm.features.products_cuda import PRODUCTS, CudaColumns, Factors
 from textsvm.features.sparse_cuda import EXACT, FIXED, CudaSparse
 from textsvm.features.vectors_cuda import WORK, DigitColumns
+from textsvm.kernels.gaussian import Gaussian
 
 NUMBERS = {"linear": (), "polynomial": (0.5, 1.0, 3.0), "gaussian": (0.25,), "sigmoid": (0.5, -1.0)}
 
@@ -140,3 +143,23 @@ def test_rows_of_digits(launched, name):
         assert defines == (("SUMS", ONE), ("FINISH", name))
         assert [work[key].item() for key in ("m", "n", "slabs")] == [m, 3, 1]
         assert {key: work[key].item() for key in ("gamma", "coef0", "degree")} == finish_fields(finish)
+
+
+def test_far_vectors_are_compared_by_differences(launched):
+    draw = np.random.default_rng(0)
+    x = np.vstack([draw.normal(size=(60, 30)), 1e6 + draw.normal(size=(60, 30)), np.full((1, 30), 1e8)])
+    kernel = Gaussian(0.05)
+    found = Float64Columns(x.view(OnCard), Finish("gaussian", kernel.numbers, kernel.value))
+    expected = np.exp(-0.05 * ((x[:, None] - x) ** 2).sum(axis=2))
+    np.testing.assert_allclose(found.cross(x, "values"), expected, rtol=0, atol=1e-7)
+    some = np.array([0, 70, 120])
+    np.testing.assert_allclose(found.rows(some.view(OnCard), "values"), expected[some], rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(7, 5), (3, 0), (0, 4), (1, 1)])
+def test_sparse_vectors_become_dense_on_the_card(launched, dtype, shape):
+    x = csr_array(random_array(shape, density=0.3, rng=np.random.default_rng(0), dtype=dtype))
+    dense = vectors_cuda.on_card(x)
+    assert dense.dtype == dtype
+    np.testing.assert_array_equal(dense, x.toarray())
