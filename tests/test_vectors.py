@@ -109,6 +109,28 @@ def test_any_vectors(X, gamma):
             assert (np.abs(found - expected) <= 1e-6 * np.abs(expected) + lost + 1e-38).all()
 
 
+def test_vectors_far_from_nothing():
+    """Seconds since 1970, minutes apart: products of them have lost what is between them."""
+    rng = np.random.default_rng(0)
+    X = 1.7e9 + np.round(rng.uniform(0, 600, size=(100, 3)), 3)
+    kernel = Gaussian(1e-5)
+    expected = np.exp(-1e-5 * np.square(X[:, None] - X).sum(axis=2))
+    rows = kernel.rows(Vectors(X), CPU)
+    np.testing.assert_allclose(rows.gram(), expected, rtol=1e-6)
+    np.testing.assert_allclose(rows.cross(Vectors(X[:5])), expected[:5], rtol=1e-6)
+    whole = Products(np.round(X), shifted=True)
+    assert whole.rows.exact
+
+
+def test_a_power_that_no_loop_would_end():
+    X = Vectors(np.array([[1.0, 0.0], [0.0, 2.0]]))
+    found = Polynomial(10**9, gamma=1.0).rows(X, CPU)
+    np.testing.assert_array_equal(found.gram(), [[1, 0], [0, np.inf]])
+    for degree in range(1, 12):
+        value = Polynomial(degree, gamma=1.5).rows(X, CPU).gram()[1, 1]
+        assert value == pytest.approx(6.0**degree, rel=1e-6)
+
+
 def test_values_to_one_part_in_a_million():
     """Large exponents too, which float32 alone would round by 5e-6 of the value."""
     X = np.random.default_rng(1).normal(size=(200, 50))
@@ -316,6 +338,7 @@ def test_a_file_with_vectors_that_are_not_there(tmp_path):
             metadata = file.metadata()
         good = load_file(path)
         changes = {
+            "kernel.gamma": [lambda a: -a, lambda a: a * np.nan, lambda a: np.r_[a, a]],
             "vectors.values": [
                 lambda a: a[:, 1:],
                 lambda a: a * np.nan,
@@ -507,6 +530,7 @@ BAD = {
     "a column of a frame": (pd.Series(_texts()), "X is of texts"),
     "an iterator": (iter([[1.0]] * 150), "X is a list_iterator"),
     "too large": (problem()[0] * 1e200, "vector 0 are too large"),
+    "too large to be added": (np.full((150, 2), 1e308), "vector 0 are too large"),
 }
 
 

@@ -37,6 +37,8 @@ class Rows:
     Attributes
     ----------
     dense : float32 or float64 array, shape (m, k)
+    squares : float64 array, shape (m,)
+        |x|^2.
     exact : bool
         Whether products of the dense parts are exact in float32.
     lists : Sparse, optional
@@ -44,6 +46,7 @@ class Rows:
     """
 
     dense: Array
+    squares: Array
     exact: bool
     lists: Sparse | None = None
 
@@ -53,7 +56,8 @@ class Rows:
     def take(self, some: slice | NDArray[np.int64]) -> Rows:
         """Some of them."""
         at = np.arange(len(self))[some] if isinstance(some, slice) else some
-        return Rows(self.dense[some], self.exact, None if self.lists is None else self.lists.take(at))
+        lists = None if self.lists is None else self.lists.take(at)
+        return Rows(self.dense[some], self.squares[some], self.exact, lists)
 
 
 class Products:
@@ -62,17 +66,20 @@ class Products:
     Parameters
     ----------
     values : array or CSR matrix, shape (n, d), on the host
+    shifted : bool
+        Whether all vectors may be shifted alike. Dense ones then are, to the middle of the fixed ones: far
+        from 0 products lose what is between vectors.
 
     Attributes
     ----------
     rows : Rows
         The fixed vectors.
-    squares : float64 array, shape (n,)
-        |y|^2.
     """
 
-    def __init__(self, values: Any) -> None:
-        self.squares = squares(values)
+    def __init__(self, values: Any, shifted: bool = False) -> None:
+        self._middle: Any = None
+        if shifted and not issparse(values) and 8 * values.size <= DOUBLE_BYTES:
+            self._middle = np.rint(values.mean(axis=0, dtype=np.float64))  # whole numbers stay whole
         self._full: Array | None = None
         if issparse(values):
             self._full, self._listed = _divided(values)
@@ -89,10 +96,13 @@ class Products:
     def divide(self, values: Any) -> Rows:
         """Vectors, of whichever form."""
         if self._full is None:
-            return _rows(values.toarray() if issparse(values) else values)
+            dense = values.toarray() if issparse(values) else values
+            dense = dense if self._middle is None else dense - self._middle
+            return _rows(dense, squares(dense))
         sparse = values if issparse(values) else csr_array(values)
         dense = sparse[:, self._full].toarray()
-        return _rows(dense, _lists(sparse[:, self._listed]) if len(self._listed) else None)
+        lists = _lists(sparse[:, self._listed]) if len(self._listed) else None
+        return _rows(dense, squares(sparse), lists)
 
     def start(self, rows: Rows, first: int) -> Array | None:
         """For each entry of the lists of rows where in its column the vector `first`, or a later one, is."""
@@ -147,13 +157,13 @@ def _lists(values: Any) -> Sparse:
     return Sparse(values.indptr.astype(np.int64), values.indices, values.data, values.shape[1])
 
 
-def _rows(dense: Array, lists: Sparse | None = None) -> Rows:
+def _rows(dense: Array, norms: Array, lists: Sparse | None = None) -> Rows:
     exact = bool(np.all(dense == np.rint(dense))) and bool(np.all(squares(dense) < EXACT))
     if exact:
         dense = dense.astype(np.float32, copy=False)
     elif 8 * dense.size <= DOUBLE_BYTES:
         dense = dense.astype(np.float64, copy=False)
-    return Rows(np.ascontiguousarray(dense), exact, lists)
+    return Rows(np.ascontiguousarray(dense), norms, exact, lists)
 
 
 @njit(nogil=True, cache=True)

@@ -26,6 +26,7 @@ class Gaussian(ScaledKernel):
     name: ClassVar[str] = "gaussian"
     options: ClassVar[tuple[Option, ...]] = OPTIONS
     finish: ClassVar[str] = "gaussian"
+    shifts: ClassVar[bool] = True
 
     def __init__(self, gamma: float | str = "scale") -> None:
         self.gamma = gamma

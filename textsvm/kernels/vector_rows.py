@@ -18,7 +18,7 @@ from threadpoolctl import ThreadpoolController
 from textsvm import device as devices
 from textsvm.device import Device
 from textsvm.errors import InputError
-from textsvm.features.vector_products import Products, Rows, squares
+from textsvm.features.vector_products import Products, Rows
 from textsvm.features.vectors import Vectors
 from textsvm.kernels.rows import HostRows
 from textsvm.parallel import Progress, n_threads, run
@@ -46,8 +46,10 @@ class HostVectorRows(HostRows):
 
     def __init__(self, kernel: Any, documents: Vectors, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
-        self._columns = Products(devices.to_host(documents.values))
-        for row in np.flatnonzero(~np.isfinite(self._columns.squares))[:1]:
+        with np.errstate(over="ignore", invalid="ignore"):  # squares say which vectors are too large
+            self._columns = Products(devices.to_host(documents.values), kernel.shifts)
+        self._squares = self._columns.rows.squares
+        for row in np.flatnonzero(~np.isfinite(self._squares))[:1]:
             raise InputError(
                 f"the numbers of vector {row} are too large to be multiplied; scale the columns, as "
                 "StandardScaler does"
@@ -55,27 +57,27 @@ class HostVectorRows(HostRows):
 
     def diag(self) -> NDArray[np.float32]:
         """See `MatrixRows`."""
-        row = self._columns.squares[None]
+        row = self._squares[None]
         with np.errstate(over="ignore"):
             return self.kernel.value(row.copy(), row, row[0])[0].astype(np.float32)
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
         """See `MatrixRows`."""
-        return self._with(self._columns.rows.take(indices), self._columns.squares[indices], None)
+        return self._with(self._columns.rows.take(indices), None)
 
     def cross(self, others: Any, progress: Progress | None = None) -> NDArray[np.float32]:
         """See `KernelRows`."""
         values = devices.to_host(others.values)
-        return self._with(self._columns.divide(values), squares(values), progress)
+        return self._with(self._columns.divide(values), progress)
 
     def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
         """See `MatrixRows`."""
         n, found = self.n, np.empty((self.n, self.n), np.float32)
-        every, norms = self._columns.rows, self._columns.squares
+        every = self._columns.rows
 
         def fill(piece: tuple[slice, slice]) -> None:
             rows, columns = piece
-            for tile, place in self._tiles(every.take(rows), norms[rows], columns):
+            for tile, place in self._tiles(every.take(rows), columns):
                 found[rows, place] = tile
                 found[place, rows] = tile.T
 
@@ -83,13 +85,13 @@ class HostVectorRows(HostRows):
         np.fill_diagonal(found, self.diag())
         return found
 
-    def _with(self, rows: Rows, norms: Array, progress: Progress | None) -> NDArray[np.float32]:
+    def _with(self, rows: Rows, progress: Progress | None) -> NDArray[np.float32]:
         found = np.empty((len(rows), self.n), np.float32)
         width = max(TILE_COLUMNS, TILE // max(1, len(rows)))
 
         def fill(piece: tuple[slice, slice]) -> None:
             some, columns = piece
-            for tile, place in self._tiles(rows.take(some), norms[some], columns, width):
+            for tile, place in self._tiles(rows.take(some), columns, width):
                 found[some, place] = tile
 
         few = len(rows) < 2 * TILE_ROWS * n_threads()
@@ -98,9 +100,7 @@ class HostVectorRows(HostRows):
         _on_all_cores(fill, pieces, progress)
         return found
 
-    def _tiles(
-        self, rows: Rows, norms: Array, columns: slice, width: int = TILE_COLUMNS
-    ) -> Iterator[tuple[Array, slice]]:
+    def _tiles(self, rows: Rows, columns: slice, width: int = TILE_COLUMNS) -> Iterator[tuple[Array, slice]]:
         """Kernel values of some vectors with consecutive columns, tile by tile."""
         at = self._columns.start(rows, columns.start)
         size = len(rows) * min(width, columns.stop - columns.start)
@@ -110,7 +110,7 @@ class HostVectorRows(HostRows):
             # Contiguous, as compiled loops are quickest.
             tile, out = (each[: shape[0] * shape[1]].reshape(shape) for each in (products, values))
             self._columns.tile(rows, place, at, tile)
-            self.kernel.put(tile, norms[:, None], self._columns.squares[place], out)
+            self.kernel.put(tile, rows.squares[:, None], self._squares[place], out)
             yield out, place
 
 

@@ -34,12 +34,15 @@ class VectorKernel(Kernel):
     ----------
     finish : str
         What finish.cuh calls it, with `numbers` of it; empty if it is not there.
+    shifts : bool
+        Whether its values stay where all vectors are shifted alike.
     """
 
     reads: ClassVar[str] = "vectors"
     # Neighbours are no copies: with a small gamma all vectors are close.
     alike: ClassVar[float] = 1 - 1e-5
     finish: ClassVar[str] = ""
+    shifts: ClassVar[bool] = False
 
     @property
     def view(self) -> View:
@@ -104,7 +107,7 @@ class ScaledKernel(VectorKernel):
 
     @property
     def learns(self) -> bool:
-        return isinstance(self.gamma, str)
+        return isinstance(self.gamma, str) and self.gamma == "scale"
 
     def check(self) -> None:
         gamma = self.gamma
@@ -127,11 +130,13 @@ class ScaledKernel(VectorKernel):
         return self
 
     def state(self) -> dict[str, NDArray[Any]]:
-        return {"gamma": np.array([self.gamma_])} if self.learns else {}
+        return {"gamma": np.array([self.gamma_])} if isinstance(self.gamma, str) else {}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        if self.learns:
+        if isinstance(self.gamma, str):
             [self._gamma] = state["gamma"].tolist()
+            if not is_number(self._gamma) or not 0 < self._gamma < np.inf:
+                raise InputError(f"its gamma {self._gamma!r} is no finite number above 0")
 
 
 def check_coef0(kernel: Any) -> None:
