@@ -1,11 +1,17 @@
-// Products of sparse rows of values >= 0. The derivation is in textsvm/features/products_cuda.py; here only what
+// needs: finish.cuh
+// Products of sparse rows. The derivation is in textsvm/features/products_cuda.py; here only what
 // each thread does. Positions of entries are int64; features and documents are int.
 //
 // SUM (uint32 or uint64): accumulator of one product over the features kept in lists. Sums of integers, or of
 // fixed-point numbers with FIXED defined: they do not depend on the order of addition.
+// VALUE (float, or double with FIXED): of the entries; of doubles, FIXED keeps 50 bits and a sign.
+// FINISH: see finish.cuh; without it a product is multiplied by a number of each of its two rows.
 
 #ifndef SUM
 #define SUM uint32
+#endif
+#ifndef VALUE
+#define VALUE float
 #endif
 #define REST (-1)  // place of a feature kept in lists; >= 0: column of the int8 matrix, < -1: wide column
 
@@ -36,7 +42,7 @@ __device__ double sum_of_warp(double sum)
 }
 
 // |x|^2 of every row: a warp adds the squares of its entries.
-extern "C" __global__ void squares(int64 n, const int64* indptr, const float* values, double* sums)
+extern "C" __global__ void squares(int64 n, const int64* indptr, const VALUE* values, double* sums)
 {
     int64 i = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
     int lane = threadIdx.x % WARP;
@@ -48,7 +54,7 @@ extern "C" __global__ void squares(int64 n, const int64* indptr, const float* va
 }
 
 // Rows times a dense matrix of `width` columns; a warp a row, in the order of its entries. Feature -1 is none.
-extern "C" __global__ void dot(int64 n, const int64* indptr, const int* features, const float* values,
+extern "C" __global__ void dot(int64 n, const int64* indptr, const int* features, const VALUE* values,
                                int64 width, const double* dense, double* out)
 {
     int64 i = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
@@ -65,17 +71,19 @@ extern "C" __global__ void dot(int64 n, const int64* indptr, const int* features
 
 // Entries of the rows from `first` on into int8 columns: digit `digit` of their counts, base 128.
 extern "C" __global__ void narrow_columns(int64 n, const int* documents, const int* features,
-                                          const float* values, const int* place, int first, int digit,
+                                          const VALUE* values, const int* place, int first, int digit,
                                           int64 ld, signed char* matrix)
 {
     EACH(k, n);
     int column = features[k] < 0 ? REST : place[features[k]];
-    if (column >= 0) matrix[(documents[k] - first) * ld + column] = ((int)values[k] >> (7 * digit)) & 127;
+    if (column < 0) return;
+    int value = (int)values[k], part = (abs(value) >> (7 * digit)) & 127;
+    matrix[(documents[k] - first) * ld + column] = value < 0 ? -part : part;
 }
 
 #define WIDE_COLUMNS(name, Wide)                                                                       \
     extern "C" __global__ void name(int64 n, const int* documents, const int* features,                \
-                                    const float* values, const int* place, int first, int64 ld,        \
+                                    const VALUE* values, const int* place, int first, int64 ld,        \
                                     Wide* matrix)                                                      \
     {                                                                                                  \
         EACH(k, n);                                                                                    \
@@ -87,8 +95,8 @@ WIDE_COLUMNS(wide_columns_float, float)
 
 // Lists of the documents that hold each feature, in any order: sums do not depend on it.
 extern "C" __global__ void fill_lists(int64 n, const int* documents, const int* features,
-                                      const float* values, const int* place, int64* cursor,
-                                      int* list_documents, float* list_values)
+                                      const VALUE* values, const int* place, int64* cursor,
+                                      int* list_documents, VALUE* list_values)
 {
     EACH(k, n);
     int u = features[k];
@@ -107,21 +115,21 @@ __device__ SUM product(float a, float b, float unit)
 #endif
 }
 
-// The value of a product of two rows, given a number for each.
-__device__ float finish(double product, double a, double b)
+// What is added to 1.5 * 2^52 lies in the low bits of the sum: faster than a conversion.
+__device__ SUM product(double a, double b, double unit)
 {
-    return (float)(product * (a * b));
+    return __double_as_longlong(fma(a * unit, b, 6755399441055744.0)) - __double_as_longlong(6755399441055744.0);
 }
 
 // What `rows` computes: out[i, j] = finish(<row which[i], column j>, row_scale[which[i]], scale[j]), i the block's.
 struct Products {
     const int64 *which, *indptr;  // the rows, and where their entries are
     const int* features;
-    const float* values;
+    const VALUE* values;
     const int* place;             // of every feature, and the lists of those kept so
     const int64* lists;
     const int* list_documents;
-    const float* list_values;
+    const VALUE* list_values;
     const int* tile;              // products of the narrow and wide columns, or null: `skip` columns are left out,
     const double* wide;           // and a row has ld values
     int64 ld, skip;
@@ -129,7 +137,19 @@ struct Products {
     float* out;
     int n, width, half;           // n columns, `width` a block; `half`: only those behind the diagonal
     float unit;                   // of fixed-point numbers
+    int degree;                   // of FINISH, and its other parameters
+    double gamma, coef0;
 };
+
+// The value of a product of two rows, given a number for each: |x|^2 for FINISH.
+__device__ __forceinline__ float finish(const Products& t, double product, double a, double b)
+{
+#ifdef FINISH
+    return FINISH(product, 1.4426950408889634 * t.gamma * (a + b - 2 * product), t.gamma, t.coef0, t.degree);
+#else
+    return (float)(product * (a * b));
+#endif
+}
 
 // Add to sums[j - from], from <= j < high, what the lists give for row `own`. The 32 lanes of a warp fetch 32
 // entries of the row, then walk each list together.
@@ -141,14 +161,14 @@ __device__ void add_lists(const Products& t, int64 own, int from, int high, SUM*
         int u = base + lane < last ? __ldg(t.features + base + lane) : -1;
         bool listed = u >= 0 && __ldg(t.place + u) == REST;
         int64 begin = listed ? __ldg(t.lists + u) : 0, end = listed ? __ldg(t.lists + u + 1) : 0;
-        float value = listed ? __ldg(t.values + base + lane) : 0;
+        VALUE value = listed ? __ldg(t.values + base + lane) : 0;
         for (uint32 left = __ballot_sync(FULL_WARP, end > begin); left; left &= left - 1) {
             int source = __ffs(left) - 1;
-            float a = __shfl_sync(FULL_WARP, value, source);
+            VALUE a = __shfl_sync(FULL_WARP, value, source);
             int64 stop = __shfl_sync(FULL_WARP, end, source);
             for (int64 at = __shfl_sync(FULL_WARP, begin, source) + lane; at < stop; at += WARP) {
                 uint32 j = (uint32)(__ldg(t.list_documents + at) - from);
-                if (j < (uint32)(high - from)) atomicAdd(&sums[j], product(a, __ldg(t.list_values + at), t.unit));
+                if (j < (uint32)(high - from)) atomicAdd(&sums[j], product(a, __ldg(t.list_values + at), (VALUE)t.unit));
             }
         }
     }
@@ -164,13 +184,14 @@ __device__ __forceinline__ void write_values(const Products& t, int64 own, int f
     float* to = t.out + (int64)blockIdx.x * t.n;
 #pragma unroll 4
     for (int j = from + threadIdx.x; j < high; j += blockDim.x) {
-        double total = (double)sums[j - from];
 #ifdef FIXED
-        total /= t.unit;
+        double total = (double)(int64)sums[j - from] / t.unit;
+#else
+        double total = (double)sums[j - from];
 #endif
         if (TILE) total += __ldg(t.tile + row + j);
         if (WIDE) total += __ldg(t.wide + row + j);
-        to[j] = finish(total, mine, __ldg(t.scale + j));
+        to[j] = finish(t, total, mine, __ldg(t.scale + j));
     }
 }
 

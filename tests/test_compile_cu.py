@@ -19,7 +19,8 @@ import pytest
 
 import textsvm
 from textsvm import device
-from textsvm.features import dense_cuda, products_cuda, rows_cuda
+from textsvm.bench import clusters_cuda, layouts
+from textsvm.features import dense_cuda, products_cuda, rows_cuda, vectors_cuda
 from textsvm.kernels import edit_cuda, gap_cuda, gap_lanes
 from textsvm.parallel import n_threads
 from textsvm.solvers import crammer_singer_cuda, newton_cuda, smo_cuda
@@ -32,8 +33,12 @@ STRUCTS = {
     crammer_singer_cuda.SET_SOURCE: crammer_singer_cuda.STRUCTS,
     "edit.cu": {"Task": edit_cuda.TASK},
     "gap.cu": {"Task": gap_cuda.TASK, "Output": gap_cuda.OUTPUT, "Lane": gap_lanes.LANE},
+    "clusters.cu": {"Clustered": clusters_cuda.CLUSTERED},
     "products.cu": {"Products": products_cuda.PRODUCTS},
     dense_cuda.SOURCE: {"Dense": dense_cuda.DENSE},
+    "vectors.cu": {"Work": vectors_cuda.WORK},
+    "vector_tiles.cu": {"Work": vectors_cuda.WORK},
+    "layouts.cu": {"Points": layouts.POINTS},
     "newton.cu": {"Pass": rows_cuda.PASS, "Lists": rows_cuda.LISTS, "Gradients": newton_cuda.GRADIENTS},
 }
 C_TYPES = {"int": np.int32, "int64": np.int64, "float": np.float32, "double": np.float64}

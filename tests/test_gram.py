@@ -183,6 +183,15 @@ def test_make_gram(memory, kind):
     np.testing.assert_array_equal(gram.rows(np.array([4])), MATRIX[[4]])
 
 
+@pytest.mark.parametrize(("memory", "where"), [(None, "whole"), ("6k", "rows on demand")])
+def test_a_gram_says_how_its_rows_are_made(memory, where):
+    rows = ArrayRows(MATRIX)
+    plain = make_gram(rows, memory).description
+    assert where in plain
+    rows.description = "digits: one product"
+    assert make_gram(rows, memory).description == f"{plain}; digits: one product"
+
+
 @pytest.mark.parametrize(
     ("text", "count"),
     [("8GiB", 8 << 30), ("1.5 mb", 3 << 19), (12345, 12345), ("2T", 2 << 40), ("7 B", 7), (None, None)],

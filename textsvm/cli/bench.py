@@ -30,6 +30,8 @@ class Benchmark(Enum):
     reviews = "reviews"
     tuned = "tuned"
     vectors = "vectors"
+    layouts = "layouts"
+    sparse_vectors = "sparse_vectors"
     weights = "weights"
     nystroem = "nystroem"
     crammer_singer = "crammer_singer"

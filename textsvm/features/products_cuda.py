@@ -1,18 +1,20 @@
-"""Products of the rows of sparse matrices of values >= 0, the launches of kernels_cu/products.cu, on a GPU.
+"""Products of the rows of sparse matrices, the launches of kernels_cu/products.cu, on a GPU.
 
 A feature that df of n rows hold costs df^2 / 2 additions in a list, or n^2 / 2 multiply-adds in a matrix
 product, and tensor cores do some thousands of these in the time of one such addition. So the columns of X are
 split three ways:
 
-    narrow  held by more than NARROW_SHARE of the rows, whole values up to 127: int8, summed in int32
-    wide    other columns held by many rows (larger values, or not whole ones): float64
+    narrow  held by more than NARROW_SHARE of the rows, whole values from -127 to 127: int8, summed in int32
+    wide    other columns held by more than WIDE_SHARE, VECTOR_SHARE of vectors: float64
     rest    lists of rows; a block adds one row's products up in shared memory, as integers
 
-Whole values stay integers all the way: exact, then rounded once. Other rest products are rounded to 62-bit
-fixed point, so that their sum has no order either: two runs give the same bits. Where a card has few float64
-units, wide columns are float32.
+Whole values >= 0 stay integers all the way: exact, then rounded once. Other rest products are rounded to
+fixed point, so that their sum has no order either: two runs give the same bits. It has 62 bits for features
+(float32, >= 0), and 50 bits for vectors (float64, of either sign). Where a card has few float64 units, wide
+columns of features are float32.
 
-What becomes of a product is `finish` of products.cu, of it and of a number for each of the two rows.
+What becomes of a product is `finish` of products.cu, of it and of a number for each of the two rows: a factor
+of each for features, a kernel of |x|^2 for vectors (finish.cuh).
 
 Memory, in bytes: 4 n^2 the matrix; n * (narrow + 8 wide columns); TILE_BYTES a tile of products.
 """
@@ -28,6 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm import device as gpu
+from textsvm.device import Defines
+from textsvm.features.finish_cuda import NAMES, Finish, finish_defines, finish_fields
 from textsvm.features.pmers_cuda import starts_of
 from textsvm.features.sparse_cuda import EXACT, FIXED, SOURCE, CudaSparse
 from textsvm.parallel import Progress
@@ -35,31 +39,35 @@ from textsvm.parallel import Progress
 Array = Any  # a CuPy array
 
 NARROW_SHARE = 0.02
-WIDE_SHARE = 0.15
+WIDE_SHARE, VECTOR_SHARE = 0.15, 0.03
 TILE_BYTES = 1 << 29  # of a tile of products
 PAD = 64  # rows and columns of int8 matrices come in multiples
 SHARED = 100 << 10  # bytes of sums a block keeps: two blocks a multiprocessor
 INT8, INT32 = 3, 10  # cudaDataType
+DOUBLE = (*FIXED, ("VALUE", "double"))
+#: What is launched here beside those of `sparse_cuda`: products of vectors.
+DEFINE_SETS = [(SOURCE, (*DOUBLE, *finish_defines(name))) for name in NAMES]
 #: What products.cu has in Products.
 PRODUCTS = np.dtype(
     [(name, np.uint64) for name in ("which", "indptr", "features", "values", "place")]
     + [(name, np.uint64) for name in ("lists", "list_documents", "list_values", "tile", "wide")]
     + [("ld", np.int64), ("skip", np.int64)]
     + [(name, np.uint64) for name in ("row_scale", "scale", "out")]
-    + [("n", np.int32), ("width", np.int32), ("half", np.int32), ("unit", np.float32)],
+    + [("n", np.int32), ("width", np.int32), ("half", np.int32), ("unit", np.float32)]
+    + [("degree", np.int32), ("gamma", np.float64), ("coef0", np.float64)],
     align=True,
 )
 
 
 class Factors:
-    """What the products of some rows are multiplied by.
+    """What the products of some rows are multiplied by, or finished with.
 
     Parameters
     ----------
-    scale : float64 array, shape (n,)
-        On the host.
-    squares : float64 array, shape (n,)
-        |x|^2 of every row, on the host: products with them have a bound.
+    scale : float64 array, shape (n,), NumPy or CuPy
+        |x|^2 of vectors.
+    squares : float64 array, shape (n,), NumPy or CuPy
+        |x|^2 of every row: products with them have a bound.
 
     Attributes
     ----------
@@ -68,9 +76,9 @@ class Factors:
         The largest |x|^2.
     """
 
-    def __init__(self, scale: NDArray[np.float64], squares: NDArray[np.float64]) -> None:
+    def __init__(self, scale: Array, squares: Array) -> None:
         self.scale = gpu.cupy().asarray(scale)
-        self.largest = float(squares.max(initial=0))
+        self.largest = float(squares.max()) if len(squares) else 0.0
 
 
 @dataclass(frozen=True)
@@ -97,23 +105,25 @@ class CudaColumns:
     x : CudaSparse
     factors : Factors
         Of its rows.
+    kernel : Finish, optional
+        Of vectors, whose values are float64; features have none.
     """
 
-    def __init__(self, x: CudaSparse, factors: Factors) -> None:
+    def __init__(self, x: CudaSparse, factors: Factors, kernel: Finish | None = None) -> None:
         cp = gpu.cupy()
-        self.x, self.n, self.factors = x, len(x), factors
+        self.x, self.n, self.factors, self.kernel = x, len(x), factors, kernel
         self.height = _padded(max(self.n, 1))
-        self.wide_type = np.float64 if _card().fast_float64 else np.float32
+        self.wide_type = np.float64 if kernel or _card().fast_float64 else np.float32
         sums = self._split(x)
         self.place = cp.empty(len(x.df), np.int32)
         lengths = cp.empty(len(x.df), np.int64)
-        _each("place_features", len(x.df), x.df, sums, self.place, lengths)
+        self._each("place_features", len(x.df), x.df, sums, self.place, lengths)
         self.lists = starts_of(lengths)
         cursor = self.lists[:-1].copy()
         self.list_documents = cp.empty(len(x.features), np.int32)
-        self.list_values = cp.empty(len(x.features), np.float32)
+        self.list_values = cp.empty(len(x.features), x.values.dtype)
         entries = (x.documents, x.features, x.values, self.place)
-        _each("fill_lists", len(x.features), *entries, cursor, self.list_documents, self.list_values)
+        self._each("fill_lists", len(x.features), *entries, cursor, self.list_documents, self.list_values)
         self.narrow, self.wide = self._dense(x, 0, self.n, self.height, 0)
 
     def half(self, what: str, progress: Progress | None = None) -> Array:
@@ -176,11 +186,11 @@ class CudaColumns:
     def _split(self, x: CudaSparse) -> Array:
         """Running numbers of narrow (low 32 bits) and wide features; fewer while memory is short."""
         cp = gpu.cupy()
-        share = NARROW_SHARE if x.whole else WIDE_SHARE
+        share = NARROW_SHARE if x.whole else VECTOR_SHARE if self.kernel else WIDE_SHARE
         kinds = cp.empty(len(x.df), np.int64)
         while True:
             least = np.float32(max(share * self.n, 1))
-            _each("classify", len(x.df), x.df, x.highest, least, np.int32(x.whole), kinds)
+            self._each("classify", len(x.df), x.df, x.highest, least, np.int32(x.whole), kinds)
             sums = cp.cumsum(kinds) if len(kinds) else kinds
             total = int(sums[-1]) if len(kinds) else 0
             self.n_narrow, self.n_wide = total & 0xFFFFFFFF, total >> 32
@@ -201,10 +211,10 @@ class CudaColumns:
         entries = (x.documents[begin:end], x.features[begin:end], x.values[begin:end], self.place)
         if self.n_narrow:
             sizes = (np.int32(first), np.int32(digit), np.int64(self.ld))
-            _each("narrow_columns", end - begin, *entries, *sizes, narrow)
+            self._each("narrow_columns", end - begin, *entries, *sizes, narrow)
         if self.n_wide:
             name = "wide_columns_double" if self.wide_type == np.float64 else "wide_columns_float"
-            _each(name, end - begin, *entries, np.int32(first), np.int64(self.n_wide), wide)
+            self._each(name, end - begin, *entries, np.int32(first), np.int64(self.n_wide), wide)
         return narrow, wide
 
     def _largest(self, x: CudaSparse) -> int:
@@ -212,16 +222,15 @@ class CudaColumns:
         if not len(x.features) or not len(self.place):
             return 0
         narrow = (x.features >= 0) & (self.place[x.features] >= 0)
-        return int(gpu.cupy().where(narrow, x.values, 0).max())
+        return int(gpu.cupy().where(narrow, abs(x.values), 0).max())
 
     def _fill(self, out: Array, tile: _Tile, factors: Factors, first: int | None = None) -> None:
         """Products of a tile's rows into `out`; with `first`, only what lies behind the diagonal."""
         if not len(out) or not self.n:
             return
-        skip, whole = first or 0, self.x.whole
+        skip = first or 0
         bound = (factors.largest * self.factors.largest) ** 0.5  # Cauchy-Schwarz: no product is larger
-        integer = np.uint32 if whole and bound < 1 << 32 else np.uint64
-        unit = 1.0 if whole else 2.0 ** (61 - int(np.ceil(np.log2(max(bound, 1)))))
+        integer, defines, unit = self._sums(bound)
         width = min(_card().shared // integer().itemsize, self.n)
         # Named until the launch: what points to them does not keep them.
         narrow, wide = self._narrow_product(tile.narrow, skip), self._wide_product(tile, skip)
@@ -232,10 +241,29 @@ class CudaColumns:
             list_values=self.list_values, tile=narrow, wide=wide, ld=self.height - skip, skip=skip,
             row_scale=factors.scale, scale=self.factors.scale, out=out,
             n=self.n, width=width, half=first is not None, unit=unit,
+            **finish_fields(self.kernel),
         )  # fmt: skip
-        kernel = gpu.function(SOURCE, "rows", EXACT[integer] if whole else FIXED)
+        kernel = gpu.function(SOURCE, "rows", defines)
         kernel.max_dynamic_shared_size_bytes = _card().shared
         kernel(blocks, (512,), (argument,), shared_mem=width * integer().itemsize)
+
+    def _sums(self, bound: float) -> tuple[Any, Defines, float]:
+        """Type of sums of list products up to `bound`, what they are compiled with, their unit's inverse."""
+        if self.kernel is not None:
+            bits = 50 - int(np.ceil(np.log2(bound))) if bound else 0
+            return np.uint64, self._defines, 2.0 ** min(max(bits, -126), 126)
+        if not self.x.whole:
+            return np.uint64, FIXED, 2.0 ** (61 - int(np.ceil(np.log2(max(bound, 1)))))
+        integer = np.uint32 if bound < 1 << 32 else np.uint64
+        return integer, EXACT[integer], 1.0
+
+    @property
+    def _defines(self) -> Defines:
+        """Of what does not add products up."""
+        return EXACT[np.uint32] if self.kernel is None else (*DOUBLE, *finish_defines(self.kernel.name))
+
+    def _each(self, name: str, n: int, *args: Any) -> None:
+        gpu.each(gpu.function(SOURCE, name, self._defines), n, *args)
 
     def _narrow_product(self, rows: Array, skip: int) -> Array | None:
         """rows @ narrow[skip:].T in int32, shape (len(rows), height - skip)."""
@@ -304,7 +332,3 @@ def _report(progress: Progress | None, done: int, total: int) -> None:
     if progress is not None:
         gpu.cupy().cuda.get_current_stream().synchronize()
         progress(done, total)
-
-
-def _each(name: str, n: int, *args: Any) -> None:
-    gpu.each(gpu.function(SOURCE, name, EXACT[np.uint32]), n, *args)

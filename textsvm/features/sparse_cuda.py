@@ -1,4 +1,4 @@
-"""A sparse matrix of values >= 0 on a GPU, a row for each document; launches of kernels_cu/products.cu."""
+"""A sparse matrix on a GPU, a row for each document or vector; launches of kernels_cu/products.cu."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm import device as gpu
+from textsvm.device import Defines
 from textsvm.features.pmers_cuda import starts_of
 
 Array = Any  # a CuPy array
@@ -31,8 +32,9 @@ class CudaSparse:
     documents, features : int32 arrays, shape (number of entries,)
         Row of each entry, and its feature; -1 for one that has been left out.
     values : float32 array, shape (number of entries,)
+        >= 0 and float32 those of texts, float64 those of vectors, for which only the arrays are used.
     df, highest : int32 arrays, shape (number of features,)
-        Rows that hold a feature, and a bound of its values where they are whole.
+        Rows that hold a feature, and a bound of its absolute values where they are whole.
     whole : bool
         Whether all values are whole numbers.
     """
@@ -58,7 +60,7 @@ class CudaSparse:
     def squares(self) -> NDArray[np.float64]:
         """|x|^2 of every row, shape (n,), on the host."""
         sums = gpu.cupy().zeros(len(self))
-        _warps("squares", len(self), self.indptr, self.values, sums)
+        warps("squares", len(self), self.indptr, self.values, sums)
         return sums.get()
 
     def dot(self, dense: Array) -> Array:
@@ -80,19 +82,21 @@ class CudaSparse:
         return _dot(starts_of(self.df), self.documents[order], self.values[order], dense)
 
 
+def rows_of(indptr: Array, entries: int) -> Array:
+    """The row of each entry, int32, shape (entries,)."""
+    cp = gpu.cupy()
+    return (cp.searchsorted(indptr, cp.arange(entries), side="right") - 1).astype(np.int32)
+
+
 def _dot(indptr: Array, features: Array, values: Array, dense: Array) -> Array:
     n, width = len(indptr) - 1, dense.shape[1]
     out = gpu.cupy().zeros((n, width))
-    _warps("dot", n, indptr, features, values, np.int64(width), dense, out)
+    warps("dot", n, indptr, features, values, np.int64(width), dense, out)
     return out
 
 
-def _warps(name: str, n: int, *args: Any) -> None:
-    """Launch a kernel with one warp for each of n rows, n its first argument."""
+def warps(name: str, n: int, *args: Any, defines: Defines = EXACT[np.uint32]) -> None:
+    """Launch a kernel of products.cu with one warp for each of n rows, n its first argument."""
     if n:
         blocks = -(-n // (gpu.THREADS // WARP))
-        _function(name)((blocks,), (gpu.THREADS,), (np.int64(n), *args))
-
-
-def _function(name: str) -> Any:
-    return gpu.function(SOURCE, name, EXACT[np.uint32])
+        gpu.function(SOURCE, name, defines)((blocks,), (gpu.THREADS,), (np.int64(n), *args))

@@ -64,6 +64,7 @@ def make_gram(
     Parameters
     ----------
     kernel_rows : MatrixRows
+        What its `description`, if it has one, says of rows is part of the Gram's.
     memory : int or str, optional
         Bytes that rows may take; None is half of what is free there.
     progress : callable, optional
@@ -76,9 +77,11 @@ def make_gram(
     """
     matrices = getattr(kernel_rows, "matrices", 1)
     decided = plan(kernel_rows.n, allowed_bytes(memory, kernel_rows.device), matrices)
+    rows = getattr(kernel_rows, "description", "")
+    description = f"{decided.description}; {rows}" if rows else decided.description
     if decided.dense:
-        return DenseGram(kernel_rows.gram(progress), decided.description)
-    return CachedGram(kernel_rows, decided.memory, decided.description)
+        return DenseGram(kernel_rows.gram(progress), description)
+    return CachedGram(kernel_rows, decided.memory, description)
 
 
 def allowed_bytes(memory: int | str | None, device: Device) -> int:

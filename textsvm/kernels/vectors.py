@@ -4,7 +4,7 @@
 
 A subclass says `value`, value by value, for arrays of either device; what computes products and rows of
 kernel values is in vector_rows.py (CPU) and vectors_cuda.py. On a card a kernel that has a `finish` is
-finished where its products are made (kernels_cu/vectors.cu).
+finished where its products are made (kernels_cu/finish.cuh).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class VectorKernel(Kernel):
     Attributes
     ----------
     finish : str
-        What vectors.cu calls it, with `numbers` of it; empty if it is not there.
+        What finish.cuh calls it, with `numbers` of it; empty if it is not there.
     shifts : bool
         Whether its values stay where all vectors are shifted alike.
     """
@@ -80,6 +80,10 @@ class VectorKernel(Kernel):
 
     def rows(self, documents: Any, device: Device) -> Any:
         """Prepare vectors as the columns of rows to come."""
+        if device.kind == "cuda":
+            from textsvm.kernels.vectors_cuda import CudaVectorRows
+
+            return CudaVectorRows(self, documents, device)
         from textsvm.kernels.vector_rows import HostVectorRows
 
         return HostVectorRows(self, documents, device)
