@@ -57,6 +57,7 @@ __device__ __forceinline__ Arrays of_slot(Arrays all, int64 slot) {
 __device__ bool extrema(const Arrays& p, int m, double* first, double* last) {
   double up = -INFINITE, down = -INFINITE;
   bool bad = false;
+#pragma unroll 4
   for (int k = threadIdx.x; k < m; k += CHOOSERS) {
     double f = __ldg(p.F + k), b = __ldg(p.coef + k);
     if (b < __ldg(p.high + k)) up = fmax(up, -f);
@@ -73,6 +74,7 @@ __device__ bool extrema(const Arrays& p, int m, double* first, double* last) {
 __device__ int mark_violators(const Arrays& p, int m, bool grow, double bound, int wanted) {
   uint32* keys = p.keys;
   __syncthreads();
+#pragma unroll 4
   for (int k = threadIdx.x; k < m; k += CHOOSERS) {
     double f = __ldg(p.F + k), b = __ldg(p.coef + k), by = grow ? -f - bound : bound + f;
     bool can = grow ? b < __ldg(p.high + k) : b > __ldg(p.low + k);

@@ -2,6 +2,7 @@
 // in front of their .cu as text, after common.cuh. No result depends on the order in which threads run.
 
 #define CHOOSERS 1024 // threads of the one block that chooses a set
+#define EACH 4        // neighbours that each of them looks at between two barriers
 #define TAU 1e-12f    // curvature in place of one that is not positive
 #define INFINITE __longlong_as_double(0x7ff0000000000000LL)
 #define MOST_STALLS 10 // rounds without progress
@@ -56,17 +57,16 @@ __device__ double block_sum(double value) {
   return sum;
 }
 
-// How many threads before this one say yes; `all`: how many in the block.
-__device__ int block_rank(bool yes, int* all) {
+// The sum of the counts of the threads before this one; `all`: of the block.
+__device__ int block_before(int count, int* all) {
   __shared__ int of_warp[CHOOSERS / WARP];
+  int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, through = running_sum(count);
   __syncthreads();
-  uint32 votes = __ballot_sync(FULL_WARP, yes);
-  int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-  if (lane == 0) of_warp[warp] = __popc(votes);
+  if (lane == WARP - 1) of_warp[warp] = through;
   __syncthreads();
-  int count = of_warp[lane], through = running_sum(count);
-  *all = __shfl_sync(FULL_WARP, through, WARP - 1);
-  return __shfl_sync(FULL_WARP, through - count, warp) + __popc(votes & ((1u << lane) - 1));
+  int sum = of_warp[lane], upto = running_sum(sum);
+  *all = __shfl_sync(FULL_WARP, upto, WARP - 1);
+  return __shfl_sync(FULL_WARP, upto - sum, warp) + through - count;
 }
 
 // In the counts of keys by 8 of their bits, which value the `wanted` largest one has; *left of them have that value or
@@ -95,6 +95,7 @@ template <typename Key> __device__ uint32 threshold(Key key_of, int m, int wante
     if (threadIdx.x < 256) bins[threadIdx.x] = 0;
     __syncthreads();
     uint32 mask = shift == 24 ? 0 : 0xffffffffu << (shift + 8);
+#pragma unroll 4
     for (int k = threadIdx.x; k < m; k += CHOOSERS) {
       uint32 key = key_of(k);
       if (key && (key & mask) == prefix) atomicAdd(&bins[key >> shift & 255], 1);
@@ -118,17 +119,26 @@ template <typename Key> __device__ uint32 threshold(Key key_of, int m, int wante
 template <typename Key> __device__ int mark_largest(Key key_of, int m, int wanted, uint8* marks) {
   int ties, all, marked = 0, seen = 0;
   uint32 least = threshold(key_of, m, wanted, &ties);
-  for (int start = 0; start < m; start += CHOOSERS) {
-    int k = start + threadIdx.x;
-    uint32 key = k < m ? key_of(k) : 0;
-    bool tie = key && key == least;
-    int rank = seen + block_rank(tie, &all);
+  for (int start = 0; start < m; start += EACH * CHOOSERS) {
+    int first = start + EACH * threadIdx.x, tied = 0;
+    uint32 keys[EACH];
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+      keys[e] = first + e < m ? key_of(first + e) : 0;
+      tied += keys[e] && keys[e] == least;
+    }
+    int rank = seen + block_before(tied, &all);
     seen += all;
-    bool yes = key > least || (tie && rank < ties);
-    if (yes) marks[k] = 1;
-    marked += __syncthreads_count(yes);
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+      bool tie = keys[e] && keys[e] == least, yes = keys[e] > least || (tie && rank < ties);
+      rank += tie;
+      if (yes) marks[first + e] = 1;
+      marked += yes;
+    }
   }
-  return marked;
+  block_before(marked, &all);
+  return all;
 }
 
 // Mark those of the `count` members, before number `end`, that entered in the last round: every other one of them if
@@ -150,16 +160,24 @@ __device__ int mark_newcomers(const int* members, const int* entered, int count,
 // The set: who is marked, in order; how many. Marks are taken back.
 __device__ int place_members(uint8* marks, int m, int round, int* entered, int* members) {
   int placed = 0, all;
-  for (int start = 0; start < m; start += CHOOSERS) {
-    int k = start + threadIdx.x;
-    bool yes = k < m && marks[k];
-    int place = placed + block_rank(yes, &all);
-    placed += all;
-    if (k < m) {
-      marks[k] = 0;
-      entered[k] = !yes ? -1 : entered[k] < 0 ? round : entered[k];
+  for (int start = 0; start < m; start += EACH * CHOOSERS) {
+    int first = start + EACH * threadIdx.x, count = 0;
+    bool yes[EACH];
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+      yes[e] = first + e < m && marks[first + e];
+      count += yes[e];
     }
-    if (yes) members[place] = k;
+    int place = placed + block_before(count, &all);
+    placed += all;
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+      int k = first + e;
+      if (k >= m) break;
+      marks[k] = 0;
+      entered[k] = !yes[e] ? -1 : entered[k] < 0 ? round : entered[k];
+      if (yes[e]) members[place++] = k;
+    }
   }
   return placed;
 }

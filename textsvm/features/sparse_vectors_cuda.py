@@ -14,7 +14,7 @@ from textsvm.features.finish_cuda import Finish, finish_defines
 from textsvm.features.products_cuda import DOUBLE, NARROW_SHARE, VECTOR_SHARE, CudaColumns, Factors, mirror
 from textsvm.features.sparse_cuda import CudaSparse, rows_of, warps
 from textsvm.features.sparsity import Sparsity, choose
-from textsvm.features.vectors_cuda import DigitColumns, digits_of, on_card
+from textsvm.features.vectors_cuda import DigitColumns, digits_of
 from textsvm.parallel import Progress
 
 Array = Any  # a CuPy array
@@ -34,7 +34,7 @@ def sparse_columns(values: Any, finish: Finish) -> DigitColumns | SparseColumns:
     sparsity = sparsity_of(x, finish)
     way = choose(sparsity)
     if way.name == "digits":
-        digits = digits_of(on_card(values), finish)
+        digits = digits_of(made_dense(x, values.dtype), finish)
         if digits is not None:
             return DigitColumns(values, digits, finish, way.description)
         way = choose(replace(sparsity, room=0))
@@ -121,6 +121,16 @@ def upload(values: Any) -> CudaSparse:
     if entries and whole:
         cp.maximum.at(highest, features, abs(numbers).astype(np.int32))
     return CudaSparse(indptr, rows_of(indptr, entries), features, numbers, df, highest, whole)
+
+
+def made_dense(x: CudaSparse, dtype: Any) -> Array:
+    """Sparse vectors on the card as dense ones, float32 if that is what their numbers were given in."""
+    cp, (n, d) = gpu.cupy(), (len(x), len(x.df))
+    kind = np.dtype(np.float32 if dtype == np.float32 else np.float64)
+    gpu.require_memory(n * d * kind.itemsize, f"{n:,} vectors of {d:,} numbers")
+    dense = cp.zeros((n, d), kind)
+    dense[x.documents, x.features] = x.values
+    return dense
 
 
 def sparsity_of(x: CudaSparse, finish: Finish) -> Sparsity:
