@@ -97,11 +97,12 @@ extern "C" __global__ void __launch_bounds__(CHOOSERS) choose(Arrays all) {
   // Who entered in the last round, half of the set at most; then the worst violators.
   int half = limit < 4 ? 0 : limit / 2;
   int staying = mark_newcomers(p.members, p.entered, count, round, half, 2 * half, p.marks);
-  const uint8* marks = p.marks;
+  uint8* marks = p.marks;
   const uint32* keys = p.keys;
-  mark_largest([=](int c) { return marks[c] ? 0 : coarse(keys[c]); }, m, limit - staying, p.marks);
+  mark_largest([=](int c) { return marks[c] ? 0 : coarse(keys[c]); }, m, limit - staying,
+               [=](int c) -> uint8& { return marks[c]; });
   __syncthreads();
-  count = place_members(p.marks, m, round, p.entered, p.members);
+  count = place_members(p.marks, [](int c) { return c; }, m, round, p.entered, p.members);
   if (threadIdx.x == 0) state->count = count;
 }
 

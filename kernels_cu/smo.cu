@@ -1,114 +1,13 @@
-// needs: workingset.cuh
-// Working sets of duals, each solved by one block, between passes of the whole chip over all variables. The algorithm,
-// its names and the arrays: textsvm/solvers/smo_cuda.py.
+// needs: workingset.cuh smo.cuh
+// Working sets of duals, each solved by one block, between passes of the whole chip over all variables. The algorithm:
+// textsvm/solvers/smo_cuda.py; who is in a set: smo_choose.cu.
 //
-//   THREADS, PER_THREAD   a working set has SET = THREADS * PER_THREAD variables; PER_THREAD is a multiple of 4
-//
-// A launch serves several problems side by side, each in a slot: its arrays of variables start at slot * stride, those
-// of its working set at slot * SET, and nothing is shared but the Gram. Every kernel returns at once for a slot that is
-// done, so rounds can be launched ahead. No sum depends on the order in which threads run.
+//   SET       variables of a working set
+//   THREADS   SET / THREADS is a multiple of 4
 
-#define SET (THREADS * PER_THREAD)
+#define PER_THREAD (SET / THREADS)
 #define WARPS (THREADS / WARP)
 #define GROUPS (PER_THREAD / 4)
-
-struct State {  // of a slot; smo_cuda.STATE
-  int64 done, round, iterations, count, moved, stalls;
-  int64 paused;  // pairs optimised so far of a set that is to be gone on with, else 0
-  int64 size, limit, bound;
-  double first, last, decrease, tol;
-};
-
-struct Arrays {  // what all kernels take; smo_cuda.ARRAYS
-  const float* rows;  // resident rows of the Gram, n values each, and where each row is
-  const int* resident;
-  const float* diag;
-  const double* low;
-  const double* high;
-  const int* index;
-  double* F;
-  double* coef;
-  int* entered;
-  uint8* marks;
-  uint32* keys;
-  int* members;
-  float* tile;
-  double* moved;
-  int* moved_slots;
-  State* state;
-  int64 n, stride;
-  double share;
-  float relaxation;
-  int burst, most;
-};
-
-// The arrays of one slot.
-__device__ __forceinline__ Arrays of_slot(Arrays all, int64 slot) {
-  all.low += slot * all.stride, all.high += slot * all.stride, all.index += slot * all.stride;
-  all.F += slot * all.stride, all.coef += slot * all.stride, all.entered += slot * all.stride;
-  all.marks += slot * all.stride, all.keys += slot * all.stride, all.members += slot * SET;
-  all.tile += slot * SET * SET, all.moved += slot * SET, all.moved_slots += slot * SET, all.state += slot;
-  return all;
-}
-
-// ---- choose: one block of CHOOSERS threads a slot ----
-
-// m(b) and M(b); true if a response is not finite.
-__device__ bool extrema(const Arrays& p, int m, double* first, double* last) {
-  double up = -INFINITE, down = -INFINITE;
-  bool bad = false;
-  for (int k = threadIdx.x; k < m; k += CHOOSERS) {
-    double f = __ldg(p.F + k), b = __ldg(p.coef + k);
-    if (b < __ldg(p.high + k)) up = fmax(up, -f);
-    if (b > __ldg(p.low + k)) down = fmax(down, f);
-    bad |= !isfinite(f);
-  }
-  *first = block_max(up);
-  *last = -block_max(down);
-  return __syncthreads_or(bad);
-}
-
-// Mark the `wanted` worst violators that are not marked yet: of those that can grow, -F above M(b), or of those that
-// can shrink, -F below m(b). `bound`: M(b) or m(b). How many there were.
-__device__ int mark_violators(const Arrays& p, int m, bool grow, double bound, int wanted) {
-  uint32* keys = p.keys;
-  __syncthreads();
-  for (int k = threadIdx.x; k < m; k += CHOOSERS) {
-    double f = __ldg(p.F + k), b = __ldg(p.coef + k), by = grow ? -f - bound : bound + f;
-    bool can = grow ? b < __ldg(p.high + k) : b > __ldg(p.low + k);
-    keys[k] = !p.marks[k] && can && by > 0 ? __float_as_uint((float)by) : 0;
-  }
-  __syncthreads();
-  return mark_largest([=](int k) { return keys[k]; }, m, wanted, p.marks);
-}
-
-extern "C" __global__ void __launch_bounds__(CHOOSERS) choose(Arrays all) {
-  Arrays p = of_slot(all, blockIdx.x);
-  State* state = p.state;
-  if (state->done || state->paused) return;
-  int m = (int)state->size, limit = (int)state->limit;
-  double first, last;
-  bool bad = extrema(p, m, &first, &last);
-  int64 why = bad ? NOT_FINITE : first - last <= state->tol ? CONVERGED : state->iterations >= state->bound ? AT_BOUND
-              : state->stalls >= MOST_STALLS ? STALLED : RUNNING;
-  int round = (int)state->round, count = (int)state->count;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    state->first = first;
-    state->last = last;
-    state->done = why;
-    state->round = round + 1;
-  }
-  if (why) return;
-  // Who entered in the last round, half of the set at most; then the worst violators on either side.
-  int half = limit < 4 ? 0 : limit / 2;
-  int staying = mark_newcomers(p.members, p.entered, count, round, half, count, p.marks);
-  staying += mark_violators(p, m, true, last, (limit - staying + 1) / 2);
-  mark_violators(p, m, false, first, limit - staying);
-  __syncthreads();
-  count = place_members(p.marks, m, round, p.entered, p.members);
-  if (threadIdx.x == 0) state->count = count;
-}
 
 // ---- gather: some blocks a slot (y); tile[r][c] = K(member r, member c) ----
 

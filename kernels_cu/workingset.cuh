@@ -114,8 +114,8 @@ template <typename Key> __device__ uint32 threshold(Key key_of, int m, int wante
 }
 
 // Mark the `wanted` largest keys, ties in order of their index; returns how many there were. Nobody may mark one whose
-// key is read by another thread: key_of(k) looks at nothing but k, and is called by one thread alone.
-template <typename Key> __device__ int mark_largest(Key key_of, int m, int wanted, uint8* marks) {
+// key is read by another thread: key_of(k) and mark_of(k) look at nothing but k, and are called by one thread alone.
+template <typename Key, typename Mark> __device__ int mark_largest(Key key_of, int m, int wanted, Mark mark_of) {
   int ties, all, marked = 0, seen = 0;
   uint32 least = threshold(key_of, m, wanted, &ties);
   for (int start = 0; start < m; start += CHOOSERS) {
@@ -125,7 +125,7 @@ template <typename Key> __device__ int mark_largest(Key key_of, int m, int wante
     int rank = seen + block_rank(tie, &all);
     seen += all;
     bool yes = key > least || (tie && rank < ties);
-    if (yes) marks[k] = 1;
+    if (yes) mark_of(k) = 1;
     marked += __syncthreads_count(yes);
   }
   return marked;
@@ -147,15 +147,16 @@ __device__ int mark_newcomers(const int* members, const int* entered, int count,
   return staying;
 }
 
-// The set: who is marked, in order; how many. Marks are taken back.
-__device__ int place_members(uint8* marks, int m, int round, int* entered, int* members) {
+// The set: who of the `candidates`, at(0), at(1), .., is marked, in order; how many. Marks are taken back.
+template <typename At>
+__device__ int place_members(uint8* marks, At at, int candidates, int round, int* entered, int* members) {
   int placed = 0, all;
-  for (int start = 0; start < m; start += CHOOSERS) {
-    int k = start + threadIdx.x;
-    bool yes = k < m && marks[k];
+  for (int start = 0; start < candidates; start += CHOOSERS) {
+    int c = start + threadIdx.x, k = c < candidates ? at(c) : 0;
+    bool yes = c < candidates && marks[k];
     int place = placed + block_rank(yes, &all);
     placed += all;
-    if (k < m) {
+    if (c < candidates) {
       marks[k] = 0;
       entered[k] = !yes ? -1 : entered[k] < 0 ? round : entered[k];
     }

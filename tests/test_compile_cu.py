@@ -28,6 +28,7 @@ from textsvm.solvers.workingset import Done
 #: Sources whose structs have twins in NumPy.
 STRUCTS = {
     smo_cuda.SOURCE: smo_cuda.STRUCTS,
+    smo_cuda.CHOOSE_SOURCE: smo_cuda.STRUCTS,
     crammer_singer_cuda.ROUNDS_SOURCE: crammer_singer_cuda.STRUCTS,
     crammer_singer_cuda.SET_SOURCE: crammer_singer_cuda.STRUCTS,
     "edit.cu": {"Task": edit_cuda.TASK},
@@ -165,6 +166,12 @@ def test_why_a_problem_is_done_has_the_numbers_of_the_header():
     names = re.search(r"enum {(.*?)}", device.source_text(smo_cuda.SOURCE))[1].strip().split(", ")
     assert names == [done.name for done in Done]
     assert [*Done] == [*range(len(names))]
+
+
+@pytest.mark.parametrize("name", ["CHOOSERS", "BINS", "STRETCHES"])
+def test_constants_of_choosing_are_those_of_the_header(name):
+    [value] = re.findall(rf"#define {name} (\d+)", device.source_text(smo_cuda.CHOOSE_SOURCE))
+    assert int(value) == getattr(smo_cuda, name)
 
 
 def test_headers_are_part_of_the_text():

@@ -1,10 +1,12 @@
 """Duals on a GPU: working sets solved by one block each, all responses updated by the whole chip.
 
 The problem is that of `textsvm.solvers.smo`, in its label-free form, with the same responses F = Kb + q in
-float64. A round is four kernels of kernels_cu/smo.cu, and no step of it waits for the host:
+float64. A round is seven kernels of kernels_cu/smo_choose.cu and smo.cu; no step of it waits for the host:
 
-    choose     m(b), M(b) and the stopping rule; then the working set: who entered in the last round (half
-               of the set at most), the worst violators that can grow, the worst that can shrink
+    scan, count, collect   by the whole chip: m(b) and M(b); violators, counted by their first bits; those
+               that may be in the working set
+    choose     the stopping rule; then the working set: who entered in the last round (half of the set at
+               most), the worst violators that can grow, the worst that can shrink
     gather     the float32 tile of the set's rows and columns, 4 MB that stay in the L2 cache
     solve_set  one block optimises pairs of the set as the CPU twin does (Fan, Chen, Lin 2005), responses in
                float32 on chip, until the set's violation is 0.3 of what that of all variables was.
@@ -26,6 +28,8 @@ Arrays, on the device; P slots of problems of up to m variables, SET = 1,024:
     F, coef, low, high   float64 (4, P, m)
     index                int32 (P, m)    row of the Gram of each variable
     entered              int32 (P, m)    round in which a variable of the set entered it, -1 for others
+    extremes, bins       float64 (P, STRETCHES, 3), int32 (P, 2, BINS)   of `scan` and `count`
+    found, candidates    int32 (P, STRETCHES), (P, m)   of `collect`, by stretches; `listed` all of them
     marks, keys          uint8, uint32 (P, m)   of `choose`
     members              int32 (P, SET)  the set, in order of its variables
     tile                 float32 (P, SET, SET)
@@ -54,11 +58,15 @@ Vector = NDArray[np.float64]
 
 THREADS, PER_THREAD = 256, 4
 SET = THREADS * PER_THREAD
-SOURCE = "smo.cu"
-#: What smo.cu is compiled with, for the compile test.
+SOURCE, CHOOSE_SOURCE = "smo.cu", "smo_choose.cu"
+#: What they are compiled with, for the compile test.
 DEFINE_SETS: list[tuple[str, devices.Defines]] = [
-    (SOURCE, (("THREADS", THREADS), ("PER_THREAD", PER_THREAD)))
+    (SOURCE, (("SET", SET), ("THREADS", THREADS))),
+    (CHOOSE_SOURCE, (("SET", SET),)),
 ]
+KERNELS = {CHOOSE_SOURCE: ("scan", "count", "collect", "choose"), SOURCE: ("gather", "solve_set", "update")}
+#: Threads of a block that chooses, bins and stretches at most, as smo.cuh has them.
+CHOOSERS, BINS, STRETCHES = 1024, 4096, 128
 #: Pairs of a set at most (some 40 ms).
 PAIRS = 50_000
 #: Pairs of a set in one launch when several problems share it.
@@ -73,14 +81,16 @@ STATE = np.dtype(
     align=True,
 )
 _POINTERS = (
-    "rows", "resident", "diag", "low", "high", "index", "F", "coef", "entered", "marks", "keys", "members",
+    "rows", "resident", "diag", "low", "high", "index", "F", "coef", "entered", "marks", "keys", "extremes",
+    "bins", "found", "candidates", "listed", "members",
     "tile", "moved", "moved_slots", "state",
 )  # fmt: skip
 #: What every kernel takes: Arrays of smo.cu.
 ARRAYS = np.dtype(
     [(name, np.uint64) for name in _POINTERS]
-    + [("n", np.int64), ("stride", np.int64), ("share", np.float64), ("relaxation", np.float32)]
-    + [("burst", np.int32), ("most", np.int32)],
+    + [("n", np.int64), ("stride", np.int64), ("stretch", np.int64)]
+    + [("share", np.float64), ("relaxation", np.float32)]
+    + [("stretches", np.int32), ("burst", np.int32), ("most", np.int32)],
     align=True,
 )
 #: Structs of smo.cu, for the test that they are the same.
@@ -119,27 +129,33 @@ class _Slots(cuda_queue.Slots):
     def __init__(self, gram: Gram, shape: tuple[int, ...], wanted: int, stopping: Stopping) -> None:
         super().__init__(gram, shape, wanted, stopping)
         cp, count, stride = devices.cupy(), self.count, self.stride
-        module = devices.load(SOURCE, DEFINE_SETS[0][1])
+        modules = {source: devices.load(source, defines) for source, defines in DEFINE_SETS}
         self.kernels = {
-            name: module.get_function(name) for name in ("choose", "gather", "solve_set", "update")
+            name: modules[source].get_function(name) for source in KERNELS for name in KERNELS[source]
         }
         self.diag = cp.ascontiguousarray(gram.diag(), np.float32)
         self.F, self.coef, self.low, self.high = self.values
         self.index = cp.zeros((count, stride), np.int32)
         self.entered = cp.empty((count, stride), np.int32)
         self.marks, self.keys = cp.zeros((count, stride), np.uint8), cp.empty((count, stride), np.uint32)
+        self.stretches = min(STRETCHES, -(-stride // CHOOSERS))
+        self.extremes, self.bins = cp.empty((count, STRETCHES, 3)), cp.zeros((count, 2, BINS), np.int32)
+        self.found = cp.zeros((count, STRETCHES), np.int32)
+        self.candidates, self.listed = cp.empty((2, count, stride), np.int32)
         self.tile = cp.empty((count, SET, SET), np.float32)
         self.moved, self.moved_slots = cp.zeros((count, SET)), cp.zeros((count, SET), np.int32)
         self.arrays = devices.structure(
             ARRAYS, rows=self.window.values, resident=self.window.slots, diag=self.diag, low=self.low,
             high=self.high, index=self.index, F=self.F, coef=self.coef, entered=self.entered,
-            marks=self.marks, keys=self.keys, members=self.members, tile=self.tile, moved=self.moved,
-            moved_slots=self.moved_slots, state=self.state, n=gram.n, stride=stride, share=SHARE,
+            marks=self.marks, keys=self.keys, extremes=self.extremes, bins=self.bins, found=self.found,
+            candidates=self.candidates, listed=self.listed, members=self.members, tile=self.tile,
+            moved=self.moved, moved_slots=self.moved_slots, state=self.state, n=gram.n, stride=stride,
+            stretch=-(-stride // self.stretches), stretches=self.stretches, share=SHARE,
             relaxation=RELAXATION, burst=PAIRS if count == 1 else BURST, most=PAIRS,
         )  # fmt: skip
 
     def bytes_each(self, shape: tuple[int, ...]) -> int:
-        return 45 * shape[-1] + 4 * SET * (SET + 4) + STATE.itemsize
+        return 53 * shape[-1] + 4 * SET * (SET + 4) + 8 * BINS + 28 * STRETCHES + STATE.itemsize
 
     def looks(self, stopping: Stopping) -> list[float]:
         return stopping.tolerances()
@@ -187,7 +203,9 @@ class _Slots(cuda_queue.Slots):
 
     def round(self) -> None:
         """One round of all slots; launches only, unless rows have to be computed."""
-        self.launch("choose", (self.count,), 1024)
+        for name in ("scan", "count", "collect"):
+            self.launch(name, (self.stretches, self.count), CHOOSERS)
+        self.launch("choose", (self.count,), CHOOSERS)
         if not self.resident and not self.load_rows():
             return
         self.launch("gather", (min(SET, max(1, GATHERERS // self.count)), self.count), 256)
