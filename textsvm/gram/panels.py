@@ -122,7 +122,10 @@ class Panels:
             except OSError as error:
                 raise Damaged(number) from error
             body, crc = content[:-4], content[-4:]
-            if len(body) != (last - first) * _TRAILER.itemsize or zlib.crc32(body).to_bytes(4, "little") != crc:
+            if (
+                len(body) != (last - first) * _TRAILER.itemsize
+                or zlib.crc32(body).to_bytes(4, "little") != crc
+            ):
                 raise Damaged(number)
             self._trailers[number] = np.frombuffer(body, _TRAILER)
         return self._trailers[number]

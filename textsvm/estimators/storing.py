@@ -1,0 +1,62 @@
+"""The rows of a machine's examples: made in memory, or in a store on disk, where they stay."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+from textsvm.device import Device
+from textsvm.errors import InputError
+from textsvm.gram.base import Gram
+from textsvm.gram.features import gram_of
+from textsvm.gram.store import Wanted
+from textsvm.gram.stored import stored_gram
+from textsvm.kernels.base import Kernel
+from textsvm.parallel import Progress
+
+#: A `textsvm.estimators.base.KernelMachine`, which imports this module.
+Machine = Any
+
+
+def check_store(machine: Machine) -> None:
+    """Raise InputError if a store is asked for, and the machine has no kernel matrix to be found there."""
+    if machine.store is None:
+        return
+    if trouble := _why_not(machine):
+        raise InputError(f"{trouble}; leave store out (--store)")
+
+
+def _why_not(machine: Machine) -> str:
+    kernel, solver, approximate = machine.kernel, machine.solver, machine.approximate
+    if isinstance(kernel, str) and kernel == "precomputed":
+        return "a kernel matrix that is given is not stored again"
+    if isinstance(kernel, str) and kernel == "auto":
+        return 'kernel="auto" has no kernel matrix of all texts to be stored: name the kernel'
+    if approximate is not None:
+        return "landmarks have a few values a text, and no kernel matrix to be stored"
+    if isinstance(solver, str) and solver == "features":
+        return 'with solver="features" there is no kernel matrix to be stored'
+    made = machine.make_kernel()
+    if not made.comparable or any(callable(view.tokens) for view in made.views):
+        return "a function has no parameters that a stored kernel matrix could be known by"
+    return ""
+
+
+def wanted_of(machine: Machine, kernel: Kernel, examples: Any, device: Device) -> Wanted:
+    """The Gram of a fitted kernel, as a store knows it."""
+    form = machine.source.form
+    return Wanted(kernel, examples, asdict(form) if is_dataclass(form) else {}, device)  # type: ignore[arg-type]
+
+
+def make_gram(
+    machine: Machine,
+    kernel: Kernel,
+    examples: Any,
+    device: Device,
+    memory: int | str | None,
+    progress: Progress | None,
+) -> Gram:
+    """The Gram of examples and a fitted kernel, within the memory that rows may take."""
+    if machine.store is None:
+        return gram_of(kernel.rows(kernel.read(examples), device), memory, progress)
+    return stored_gram(machine.store, wanted_of(machine, kernel, examples, device), memory, progress)
