@@ -69,7 +69,7 @@ def cv(
     documents = options.read(console, corpus, reading, learning, groups=folds.groups)
     truth = options.targets(documents, learning.multilabel)
     read = time.perf_counter() - started
-    with console.progress(), console.warnings():
+    with console.progress(), console.warnings(), console.kept_in(model.store):
         result = cross_validate(
             model, documents.texts, truth, progress=console.stage, **folds.arguments(documents)
         )

@@ -9,7 +9,7 @@ from textsvm.device import Device
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.gram.features import gram_of
-from textsvm.gram.store import Wanted
+from textsvm.gram.store import Store, Wanted
 from textsvm.gram.stored import stored_gram
 from textsvm.kernels.base import Kernel
 from textsvm.parallel import Progress
@@ -19,11 +19,12 @@ Machine = Any
 
 
 def check_store(machine: Machine) -> None:
-    """Raise InputError if a store is asked for, and the machine has no kernel matrix to be found there."""
+    """Raise InputError if a store is asked for that is none, or that a machine has no kernel matrix for."""
     if machine.store is None:
         return
     if trouble := _why_not(machine):
         raise InputError(f"{trouble}; leave store out (--store)")
+    Store(machine.store)
 
 
 def _why_not(machine: Machine) -> str:

@@ -44,7 +44,7 @@ class Damaged(Exception):
         self.number = number
 
 
-@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+@njit(nogil=True, cache=True)
 def checksums(words, rows, salt):  # type: ignore[no-untyped-def]
     """Of each row of words, uint32 (m, n), whose number in the matrix `rows` has; salt is uint64."""
     found = np.empty(len(words), np.uint64)
@@ -176,7 +176,7 @@ class Panels:
         try:
             with open(self.path(number), "rb", buffering=0) as stream:
                 stream.seek((row - number * self.size) * 4 * self.n)
-                whole = stream.readinto(out) == out.nbytes  # type: ignore[arg-type]
+                whole = stream.readinto(out) == out.nbytes
         except OSError as error:
             raise Damaged(number) from error
         rows = np.arange(row, row + len(out))
@@ -208,7 +208,7 @@ class Panels:
         self._trailers.pop(number, None)
 
     def columns(self, number: int, out: NDArray[np.float32]) -> None:
-        """What the panels before one have of its rows, transposed, into `out`: shape (its rows, first row)."""
+        """What the panels before one have of its rows into `out`, shape (its rows, first of them)."""
         first, last = self.bounds(number)
 
         def take(other: int) -> None:

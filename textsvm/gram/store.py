@@ -16,7 +16,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ class Wanted:
 
     def texts(self) -> dict[str, Any]:
         """What all Grams of a store have in common, as JSON values."""
-        views = {str(to_json(asdict(view))): digest(self.examples.of(view)) for view in self.kernel.views}
+        views = {repr(view): digest(self.examples.of(view)) for view in self.kernel.views}
         return {"n": self.n, "form": to_json(dict(self.form)), "views": views}
 
     def gram(self) -> dict[str, Any]:
@@ -186,9 +186,9 @@ class Store:
             return
         another = "name another folder, or delete this one"
         for name, value in texts["form"].items():
-            if known["form"].get(name) != value:
+            if (other := known["form"].get(name)) != value:
                 raise InputError(
-                    f"the store {self.folder} is of texts with {name}={known['form'].get(name)!r}, and these have "
+                    f"the store {self.folder} is of texts with {name}={other!r}, and these have "
                     f"{name}={value!r}; {another}"
                 )
         if known["n"] != texts["n"]:
@@ -199,7 +199,8 @@ class Store:
         for view, found in texts["views"].items():
             if known["views"].get(view, found) != found:
                 raise InputError(
-                    f"the store {self.folder} is of other texts, as many as these, or these in another order; {another}"
+                    f"the store {self.folder} is of other texts, as many as these, or of these in another "
+                    f"order; {another}"
                 )
 
     def note(self, texts: Mapping[str, Any]) -> None:
@@ -220,8 +221,8 @@ class Store:
         if needed > free:
             raise InputError(
                 f"the kernel matrix of {panels.n:,} texts takes {show_bytes(needed)} more on disk and "
-                f"{show_bytes(free)} are free in {self.folder}; name a folder with more room (--store), or leave "
-                "it out; nothing was written"
+                f"{show_bytes(free)} are free in {self.folder}; name a folder with more room (--store), or "
+                "leave it out; nothing was written"
             )
 
     @contextmanager
@@ -322,8 +323,8 @@ def _read_json(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
         raise InputError(_damaged(path))
     if version != FORMAT:
         raise InputError(
-            f"{path.parent} has store format {version!r}, and textsvm {textsvm.__version__} knows {FORMAT}; use the "
-            "version that wrote it, or name another folder"
+            f"{path.parent} has store format {version!r}, and textsvm {textsvm.__version__} knows {FORMAT}; "
+            "use the version that wrote it, or name another folder"
         )
     return found
 

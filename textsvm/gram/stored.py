@@ -177,8 +177,8 @@ class StoredRows:
             except Damaged as found:
                 if found.number in self._mended:
                     raise InputError(
-                        f"{self._panels.path(found.number)} is not what was written to it a moment ago; the disk "
-                        "fails, name a folder on another one (--store)"
+                        f"{self._panels.path(found.number)} is not what was written to it a moment ago; "
+                        "the disk fails, name a folder on another one (--store)"
                     ) from found
                 self._mended.add(found.number)
                 self._panels.forget(found.number)

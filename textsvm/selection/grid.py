@@ -152,8 +152,8 @@ def all_grams(
     device = devices.select(model.device)
     if model.store is not None and len(shared) > 1:
         raise InputError(
-            "a store has kernel matrices of texts in one form, and this grid has several (normalise, punctuation, "
-            "max_length); tune these without a store"
+            "a store has kernel matrices of texts in one form, and this grid has several (normalise, "
+            "punctuation, max_length); tune these without a store"
         )
     for one in shared:
         learning = [k for k, kernel in enumerate(one.kernels) if kernel.learns]
