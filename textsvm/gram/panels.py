@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ from textsvm.parallel import Progress
 
 _TRAILER = np.dtype([("checksum", "<u8"), ("diagonal", "<f4")])
 #: Bytes that a thread reads at a time; and threads, which mostly wait for the disk.
-_PIECE, _READERS = 2 << 20, 8
+_PIECE, _READERS = 2 << 20, 16
 
 
 class Damaged(Exception):
@@ -56,6 +57,12 @@ def checksums(words, rows, salt):  # type: ignore[no-untyped-def]
     return found
 
 
+def _will_need(handle: int, begin: int, size: int) -> None:
+    """Have the system begin to read what will soon be read: a disk is quick with many wishes at a time."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(handle, begin, size, os.POSIX_FADV_WILLNEED)
+
+
 class Panels:
     """The files of one matrix.
 
@@ -73,8 +80,9 @@ class Panels:
     def __init__(self, folder: Path, n: int, size: int, name: str) -> None:
         self.folder, self.n, self.size, self.count = folder, n, size, -(-n // size)
         self._salt = np.uint64(int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little"))
-        self._trailers: dict[int, NDArray[np.void]] = {}
-        self._checked = np.zeros(n, bool)
+        self._checksum, self._diagonal = np.empty(n, np.uint64), np.empty(n, np.float32)
+        #: Panels whose checksums are known, and rows that were compared with them.
+        self._known, self._checked = np.zeros(self.count, bool), np.zeros(n, bool)
 
     def path(self, number: int) -> Path:
         """The file of a panel."""
@@ -108,12 +116,19 @@ class Panels:
             stream.write(values.data)
             stream.write(trailer.tobytes())
             stream.write(zlib.crc32(trailer.tobytes()).to_bytes(4, "little"))
-        self._trailers[number] = trailer
+        self._take(number, trailer)
         self._checked[first:last] = True
 
-    def trailer(self, number: int) -> NDArray[np.void]:
-        """Checksum and diagonal value of each row of a panel; Damaged if they cannot be had."""
-        if number not in self._trailers:
+    def _take(self, number: int, trailer: NDArray[np.void]) -> None:
+        first, last = self.bounds(number)
+        self._checksum[first:last], self._diagonal[first:last] = trailer["checksum"], trailer["diagonal"]
+        self._known[number] = True
+
+    def _know(self, numbers: Iterable[int]) -> None:
+        """Read the trailers of some panels; Damaged if they cannot be had."""
+        for number in numbers:
+            if self._known[number]:
+                continue
             first, last = self.bounds(number)
             try:
                 with open(self.path(number), "rb") as stream:
@@ -122,17 +137,15 @@ class Panels:
             except OSError as error:
                 raise Damaged(number) from error
             body, crc = content[:-4], content[-4:]
-            if (
-                len(body) != (last - first) * _TRAILER.itemsize
-                or zlib.crc32(body).to_bytes(4, "little") != crc
-            ):
+            whole = len(body) == (last - first) * _TRAILER.itemsize
+            if not whole or zlib.crc32(body).to_bytes(4, "little") != crc:
                 raise Damaged(number)
-            self._trailers[number] = np.frombuffer(body, _TRAILER)
-        return self._trailers[number]
+            self._take(number, np.frombuffer(body, _TRAILER))
 
     def diagonal(self) -> NDArray[np.float32]:
-        """K[i, i], shape (n,)."""
-        return np.concatenate([self.trailer(number)["diagonal"] for number in range(self.count)])
+        """K[i, i], shape (n,); Damaged if it cannot be had."""
+        self._know(range(self.count))
+        return self._diagonal.copy()
 
     def read(
         self, indices: NDArray[np.int64], out: NDArray[np.float32], progress: Progress | None = None
@@ -144,48 +157,58 @@ class Panels:
         Damaged
             At the first panel that is found to be so.
         """
+        self._know(np.unique(indices // self.size).tolist())
         pieces = self._pieces(indices)
         # A piece may be one short row: enough of them to a task that handing it out is no work beside it.
-        step = max(1, min(len(pieces) // (4 * _READERS), _PIECE // (4 * self.n)))
+        step = max(1, min(len(pieces) // (2 * _READERS), _PIECE // (4 * self.n)))
         tasks = [pieces[at : at + step] for at in range(0, len(pieces), step)]
-        work = [float(sum(last - first for _, first, last in task)) for task in tasks]
+        work = [float(task[-1][1] - task[0][0]) for task in tasks]
 
-        def load(task: Iterable[tuple[int, int, int]]) -> None:
-            for row, first, last in task:
-                self._load(row, out[first:last])
+        def load(task: Sequence[tuple[int, int]]) -> None:
+            for number, some in groupby(task, lambda piece: int(indices[piece[0]]) // self.size):
+                self._load(number, list(some), indices, out)
 
         with parallel.limit(max(_READERS, parallel.n_threads())):
             parallel.run(load, tasks, work, progress)
 
-    def _pieces(self, indices: NDArray[np.int64]) -> list[tuple[int, int, int]]:
-        """(first row, its place in the output, the place behind the last) of what is read at once."""
+    def _pieces(self, indices: NDArray[np.int64]) -> list[tuple[int, int]]:
+        """Places in the output, from and to, of rows that are read at once."""
         most = max(1, _PIECE // (4 * self.n))
         starts = np.ones(len(indices), bool)
         starts[1:] = (np.diff(indices) != 1) | (indices[1:] % self.size == 0)
         begins = np.flatnonzero(starts).tolist()
         ends = [*begins[1:], len(indices)]
         return [
-            (int(indices[at]), at, min(at + most, end))
+            (at, min(at + most, end))
             for begin, end in zip(begins, ends, strict=True)
             for at in range(begin, end, most)
         ]
 
-    def _load(self, row: int, out: NDArray[np.float32]) -> None:
+    def _load(
+        self,
+        number: int,
+        pieces: Sequence[tuple[int, int]],
+        indices: NDArray[np.int64],
+        out: NDArray[np.float32],
+    ) -> None:
         """Some rows of one panel, looked at if they have not been."""
-        number = row // self.size
         try:
             with open(self.path(number), "rb", buffering=0) as stream:
-                stream.seek((row - number * self.size) * 4 * self.n)
-                whole = stream.readinto(out) == out.nbytes
+                begins = [(int(indices[first]) - number * self.size) * 4 * self.n for first, _ in pieces]
+                for begin, (first, last) in zip(begins, pieces, strict=True):
+                    _will_need(stream.fileno(), begin, out[first:last].nbytes)
+                for begin, (first, last) in zip(begins, pieces, strict=True):
+                    stream.seek(begin)
+                    if stream.readinto(out[first:last]) != out[first:last].nbytes:
+                        raise Damaged(number)
         except OSError as error:
             raise Damaged(number) from error
-        rows = np.arange(row, row + len(out))
-        if whole and self._checked[rows].all():
-            return
-        wanted = self.trailer(number)["checksum"][rows - number * self.size]
-        if not whole or (checksums(out.view(np.uint32), rows, self._salt) != wanted).any():
-            raise Damaged(number)
-        self._checked[rows] = True
+        some = slice(pieces[0][0], pieces[-1][1])
+        rows = indices[some]
+        if not self._checked[rows].all():
+            if (checksums(out[some].view(np.uint32), rows, self._salt) != self._checksum[rows]).any():
+                raise Damaged(number)
+            self._checked[rows] = True
 
     def damaged(self, numbers: Iterable[int], progress: Progress | None = None) -> list[int]:
         """Those of some panels that are not what was written; rows that were looked at are not again."""
@@ -205,7 +228,7 @@ class Panels:
         """Look at a panel anew when it is next read."""
         first, last = self.bounds(number)
         self._checked[first:last] = False
-        self._trailers.pop(number, None)
+        self._known[number] = False
 
     def columns(self, number: int, out: NDArray[np.float32]) -> None:
         """What the panels before one have of its rows into `out`, shape (its rows, first of them)."""
