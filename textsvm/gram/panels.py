@@ -177,7 +177,7 @@ class Panels:
         starts = np.ones(len(indices), bool)
         starts[1:] = (np.diff(indices) != 1) | (indices[1:] % self.size == 0)
         begins = np.flatnonzero(starts).tolist()
-        ends = [*begins[1:], len(indices)]
+        ends = [*begins[1:], len(indices)][: len(begins)]
         return [
             (at, min(at + most, end))
             for begin, end in zip(begins, ends, strict=True)
@@ -215,11 +215,11 @@ class Panels:
         found, numbers = [], list(numbers)
         for done, number in enumerate(numbers):
             first, last = self.bounds(number)
-            rows = first + np.flatnonzero(~self._checked[first:last])
-            try:
-                self.read(rows, np.empty((len(rows), self.n), np.float32))
-            except Damaged:
-                found.append(number)
+            if not self._checked[first:last].all():
+                try:
+                    self.read(np.arange(first, last), np.empty((last - first, self.n), np.float32))
+                except Damaged:
+                    found.append(number)
             if progress is not None:
                 progress(done + 1, len(numbers))
         return found

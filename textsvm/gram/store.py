@@ -39,7 +39,7 @@ FORMAT = 1
 _STORE, _GRAM, _LOCK = "store.json", "gram.json", ".lock"
 #: Bytes and predicted seconds of a panel at most, which are what a killed run loses; and its fewest rows:
 #: a panel of few rows is found by the later ones in short pieces.
-PANEL_BYTES, PANEL_SECONDS, LEAST_ROWS, ROWS_OF_LARGE = 128 << 20, 10.0, 16, 256
+PANEL_BYTES, PANEL_SECONDS, LEAST_ROWS, ROWS_OF_LARGE = 128 << 20, 5.0, 16, 256
 #: What `Documents` have that no stored kernel value depends on: idf weights of classes are a kernel's state.
 _NOT_READ = ("characters", "classes")
 
