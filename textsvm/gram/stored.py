@@ -27,8 +27,8 @@ from textsvm.parallel import Progress
 
 #: How often the texts that rows are computed with are prepared anew.
 BANDS = 16
-#: Bytes that are on their way to a card at a time.
-_STAGING = 128 << 20
+#: Bytes that are read at a time on their way to a card; and those from which on a rate says something.
+_STAGING, _TELLING = 32 << 20, 128 << 20
 
 
 def stored_gram(
@@ -62,7 +62,7 @@ def stored_gram(
     matrix = rows.gram(progress)
     devices.synchronize(wanted.device)
     rate = 4e-9 * wanted.n**2 / max(time.perf_counter() - clock, 1e-9)
-    said = f", read at {rate:.2g} GB/s" if 4 * wanted.n**2 >= _STAGING else ""
+    said = f", read at {rate:.2g} GB/s" if 4 * wanted.n**2 >= _TELLING else ""
     return DenseGram(matrix, f"{rows.description}{said}; {decided.description}")
 
 
@@ -118,51 +118,42 @@ class StoredRows:
 
     def rows(self, indices: NDArray[np.int64]) -> Any:
         """See `MatrixRows`."""
-        indices = np.asarray(indices, np.int64)
-        with devices.use(self.device):
-            values = self._staging(len(indices))
-            self._read(indices, values)
-            if self.device.kind == "cpu":
-                return values
-            there = self._xp.empty(values.shape, np.float32)
-            there.set(values)
-            self._xp.cuda.get_current_stream().synchronize()
-            return there
+        return self._values(np.asarray(indices, np.int64))
 
     def gram(self, progress: Progress | None = None) -> Any:
         """See `MatrixRows`: nothing of it is computed."""
+        return self._values(np.arange(self.n), progress)
+
+    def _values(self, indices: NDArray[np.int64], progress: Progress | None = None) -> Any:
         with devices.use(self.device):
+            values = self._xp.empty((len(indices), self.n), np.float32)
             if self.device.kind == "cuda":
-                return self._to_card(progress)
-            values = np.empty((self.n, self.n), np.float32)
-            self._read(np.arange(self.n), values, progress)
-            return values
+                self._to_card(indices, values, progress)
+            else:
+                self._read(indices, values, progress)
+        return values
 
-    def _staging(self, rows: int) -> NDArray[np.float32]:
-        """Host memory for rows; where they go on to a card, memory that it can copy from by itself."""
-        if self.device.kind == "cpu":
-            return np.empty((rows, self.n), np.float32)
-        pinned = self._xp.cuda.alloc_pinned_memory(max(1, 4 * rows * self.n))
-        return np.frombuffer(pinned, np.float32, rows * self.n).reshape(rows, self.n)
-
-    def _to_card(self, progress: Progress | None) -> Any:
-        """All rows to the card, some on their way while the next are read."""
-        xp, step = self._xp, max(1, _STAGING // (4 * self.n))
-        values, stream = xp.empty((self.n, self.n), xp.float32), xp.cuda.Stream(non_blocking=True)
-        xp.cuda.get_current_stream().synchronize()  # the memory may still be in use
-        buffers = [self._staging(step) for _ in range(2)]
+    def _to_card(self, indices: NDArray[np.int64], values: Any, progress: Progress | None) -> None:
+        """Rows to a card, some on their way while the next are read."""
+        cuda, step = self._xp.cuda, max(1, _STAGING // (4 * self.n))
+        stream = cuda.Stream(non_blocking=True)
+        cuda.get_current_stream().synchronize()  # the memory of `values` may still be in use
+        buffers = [self._pinned(min(step, len(indices))) for _ in range(2)]
         copied = [stream.record(), stream.record()]
-        for number, first in enumerate(range(0, self.n, step)):
-            last, at = min(first + step, self.n), number % 2
+        for number, first in enumerate(range(0, len(indices), step)):
+            some, at = indices[first : first + step], number % 2
             copied[at].synchronize()
-            some = buffers[at][: last - first]
-            self._read(np.arange(first, last), some)
-            values[first:last].set(some, stream)
+            self._read(some, buffers[at][: len(some)])
+            values[first : first + step].set(buffers[at][: len(some)], stream)
             copied[at] = stream.record()
             if progress is not None:
-                progress(last, self.n)
+                progress(first + len(some), len(indices))
         stream.synchronize()
-        return values
+
+    def _pinned(self, rows: int) -> NDArray[np.float32]:
+        """Host memory for rows that a card copies from by itself."""
+        memory = self._xp.cuda.alloc_pinned_memory(max(1, 4 * rows * self.n))
+        return np.frombuffer(memory, np.float32, rows * self.n).reshape(rows, self.n)
 
     def _read(
         self, indices: NDArray[np.int64], out: NDArray[np.float32], progress: Progress | None = None
@@ -191,7 +182,7 @@ class StoredRows:
             return
         before = sorted(set(range(max(numbers))) - set(numbers))
         numbers = sorted({*numbers, *self._panels.damaged(before, progress)})
-        work = [self._values(number) for number in numbers]
+        work = [self._work(number) for number in numbers]
         for done, number in enumerate(numbers):
             self._make_one(number)
             self.made += 1
@@ -199,7 +190,7 @@ class StoredRows:
                 progress(float(sum(work[: done + 1])), float(sum(work)))
         self._band = None
 
-    def _values(self, number: int) -> int:
+    def _work(self, number: int) -> int:
         """How many values of a panel are computed."""
         first, last = self._panels.bounds(number)
         return (last - first) * (self.n - self._start(number))
@@ -217,8 +208,9 @@ class StoredRows:
         with devices.use(self.device):
             computed = devices.to_host(rows.rows(np.arange(first - start, last - start)))
         values[:, first:] = computed[:, first - start :]
-        square, below = values[:, first:last], np.tril_indices(last - first, -1)
-        square[below] = square.T[below]
+        square = values[:, first:last]
+        for i in range(last - first):  # a kernel may round (s, t) and (t, s) differently
+            square[i + 1 :, i] = square[i, i + 1 :]
         np.fill_diagonal(square, diagonal[first - start : last - start])
         self._panels.write(number, values)
 
