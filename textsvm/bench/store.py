@@ -17,10 +17,12 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import textsvm
 from textsvm import SVC, EditDistance, GapWeighted
@@ -33,6 +35,8 @@ from textsvm.parallel import limit, run
 HEADER = ("what", "this", "that", "ratio", "how")
 #: Threads and bytes of the plain reader.
 _READERS, _BLOCK = 16, 2 << 20
+#: Where something is in which file, and its bytes.
+Piece = tuple[Path, int, int]
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Run:
             return child
         try:
             memory = len(self.texts) * 300  # of 4 bytes: 75 rows
-            machine = SVC(EditDistance(0.05), C=10, tol=1e-5, device="cpu", memory=memory, store=self.store)
+            machine = SVC(EditDistance(0.05), C=10, device="cpu", memory=memory, store=self.store)
             textsvm.save(machine.fit(self.texts, self.labels), self.model)
         except BaseException:
             os._exit(1)
@@ -74,12 +78,18 @@ class Run:
         assert status == 0, f"a run ended with {status}"
         return self.model.read_bytes(), time.perf_counter() - clock
 
-    def kill(self, after: float) -> bool:
-        """Start a run and kill it; whether it was still running."""
+    def kill(self, panels: int, after: float) -> bool:
+        """Start a run, and kill it some time after it has so many panels; whether it was running then."""
         child = self.start()
+        ended = 0
+        while len(self.panels()) < panels and not ended:
+            time.sleep(0.001)
+            ended, status = os.waitpid(child, os.WNOHANG)
         time.sleep(after)
-        os.kill(child, signal.SIGKILL)
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        if not ended:
+            os.kill(child, signal.SIGKILL)
+            status = os.waitpid(child, 0)[1]
+        return os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
     def panels(self) -> dict[str, int]:
         """The panels that are there, and when each was written."""
@@ -93,13 +103,14 @@ def fault_runs(task: Task, kills: int, seed: int = 0) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         one = Run(task.train, task.y_train.tolist(), Path(folder))
         wanted, making = one.finish()
-        _, training = one.finish()
-        complete = len(one.panels())
+        _, reading_only = one.finish()
+        making, complete = max(0.0, making - reading_only), len(one.panels())
         for number in range(kills):
-            kind = ("making", "training")[number % 2]
-            if kind == "making":
+            kind, panels, wait = "training", 0, draw.random() * reading_only
+            if number % 2 == 0:
+                kind, panels, wait = "making", draw.randrange(complete), draw.random() * making / complete
                 shutil.rmtree(one.store)
-            killed = one.kill(draw.random() * (making if kind == "making" else training))
+            killed = one.kill(panels, wait)
             before = one.panels()
             again, _ = one.finish()
             after = one.panels()
@@ -129,63 +140,65 @@ def reading(megabytes: int, repeats: int) -> list[dict[str, Any]]:
             first, last = panels.bounds(number)
             panels.write(number, values[: last - first])
         out = np.empty((n, n), np.float32)
-        some = np.sort(np.random.default_rng(1).choice(n, min(n, 512), replace=False))
+        every, some = np.arange(n), np.sort(np.random.default_rng(1).choice(n, min(n, 512), replace=False))
+        paths = [panels.path(number) for number in range(panels.count)]
+        wholes, anywhere = pieces_of(paths), f"512 rows anywhere, {4e-3 * n:.0f} kB each"
+        same = [(paths[row // panels.size], row % panels.size * 4 * n, 4 * n) for row in some.tolist()]
 
-        def ours(rows: Any) -> Callable[[], int]:
-            def read() -> int:
-                fresh = Panels(Path(folder), n, panels.size, "bench")
-                fresh.read(rows, out[: len(rows)])
-                return 4 * n * len(rows)
+        def ours(rows: NDArray[np.int64]) -> int:
+            Panels(Path(folder), n, panels.size, "bench").read(rows, out[: len(rows)])
+            return 4 * n * len(rows)
 
-            return read
-
-        cases = {
-            "all rows, cold": (ours(np.arange(n)), True),
-            "512 rows anywhere, cold": (ours(some), True),
-            "all rows, cached": (ours(np.arange(n)), False),
-            "512 rows anywhere, cached": (ours(some), False),
-        }
-        plain = lambda: plain_reader([panels.path(k) for k in range(panels.count)])  # noqa: E731
+        ours(every)  # the memory is there
         return [
-            _against(what, read, plain, (Path(folder), cold), repeats) for what, (read, cold) in cases.items()
+            _against(f"{what}, {state}", partial(ours, rows), partial(plain_reader, pieces), drop, repeats)
+            for state, drop in (("cold", paths), ("cached", []))
+            for what, rows, pieces in (
+                ("all rows; that: all files", every, wholes),
+                (f"{anywhere}; that: the same rows", some, same),
+                (f"{anywhere}; that: all files", some, wholes),
+            )
         ]
 
 
-def plain_reader(paths: Sequence[Path]) -> int:
-    """Read files with several threads and forget what they have; how many bytes."""
-    pieces = [(path, at) for path in paths for at in range(0, path.stat().st_size, _BLOCK)]
+def plain_reader(pieces: Sequence[Piece]) -> int:
+    """Read with several threads and forget it; how many bytes."""
 
-    def load(piece: tuple[Path, int]) -> None:
-        with open(piece[0], "rb", buffering=0) as stream:
-            stream.seek(piece[1])
-            stream.readinto(bytearray(_BLOCK))
+    def load(piece: Piece) -> None:
+        path, begin, size = piece
+        with open(path, "rb", buffering=0) as stream:
+            stream.seek(begin)
+            stream.readinto(bytearray(size))
 
     with limit(_READERS):
         run(load, pieces)
-    return sum(path.stat().st_size for path in paths)
+    return sum(size for _, _, size in pieces)
+
+
+def pieces_of(paths: Sequence[Path]) -> list[Piece]:
+    """Whole files."""
+    return [
+        (path, begin, min(_BLOCK, path.stat().st_size - begin))
+        for path in paths
+        for begin in range(0, path.stat().st_size, _BLOCK)
+    ]
 
 
 def _against(
-    what: str, ours: Callable[[], int], plain: Callable[[], int], where: tuple[Path, bool], repeats: int
+    what: str, ours: Callable[[], int], plain: Callable[[], int], drop: Sequence[Path], repeats: int
 ) -> dict[str, Any]:
-    """GB/s of both in turns, the best of each."""
+    """GB/s of both in turns, the best of each; files of `drop` are read from the disk."""
     best = [0.0, 0.0]
     for _ in range(repeats):
         for at, read in enumerate((ours, plain)):
-            if where[1]:
-                _drop(where[0])
+            for path in drop:
+                with open(path, "rb") as stream:
+                    os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             clock = time.perf_counter()
             size = read()
             best[at] = max(best[at], 1e-9 * size / (time.perf_counter() - clock))
     how = f"GB/s, best of {repeats} in turns; every row checked"
     return {"what": what, "this": best[0], "that": best[1], "ratio": best[0] / best[1], "how": how}
-
-
-def _drop(folder: Path) -> None:
-    """Have files read from the disk again."""
-    for path in folder.iterdir():
-        with open(path, "rb") as stream:
-            os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def training(task: Task, texts: int) -> list[dict[str, Any]]:
@@ -224,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     tasks = paper_tasks(None if options.quick else data_folder(), 100)
     rows = reading(16 if options.quick else options.megabytes, options.repeats)
     rows += training(tasks[0], 100 if options.quick else options.texts)
-    rows += fault_runs(paper_tasks(None, 100)[0], options.kills)
+    rows += fault_runs(paper_tasks(None, 100)[0 if options.quick else 1], options.kills)
     command = f"textsvm bench store --kills {options.kills}" + " --quick" * options.quick
     write_report(options.output, "Grams on disk", command, HEADER, rows)
 
