@@ -6,6 +6,7 @@ from test_store import EDIT, LABELS, TEXTS, files, small  # noqa: F401 (a fixtur
 
 from textsvm import SVC, GapWeighted
 from textsvm.device import select
+from textsvm.gram import held
 from textsvm.gram import stored as reading
 from textsvm.gram.cached import needed_bytes
 from textsvm.gram.store import Wanted
@@ -59,3 +60,15 @@ def test_machines_are_those_of_the_matrix_in_memory(tmp_path, memory):
         model = SVC(EDIT, store=tmp_path / "s", **options).fit(TEXTS, LABELS)
         assert said in model.gram_
         assert model.solutions_[0].objective == pytest.approx(plain.solutions_[0].objective, rel=1e-5)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(("least", "bus", "said"), [(1, 1e30, "held in main memory"), (1, 0.0, "on demand")])
+def test_rows_are_held_in_main_memory_where_that_is_quicker(least, bus, said, monkeypatch):
+    monkeypatch.setattr(held, "LEAST", least)
+    monkeypatch.setattr(held, "BUS", bus)
+    options = {"device": "cuda:0", "tol": 1e-6}
+    whole = SVC(EDIT, **options).fit(TEXTS, LABELS)
+    model = SVC(EDIT, memory=needed_bytes(60, 40), **options).fit(TEXTS, LABELS)
+    assert said in model.gram_
+    assert model.solutions_[0].objective == pytest.approx(whole.solutions_[0].objective, rel=1e-5)

@@ -230,7 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("reports/store"))
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--megabytes", type=int, default=1024)
-    parser.add_argument("--texts", type=int, default=1000)
+    parser.add_argument("--texts", type=int, default=1500)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="on the embedded samples")
     options = parser.parse_args(arguments)

@@ -9,6 +9,7 @@ from textsvm.device import Device
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.gram.features import gram_of
+from textsvm.gram.held import held_if_better
 from textsvm.gram.store import Store, Wanted
 from textsvm.gram.stored import stored_gram
 from textsvm.kernels.base import Kernel
@@ -58,6 +59,8 @@ def make_gram(
     progress: Progress | None,
 ) -> Gram:
     """The Gram of examples and a fitted kernel, within the memory that rows may take."""
-    if machine.store is None:
-        return gram_of(kernel.rows(kernel.read(examples), device), memory, progress)
-    return stored_gram(machine.store, wanted_of(machine, kernel, examples, device), memory, progress)
+    wanted = wanted_of(machine, kernel, examples, device)
+    if machine.store is not None:
+        return stored_gram(machine.store, wanted, memory, progress)
+    rows = kernel.rows(kernel.read(examples), device)
+    return held_if_better(rows, wanted, memory, progress) or gram_of(rows, memory, progress)

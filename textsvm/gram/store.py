@@ -99,6 +99,11 @@ class Kept:
     panels: Panels
     manifest: Mapping[str, Any]
 
+    @property
+    def place(self) -> str:
+        """For people."""
+        return f"stored in {self.store.folder}"
+
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Hold the store for writing, with room for what is missing and the manifests in place.

@@ -22,7 +22,7 @@ from textsvm.gram.base import DenseGram, Gram
 from textsvm.gram.cached import CachedGram
 from textsvm.gram.panels import Damaged
 from textsvm.gram.plan import allowed_bytes, plan
-from textsvm.gram.store import Kept, Store, Wanted
+from textsvm.gram.store import Store, Wanted
 from textsvm.parallel import Progress
 
 #: How often the texts that rows are computed with are prepared anew.
@@ -85,12 +85,12 @@ class StoredRows:
     Parameters
     ----------
     kept : Kept
-        Where they are.
+        Where they are, or what does the same.
     wanted : Wanted
         What they are, should they be missing.
     """
 
-    def __init__(self, kept: Kept, wanted: Wanted) -> None:
+    def __init__(self, kept: Any, wanted: Wanted) -> None:
         self.n, self.device = wanted.n, wanted.device
         self._kept, self._panels, self._wanted = kept, kept.panels, wanted
         self._xp = devices.array_module(self.device)
@@ -103,7 +103,7 @@ class StoredRows:
     def description(self) -> str:
         """For people."""
         found = "found" if not self.made else f"{self.made:,} of {self._panels.count:,} panels made"
-        return f"stored in {self._kept.store.folder} ({found})"
+        return f"{self._kept.place} ({found})"
 
     def complete(self, progress: Progress | None = None) -> None:
         """Make the panels that are not there."""
