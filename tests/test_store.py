@@ -33,6 +33,7 @@ from textsvm import (
 from textsvm.device import select
 from textsvm.documents import View
 from textsvm.errors import InputError
+from textsvm.gram import panels as panel_files
 from textsvm.gram import store as stores
 from textsvm.gram.cached import CachedGram, needed_bytes
 from textsvm.gram.panels import Damaged, Panels
@@ -493,6 +494,19 @@ def test_panels_heed_memory_and_predicted_time(tmp_path):
     assert stores.LEAST_ROWS <= slow < 500
     many = SVC().encode(["a"] * 200_000)
     assert stores.panel_rows(Wanted(Spectrum(1), many, {}, CPU), 1 << 40) == stores.ROWS_OF_LARGE
+
+
+def test_rows_that_are_read_in_several_pieces(tmp_path, small, monkeypatch):
+    monkeypatch.setattr(panel_files, "_PIECE", 4 * N * 3)
+    rows = stored_rows(tmp_path, wanted())
+    np.testing.assert_array_equal(rows.gram(), MATRIX)
+    some = np.random.default_rng(0).permutation(N)[:31]
+    np.testing.assert_array_equal(rows.rows(some), MATRIX[some])
+    flip(sorted(tmp_path.glob("*/*.rows"))[9], 1)
+    again = stored_rows(tmp_path, wanted())
+    np.testing.assert_array_equal(again.rows(some), MATRIX[some])
+    np.testing.assert_array_equal(again.gram(), MATRIX)
+    assert again.made == 1
 
 
 def test_digests_tell_what_differs():

@@ -168,6 +168,11 @@ class Panels:
             for number, some in groupby(task, lambda piece: int(indices[piece[0]]) // self.size):
                 self._load(number, list(some), indices, out)
 
+        if out.nbytes <= _PIECE:  # handing out is more work than that
+            load(pieces)
+            if progress is not None:
+                progress(1.0, 1.0)
+            return
         with parallel.limit(max(_READERS, parallel.n_threads())):
             parallel.run(load, tasks, work, progress)
 
