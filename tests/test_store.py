@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +37,7 @@ from textsvm.errors import InputError
 from textsvm.gram import panels as panel_files
 from textsvm.gram import store as stores
 from textsvm.gram.cached import CachedGram, needed_bytes
-from textsvm.gram.panels import Damaged, Panels
+from textsvm.gram.panels import Damaged, Panels, checksums
 from textsvm.gram.store import Store, Wanted, digest
 from textsvm.gram.stored import BANDS, stored_gram, stored_rows
 from textsvm.kernels.base import Kernel
@@ -391,7 +392,14 @@ def test_what_is_no_store(tmp_path):
     assert bare(tmp_path) == ["a file"]
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": 1}', "\x00\xff", '{"format": [], "n": 1}'])
+MANIFESTS = [
+    "", "[]", "{}", "3", '{"format": 1}', "\x00\xff", '{"format": [], "n": 1}',
+    '{"format": 1, "n": 60, "form": [], "views": {}, "rows_of_panel": []}',
+    '{"format": 1, "n": "60", "form": {}, "views": {}, "rows_of_panel": "7"}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", MANIFESTS)
 @pytest.mark.parametrize("which", ["store.json", "*/gram.json"])
 def test_a_damaged_manifest(tmp_path, content, which):
     stored_rows(tmp_path, wanted())
@@ -399,6 +407,41 @@ def test_a_damaged_manifest(tmp_path, content, which):
     path.write_text(content, encoding="latin-1")
     with pytest.raises(InputError, match=r"is damaged; delete the folder|has store format"):
         stored_rows(tmp_path, wanted())
+
+
+@pytest.mark.parametrize("store", [3, "", b"x"])
+def test_what_is_no_name_of_a_folder(store):
+    with pytest.raises(InputError, match="must be the name of a folder"):
+        SVC(EDIT, store=store).fit(TEXTS, LABELS)
+
+
+def test_a_store_is_named_where_it_would_help():
+    said = "; a store (--store DIR) would keep them on disk"
+    assert SVC(EDIT, memory=4096, device="cpu").fit(TEXTS, LABELS).gram_.endswith(said)
+    for model in (SVC(EDIT, device="cpu"), SVC(Spectrum(2), memory=4096, solver="gram", device="cpu")):
+        assert said not in model.fit(TEXTS, LABELS).gram_
+
+
+def test_making_and_reading_keep_within_their_memory(tmp_path):
+    n, memory = 1000, 1_000_000
+
+    class Ones(Table):
+        def rows(self, documents, device):
+            m = len(documents)
+            made = ArrayRows(np.ones((1, 1), np.float32))
+            made.n, made.diag = m, lambda: np.ones(m, np.float32)
+            made.rows = lambda indices: np.ones((len(indices), m), np.float32)
+            return made
+
+    checksums(np.ones((1, 2), np.uint32), np.arange(1), np.uint64(1))  # compiled
+    tracemalloc.start()
+    gram = stored_gram(tmp_path, wanted(Ones(), range(n)), memory)
+    for start in range(0, n, 40):
+        gram.window().refill(np.arange(start, start + 40))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "on demand" in gram.description
+    assert memory / 2 < peak <= 1.1 * memory
 
 
 def test_a_newer_format(tmp_path):

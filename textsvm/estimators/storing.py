@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.gram.features import gram_of
 from textsvm.gram.held import held_if_better
+from textsvm.gram.plan import allowed_bytes, plan
 from textsvm.gram.store import Store, Wanted
 from textsvm.gram.stored import stored_gram
 from textsvm.kernels.base import Kernel
@@ -23,6 +25,8 @@ def check_store(machine: Machine) -> None:
     """Raise InputError if a store is asked for that is none, or that a machine has no kernel matrix for."""
     if machine.store is None:
         return
+    if not isinstance(machine.store, str | os.PathLike) or not str(machine.store):
+        raise InputError(f"store={machine.store!r} must be the name of a folder")
     if trouble := _why_not(machine):
         raise InputError(f"{trouble}; leave store out (--store)")
     Store(machine.store)
@@ -63,4 +67,9 @@ def make_gram(
     if machine.store is not None:
         return stored_gram(machine.store, wanted, memory, progress)
     rows = kernel.rows(kernel.read(examples), device)
-    return held_if_better(rows, wanted, memory, progress) or gram_of(rows, memory, progress)
+    gram = held_if_better(rows, wanted, memory, progress)
+    if gram is None:
+        gram = gram_of(rows, memory, progress)
+        if kernel.quadratic and not plan(len(examples), allowed_bytes(memory, device)).dense:
+            gram.description += "; a store (--store DIR) would keep them on disk"
+    return gram

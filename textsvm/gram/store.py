@@ -37,6 +37,8 @@ from textsvm.plain_json import to_json
 
 FORMAT = 1
 _STORE, _GRAM, _LOCK = "store.json", "gram.json", ".lock"
+#: What a manifest of texts has.
+_TEXTS: dict[str, type] = {"n": int, "form": dict, "views": dict}
 #: Bytes and predicted seconds of a panel at most, which are what a killed run loses; and its fewest rows:
 #: a panel of few rows is found by the later ones in short pieces.
 PANEL_BYTES, PANEL_SECONDS, LEAST_ROWS, ROWS_OF_LARGE = 128 << 20, 5.0, 16, 256
@@ -144,7 +146,7 @@ class Store:
         #: What its manifest says, None where it is new.
         self.texts: dict[str, Any] | None = None
         if (self.folder / _STORE).is_file():
-            self.texts = _read_json(self.folder / _STORE, ("n", "form", "views"))
+            self.texts = _read_json(self.folder / _STORE, _TEXTS)
         elif self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"the store {folder} is a file; name a folder")
         elif any(not name.startswith(".") for name in _names(self.folder)):
@@ -173,9 +175,9 @@ class Store:
         name = digest({**gram, "views": views, "n": wanted.n})[:16]
         folder = self.folder / f"{wanted.kernel.name}-{name}"
         if (folder / _GRAM).is_file():
-            manifest = _read_json(folder / _GRAM, ("rows_of_panel", "kernel"))
+            manifest = _read_json(folder / _GRAM, {"rows_of_panel": int})
             size = manifest["rows_of_panel"]
-            if not isinstance(size, int) or not 0 < size <= max(1, wanted.n):
+            if not 0 < size <= max(1, wanted.n):
                 raise InputError(_damaged(folder / _GRAM))
         else:
             size = panel_rows(wanted, memory)
@@ -211,7 +213,7 @@ class Store:
     def note(self, texts: Mapping[str, Any]) -> None:
         """Write down what texts it is of; inside of `lock`."""
         if (self.folder / _STORE).is_file():  # another process may have made it a store
-            self.texts = _read_json(self.folder / _STORE, ("n", "form", "views"))
+            self.texts = _read_json(self.folder / _STORE, _TEXTS)
         self._require_same(texts)
         views = {**(self.texts or texts)["views"], **texts["views"]}
         if self.texts is None or views != self.texts["views"]:
@@ -315,22 +317,21 @@ def _names(folder: Path) -> list[str]:
         raise InputError(f"cannot read the store {folder}: {error.strerror}") from error
 
 
-def _read_json(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
+def _read_json(path: Path, types: Mapping[str, type]) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         version = found["format"]
-        missing = [name for name in names if name not in found]
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(_damaged(path)) from error
-    if missing:
-        raise InputError(_damaged(path))
     if version != FORMAT:
         raise InputError(
             f"{path.parent} has store format {version!r}, and textsvm {textsvm.__version__} knows {FORMAT}; "
             "use the version that wrote it, or name another folder"
         )
+    if not all(isinstance(found.get(name), kind) for name, kind in types.items()):
+        raise InputError(_damaged(path))
     return found
 
 
