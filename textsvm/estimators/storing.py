@@ -70,6 +70,7 @@ def make_gram(
     gram = held_if_better(rows, wanted, memory, progress)
     if gram is None:
         gram = gram_of(rows, memory, progress)
-        if kernel.quadratic and not plan(len(examples), allowed_bytes(memory, device)).dense:
+        slow = kernel.quadratic and machine.approximate is None
+        if slow and not plan(len(examples), allowed_bytes(memory, device)).dense:
             gram.description += "; a store (--store DIR) would keep them on disk"
     return gram

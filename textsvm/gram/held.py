@@ -31,8 +31,8 @@ from textsvm.parallel import Progress
 BUS = 1.2e10
 #: A matrix of fewer bytes is not worth it, and rows that the rate of computing is measured on.
 LEAST, _PROBE = 1 << 30, 64
-#: Bytes that a thread copies at a time.
-_PIECE = 2 << 20
+#: Bytes that a thread copies at a time, and rows that it transposes.
+_PIECE, _BLOCK = 2 << 20, 512
 
 
 def holds(n: int, host: int, rate: float) -> bool:
@@ -126,7 +126,12 @@ class _HostPanels:
 
     def columns(self, number: int, out: NDArray[np.float32]) -> None:
         first, last = self.bounds(number)
-        out[:] = self._matrix[:first, first:last].T
+
+        def take(at: int) -> None:
+            block = slice(at, min(at + _BLOCK, first))
+            out[:, block] = self._matrix[block, first:last].T
+
+        parallel.run(take, range(0, first, _BLOCK))
 
     def diagonal(self) -> NDArray[np.float32]:
         return self._matrix.diagonal().copy()

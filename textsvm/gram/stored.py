@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -114,7 +115,8 @@ class StoredRows:
 
     def diag(self) -> Any:
         """See `MatrixRows`."""
-        return self._xp.asarray(self._mending(self._panels.diagonal))
+        with devices.use(self.device):
+            return self._xp.asarray(self._mending(self._panels.diagonal))
 
     def rows(self, indices: NDArray[np.int64]) -> Any:
         """See `MatrixRows`."""
@@ -182,12 +184,20 @@ class StoredRows:
             return
         before = sorted(set(range(max(numbers))) - set(numbers))
         numbers = sorted({*numbers, *self._panels.damaged(before, progress)})
-        work = [self._work(number) for number in numbers]
-        for done, number in enumerate(numbers):
-            self._make_one(number)
-            self.made += 1
-            if progress is not None:
-                progress(float(sum(work[: done + 1])), float(sum(work)))
+        ends = np.cumsum([self._work(number) for number in numbers]).tolist()
+        with ThreadPoolExecutor(1) as writer:
+            written: Future[None] | None = None
+            for number, end in zip(numbers, ends, strict=True):
+                values = self._computed(number)  # while the one before is written
+                if written is not None:
+                    written.result()
+                self._panels.columns(number, values[:, : self._panels.bounds(number)[0]])
+                written = writer.submit(self._panels.write, number, values)
+                self.made += 1
+                if progress is not None:
+                    progress(end, ends[-1])
+            if written is not None:
+                written.result()
         self._band = None
 
     def _work(self, number: int) -> int:
@@ -200,11 +210,11 @@ class StoredRows:
         panels = -(-self._panels.count // BANDS)
         return number // panels * panels * self._panels.size
 
-    def _make_one(self, number: int) -> None:
+    def _computed(self, number: int) -> NDArray[np.float32]:
+        """A panel, its part from the first diagonal value on."""
         first, last = self._panels.bounds(number)
         start, rows, diagonal = self._columns_from(self._start(number))
         values = np.empty((last - first, self.n), np.float32)
-        self._panels.columns(number, values[:, :first])
         with devices.use(self.device):
             computed = devices.to_host(rows.rows(np.arange(first - start, last - start)))
         values[:, first:] = computed[:, first - start :]
@@ -212,7 +222,7 @@ class StoredRows:
         for i in range(last - first):  # a kernel may round (s, t) and (t, s) differently
             square[i + 1 :, i] = square[i, i + 1 :]
         np.fill_diagonal(square, diagonal[first - start : last - start])
-        self._panels.write(number, values)
+        return values
 
     def _columns_from(self, start: int) -> tuple[int, Any, NDArray[np.float32]]:
         """The texts from `start` on as columns, and their diagonal."""
