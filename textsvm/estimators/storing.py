@@ -37,7 +37,7 @@ def _why_not(machine: Machine) -> str:
     if isinstance(kernel, str) and kernel == "precomputed":
         return "a kernel matrix that is given is not stored again"
     if isinstance(kernel, str) and kernel == "auto":
-        return 'kernel="auto" has no kernel matrix of all texts to be stored: name the kernel'
+        return 'kernel="auto" has no kernel matrix of all texts to be stored, as a kernel that is named has'
     if approximate is not None:
         return "landmarks have a few values a text, and no kernel matrix to be stored"
     if isinstance(solver, str) and solver == "features":
