@@ -67,7 +67,7 @@ def make_gram(
     if machine.store is not None:
         return stored_gram(machine.store, wanted, memory, progress)
     rows = kernel.rows(kernel.read(examples), device)
-    gram = held_if_better(rows, wanted, memory, progress)
+    gram = None if _why_not(machine) else held_if_better(rows, wanted, memory, progress)
     if gram is None:
         gram = gram_of(rows, memory, progress)
         slow = kernel.quadratic and machine.approximate is None
