@@ -34,6 +34,7 @@ class Benchmark(Enum):
     sparse_vectors = "sparse_vectors"
     weights = "weights"
     nystroem = "nystroem"
+    store = "store"
     crammer_singer = "crammer_singer"
     edit_gpu = "edit_gpu"
     gap_gpu = "gap_gpu"

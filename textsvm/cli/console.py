@@ -99,6 +99,16 @@ class Console:
             self._bars, self._tasks, self._shown, device.on_load = None, {}, "", None
 
     @contextmanager
+    def kept_in(self, store: Any) -> Iterator[None]:
+        """Say where what was made inside the block is kept, if it is interrupted and there is a store."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            if store is not None:
+                self.say(f"note: what was made of the kernel matrix is in {store}; the same command goes on")
+            raise
+
+    @contextmanager
     def warnings(self) -> Iterator[None]:
         """Say what the numerics warn of inside the block, at once."""
         import warnings
@@ -181,7 +191,7 @@ def main(app: typer.Typer) -> int:
         message = error.format_message()  # none where no command was given and the help was shown
         return _fail(f"{message} (see textsvm --help)", 2) if message else 2
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted; nothing was written", INTERRUPTED)
+        return _fail("interrupted; no output was written", INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output has gone (head, less): nothing to say, and nothing to flush at exit.
         sys.stdout = None
@@ -192,7 +202,7 @@ def main(app: typer.Typer) -> int:
     except OSError as error:
         return _fail(f"{error.filename or 'input/output'}: {error.strerror or error}", 1)
     if code == INTERRUPTED:  # Typer's own word for Ctrl-C
-        return _fail("interrupted; nothing was written", INTERRUPTED)
+        return _fail("interrupted; no output was written", INTERRUPTED)
     return code if isinstance(code, int) else 0
 
 

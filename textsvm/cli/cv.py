@@ -71,7 +71,7 @@ def cv(
     examples.settle(console, model, made_from.kernel.named, documents)
     truth = options.targets(documents, learning.multilabel)
     read = time.perf_counter() - started
-    with console.progress(), console.warnings():
+    with console.progress(), console.warnings(), console.kept_in(model.store):
         result = cross_validate(
             model, documents.examples, truth, progress=console.stage, **folds.arguments(documents)
         )

@@ -31,14 +31,21 @@ class MatrixFile:
             "--output", "-o", help="Where it goes: a .npy file (- is stdout), or .libsvm or .txt for LIBSVM."
         ),
     ] = None
+    store: options.StoreFolder = None
     force: Force = False
 
-    def checked(self, corpus: Path, columns: Path | None) -> Output:
-        """The output; wrong usage, before any work."""
+    def checked(self, corpus: Path, columns: Path | None) -> Output | None:
+        """The output, None where only a store is made; wrong usage, before any work."""
         from textsvm.gram import files
 
+        if self.store is not None and columns is not None:
+            raise WrongUsage(
+                "a store has kernel values of texts with each other; leave out --against or --store"
+            )
         if self.output is None:
-            raise WrongUsage("-o FILE is missing: where does the kernel matrix go?")
+            if self.store is not None:
+                return None
+            raise WrongUsage("-o FILE is missing: where does the kernel matrix go? (or --store DIR)")
         suffix = files.NPY if self.output == STDOUT else self.output.suffix.lower()
         if suffix != files.NPY and suffix not in files.LIBSVM:
             raise WrongUsage(
@@ -86,9 +93,13 @@ def gram(
 ) -> None:
     """Write the normalised kernel matrix of a corpus, for NumPy or LIBSVM; rows are in the corpus's order.
 
+    With --store alone it is made in that folder, where `train`, `tune` and `cv` find it.
+
     textsvm gram mails.tar.gz --kernel gap --p 4 -o K.npy
 
     textsvm gram r8/ --part test --against r8/ --against-part train -o test.libsvm
+
+    textsvm gram mails.tar.gz --kernel gap --p 4 --store grams/
     """
     from textsvm.estimators.svc import SVC
     from textsvm.gram import files
@@ -96,9 +107,10 @@ def gram(
     if others.columns is None and others.part_of_columns is not None:
         raise WrongUsage("--against-part needs --against")
     output = file.checked(corpus, others.columns)
-    console = Console(printing.quiet, output.is_stdout)
+    console = Console(printing.quiet, output is not None and output.is_stdout)
     chosen: Any = values.kernel.one()
-    model = machines.checked(lambda: SVC(chosen, device=values.device, **values.text.as_dict()))
+    text = values.text.as_dict()
+    model = machines.checked(lambda: SVC(chosen, device=values.device, store=file.store, **text))
     documents = columns = options.read(
         console, corpus, reading, options.Learning(regress), kernel=model.kernel
     )
@@ -107,17 +119,23 @@ def gram(
     if others.columns is not None:
         where = replace(reading, part=others.part_of_columns)
         columns = options.read(console, others.columns, where, options.Learning(regress), kernel=chosen)
-    labels, names = labels_of(documents) if output.kind is LIBSVM else (None, [])
+    labels, names = labels_of(documents) if output is not None and output.kind is LIBSVM else (None, [])
     clock = time.perf_counter()
-    matrix, used = _matrix(console, model, documents, columns)
-    seconds = {"gram": time.perf_counter() - clock}
-    clock = time.perf_counter()
-    with output.place() as path:
-        files.write_gram(path, matrix, labels)
-    seconds["write"] = time.perf_counter() - clock
+    if output is None:
+        said, used = _stored(console, model, documents)
+        seconds = {"gram": time.perf_counter() - clock}
+        console.say(f"kernel matrix: {said}")
+    else:
+        matrix, used = _matrix(console, model, documents, columns)
+        seconds = {"gram": time.perf_counter() - clock}
+        clock = time.perf_counter()
+        with output.place() as path:
+            files.write_gram(path, matrix, labels)
+        seconds["write"] = time.perf_counter() - clock
     console.say_device(used)
     report = {
-        "output": str(output.path), "rows": len(documents), "columns": len(columns), "labels": names,
+        "output": str(output.path if output else file.store), "rows": len(documents),
+        "columns": len(columns), "labels": names,
         "kernel": chosen.as_dict(), "kernel_spelled": spell(chosen), "device": used.description,
         "seconds": seconds,
     }  # fmt: skip
@@ -136,6 +154,23 @@ def labels_of(corpus: Corpus) -> tuple[list[float] | None, list[str]]:
         return [float(1 + names.index(str(label))) for label in found], names
 
 
+def _stored(console: Console, model: KernelMachine, documents: Corpus) -> tuple[str, Device]:
+    """Make what the store lacks of the kernel matrix, whatever its size; what was done, and where."""
+    from textsvm.device import select
+    from textsvm.estimators.storing import wanted_of
+    from textsvm.gram.stored import stored_rows
+    from textsvm.parallel import of_stage
+
+    device = select(model.device)
+    with console.progress(), console.kept_in(model.store), model.at_work(device):
+        encoded = model.encode(model.read(documents.examples), None, console.stage)
+        kernel = model.source.kernel_for(encoded)
+        kernel.fit_on(kernel.read(encoded), device)
+        wanted = wanted_of(model, kernel, encoded, device)
+        assert model.store is not None
+        return stored_rows(model.store, wanted, None, of_stage(console.stage, "gram")).description, device
+
+
 def _matrix(console: Console, model: KernelMachine, documents: Corpus, columns: Corpus) -> tuple[Any, Device]:
     """The kernel values of all documents with all columns, where they were computed."""
     from textsvm.device import select
@@ -144,7 +179,7 @@ def _matrix(console: Console, model: KernelMachine, documents: Corpus, columns: 
     # Of a sum, the result and that of a part.
     matrices = 1 + model.make_kernel().depth
     _require_memory(4 * len(documents) * len(columns) * matrices, device)
-    with console.progress():
+    with console.progress(), console.kept_in(model.store):
         if columns is documents:
             model.memory = 1 << 62  # there is room for it, so the whole of it
             gram = model.prepare(documents.examples, console.stage).gram

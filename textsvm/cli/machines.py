@@ -135,6 +135,7 @@ class MachineOptions:
             rich_help_panel=_MACHINE,
         ),
     ] = None
+    store: options.StoreFolder = None
     device: options.Device = "auto"
 
     def varied(self) -> dict[str, list[Any]]:
@@ -149,7 +150,7 @@ class MachineOptions:
 
     def fixed(self) -> dict[str, Any]:
         """The others that are given, as parameters of an estimator."""
-        names = ("class_weight", "tol", "duality_gap", "max_iter", "memory", "device", "approximate")
+        names = ("class_weight", "tol", "duality_gap", "max_iter", "memory", "device", "approximate", "store")
         return _given(**{name: getattr(self, name) for name in names})
 
     def refuse(self, *names: str, of: str) -> None:

@@ -85,6 +85,16 @@ Regress = Annotated[
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+StoreFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--store",
+        help="Keep the kernel matrix in this folder: the next command on the same texts finds it there, and "
+        "one that was stopped goes on.",
+        metavar="DIR",
+        rich_help_panel="Machine",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no messages.")]
 

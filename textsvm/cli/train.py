@@ -235,7 +235,8 @@ def _fit(
     from textsvm.cli.evaluate import judge
 
     console.say(f"note: {_what_is_learnt(training)}")
-    with console.progress(), console.warnings():
+    store = getattr(model, "estimator", model).store
+    with console.progress(), console.warnings(), console.kept_in(store):
         model.fit(
             training.examples,
             options.truth(training),

@@ -114,7 +114,7 @@ def tune(
 
     from textsvm.selection.tuning import tune as find
 
-    with console.progress(), console.warnings():
+    with console.progress(), console.warnings(), console.kept_in(model.store):
         result = find(
             model, documents.examples, truth, grid, metric=search.metric, minutes=search.minutes,
             nested=search.nested, progress=console.stage, **folds.arguments(documents),

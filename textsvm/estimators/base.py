@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import warnings
@@ -29,9 +30,9 @@ from textsvm.errors import InputError
 from textsvm.estimators.approximate import check_approximate, landmarks_of
 from textsvm.estimators.convergence import how_far, warn_user
 from textsvm.estimators.prepared import Prepared as Prepared
+from textsvm.estimators.storing import check_store, make_gram
 from textsvm.estimators.targets import Target, as_weights, is_integer, is_number, with_classes
 from textsvm.estimators.training import check_solver, described, train
-from textsvm.gram.features import gram_of
 from textsvm.gram.plan import allowed_bytes, parse_bytes
 from textsvm.kernels.base import Kernel, Predictor, Weights
 from textsvm.kernels.made import make_kernel, reads_of
@@ -65,6 +66,7 @@ class KernelMachine(BaseEstimator, ABC):
     device: str
     n_jobs: int | None
     approximate: str | None
+    store: str | os.PathLike[str] | None = None
 
     #: Parameters that must be finite numbers above 0 (`duality_gap` may be None).
     _POSITIVE: ClassVar[tuple[str, ...]] = ("tol", "duality_gap")
@@ -99,6 +101,7 @@ class KernelMachine(BaseEstimator, ABC):
             raise InputError(f"n_jobs={jobs!r} must be a whole number above 0, -1 or None for all cores")
         parse_bytes(self.memory)
         check_solver(self)
+        check_store(self)
 
     @property
     def precomputed(self) -> bool:
@@ -168,7 +171,7 @@ class KernelMachine(BaseEstimator, ABC):
             progress("gram", 0, 1)
         memory = self.source.memory(self.memory, len(examples), device)
         kernel.require_memory(len(examples), allowed_bytes(memory, device))
-        gram = gram_of(kernel.rows(kernel.read(examples), device), memory, of_stage(progress, "gram"))
+        gram = make_gram(self, kernel, examples, device, memory, of_stage(progress, "gram"))
         devices.synchronize(device)
         return Prepared(examples, kernel, gram, {"gram": time.perf_counter() - clock})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,7 +31,7 @@ class OneClassSVM(OutlierMixin, KernelMachine):
     nu : float
         Bound on the share of training texts outside, and below the share of support vectors; in (0, 1].
     normalise, punctuation, max_length, tol, duality_gap, max_iter, solver, memory, device, n_jobs,
-    approximate
+    approximate, store
         See `textsvm.SVC`.
 
     Attributes
@@ -68,6 +69,7 @@ class OneClassSVM(OutlierMixin, KernelMachine):
         device: str = "auto",
         n_jobs: int | None = None,
         approximate: str | None = None,
+        store: str | os.PathLike[str] | None = None,
     ) -> None:
         self.kernel = kernel
         self.nu = nu
@@ -82,6 +84,7 @@ class OneClassSVM(OutlierMixin, KernelMachine):
         self.device = device
         self.n_jobs = n_jobs
         self.approximate = approximate
+        self.store = store
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from itertools import combinations
 from typing import Any, ClassVar
@@ -77,6 +78,9 @@ class SVC(ClassifierMixin, KernelMachine):
         (`textsvm.kernels.nystroem`): as many kernel values a text, instead of one with each other text. They
         are drawn from the texts alone, not from labels, and in model selection from each training part. C is
         best chosen anew on it.
+    store : path, optional
+        Folder in which the kernel matrix is kept on disk (`textsvm.gram.store`): made there once, and read
+        by whatever is trained on the same texts later. A run that is killed goes on where it was.
 
     Attributes
     ----------
@@ -145,6 +149,7 @@ class SVC(ClassifierMixin, KernelMachine):
         n_jobs: int | None = None,
         approximate: str | None = None,
         budget: float | None = None,
+        store: str | os.PathLike[str] | None = None,
     ) -> None:
         self.kernel = kernel
         self.C = C
@@ -162,6 +167,7 @@ class SVC(ClassifierMixin, KernelMachine):
         self.n_jobs = n_jobs
         self.approximate = approximate
         self.budget = budget
+        self.store = store
 
     @property
     def source(self) -> Source:

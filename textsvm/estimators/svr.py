@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ class SVR(RegressorMixin, KernelMachine):
     epsilon : float
         Deviations up to this cost nothing, >= 0, in the unit of the targets.
     normalise, punctuation, max_length, tol, duality_gap, max_iter, solver, memory, device, n_jobs,
-    approximate
+    approximate, store
         See `textsvm.SVC`.
 
     Attributes
@@ -69,6 +70,7 @@ class SVR(RegressorMixin, KernelMachine):
         device: str = "auto",
         n_jobs: int | None = None,
         approximate: str | None = None,
+        store: str | os.PathLike[str] | None = None,
     ) -> None:
         self.kernel = kernel
         self.C = C
@@ -84,6 +86,7 @@ class SVR(RegressorMixin, KernelMachine):
         self.device = device
         self.n_jobs = n_jobs
         self.approximate = approximate
+        self.store = store
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""

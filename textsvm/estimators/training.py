@@ -90,7 +90,8 @@ def choose_way(machine: Machine, kernel: Kernel, documents: Any, problem: Proble
     InputError
         If features are asked for and there are none, or the problem cannot be solved with them.
     """
-    if machine.solver == "gram" or not isinstance(documents, Documents | Views | Vectors):
+    asked = machine.solver == "gram" or machine.store is not None
+    if asked or not isinstance(documents, Documents | Views | Vectors):
         return Way(False, "as asked for")
     n, allowed = len(documents), allowed_bytes(machine.memory, device)
     trouble = why_not(machine, kernel, device, from_features.can_solve(problem)) or too_large(

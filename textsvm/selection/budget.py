@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from textsvm.errors import InputError
 from textsvm.estimators.base import Target
@@ -99,7 +100,8 @@ def _run(
     some = subset(shared, rows)
     spent = {"gram": 0.0, "fits": 0.0}
     clock, judging = time.perf_counter(), 0.0
-    for members, grams in all_grams(settings[0].model, some):
+    model = clone(settings[0].model).set_params(store=None)  # which is of all the texts
+    for members, grams in all_grams(model, some):
         gram, models = grams.whole().gram, [settings[k].model for k in members]
         # Each training part that a kernel learns from has a Gram of its own.
         n_grams = 1 + len(grams.sharing(task.folds)) if grams.kernel.learns else 1

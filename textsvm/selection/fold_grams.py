@@ -4,7 +4,7 @@ The values of most kernels depend on two documents alone: one Gram of all docume
 all folds are solved side by side. A kernel that learns from documents (idf weights) must learn from those of
 the training part alone, so every training part has a Gram of its own: all documents, weighed by what the
 kernel learnt from the part. The first costs one Gram, the second one a fold; of a sum of kernels the parts
-that learn do.
+that learn do. Only the first kind is kept in a store: the others are of these folds alone.
 """
 
 from __future__ import annotations
@@ -77,6 +77,8 @@ class FoldGrams:
         way: Way | None = None,
     ) -> None:
         self.model, self.examples, self.kernel, self._whole = model, examples, kernel, whole
+        if kernel.learns and model.store is not None:
+            self.model = clone(model).set_params(store=None)
         self._terms, self._way = terms, way
         self._texts: FoldGrams | None = None
         if way is not None and way.features:

@@ -141,12 +141,25 @@ def all_grams(
 ) -> Iterator[tuple[list[int], FoldGrams]]:
     """The Grams of every kernel and the numbers of its settings; they last until the next are asked for.
 
-    Kernels that learn come last, their Grams as yet not made.
+    Kernels that learn come last, their Grams as yet not made. With a store every kernel's Gram is found or
+    made there by itself, when it is first wanted.
+
+    Raises
+    ------
+    InputError
+        If there is a store, and texts are wanted in several forms.
     """
     device = devices.select(model.device)
+    if model.store is not None and len(shared) > 1:
+        raise InputError(
+            "a store has kernel matrices of texts in one form, and this grid has several (normalise, "
+            "punctuation, max_length); tune these without a store"
+        )
     for one in shared:
-        fixed = [k for k, kernel in enumerate(one.kernels) if not kernel.learns]
         learning = [k for k, kernel in enumerate(one.kernels) if kernel.learns]
+        if model.store is not None:
+            learning = sorted(range(len(one.kernels)), key=lambda k: one.kernels[k].learns)
+        fixed = [k for k in range(len(one.kernels)) if k not in learning]
         memory = model.source.memory(model.memory, len(one.examples), device)
         making, clock = of_stage(progress, "gram"), time.perf_counter()
         for at, gram in grams([one.kernels[k] for k in fixed], one.examples, device, memory, making):

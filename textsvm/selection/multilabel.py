@@ -8,6 +8,7 @@ to all documents are problems over one Gram, solved side by side.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -54,7 +55,7 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
         Folds of the thresholds. A number means shuffled ones, not stratified: a document has several labels.
         A label that no document of a training part has is left out of that fold.
     normalise, punctuation, max_length, tol, duality_gap, max_iter, solver, memory, device, n_jobs,
-    approximate
+    approximate, store
         See `textsvm.SVC`.
     random_state : int, optional
         Seed of the folds, where `cv` is a number.
@@ -98,6 +99,7 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
         device: str = "auto",
         n_jobs: int | None = None,
         approximate: str | None = None,
+        store: str | os.PathLike[str] | None = None,
         random_state: int | None = 0,
     ) -> None:
         self.kernel = kernel
@@ -115,6 +117,7 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
         self.device = device
         self.n_jobs = n_jobs
         self.approximate = approximate
+        self.store = store
         self.random_state = random_state
 
     def check(self) -> None:

@@ -1,0 +1,654 @@
+"""Grams on disk: the same rows, computed once, whatever happens to the process, the files or the disk."""
+
+import fcntl
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command import fails, report, run
+from test_gram import MATRIX, GramContract, N
+from test_smo import ArrayRows
+
+import textsvm
+from textsvm import (
+    SVC,
+    SVR,
+    EditDistance,
+    GapWeighted,
+    MultilabelSVC,
+    OneClassSVM,
+    Spectrum,
+    Sum,
+    cross_validate,
+    tune,
+)
+from textsvm.device import select
+from textsvm.documents import View
+from textsvm.errors import InputError
+from textsvm.gram import panels as panel_files
+from textsvm.gram import store as stores
+from textsvm.gram.cached import CachedGram, needed_bytes
+from textsvm.gram.panels import Damaged, Panels, checksums
+from textsvm.gram.store import Store, Wanted, digest
+from textsvm.gram.stored import BANDS, stored_gram, stored_rows
+from textsvm.kernels.base import Kernel
+from textsvm.readers import sample
+
+TEXTS = [f"{word} {number % 7} {word[::-1]}" for number in range(20) for word in ("apple", "stone", "brick")]
+LABELS = [number // 3 % 2 for number in range(60)]
+CPU = select("cpu")
+EDIT = EditDistance(gamma=0.1)
+
+
+class Numbered:
+    """Examples that are numbers of rows of MATRIX."""
+
+    def __init__(self, index):
+        self.index = np.asarray(index)
+
+    def __len__(self):
+        return len(self.index)
+
+    def take(self, indices):
+        return Numbered(self.index[indices])
+
+    def of(self, view):
+        return self.index
+
+
+class Table(Kernel):
+    """Values that are looked up in MATRIX, and counted."""
+
+    name = "table"
+
+    def __init__(self, which=0):
+        self.which = which
+        self.values = 0
+
+    def read(self, documents):
+        return documents
+
+    def seconds(self, rows, columns):
+        return 0.0
+
+    def rows(self, documents, device):
+        kernel = self
+
+        class Rows(ArrayRows):
+            def rows(self, indices):
+                kernel.values += len(indices) * self.n
+                return super().rows(indices)
+
+        return Rows(MATRIX[np.ix_(documents.index, documents.index)])
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Panels of 4 rows."""
+    monkeypatch.setattr(stores, "PANEL_BYTES", 0)
+    monkeypatch.setattr(stores, "ROWS_OF_LARGE", 4)
+    monkeypatch.setattr(stores, "LEAST_ROWS", 1)
+
+
+def wanted(kernel=None, index=range(N), **form):
+    return Wanted(kernel or Table(), Numbered(list(index)), form, CPU)
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in sorted(Path(folder).glob("*/*.rows"))}
+
+
+def bare(folder):
+    return sorted(path.name for path in Path(folder).iterdir())
+
+
+@pytest.mark.usefixtures("small")
+class TestWhole(GramContract):
+    """All rows read at once."""
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path):
+        self.folder = tmp_path
+
+    def gram(self):
+        return stored_gram(self.folder, wanted(), "1GiB")
+
+
+@pytest.mark.usefixtures("small")
+class TestOnDemand(TestWhole):
+    """Rows read when a solver wants them."""
+
+    def gram(self):
+        return stored_gram(self.folder, wanted(), needed_bytes(N, 6))
+
+
+def test_half_of_the_values_are_computed(tmp_path, small):
+    kernel = Table()
+    stored_rows(tmp_path, wanted(kernel))
+    assert N * N / 2 < kernel.values <= N * N * (0.5 + 1.5 / BANDS)
+    again = Table()
+    rows = stored_rows(tmp_path, wanted(again))
+    np.testing.assert_array_equal(rows.gram(), MATRIX)
+    assert again.values == 0
+
+
+def test_a_matrix_is_symmetric_though_its_kernel_rounds(tmp_path, small):
+    class Rounding(Table):
+        def rows(self, documents, device):
+            made = super().rows(documents, device)
+            made.matrix = made.matrix * np.float32(1 + 1e-6 * np.random.default_rng(len(documents)).random())
+            return made
+
+    matrix = stored_rows(tmp_path, wanted(Rounding())).gram()
+    np.testing.assert_array_equal(matrix, matrix.T)
+
+
+class Stopping(Table):
+    """A kernel that is interrupted after some panels."""
+
+    def __init__(self, which=0, after=3):
+        super().__init__(which)
+        self.after = after
+
+    def as_dict(self):
+        return Table(self.which).as_dict()
+
+    def rows(self, documents, device):
+        kernel, made = self, super().rows(documents, device)
+        plain = made.rows
+
+        def rows(indices):
+            kernel.after -= 1
+            if kernel.after < 0:
+                raise KeyboardInterrupt
+            return plain(indices)
+
+        made.rows = rows
+        return made
+
+
+def test_what_was_stopped_goes_on(tmp_path, small):
+    undisturbed = tmp_path / "one"
+    stored_rows(undisturbed, wanted())
+    folder, kept = tmp_path / "other", {}
+    for runs in range(1, 20):
+        try:
+            rows = stored_rows(folder, wanted(Stopping()))
+            break
+        except KeyboardInterrupt:
+            found = files(folder)
+            assert len(found) == 3 * runs
+            assert found.items() >= kept.items()
+            kept = found
+    assert rows.made == 15 - 3 * (runs - 1)
+    assert files(folder) == files(undisturbed)
+
+
+def flip(path, at):
+    content = bytearray(path.read_bytes())
+    content[at] ^= 16
+    path.write_bytes(content)
+
+
+DAMAGE = {
+    "a value": lambda one, other: flip(one, 4 * N + 7),
+    "the last value": lambda one, other: flip(one, 16 * N - 1),
+    "a checksum": lambda one, other: flip(one, 16 * N + 3),
+    "a diagonal value": lambda one, other: flip(one, 16 * N + 9),
+    "the end": lambda one, other: flip(one, -1),
+    "cut": lambda one, other: one.write_bytes(one.read_bytes()[:-20]),
+    "zeros": lambda one, other: one.write_bytes(bytes(one.stat().st_size)),
+    "empty": lambda one, other: one.write_bytes(b""),
+    "gone": lambda one, other: one.unlink(),
+    "another's": lambda one, other: shutil.copy(other, one),
+    "rows in another order": lambda one, other: one.write_bytes(
+        one.read_bytes()[4 * N : 8 * N] + one.read_bytes()[: 4 * N] + one.read_bytes()[8 * N :]
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("number", [0, 7, 14])
+def test_a_damaged_panel_is_found_and_made_again(tmp_path, small, damage, number):
+    stored_rows(tmp_path, wanted())
+    right = files(tmp_path)
+    paths = sorted(tmp_path.glob("*/*.rows"))
+    DAMAGE[damage](paths[number], paths[number - 1])
+    assert files(tmp_path) != right
+    rows = stored_rows(tmp_path, wanted())
+    some = np.array([59, 4 * number + 1, 2, 4 * number])
+    np.testing.assert_array_equal(rows.rows(some), MATRIX[some])
+    np.testing.assert_array_equal(rows.diag(), MATRIX.diagonal())
+    np.testing.assert_array_equal(rows.gram(), MATRIX)
+    assert files(tmp_path) == right
+
+
+def test_panels_that_are_damaged_while_they_are_in_use(tmp_path, small):
+    gram = stored_gram(tmp_path, wanted(), needed_bytes(N, 4))
+    gram = stored_gram(tmp_path, wanted(), needed_bytes(N, 4))
+    right = files(tmp_path)
+    for path in tmp_path.glob("*/*.rows"):
+        flip(path, 5)
+    for row in range(N):
+        np.testing.assert_array_equal(gram.rows(np.array([row])), MATRIX[[row]])
+    assert files(tmp_path) == right
+
+
+def test_nothing_is_made_of_damaged_panels(tmp_path, small):
+    stored_rows(tmp_path, wanted())
+    right = files(tmp_path)
+    paths = sorted(tmp_path.glob("*/*.rows"))
+    flip(paths[3], 4 * 50)  # a value that the panel of row 50 takes over
+    paths[50 // 4].unlink()
+    rows = stored_rows(tmp_path, wanted())
+    assert rows.made == 2
+    assert files(tmp_path) == right
+
+
+def test_a_disk_that_keeps_nothing(tmp_path, small, monkeypatch):
+    rows = stored_rows(tmp_path, wanted())
+
+    def damaged(*_):
+        raise Damaged(2)
+
+    monkeypatch.setattr(Panels, "read", damaged)
+    with pytest.raises(InputError, match=r"000002\.rows is not what was written to it a moment ago"):
+        rows.gram()
+
+
+@pytest.mark.parametrize(
+    "kernel", [EDIT, GapWeighted(2), Spectrum((1, 2), "log", idf=True), Sum([EDIT, Spectrum(2)])]
+)
+@pytest.mark.parametrize("memory", [None, 4096])
+def test_machines_from_a_store(tmp_path, small, kernel, memory, monkeypatch):
+    options = {"device": "cpu", "memory": memory, "tol": 1e-6}
+    plain = SVC(kernel, solver="gram", **options).fit(TEXTS, LABELS)
+    first = SVC(kernel, store=tmp_path / "s", **options).fit(TEXTS, LABELS)
+    refuse_rows(monkeypatch, kernel)
+    second = SVC(kernel, store=tmp_path / "s", **options).fit(TEXTS, LABELS)
+    assert "15 of 15 panels made" in first.gram_
+    assert "(found)" in second.gram_
+    assert ("on demand" in second.gram_) == (memory is not None)
+    assert first.solutions_[0].objective == pytest.approx(plain.solutions_[0].objective, rel=1e-5)
+    for name in ("dual_coef_", "intercept_", "support_"):
+        np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
+
+
+def refuse_rows(monkeypatch, kernel):
+    def rows(*_):
+        raise AssertionError("kernel values are computed")
+
+    monkeypatch.setattr(type(kernel), "rows", rows)
+
+
+def test_every_machine_and_search_finds_what_one_has_made(tmp_path, monkeypatch):
+    options = {"device": "cpu", "store": tmp_path, "max_length": 9}
+    kernels = [EDIT, EditDistance(gamma=0.2)]
+    grid = {"kernel": kernels, "C": [1, 10]}
+    without = tune(SVC(EDIT, device="cpu", max_length=9), TEXTS, LABELS, grid, cv=3)
+    tuned = tune(SVC(EDIT, **options), TEXTS, LABELS, grid, cv=3, minutes=10)
+    assert [row["mean"] for row in tuned.table] == [row["mean"] for row in without.table]
+    assert len(list(tmp_path.glob("*/gram.json"))) == 2
+    refuse_rows(monkeypatch, EDIT)
+    tune(SVC(EDIT, **options), TEXTS, LABELS, grid, cv=3)
+    assert "(found)" in cross_validate(SVC(EDIT, **options), TEXTS, LABELS, cv=3).gram
+    assert "(found)" in SVR(EDIT, **options).fit(TEXTS, np.array(LABELS) + 0.5).gram_
+    assert "(found)" in OneClassSVM(EDIT, **options).fit(TEXTS).gram_
+    several = [("even", "odd")[label : label + 1] or ("odd",) for label in LABELS]
+    assert "(found)" in MultilabelSVC(EDIT, cv=2, **options).fit(TEXTS, several).gram_
+
+
+def test_kernels_that_learn_from_a_part_are_not_kept(tmp_path):
+    kernel = Spectrum((1, 2), "log", idf=True)
+    judged = cross_validate(SVC(kernel, device="cpu", store=tmp_path / "s"), TEXTS, LABELS, cv=3)
+    same = cross_validate(SVC(kernel, device="cpu"), TEXTS, LABELS, cv=3)
+    np.testing.assert_array_equal(judged.decision, same.decision)
+    assert not (tmp_path / "s").exists()
+    SVC(kernel, device="cpu", store=tmp_path / "s").fit(TEXTS, LABELS)
+    SVC(kernel, device="cpu", store=tmp_path / "s").fit(TEXTS, LABELS[::-1])
+    assert len(list((tmp_path / "s").glob("spectrum-*"))) == 1
+
+
+def test_kernels_that_learnt_something_else_are_others(tmp_path):
+    documents = SVC().encode(TEXTS)
+    for part in (np.arange(60), np.arange(30)):
+        kernel = Spectrum(2, "log", idf=True).fit(documents.take(part))
+        stored_rows(tmp_path, Wanted(kernel, documents, {}, CPU))
+    assert len(list(tmp_path.glob("spectrum-*"))) == 2
+
+
+def test_words_and_characters_in_one_store(tmp_path):
+    for kernel in (Spectrum(2), Spectrum(1, tokens="words"), Sum([Spectrum(2), Spectrum(1, tokens="words")])):
+        for _ in range(2):
+            model = SVC(kernel, device="cpu", store=tmp_path).fit(TEXTS, LABELS)
+        assert "(found)" in model.gram_
+    assert len(json.loads((tmp_path / "store.json").read_text())["views"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"texts": TEXTS[:-1]}, "is of other texts: 60 of them, and these are 59; name another folder"),
+        (
+            {"texts": TEXTS[1:] + TEXTS[:1]},
+            "is of other texts, as many as these, or of these in another order",
+        ),
+        ({"texts": [*TEXTS[:-1], "another"]}, "is of other texts, as many as these"),
+        ({"normalise": "paper"}, "is of texts with normalise='unicode', and these have normalise='paper'"),
+        ({"punctuation": False}, "is of texts with punctuation=True, and these have punctuation=False"),
+        ({"max_length": 5}, "is of texts with max_length=None, and these have max_length=5"),
+    ],
+    ids=lambda value: "" if isinstance(value, dict) else value[:40],
+)
+def test_a_store_of_other_texts_is_refused(tmp_path, change, said):
+    SVC(EDIT, device="cpu", store=tmp_path).fit(TEXTS, LABELS)
+    before = files(tmp_path), bare(tmp_path)
+    texts = change.pop("texts", TEXTS)
+    with pytest.raises(InputError, match=said.split("(")[0]) as caught:
+        SVC(EDIT, device="cpu", store=tmp_path, **change).fit(texts, LABELS[: len(texts)])
+    assert said in str(caught.value)
+    assert (files(tmp_path), bare(tmp_path)) == before
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        (SVC("precomputed"), "a kernel matrix that is given is not stored again"),
+        (SVC("auto"), 'kernel="auto" has no kernel matrix of all texts'),
+        (SVC(EDIT, approximate="nystrom:4"), "landmarks have a few values a text"),
+        (SVC(Spectrum(2), solver="features"), "there is no kernel matrix to be stored"),
+        (SVC(lambda a, b: np.ones((len(a), len(b)))), "a function has no parameters"),
+        (SVC(Spectrum(1, tokens=str.split)), "a function has no parameters"),
+    ],
+)
+def test_what_has_nothing_to_store(tmp_path, machine, said):
+    with pytest.raises(InputError, match=said + r".*; leave store out \(--store\)"):
+        machine.set_params(store=tmp_path).fit(TEXTS, LABELS)
+
+
+def test_a_grid_over_forms_of_texts_is_refused(tmp_path):
+    with pytest.raises(InputError, match="a store has kernel matrices of texts in one form"):
+        tune(SVC(EDIT, store=tmp_path / "s"), TEXTS, LABELS, {"max_length": [5, None]}, cv=3)
+    assert not (tmp_path / "s").exists()
+
+
+def test_what_is_no_store(tmp_path):
+    (tmp_path / "a file").write_text("x")
+    with pytest.raises(InputError, match=r"it has files and no store\.json; name a new or an empty folder"):
+        Store(tmp_path)
+    with pytest.raises(InputError, match="a file is a file; name a folder"):
+        Store(tmp_path / "a file")
+    with pytest.raises(InputError, match="is not a store of kernel matrices"):
+        SVC(EDIT, store=tmp_path).fit(TEXTS, LABELS)
+    assert bare(tmp_path) == ["a file"]
+
+
+MANIFESTS = [
+    "", "[]", "{}", "3", '{"format": 1}', "\x00\xff", '{"format": [], "n": 1}',
+    '{"format": 1, "n": 60, "form": [], "views": {}, "rows_of_panel": []}',
+    '{"format": 1, "n": "60", "form": {}, "views": {}, "rows_of_panel": "7"}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", MANIFESTS)
+@pytest.mark.parametrize("which", ["store.json", "*/gram.json"])
+def test_a_damaged_manifest(tmp_path, content, which):
+    stored_rows(tmp_path, wanted())
+    (path,) = tmp_path.glob(which)
+    path.write_text(content, encoding="latin-1")
+    with pytest.raises(InputError, match=r"is damaged; delete the folder|has store format"):
+        stored_rows(tmp_path, wanted())
+
+
+@pytest.mark.parametrize("store", [3, "", b"x"])
+def test_what_is_no_name_of_a_folder(store):
+    with pytest.raises(InputError, match="must be the name of a folder"):
+        SVC(EDIT, store=store).fit(TEXTS, LABELS)
+
+
+def test_a_store_is_named_where_it_would_help():
+    said = "; a store (--store DIR) would keep them on disk"
+    assert SVC(EDIT, memory=4096, device="cpu").fit(TEXTS, LABELS).gram_.endswith(said)
+    for model in (SVC(EDIT, device="cpu"), SVC(Spectrum(2), memory=4096, solver="gram", device="cpu")):
+        assert said not in model.fit(TEXTS, LABELS).gram_
+
+
+def test_making_and_reading_keep_within_their_memory(tmp_path):
+    n, memory = 1000, 1_000_000
+
+    class Ones(Table):
+        def rows(self, documents, device):
+            m = len(documents)
+            made = ArrayRows(np.ones((1, 1), np.float32))
+            made.n, made.diag = m, lambda: np.ones(m, np.float32)
+            made.rows = lambda indices: np.ones((len(indices), m), np.float32)
+            return made
+
+    checksums(np.ones((1, 2), np.uint32), np.arange(1), np.uint64(1))  # compiled
+    tracemalloc.start()
+    gram = stored_gram(tmp_path, wanted(Ones(), range(n)), memory)
+    for start in range(0, n, 40):
+        gram.window().refill(np.arange(start, start + 40))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "on demand" in gram.description
+    assert memory / 2 < peak <= 1.1 * memory
+
+
+def test_a_newer_format(tmp_path):
+    stored_rows(tmp_path, wanted())
+    (tmp_path / "store.json").write_text('{"format": 7, "n": 60, "form": {}, "views": {}}')
+    with pytest.raises(InputError, match=r"has store format 7, and textsvm .* knows 1; use the version that"):
+        stored_rows(tmp_path, wanted())
+
+
+@pytest.mark.parametrize("size", [0, -1, N + 1, "8", None])
+def test_rows_of_a_panel_out_of_range(tmp_path, size):
+    stored_rows(tmp_path, wanted())
+    (path,) = tmp_path.glob("*/gram.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "rows_of_panel": size}))
+    with pytest.raises(InputError, match="is damaged; delete the folder"):
+        stored_rows(tmp_path, wanted())
+
+
+def test_one_process_writes_and_others_read(tmp_path, small):
+    stored_rows(tmp_path, wanted())
+    with open(tmp_path / ".lock", "r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        np.testing.assert_array_equal(stored_rows(tmp_path, wanted()).gram(), MATRIX)
+        said = rf"is being written by another process \({os.getpid()}\); wait for it, or name another folder"
+        with pytest.raises(InputError, match=said):
+            stored_rows(tmp_path, wanted(Table(1)))
+    stored_rows(tmp_path, wanted(Table(1)))
+    assert len(list(tmp_path.glob("table-*"))) == 2
+
+
+def test_no_room(tmp_path, small, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1 << 10))
+    said = (
+        r"the kernel matrix of 60 texts takes 14\.8 KiB more on disk and 1\.0 KiB are free in .*; "
+        r"name a folder with more room \(--store\), or leave it out; nothing was written"
+    )
+    with pytest.raises(InputError, match=said):
+        stored_rows(tmp_path / "a" / "store", wanted())
+    assert bare(tmp_path) == []
+
+
+def test_room_for_what_is_missing_is_enough(tmp_path, small, monkeypatch):
+    stored_rows(tmp_path, wanted())
+    right = files(tmp_path)
+    next(tmp_path.glob("*/000007.rows")).unlink()
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1 << 10))
+    assert stored_rows(tmp_path, wanted()).made == 1
+    assert files(tmp_path) == right
+
+
+def test_a_disk_that_becomes_full(tmp_path, monkeypatch):
+    monkeypatch.setattr(stores, "PANEL_BYTES", 4 * N * 30)
+    monkeypatch.setattr(stores, "ROWS_OF_LARGE", 1)
+    undisturbed = tmp_path / "one"
+    stored_rows(undisturbed, wanted())
+    folder = tmp_path / "other"
+    stored_rows(folder, wanted())
+    next(folder.glob("*/000001.rows")).unlink()
+    kept = files(folder)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, limits[1]))
+    try:
+        with pytest.raises(
+            InputError, match=r"cannot write .*000001\.rows: File too large; nothing was changed"
+        ):
+            stored_rows(folder, wanted())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert files(folder) == kept
+    assert stored_rows(folder, wanted()).made == 1
+    assert files(folder) == files(undisturbed)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_store_that_may_only_be_read(tmp_path):
+    stored_rows(tmp_path, wanted())
+    tmp_path.chmod(0o555)
+    try:
+        np.testing.assert_array_equal(stored_rows(tmp_path, wanted()).gram(), MATRIX)
+        with pytest.raises(InputError, match="cannot write"):
+            stored_rows(tmp_path, wanted(Table(1)))
+    finally:
+        tmp_path.chmod(0o755)
+
+
+def test_panels_heed_memory_and_predicted_time(tmp_path):
+    documents = SVC().encode(["a" * 1000] * 500)
+    assert stores.panel_rows(Wanted(Spectrum(2), documents, {}, CPU), 1 << 40) == 500
+    assert stores.panel_rows(Wanted(Spectrum(2), documents, {}, CPU), 16 * 500 * 40) == 40
+    slow = stores.panel_rows(Wanted(GapWeighted(200), documents, {}, CPU), 1 << 40)
+    assert stores.LEAST_ROWS <= slow < 500
+    many = SVC().encode(["a"] * 200_000)
+    assert stores.panel_rows(Wanted(Spectrum(1), many, {}, CPU), 1 << 40) == stores.ROWS_OF_LARGE
+
+
+def test_rows_that_are_read_in_several_pieces(tmp_path, small, monkeypatch):
+    monkeypatch.setattr(panel_files, "_PIECE", 4 * N * 3)
+    rows = stored_rows(tmp_path, wanted())
+    np.testing.assert_array_equal(rows.gram(), MATRIX)
+    some = np.random.default_rng(0).permutation(N)[:31]
+    np.testing.assert_array_equal(rows.rows(some), MATRIX[some])
+    flip(sorted(tmp_path.glob("*/*.rows"))[9], 1)
+    again = stored_rows(tmp_path, wanted())
+    np.testing.assert_array_equal(again.rows(some), MATRIX[some])
+    np.testing.assert_array_equal(again.gram(), MATRIX)
+    assert again.made == 1
+
+
+def test_digests_tell_what_differs():
+    values = np.arange(6)
+    different = [
+        values, values.astype(np.int32), values.reshape(2, 3), [values[:3], values[3:]],
+        [values[:2], values[2:]], {"a": values}, {"b": values}, np.array(["ab", "c"], object),
+        np.array(["a", "bc"], object), "ab", None, View(), View(keep_case=True),
+    ]  # fmt: skip
+    assert len({digest(each) for each in different}) == len(different)
+    assert digest({"a": 1, "b": values}) == digest({"b": values.copy(), "a": 1})
+
+
+def test_progress_is_told(tmp_path, small):
+    told = []
+    stored_gram(tmp_path, wanted(), "1GiB", lambda done, total: told.append(done / total))
+    assert told.count(1.0) == 2  # made, then read
+    assert len(told) >= 16
+
+
+def test_reading_keeps_within_its_memory(tmp_path, small):
+    rows = stored_rows(tmp_path, wanted())
+    gram = CachedGram(rows, needed_bytes(N, 8))
+    for start in range(0, N, 4):
+        gram.window().refill(np.arange(start, start + 4))
+    assert gram.capacity == 8
+
+
+#: The command line, its panels smaller.
+SMALLER = "from textsvm import cli; from textsvm.gram import store; store.PANEL_SECONDS = 0; cli.main()"
+COMMAND = ["--positive", "earn", "--kernel", "edit", "--max-length", "60", "--device", "cpu"]
+
+
+def test_command_line(tmp_path):
+    corpus, folder = sample("newswire"), tmp_path / "grams"
+    made = report("gram", corpus, *COMMAND, "--store", folder)
+    assert made["output"] == str(folder)
+    for name in ("one", "two"):
+        trained = report("train", corpus, *COMMAND, "--store", folder, "-o", tmp_path / name)
+        assert f"stored in {folder} (found)" in trained["kernel_matrix"]
+    one, two = (textsvm.load(tmp_path / name) for name in ("one", "two"))
+    np.testing.assert_array_equal(one.dual_coef_, two.dual_coef_)
+    assert one.store is None
+    judged = report("cv", corpus, *COMMAND, "--store", folder, "--folds", "3")
+    assert "(found)" in judged["kernel_matrix"]
+    report("tune", corpus, *COMMAND, "--store", folder, "--folds", "3", "--gamma", "0.05,0.1", "-C", "1")
+    assert len(list(folder.glob("edit-*"))) == 2
+    both = report("gram", corpus, *COMMAND, "--store", folder, "-o", tmp_path / "K.npy")
+    assert np.load(tmp_path / "K.npy").shape == (both["rows"], both["rows"])
+    other = fails("train", corpus, *COMMAND, "--negative", "acq", "--store", folder, "-o", tmp_path / "three")
+    assert "is of other texts" in other
+    assert "is not a store" in fails("gram", corpus, *COMMAND, "--store", tmp_path, code=2)
+    assert "--against" in fails("gram", corpus, *COMMAND, "--store", folder, "--against", corpus, code=2)
+    auto = fails("train", corpus, "--store", folder, "-o", tmp_path / "four", code=2)
+    assert "as a kernel that is named has" in auto
+
+
+def test_ctrl_c_leaves_a_store_that_goes_on(tmp_path):
+    lines = tmp_path / "long.jsonl"
+    text = "the quick brown fox jumps over the lazy dog " * 30
+    lines.write_text("".join(json.dumps({"text": f"{i} {text}", "label": i % 2}) + "\n" for i in range(800)))
+    store = tmp_path / "store"
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            SMALLER,
+            "gram",
+            str(lines),
+            "--kernel",
+            "gap",
+            "--store",
+            str(store),
+            "--device",
+            "cpu",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        deadline = time.monotonic() + 100
+        while len(files(store)) < 2 and time.monotonic() < deadline:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert out == b""
+    assert b"what was made of the kernel matrix is in " in err
+    assert b"Traceback" not in err
+    assert len(files(store)) >= 2
+    assert not list(store.glob("*/.*.tmp"))
+
+
+def test_killed_runs_go_on_to_equal_results(tmp_path):
+    done = run("bench", "store", "--quick", "--kills", "6", "-o", tmp_path / "report", timeout=300)
+    assert done.returncode == 0, done.stderr.decode()
+    rows = json.loads((tmp_path / "report.json").read_text())["rows"]
+    assert [row["this"] for row in rows if row["what"].startswith("runs killed")] == [3, 3]

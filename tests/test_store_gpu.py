@@ -1,0 +1,74 @@
+"""Grams on disk, read to a GPU."""
+
+import numpy as np
+import pytest
+from test_store import EDIT, LABELS, TEXTS, files, small  # noqa: F401 (a fixture)
+
+from textsvm import SVC, GapWeighted
+from textsvm.device import select
+from textsvm.gram import held
+from textsvm.gram import stored as reading
+from textsvm.gram.cached import needed_bytes
+from textsvm.gram.store import Wanted
+from textsvm.gram.stored import stored_gram, stored_rows
+
+pytestmark = pytest.mark.gpu
+
+
+def wanted(kernel, where="cuda:0"):
+    documents = SVC().encode(TEXTS)
+    return Wanted(kernel.fit(documents), documents, {}, select(where))
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("kernel", [EDIT, GapWeighted(3)])
+@pytest.mark.parametrize("staging", [1 << 27, 2000])
+def test_rows_go_to_the_card(tmp_path, kernel, staging, monkeypatch):
+    monkeypatch.setattr(reading, "_STAGING", staging)  # one piece, or one of eight rows after the other
+    rows = stored_rows(tmp_path, wanted(kernel))
+    there = wanted(kernel)
+    np.testing.assert_allclose(
+        rows.gram().get(), kernel.rows(there.examples, there.device).gram().get(), rtol=1e-5, atol=1e-6
+    )
+    here = stored_rows(tmp_path, wanted(kernel, "cpu"))  # made on a card, read on a CPU
+    assert here.made == 0
+    np.testing.assert_array_equal(rows.gram().get(), here.gram())
+    some = np.array([7, 3, 59, 3])
+    np.testing.assert_array_equal(rows.rows(some).get(), here.rows(some))
+    np.testing.assert_array_equal(rows.diag().get(), here.diag())
+
+
+@pytest.mark.usefixtures("small")
+def test_a_damaged_panel_gets_its_bits_back(tmp_path):
+    stored_rows(tmp_path, wanted(EDIT))
+    right = files(tmp_path)
+    for path in sorted(tmp_path.glob("*/*.rows"))[2::3]:
+        content = bytearray(path.read_bytes())
+        content[5] ^= 1
+        path.write_bytes(content)
+    gram = stored_gram(tmp_path, wanted(EDIT), needed_bytes(len(TEXTS), 8))
+    gram.rows(np.arange(len(TEXTS)))
+    assert files(tmp_path) == right
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("memory", ["1GiB", needed_bytes(60, 40)])
+def test_machines_are_those_of_the_matrix_in_memory(tmp_path, memory):
+    options = {"device": "cuda:0", "memory": memory, "tol": 1e-6}
+    plain = SVC(EDIT, **options).fit(TEXTS, LABELS)
+    for said in ("panels made", "(found)"):
+        model = SVC(EDIT, store=tmp_path / "s", **options).fit(TEXTS, LABELS)
+        assert said in model.gram_
+        assert model.solutions_[0].objective == pytest.approx(plain.solutions_[0].objective, rel=1e-5)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(("least", "bus", "said"), [(1, 1e30, "held in main memory"), (1, 0.0, "on demand")])
+def test_rows_are_held_in_main_memory_where_that_is_quicker(least, bus, said, monkeypatch):
+    monkeypatch.setattr(held, "LEAST", least)
+    monkeypatch.setattr(held, "BUS", bus)
+    options = {"device": "cuda:0", "tol": 1e-6}
+    whole = SVC(EDIT, **options).fit(TEXTS, LABELS)
+    model = SVC(EDIT, memory=needed_bytes(60, 40), **options).fit(TEXTS, LABELS)
+    assert said in model.gram_
+    assert model.solutions_[0].objective == pytest.approx(whole.solutions_[0].objective, rel=1e-5)

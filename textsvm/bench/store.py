@@ -1,0 +1,258 @@
+"""textsvm bench store: Grams on disk: fault runs, the rate of reading, and training from a store.
+
+A run is a process that trains with a store and saves its model. It is killed (SIGKILL) at a random moment, of
+making the store or of training from it, then run again: the model file must have the bits of a run that
+nobody disturbed. A plain reader reads the same files with as many threads and does nothing with them; cold:
+the files are not in the system's cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import textsvm
+from textsvm import SVC, EditDistance, GapWeighted
+from textsvm.bench.corpora import Task, paper_tasks
+from textsvm.bench.harness import data_folder, write_report
+from textsvm.gram import store
+from textsvm.gram.panels import Panels
+from textsvm.parallel import limit, run
+
+HEADER = ("what", "this", "that", "ratio", "how")
+#: Threads and bytes of the plain reader.
+_READERS, _BLOCK = 16, 2 << 20
+#: Where something is in which file, and its bytes.
+Piece = tuple[Path, int, int]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A process that trains with a store and saves its model; its rows are read while it trains."""
+
+    texts: list[str]
+    labels: list[Any]
+    folder: Path
+
+    @property
+    def store(self) -> Path:
+        """Where the Gram is."""
+        return self.folder / "store"
+
+    @property
+    def model(self) -> Path:
+        """Where the model goes."""
+        return self.folder / "model.textsvm"
+
+    def start(self) -> int:
+        """The id of the process, a fork of this one."""
+        child = os.fork()
+        if child:
+            return child
+        try:
+            memory = len(self.texts) * 300  # of 4 bytes: 75 rows
+            machine = SVC(EditDistance(0.05), C=10, device="cpu", memory=memory, store=self.store)
+            textsvm.save(machine.fit(self.texts, self.labels), self.model)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+
+    def finish(self) -> tuple[bytes, float]:
+        """The bits of the model of an undisturbed run, and its seconds."""
+        self.model.unlink(missing_ok=True)
+        clock = time.perf_counter()
+        status = os.waitstatus_to_exitcode(os.waitpid(self.start(), 0)[1])
+        assert status == 0, f"a run ended with {status}"
+        return self.model.read_bytes(), time.perf_counter() - clock
+
+    def kill(self, panels: int, after: float) -> bool:
+        """Start a run, and kill it some time after it has so many panels; whether it was running then."""
+        child = self.start()
+        ended = 0
+        while len(self.panels()) < panels and not ended:
+            time.sleep(0.001)
+            ended, status = os.waitpid(child, os.WNOHANG)
+        time.sleep(after)
+        if not ended:
+            os.kill(child, signal.SIGKILL)
+            status = os.waitpid(child, 0)[1]
+        return os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+
+    def panels(self) -> dict[str, int]:
+        """The panels that are there, and when each was written."""
+        return {str(path): path.stat().st_mtime_ns for path in self.store.glob("*/*.rows")}
+
+
+def fault_runs(task: Task, kills: int, seed: int = 0) -> list[dict[str, Any]]:
+    """Kill runs in the middle of making, and in the middle of training; every result must be equal."""
+    draw, found = random.Random(seed), {"making": [0, 0, 0], "training": [0, 0, 0]}
+    store.PANEL_BYTES, store.ROWS_OF_LARGE, store.LEAST_ROWS = 0, 8, 8  # so that there are many
+    with tempfile.TemporaryDirectory() as folder:
+        one = Run(task.train, task.y_train.tolist(), Path(folder))
+        wanted, making = one.finish()
+        _, reading_only = one.finish()
+        making, complete = max(0.0, making - reading_only), len(one.panels())
+        for number in range(kills):
+            kind, panels, wait = "training", 0, draw.random() * reading_only
+            if number % 2 == 0:
+                kind, panels, wait = "making", draw.randrange(complete), draw.random() * making / complete
+                shutil.rmtree(one.store)
+            killed = one.kill(panels, wait)
+            before = one.panels()
+            again, _ = one.finish()
+            after = one.panels()
+            assert again == wanted, f"run {number} that was killed while {kind} has another result"
+            assert len(after) == complete
+            assert all(after[path] == when for path, when in before.items()), "a panel was made twice"
+            found[kind][0] += 1
+            found[kind][1] += killed
+            found[kind][2] += 0 < len(before) < complete
+    return [
+        {
+            "what": f"runs killed while {kind}", "this": runs, "that": runs, "ratio": 1.0,
+            "how": f"runs with equal results, of all; {killed} were running when killed, {some} of them had "
+            f"some of {complete} panels and kept them",
+        }
+        for kind, (runs, killed, some) in found.items()
+    ]  # fmt: skip
+
+
+def reading(megabytes: int, repeats: int) -> list[dict[str, Any]]:
+    """Panels of random values, all rows and some of them, against a plain reader."""
+    n = int((megabytes << 18) ** 0.5)
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        panels = Panels(Path(folder), n, max(1, (64 << 20) // (4 * n)), "bench")
+        values = np.random.default_rng(0).random((panels.size, n), np.float32)
+        for number in range(panels.count):
+            first, last = panels.bounds(number)
+            panels.write(number, values[: last - first])
+        out = np.empty((n, n), np.float32)
+        every, some = np.arange(n), np.sort(np.random.default_rng(1).choice(n, min(n, 512), replace=False))
+        paths = [panels.path(number) for number in range(panels.count)]
+        wholes, anywhere = pieces_of(paths), f"512 rows anywhere, {4e-3 * n:.0f} kB each"
+        same = [(paths[row // panels.size], row % panels.size * 4 * n, 4 * n) for row in some.tolist()]
+
+        def ours(rows: NDArray[np.int64]) -> int:
+            Panels(Path(folder), n, panels.size, "bench").read(rows, out[: len(rows)])
+            return 4 * n * len(rows)
+
+        ours(every)  # the memory is there
+        return [
+            _against(f"{what}, {state}", partial(ours, rows), partial(plain_reader, pieces), drop, repeats)
+            for state, drop in (("cold", paths), ("cached", []))
+            for what, rows, pieces in (
+                ("all rows; that: all files", every, wholes),
+                (f"{anywhere}; that: the same rows", some, same),
+                (f"{anywhere}; that: all files", some, wholes),
+            )
+        ]
+
+
+def plain_reader(pieces: Sequence[Piece]) -> int:
+    """Read with several threads and forget it; how many bytes."""
+
+    def load(piece: Piece) -> None:
+        path, begin, size = piece
+        with open(path, "rb", buffering=0) as stream:
+            stream.seek(begin)
+            stream.readinto(bytearray(size))
+
+    with limit(_READERS):
+        run(load, pieces)
+    return sum(size for _, _, size in pieces)
+
+
+def pieces_of(paths: Sequence[Path]) -> list[Piece]:
+    """Whole files."""
+    return [
+        (path, begin, min(_BLOCK, path.stat().st_size - begin))
+        for path in paths
+        for begin in range(0, path.stat().st_size, _BLOCK)
+    ]
+
+
+def _against(
+    what: str, ours: Callable[[], int], plain: Callable[[], int], drop: Sequence[Path], repeats: int
+) -> dict[str, Any]:
+    """GB/s of both in turns, the best of each; files of `drop` are read from the disk."""
+    best = [0.0, 0.0]
+    for _ in range(repeats):
+        for at, read in enumerate((ours, plain)):
+            for path in drop:
+                with open(path, "rb") as stream:
+                    os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            clock = time.perf_counter()
+            size = read()
+            best[at] = max(best[at], 1e-9 * size / (time.perf_counter() - clock))
+    how = f"GB/s, best of {repeats} in turns; every row checked"
+    return {"what": what, "this": best[0], "that": best[1], "ratio": best[0] / best[1], "how": how}
+
+
+def training(task: Task, texts: int) -> list[dict[str, Any]]:
+    """Seconds of training: the matrix computed, made in a store, found there; with memory for a quarter."""
+    some = np.random.default_rng(0).permutation(len(task.train))[:texts]
+    given = [task.train[i] for i in some], task.y_train[some]
+    kernel = GapWeighted(p=5, decay=0.5)
+    SVC(kernel, device="cpu").fit(given[0][:50], [0, 1] * 25)  # compiled
+    runs: list[tuple[float, SVC]] = []
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        quarter = len(some) ** 2
+        for where, memory in (
+            (None, None),
+            (folder, None),
+            (folder, None),
+            (None, quarter),
+            (folder, quarter),
+        ):
+            clock = time.perf_counter()
+            model = SVC(kernel, device="cpu", store=where, memory=memory).fit(*given)
+            runs.append((time.perf_counter() - clock, model))
+    objectives = [model.solutions_[0].objective for _, model in runs]
+    change = max(abs(each / objectives[0] - 1) for each in objectives)
+    assert change < 1e-5, change
+    took = {
+        "train, and make the store; that: compute": (1, 0),
+        "train from the store; that: compute": (2, 0),
+        "train from the store, a quarter of the matrix in memory; that: compute rows on demand": (4, 3),
+        "train from the store, a quarter of the matrix in memory; that: all of it in memory": (4, 2),
+    }
+    how = f"s; {len(some):,} texts of 100 symbols, gap:5; objectives equal to {change:.1g}"
+    return [
+        {"what": what, "this": runs[i][0], "that": runs[j][0], "ratio": runs[i][0] / runs[j][0], "how": how}
+        for what, (i, j) in took.items()
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write reports/store.md."""
+    parser = argparse.ArgumentParser(prog="textsvm bench store", description=__doc__)
+    parser.add_argument("-o", "--output", type=Path, default=Path("reports/store"))
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--megabytes", type=int, default=1024)
+    parser.add_argument("--texts", type=int, default=1000)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="on the embedded samples")
+    options = parser.parse_args(arguments)
+    tasks = paper_tasks(None if options.quick else data_folder(), 100)
+    rows = reading(16 if options.quick else options.megabytes, options.repeats)
+    rows += training(tasks[0], 100 if options.quick else options.texts)
+    rows += fault_runs(paper_tasks(None, 100)[0 if options.quick else 1], options.kills)
+    command = f"textsvm bench store --kills {options.kills}" + " --quick" * options.quick
+    write_report(options.output, "Grams on disk", command, HEADER, rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,344 @@
+"""A folder of Grams on disk: of one set of texts, in one form, by any number of kernels.
+
+    DIR/store.json          format, number of texts, their form, and a digest of what kernels read of them
+    DIR/KERNEL-DIGEST/      a Gram: gram.json (the kernel with its parameters, rows of a panel), and panels
+                            (`textsvm.gram.panels`)
+    DIR/.lock               held by the one process that writes
+
+Every file is written under a temporary name and moved into place, so whenever a run ends, what is there is
+right, and the next run makes what is not there. Reading takes no lock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import textsvm
+from textsvm import device as devices
+from textsvm.device import Device
+from textsvm.errors import InputError
+from textsvm.files import replacing
+from textsvm.gram.panels import Panels
+from textsvm.gram.plan import show_bytes
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.spelling import spell
+from textsvm.parallel import n_threads
+from textsvm.plain_json import to_json
+
+FORMAT = 1
+_STORE, _GRAM, _LOCK = "store.json", "gram.json", ".lock"
+#: What a manifest of texts has.
+_TEXTS: dict[str, type] = {"n": int, "form": dict, "views": dict}
+#: Bytes and predicted seconds of a panel at most, which are what a killed run loses; and its fewest rows:
+#: a panel of few rows is found by the later ones in short pieces.
+PANEL_BYTES, PANEL_SECONDS, LEAST_ROWS, ROWS_OF_LARGE = 128 << 20, 5.0, 16, 256
+#: What `Documents` have that no stored kernel value depends on: idf weights of classes are a kernel's state.
+_NOT_READ = ("characters", "classes")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A Gram that is wanted.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        Fitted.
+    examples : Examples
+    form : dict
+        How they were made of what a user gave, by the names of parameters.
+    device : Device
+        Where its rows are made, and go.
+    """
+
+    kernel: Kernel
+    examples: Any
+    form: Mapping[str, Any]
+    device: Device
+
+    @property
+    def n(self) -> int:
+        """Number of examples."""
+        return len(self.examples)
+
+    def texts(self) -> dict[str, Any]:
+        """What all Grams of a store have in common, as JSON values."""
+        views = {repr(view): digest(self.examples.of(view)) for view in self.kernel.views}
+        return {"n": self.n, "form": to_json(dict(self.form)), "views": views}
+
+    def gram(self) -> dict[str, Any]:
+        """What tells its Gram from others of the store."""
+        state = self.kernel.state()
+        return {
+            "kernel": json.loads(json.dumps(to_json(self.kernel.as_dict()))),
+            "learnt": digest(state) if state else "",
+        }
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Where a Gram is, or is to be.
+
+    Attributes
+    ----------
+    store : Store
+    panels : Panels
+    manifest : dict
+        What its gram.json has.
+    """
+
+    store: Store
+    panels: Panels
+    manifest: Mapping[str, Any]
+
+    @property
+    def place(self) -> str:
+        """For people."""
+        return f"stored in {self.store.folder}"
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the store for writing, with room for what is missing and the manifests in place.
+
+        Raises
+        ------
+        InputError
+            If another process writes there, there is not enough room, or it cannot be written to.
+        """
+        self.store.require_room(self.panels)
+        with self.store.lock():
+            self.store.note(self.manifest["texts"])
+            try:
+                self.panels.folder.mkdir(exist_ok=True)
+            except OSError as error:
+                raise InputError(f"cannot write {self.panels.folder}: {error.strerror}") from error
+            if not (self.panels.folder / _GRAM).exists():
+                _write_json(self.panels.folder / _GRAM, self.manifest)
+            yield
+
+
+class Store:
+    """A folder of Grams.
+
+    Parameters
+    ----------
+    folder : path
+        New, empty, or a store.
+
+    Raises
+    ------
+    InputError
+        If it is anything else, or of a newer version of textsvm.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        #: What its manifest says, None where it is new.
+        self.texts: dict[str, Any] | None = None
+        if (self.folder / _STORE).is_file():
+            self.texts = _read_json(self.folder / _STORE, _TEXTS)
+        elif self.folder.exists() and not self.folder.is_dir():
+            raise InputError(f"the store {folder} is a file; name a folder")
+        elif any(not name.startswith(".") for name in _names(self.folder)):
+            raise InputError(
+                f"{folder} is not a store of kernel matrices: it has files and no {_STORE}; name a new or an "
+                "empty folder"
+            )
+
+    def find(self, wanted: Wanted, memory: int) -> Kept:
+        """Where a Gram is in it, or is to be.
+
+        Parameters
+        ----------
+        wanted : Wanted
+        memory : int
+            Bytes that rows may take; a new Gram's panels heed them.
+
+        Raises
+        ------
+        InputError
+            If the store is of other texts, or of another form of them; it says which.
+        """
+        texts, gram = wanted.texts(), wanted.gram()
+        self._require_same(texts)
+        views = {view: texts["views"][view] for view in sorted(texts["views"])}
+        name = digest({**gram, "views": views, "n": wanted.n})[:16]
+        folder = self.folder / f"{wanted.kernel.name}-{name}"
+        if (folder / _GRAM).is_file():
+            manifest = _read_json(folder / _GRAM, {"rows_of_panel": int})
+            size = manifest["rows_of_panel"]
+            if not 0 < size <= max(1, wanted.n):
+                raise InputError(_damaged(folder / _GRAM))
+        else:
+            size = panel_rows(wanted, memory)
+            manifest = {
+                "format": FORMAT, "textsvm": textsvm.__version__, "spelled": spell(wanted.kernel), **gram,
+                "texts": texts, "rows_of_panel": size, "device": wanted.device.description,
+            }  # fmt: skip
+        return Kept(self, Panels(folder, wanted.n, size, name), {**manifest, "texts": texts})
+
+    def _require_same(self, texts: Mapping[str, Any]) -> None:
+        known = self.texts
+        if known is None:
+            return
+        another = "name another folder, or delete this one"
+        for name, value in texts["form"].items():
+            if (other := known["form"].get(name)) != value:
+                raise InputError(
+                    f"the store {self.folder} is of texts with {name}={other!r}, and these have "
+                    f"{name}={value!r}; {another}"
+                )
+        if known["n"] != texts["n"]:
+            raise InputError(
+                f"the store {self.folder} is of other texts: {known['n']:,} of them, and these are "
+                f"{texts['n']:,}; {another}"
+            )
+        for view, found in texts["views"].items():
+            if known["views"].get(view, found) != found:
+                raise InputError(
+                    f"the store {self.folder} is of other texts, as many as these, or of these in another "
+                    f"order; {another}"
+                )
+
+    def note(self, texts: Mapping[str, Any]) -> None:
+        """Write down what texts it is of; inside of `lock`."""
+        if (self.folder / _STORE).is_file():  # another process may have made it a store
+            self.texts = _read_json(self.folder / _STORE, _TEXTS)
+        self._require_same(texts)
+        views = {**(self.texts or texts)["views"], **texts["views"]}
+        if self.texts is None or views != self.texts["views"]:
+            self.texts = {**texts, "format": FORMAT, "textsvm": textsvm.__version__, "views": views}
+            _write_json(self.folder / _STORE, self.texts)
+
+    def require_room(self, panels: Panels) -> None:
+        """Raise InputError if the disk has no room for the panels that are missing."""
+        needed = sum(map(panels.bytes_of, panels.missing()))
+        there = next(one for one in (self.folder.absolute(), *self.folder.absolute().parents) if one.exists())
+        free = shutil.disk_usage(there).free
+        if needed > free:
+            raise InputError(
+                f"the kernel matrix of {panels.n:,} texts takes {show_bytes(needed)} more on disk and "
+                f"{show_bytes(free)} are free in {self.folder}; name a folder with more room (--store), or "
+                "leave it out; nothing was written"
+            )
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Be the one process that writes; the lock ends with the process, however that ends."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise InputError(f"cannot write the store {self.folder}: {error.strerror}") from error
+        with open(handle, "r+", encoding="ascii", errors="replace") as stream:
+            if not _locked(stream.fileno()):
+                who = stream.read(20).strip()
+                raise InputError(
+                    f"the store {self.folder} is being written by another process ({who or 'unknown'}); wait "
+                    "for it, or name another folder"
+                )
+            stream.truncate(0)
+            stream.write(str(os.getpid()))
+            stream.flush()
+            yield
+
+
+def panel_rows(wanted: Wanted, memory: int) -> int:
+    """Rows of a panel of a new Gram, by bytes, the memory that rows may take, and predicted seconds."""
+    n = wanted.n
+    rows = min(max(ROWS_OF_LARGE, PANEL_BYTES // max(1, 4 * n)), memory // max(1, 16 * n))
+    if wanted.device.kind == "cpu":
+        seconds = wanted.kernel.seconds(wanted.examples, wanted.examples) / max(1, n) / n_threads()
+        rows = min(rows, int(PANEL_SECONDS / max(seconds, 1e-9)))
+    return max(1, min(n, max(LEAST_ROWS, rows)))
+
+
+def digest(value: Any) -> str:
+    """Of arrays, and of what has arrays: equal for what is equal."""
+    state = blake2b(digest_size=16)
+    _add(state, value)
+    return state.hexdigest()
+
+
+def _add(state: Any, value: Any) -> None:
+    if devices.is_on_gpu(value):
+        value = devices.to_host(value)
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        state.update(f"{value.dtype.str} {value.shape};".encode())
+        state.update(np.ascontiguousarray(value).data.cast("B") if value.size else b"")
+    elif isinstance(value, np.ndarray | list | tuple):
+        state.update(f"{len(value)};".encode())
+        for one in value:
+            _add(state, one)
+    elif isinstance(value, Mapping):
+        _add(state, sorted((str(name), digest(one)) for name, one in value.items()))
+    elif is_dataclass(value):
+        _add(
+            state,
+            {each.name: getattr(value, each.name) for each in fields(value) if each.name not in _NOT_READ},
+        )
+    elif hasattr(value, "indptr"):  # a matrix of SciPy
+        _add(state, [value.shape, value.indptr, value.indices, value.data])
+    else:
+        text = repr(value).encode("utf-8", "surrogatepass")
+        state.update(f"{len(text)}:".encode() + text)
+
+
+def _locked(handle: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # Windows: nobody is kept out
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise InputError(f"cannot read the store {folder}: {error.strerror}") from error
+
+
+def _read_json(path: Path, types: Mapping[str, type]) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        version = found["format"]
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(_damaged(path)) from error
+    if version != FORMAT:
+        raise InputError(
+            f"{path.parent} has store format {version!r}, and textsvm {textsvm.__version__} knows {FORMAT}; "
+            "use the version that wrote it, or name another folder"
+        )
+    if not all(isinstance(found.get(name), kind) for name, kind in types.items()):
+        raise InputError(_damaged(path))
+    return found
+
+
+def _damaged(path: Path) -> str:
+    return f"{path} is damaged; delete the folder {path.parent}, and it is made again"
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
