@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from textsvm.device import Device, free_memory
 from textsvm.errors import InputError
-from textsvm.gram.base import DenseGram, Gram
+from textsvm.gram.base import Gram
 from textsvm.gram.cached import CachedGram
+from textsvm.gram.tiles import whole_gram
 from textsvm.kernels.base import MatrixRows
 from textsvm.parallel import Progress
 
@@ -77,7 +78,7 @@ def make_gram(
     matrices = getattr(kernel_rows, "matrices", 1)
     decided = plan(kernel_rows.n, allowed_bytes(memory, kernel_rows.device), matrices)
     if decided.dense:
-        return DenseGram(kernel_rows.gram(progress), decided.description)
+        return whole_gram(kernel_rows, decided.description, progress)
     return CachedGram(kernel_rows, decided.memory, decided.description)
 
 
