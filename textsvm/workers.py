@@ -12,6 +12,7 @@ sent again; the result of a piece is handed out once.
 
 from __future__ import annotations
 
+import logging
 import platform
 import pydoc
 import time
@@ -20,6 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pickle import PicklingError
 from typing import Any
 
 from textsvm import parallel
@@ -87,7 +89,11 @@ def _local() -> Any:
 
     # No limit of memory: a worker that comes near one writes what it was sent to disk, or ends.
     return LocalCluster(
-        n_workers=parallel.n_threads(), threads_per_worker=1, memory_limit=0, dashboard_address=None
+        n_workers=parallel.n_threads(),
+        threads_per_worker=1,
+        memory_limit=0,
+        dashboard_address="127.0.0.1:0",
+        silence_logs=logging.CRITICAL,  # what fails is said here
     )
 
 
@@ -246,12 +252,22 @@ class Workers:
         name = str(tokenize(value)) if known is None else known.name
         known = known or next((one for one in self._sent if one.name == name), None)
         if known is None or known.future.status != "finished":
-            # In a list, for what is one itself would be sent element by element.
-            [future] = self._client.scatter([value], broadcast=True, hash=False)
+            future = self._scatter(value)
             self._sent = [one for one in self._sent if one.name != name]
             known = _Sent(value, name, future)
             self._sent.append(known)
         return known.future
+
+    def _scatter(self, value: Any) -> Any:
+        try:
+            # In a list, for what is one itself would be sent element by element.
+            [future] = self._client.scatter([value], broadcast=True, hash=False)
+        except (TypeError, AttributeError, PicklingError) as error:
+            raise InputError(
+                f"what the workers need cannot be sent to them ({error}); a function of tokens, or a kernel "
+                "function, must hold nothing that belongs to this process alone, such as an open file"
+            ) from error
+        return future
 
     def forget(self, value: Any) -> None:
         """Have the workers give back the memory of what they were sent."""

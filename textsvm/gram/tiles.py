@@ -54,11 +54,6 @@ class Recipe:
             return bool(self.kernels[0].divides(documents))
         return self.device == "cpu" and self.sharing.divides(self.kernels, documents)
 
-    def lengths(self, documents: Any) -> NDArray[np.int64]:
-        """Symbols of each document, as the kernels read it."""
-        found: NDArray[np.int64] = self.kernels[0].leaves[0].read(documents).lengths
-        return found
-
     def tile(self, rows: Any, columns: Any) -> list[NDArray[np.float32]]:
         """The tile of two blocks of each matrix, on the host; of a block with itself if they are the same."""
         device = devices.select(self.device)
@@ -106,9 +101,10 @@ class Tiling:
         n, pieces = len(self.order), self._pieces
         found = [np.empty((n, n), np.float32) for _ in self.recipe.kernels]
         shared = (self.recipe, self.documents.take(self.order))
-        lengths = self.recipe.lengths(shared[1])
-        cost = self.recipe.kernels[0].cost
-        work = [float(cost(lengths[a], lengths[b]).sum()) / (1 + (a == b)) for a, b in pieces]
+        symbols = [float(shared[1].lengths[block].sum()) for block in self.blocks]
+        work = [
+            a * b / (1 + (i == j)) for i, a in enumerate(symbols) for j, b in enumerate(symbols) if i <= j
+        ]
         for number, tiles in self.workers.run(_tile, shared, pieces, work, progress):
             a, b = (self.order[some] for some in pieces[number])
             for matrix, tile in zip(found, tiles, strict=True):
@@ -131,7 +127,9 @@ def tiling(recipe: Recipe, documents: Any) -> Tiling | None:
     seconds = max(kernel.seconds(documents, documents) for kernel in recipe.kernels) / 2
     if seconds < LEAST_SECONDS * n_threads():
         return None
-    lengths = recipe.lengths(documents)
+    # In the one view that all parts of the kernel have.
+    documents = recipe.kernels[0].leaves[0].read(documents)
+    lengths = documents.lengths
     order = np.argsort(lengths, kind="stable")
     size = 4 * len(recipe.kernels) * len(order) ** 2 / 2
     tiles = max(TILES_EACH * workers.threads, seconds / TILE_SECONDS, size / TILE_BYTES)

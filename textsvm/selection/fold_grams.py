@@ -284,25 +284,23 @@ def _by_workers(
     parts = grams.sharing(task.folds)
     # On the kind of device that is at work here, whatever a worker would choose by itself.
     model = clone(grams.model).set_params(device=devices.select(grams.model.device).kind)
-    shared = (models, model, grams.examples, grams.kernel, task)
+    # In one piece: what kernels and examples have in common, such as a function of tokens, stays the same.
+    whole = (models, model, grams.examples, grams.kernel, task)
     work = [len(part) * float(len(task.folds[part[0]][0])) ** 2 for part in parts]
     last: dict[int, Prepared] = {}
-    for number, found in workers.run(_part, shared, parts, work, of_stage(progress, "solve")):
+    for number, found in workers.run(_part, [whole], parts, work, of_stage(progress, "solve")):
         results.add(parts[number], found.machines, found.values)
         last[number] = found.last
+    workers.forget(whole)
     lap(seconds, "solve", clock)
     return results.together(replace(last[len(parts) - 1], examples=grams.examples))
 
 
 def _part(
-    models: Sequence[KernelMachine],
-    model: KernelMachine,
-    examples: Any,
-    kernel: Kernel,
-    task: Task,
-    numbers: list[int],
+    whole: tuple[Sequence[KernelMachine], KernelMachine, Any, Kernel, Task], numbers: list[int]
 ) -> FoldResults:
     """What a worker does."""
+    models, model, examples, kernel, task = whole
     with model.at_work(devices.select(model.device)), limit(1):
         grams = FoldGrams(model, examples, clone(kernel))
         some = replace(task, folds=[task.folds[i] for i in numbers])
