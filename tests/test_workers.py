@@ -15,7 +15,7 @@ from textsvm.errors import InputError
 from textsvm.gram import tiles
 from textsvm.workers import current, on_workers
 
-distributed = pytest.importorskip("distributed")
+dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
 
 RANDOM = np.random.default_rng(0)
 WORDS = [
@@ -40,9 +40,13 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*near-duplicate")
 
 @pytest.fixture(scope="module")
 def cluster():
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, memory_limit=0, dashboard_address="127.0.0.1:0"
-    ) as made:
+    # A scheduler tries for so long to reach a worker that has just died.
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "3s"}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, memory_limit=0, dashboard_address="127.0.0.1:0"
+        ) as made,
+    ):
         yield made
 
 
@@ -57,7 +61,7 @@ def connected(cluster, monkeypatch):
 
 
 class Seen:
-    """What was given to workers, by the name of the function, and the numbers of the pieces that came back."""
+    """What workers were given, by the name of the function, and the numbers of what came back."""
 
     def __init__(self, run):
         self.real, self.calls = run, []
@@ -241,17 +245,18 @@ def test_a_scheduler_that_does_not_answer(monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    began = time.monotonic()
-    with pytest.raises(InputError, match=f"no scheduler of Dask answers at tcp://127.0.0.1:{port}"):
-        with on_workers(f"tcp://127.0.0.1:{port}"):
-            pass
+    began, said = time.monotonic(), f"no scheduler of Dask answers at tcp://127.0.0.1:{port}"
+    with pytest.raises(InputError, match=said), on_workers(f"tcp://127.0.0.1:{port}"):
+        pass
     assert time.monotonic() - began < 5
 
 
 def test_a_scheduler_without_workers(monkeypatch):
     monkeypatch.setattr(module, "PATIENCE", 0.5)
-    with distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0", processes=False) as empty:
-        with pytest.raises(InputError, match="has no workers after 0.5 s"), on_workers(empty):
+    where = {"dashboard_address": "127.0.0.1:0", "processes": False}
+    said = r"has no workers after 0\.5 s"
+    with distributed.LocalCluster(n_workers=0, **where) as empty, pytest.raises(InputError, match=said):  # noqa: SIM117
+        with on_workers(empty):
             pass
 
 

@@ -259,15 +259,19 @@ class Workers:
         return known.future
 
     def _scatter(self, value: Any) -> Any:
-        try:
-            # In a list, for what is one itself would be sent element by element.
-            [future] = self._client.scatter([value], broadcast=True, hash=False)
-        except (TypeError, AttributeError, PicklingError) as error:
-            raise InputError(
-                f"what the workers need cannot be sent to them ({error}); a function of tokens, or a kernel "
-                "function, must hold nothing that belongs to this process alone, such as an open file"
-            ) from error
-        return future
+        last = time.monotonic()
+        while True:
+            try:
+                # In a list, for what is one itself would be sent element by element.
+                [future] = self._client.scatter([value], broadcast=True, hash=False)
+                return future
+            except (TypeError, AttributeError, PicklingError) as error:
+                raise InputError(
+                    f"what the workers need cannot be sent to them ({error}); a function of tokens, or a "
+                    "kernel function, must hold nothing that is this process's alone, such as an open file"
+                ) from error
+            except OSError:  # a worker ended while it was sent something; timeouts are such errors too
+                last = self._require_some(last)
 
     def forget(self, value: Any) -> None:
         """Have the workers give back the memory of what they were sent."""

@@ -101,10 +101,8 @@ class Tiling:
         n, pieces = len(self.order), self._pieces
         found = [np.empty((n, n), np.float32) for _ in self.recipe.kernels]
         shared = (self.recipe, self.documents.take(self.order))
-        symbols = [float(shared[1].lengths[block].sum()) for block in self.blocks]
-        work = [
-            a * b / (1 + (i == j)) for i, a in enumerate(symbols) for j, b in enumerate(symbols) if i <= j
-        ]
+        lengths = shared[1].lengths
+        work = [float(lengths[a].sum() * lengths[b].sum()) / (1 + (a == b)) for a, b in pieces]
         for number, tiles in self.workers.run(_tile, shared, pieces, work, progress):
             a, b = (self.order[some] for some in pieces[number])
             for matrix, tile in zip(found, tiles, strict=True):

@@ -284,8 +284,7 @@ def _by_workers(
     parts = grams.sharing(task.folds)
     # On the kind of device that is at work here, whatever a worker would choose by itself.
     model = clone(grams.model).set_params(device=devices.select(grams.model.device).kind)
-    # In one piece: what kernels and examples have in common, such as a function of tokens, stays the same.
-    whole = (models, model, grams.examples, grams.kernel, task)
+    whole = _Whole(models, model, grams.examples, grams.kernel, task)
     work = [len(part) * float(len(task.folds[part[0]][0])) ** 2 for part in parts]
     last: dict[int, Prepared] = {}
     for number, found in workers.run(_part, [whole], parts, work, of_stage(progress, "solve")):
@@ -296,15 +295,24 @@ def _by_workers(
     return results.together(replace(last[len(parts) - 1], examples=grams.examples))
 
 
-def _part(
-    whole: tuple[Sequence[KernelMachine], KernelMachine, Any, Kernel, Task], numbers: list[int]
-) -> FoldResults:
+@dataclass(frozen=True)
+class _Whole:
+    """What all parts need, sent as one: a function of tokens stays one for kernel and examples."""
+
+    models: Sequence[KernelMachine]
+    model: KernelMachine
+    examples: Any
+    kernel: Kernel
+    task: Task
+
+
+def _part(whole: _Whole, numbers: list[int]) -> FoldResults:
     """What a worker does."""
-    models, model, examples, kernel, task = whole
+    model, task = whole.model, whole.task
     with model.at_work(devices.select(model.device)), limit(1):
-        grams = FoldGrams(model, examples, clone(kernel))
+        grams = FoldGrams(model, whole.examples, clone(whole.kernel))
         some = replace(task, folds=[task.folds[i] for i in numbers])
-        found = train_and_test(models, grams, some, {})
+        found = train_and_test(whole.models, grams, some, {})
     return replace(found, last=replace(found.last, examples=None))
 
 

@@ -65,7 +65,7 @@ def solve_folds(
     chains = [(chain, fold) for chain in paths_along_c(models) for fold in range(len(folds))]
     workers, sent = current(), portable(gram)
     if workers is not None and sent is not None and len(chains) > 1:
-        solved = _by_workers(workers, (models, sent, target, folds, weight), chains, progress)
+        solved = _by_workers(workers, sent, (models, target, folds, weight), chains, progress)
     else:
         solved = _solve_chains(models, gram, target, folds, weight, chains, progress)
     found = {(k, fold): m for (chain, fold), path in zip(chains, solved, strict=True)
@@ -96,25 +96,26 @@ def _solve_chains(
     )
 
 
+#: Models, target, folds and weight, as `solve_folds` takes them.
+_Problems = tuple[Sequence[KernelMachine], Target, Sequence[Fold], NDArray[np.float64] | None]
+
+
 def _by_workers(
-    workers: Workers, shared: tuple[Any, ...], chains: Sequence[Chain], progress: Progress | None
+    workers: Workers,
+    sent: PortableGram,
+    problems: _Problems,
+    chains: Sequence[Chain],
+    progress: Progress | None,
 ) -> list[list[Machines]]:
     """The same, every chain a task: problems on a fold and the values of C."""
-    _, sent, _, folds, _ = shared
-    work = [len(chain) * float(len(folds[fold][0])) ** 2 for chain, fold in chains]
-    found = dict(workers.run(_solve_chain, shared, chains, work, progress))
+    work = [len(chain) * float(len(problems[2][fold][0])) ** 2 for chain, fold in chains]
+    found = dict(workers.run(_solve_chain, (sent, problems), chains, work, progress))
     workers.forget(sent)
     return [found[number] for number in range(len(chains))]
 
 
-def _solve_chain(
-    models: Sequence[KernelMachine],
-    sent: PortableGram,
-    target: Target,
-    folds: Sequence[Fold],
-    weight: NDArray[np.float64] | None,
-    chain: Chain,
-) -> list[Machines]:
+def _solve_chain(sent: PortableGram, problems: _Problems, chain: Chain) -> list[Machines]:
+    models, target, folds, weight = problems
     with sent.at_work() as gram:
         return _solve_chains(models, gram, target, folds, weight, [chain])[0]
 
