@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from textsvm.selection.cross_validation import cross_validate
     from textsvm.selection.multilabel import MultilabelSVC
     from textsvm.selection.tuning import tune
+    from textsvm.workers import on_workers
 
 __version__ = "0.1.0"
 
@@ -66,6 +67,7 @@ _HOME = {
     "stream_corpus": "textsvm.readers",
     "load": "textsvm.model_file",
     "save": "textsvm.model_file",
+    "on_workers": "textsvm.workers",
     "InputError": "textsvm.errors",
 }
 
@@ -94,6 +96,7 @@ __all__ = [
     "__version__",
     "cross_validate",
     "load",
+    "on_workers",
     "read_corpus",
     "read_gram",
     "save",

@@ -17,6 +17,7 @@ import platform
 import pydoc
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -62,8 +63,7 @@ def on_workers(where: Any) -> Iterator[Workers]:
         If `distributed` is not installed, no scheduler answers, it has no workers, or these have another
         version of textsvm or of what it computes with.
     """
-    if find_spec("distributed") is None:
-        raise InputError('workers need Dask, which is not installed; pip install "textsvm[dask]"')
+    require_dask()
     with ExitStack() as stack:
         cluster = stack.enter_context(_local()) if isinstance(where, str) and where == "local" else where
         client = stack.enter_context(_connected(cluster))
@@ -72,6 +72,12 @@ def on_workers(where: Any) -> Iterator[Workers]:
         token = _current.set(workers)
         stack.callback(_current.reset, token)
         yield workers
+
+
+def require_dask() -> None:
+    """Raise InputError if `distributed` is not installed."""
+    if find_spec("distributed") is None:
+        raise InputError('workers need Dask, which is not installed; pip install "textsvm[dask]"')
 
 
 @contextmanager
@@ -101,11 +107,12 @@ def _local() -> Any:
 def _connected(where: Any) -> Iterator[Any]:
     """A client of a scheduler that has workers."""
     from distributed import Client
+    from distributed import TimeoutError as Late
 
     name = getattr(where, "scheduler_address", where)
     try:
         client = Client(where, timeout=PATIENCE, set_as_default=False)
-    except (OSError, TimeoutError, ValueError, TypeError) as error:
+    except (OSError, Late, ValueError, TypeError) as error:
         raise InputError(
             f"no scheduler of Dask answers at {name} ({type(error).__name__}, {PATIENCE:g} s); start one "
             "with `dask scheduler`, and give its address, such as tcp://HOST:8786"
@@ -113,7 +120,7 @@ def _connected(where: Any) -> Iterator[Any]:
     with client:
         try:
             client.wait_for_workers(1, timeout=PATIENCE)
-        except TimeoutError as error:
+        except Late as error:
             raise InputError(
                 f"the scheduler at {name} has no workers after {PATIENCE:g} s; start some with "
                 f"`dask worker {name}`, where textsvm is installed"
@@ -233,7 +240,7 @@ class Workers:
                 for future in arrived:
                     number = pending.pop(future)
                     if future.status == "finished":
-                        with suppress(*_lost()):
+                        with suppress(CancelledError):
                             yield number, future.result()
                     elif future.status == "error":
                         raise _as_input_error(future.exception())
@@ -259,6 +266,8 @@ class Workers:
         return known.future
 
     def _scatter(self, value: Any) -> Any:
+        from distributed import TimeoutError as Late
+
         last = time.monotonic()
         while True:
             try:
@@ -270,7 +279,7 @@ class Workers:
                     f"what the workers need cannot be sent to them ({error}); a function of tokens, or a "
                     "kernel function, must hold nothing that is this process's alone, such as an open file"
                 ) from error
-            except OSError:  # a worker ended while it was sent something; timeouts are such errors too
+            except (OSError, Late):  # a worker ended while it was sent something
                 last = self._require_some(last)
 
     def forget(self, value: Any) -> None:
@@ -279,9 +288,10 @@ class Workers:
 
     def _arrived(self, futures: Sequence[Any]) -> list[Any]:
         """Those that are no longer at work, after a second at most if there are none."""
+        from distributed import TimeoutError as Late
         from distributed import wait
 
-        with suppress(TimeoutError, *_lost()), self._client.as_current():
+        with suppress(Late, CancelledError), self._client.as_current():
             wait(futures, timeout=1, return_when="FIRST_COMPLETED")
         return [future for future in futures if future.status != "pending"]
 
@@ -302,15 +312,6 @@ def _call(function: Callable[..., Any], *arguments: Any) -> Any:
     """What a worker does of a task."""
     with parallel.limit(1):
         return function(*arguments)
-
-
-def _lost() -> tuple[type[BaseException], ...]:
-    """What tells that a task, or what it needs, is at no worker any more."""
-    from concurrent.futures import CancelledError
-
-    from distributed.client import FutureCancelledError
-
-    return CancelledError, FutureCancelledError
 
 
 def _as_input_error(error: BaseException) -> BaseException:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import kernels, machines, options
+from textsvm.cli import cluster, kernels, machines, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.output import LIBSVM, NPY, STDOUT, Force, Output
 from textsvm.errors import InputError
@@ -81,6 +81,7 @@ def gram(
     values: Values,
     file: MatrixFile,
     others: Columns,
+    spread: cluster.Cluster,
     printing: options.Printing,
     regress: options.Regress = None,
 ) -> None:
@@ -96,6 +97,7 @@ def gram(
     if others.columns is None and others.part_of_columns is not None:
         raise WrongUsage("--against-part needs --against")
     output = file.checked(corpus, others.columns)
+    spread.check()
     console = Console(printing.quiet, output.is_stdout)
     chosen = values.kernel.one()
     model = machines.checked(lambda: SVC(chosen, device=values.device, **values.text.as_dict()))
@@ -105,7 +107,8 @@ def gram(
         columns = options.read(console, others.columns, where, options.Learning(regress))
     labels, names = _labels(documents) if output.kind is LIBSVM else (None, [])
     clock = time.perf_counter()
-    matrix, used = _matrix(console, model, documents, columns)
+    with spread.at_work(console):
+        matrix, used = _matrix(console, model, documents, columns)
     seconds = {"gram": time.perf_counter() - clock}
     clock = time.perf_counter()
     with output.place() as path:

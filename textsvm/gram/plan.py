@@ -12,6 +12,7 @@ from textsvm.gram.cached import CachedGram
 from textsvm.gram.tiles import whole_gram
 from textsvm.kernels.base import MatrixRows
 from textsvm.parallel import Progress
+from textsvm.workers import current
 
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
@@ -79,7 +80,8 @@ def make_gram(
     decided = plan(kernel_rows.n, allowed_bytes(memory, kernel_rows.device), matrices)
     if decided.dense:
         return whole_gram(kernel_rows, decided.description, progress)
-    return CachedGram(kernel_rows, decided.memory, decided.description)
+    alone = "; workers make whole matrices only, so none helps" if current() else ""
+    return CachedGram(kernel_rows, decided.memory, decided.description + alone)
 
 
 def allowed_bytes(memory: int | str | None, device: Device) -> int:
