@@ -100,6 +100,7 @@ def _local() -> Any:
         memory_limit=0,
         dashboard_address="127.0.0.1:0",
         silence_logs=logging.CRITICAL,  # what fails is said here
+        preload=["import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"],  # Ctrl-C is meant for us
     )
 
 
@@ -183,6 +184,11 @@ class Workers:
         count, threads = len(self._client.nthreads()), self.threads
         tasks = f"{threads} task{'s' * (threads > 1)} at a time"
         return f"{count} worker{'s' * (count > 1)} at {self._client.scheduler.address} ({tasks})"
+
+    def everywhere(self, function: Callable[[], Any]) -> dict[str, Any]:
+        """What a function returns in each worker's process, by the worker's address."""
+        found: dict[str, Any] = self._client.run(function)
+        return found
 
     def run(
         self,

@@ -31,6 +31,7 @@ class Benchmark(Enum):
     vectors = "vectors"
     weights = "weights"
     nystroem = "nystroem"
+    workers = "workers"
     crammer_singer = "crammer_singer"
     edit_gpu = "edit_gpu"
     gap_gpu = "gap_gpu"
