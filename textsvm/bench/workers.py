@@ -31,7 +31,7 @@ from textsvm.selection.splitting import Splitting
 from textsvm.workers import Workers, here, on_workers
 
 #: Values of C of every fold.
-GRID = np.logspace(-1, 2, 10)
+GRID = np.logspace(-1, 3, 13)
 
 
 def paired(
@@ -73,10 +73,10 @@ def run(texts: list[str], labels: Any, repeats: int) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     with limit(2), on_workers("local") as workers:
         for kernel, some in ((GapWeighted(5), texts[: len(texts) // 3]), (EditDistance(), texts)):
-            make = partial(_gram, SVC(kernel, device="cpu"), some)
+            make = partial(_gram, SVC(kernel, device="cpu", n_jobs=1), some)
             found = paired(make, workers, _same_gram, repeats)
             rows.append({"what": f"Gram of {len(some):,} texts, {kernel}", **found})
-        models = [SVC(EditDistance(), C=float(C), device="cpu") for C in GRID]
+        models = [SVC(EditDistance(), C=float(C), device="cpu", n_jobs=1) for C in GRID]
         target = models[0].as_target(labels, len(texts))
         folds = Splitting(10, None, 1, 0, None).folds(target)
         solve = partial(solve_folds, models, _gram(models[0], texts), target, folds, None)
