@@ -1,5 +1,6 @@
 """Work on several machines: two worker processes give, bit for bit, what one machine gives."""
 
+import json
 import os
 import signal
 import socket
@@ -8,11 +9,12 @@ import time
 
 import numpy as np
 import pytest
+from command import run
 
 from textsvm import SVC, SVR, EditDistance, GapWeighted, Product, Spectrum, Sum, cross_validate, tune
 from textsvm import workers as module
 from textsvm.errors import InputError
-from textsvm.gram import tiles
+from textsvm.kernels import nystroem
 from textsvm.workers import current, on_workers
 
 dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
@@ -53,9 +55,9 @@ def cluster():
 @pytest.fixture
 def connected(cluster, monkeypatch):
     """Two workers that are sent whatever can be."""
-    monkeypatch.setattr(tiles, "LEAST_SECONDS", 0)
     with on_workers(cluster.scheduler_address) as workers:
         workers._client.wait_for_workers(2, timeout=30)
+        workers.worth = 0
         monkeypatch.setattr(workers, "run", Seen(workers.run))
         yield workers
 
@@ -182,6 +184,21 @@ def _refuse(piece):
     raise InputError("odd one")
 
 
+def test_blocks_of_landmarks_are_those_of_one_machine(connected, monkeypatch):
+    monkeypatch.setattr(nystroem, "HOST_BLOCK", 8 * 50 * 64)
+    model = SVC(GapWeighted(2), approximate="nystrom:50", device="cpu", solver="gram")
+    here = alone(model.fit, TEXTS, LABELS).decision_function(TEXTS)
+    there = model.fit(TEXTS, LABELS).decision_function(TEXTS)
+    np.testing.assert_array_equal(there, here)
+    assert connected.run.pieces("_cross") == [-(-N // 64)]
+
+
+def test_what_is_quick_is_not_sent(connected):
+    connected.worth = 3600
+    assert "tiles" not in gram_of(GapWeighted(3)).description
+    assert connected.run.calls == []
+
+
 class Killer:
     """Progress that kills some workers after the first results of a stage, and tells how often it did."""
 
@@ -264,3 +281,17 @@ def test_dask_is_an_extra(monkeypatch):
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r'pip install "textsvm\[dask\]"'), on_workers("local"):
         pass
+
+
+def test_the_command_line(cluster, tmp_path):
+    corpus, where = tmp_path / "texts.csv", cluster.scheduler_address
+    rows = [f'"{text}",{label}' for text, label in zip(TEXTS, LABELS, strict=True)]
+    corpus.write_text("\n".join(["text,label", *rows, ""]))
+    reading = ("--text", "text", "--label", "label", "--kernel", "gap:3", "--device", "cpu")
+    for verb in (("cv", "--json"), ("tune", "--json", "-C", "1,10")):
+        done = [run(*verb, corpus, *reading, *more) for more in ((), ("--workers", where))]
+        assert [one.returncode for one in done] == [0, 0], done[1].stderr.decode()
+        assert f"workers: 2 workers at {where} (2 tasks at a time)" in done[1].stderr.decode()
+        one, other = (json.loads(each.stdout) for each in done)
+        for name in ("pooled", "mean", "best_params", "best_score"):
+            assert one.get(name) == other.get(name)

@@ -167,7 +167,14 @@ class Workers:
     Parameters
     ----------
     client : distributed.Client
+
+    Attributes
+    ----------
+    worth : float
+        Predicted seconds of work on this machine from which on it is worth sending.
     """
+
+    worth = 1.0
 
     def __init__(self, client: Any) -> None:
         self._client = client

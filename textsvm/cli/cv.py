@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import cluster, kernels, machines, options
+from textsvm.cli import kernels, machines, options
 from textsvm.cli.console import Console, json_line
 from textsvm.cli.metric_columns import SHOWN, cells
 from textsvm.cli.output import PREDICTIONS, Force, Output
@@ -50,7 +50,6 @@ def cv(
     learning: options.Learning,
     folds: options.Folds,
     made_from: machines.SingleOptions,
-    spread: cluster.Cluster,
     predictions: Predictions,
     printing: options.Printing,
 ) -> None:
@@ -64,14 +63,14 @@ def cv(
 
     started = time.perf_counter()
     folds.check()
-    spread.check()
+    made_from.cluster.check()
     output = predictions.output(corpus)
     console = Console(printing.quiet, output is not None and output.is_stdout)
     model = made_from.estimator(learning)
     documents = options.read(console, corpus, reading, learning, groups=folds.groups)
     truth = options.targets(documents, learning.multilabel)
     read = time.perf_counter() - started
-    with spread.at_work(console), console.progress(), console.warnings():
+    with made_from.cluster.at_work(console), console.progress(), console.warnings():
         result = cross_validate(
             model, documents.texts, truth, progress=console.stage, **folds.arguments(documents)
         )

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import cluster, kernels, machines, options
+from textsvm.cli import kernels, machines, options
+from textsvm.cli.cluster import Cluster
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.output import LIBSVM, NPY, STDOUT, Force, Output
 from textsvm.errors import InputError
@@ -71,6 +72,7 @@ class Values:
 
     kernel: kernels.KernelOptions
     text: machines.TextOptions
+    cluster: Cluster
     device: options.Device = "auto"
 
 
@@ -81,7 +83,6 @@ def gram(
     values: Values,
     file: MatrixFile,
     others: Columns,
-    spread: cluster.Cluster,
     printing: options.Printing,
     regress: options.Regress = None,
 ) -> None:
@@ -97,7 +98,7 @@ def gram(
     if others.columns is None and others.part_of_columns is not None:
         raise WrongUsage("--against-part needs --against")
     output = file.checked(corpus, others.columns)
-    spread.check()
+    values.cluster.check()
     console = Console(printing.quiet, output.is_stdout)
     chosen = values.kernel.one()
     model = machines.checked(lambda: SVC(chosen, device=values.device, **values.text.as_dict()))
@@ -107,7 +108,7 @@ def gram(
         columns = options.read(console, others.columns, where, options.Learning(regress))
     labels, names = _labels(documents) if output.kind is LIBSVM else (None, [])
     clock = time.perf_counter()
-    with spread.at_work(console):
+    with values.cluster.at_work(console):
         matrix, used = _matrix(console, model, documents, columns)
     seconds = {"gram": time.perf_counter() - clock}
     clock = time.perf_counter()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import cluster, machines, options
+from textsvm.cli import machines, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.output import MODEL, Force, Output
 from textsvm.errors import InputError
@@ -124,7 +124,6 @@ def train(
     reading: options.Reading,
     learning: options.Learning,
     made_from: machines.SingleOptions,
-    spread: cluster.Cluster,
     task: Task,
     file: ModelFile,
     printing: options.Printing,
@@ -143,7 +142,7 @@ def train(
     output = Output("-o", file.output, MODEL, file.force)
     console = Console(printing.quiet, output.is_stdout)
     task.check(reading, learning)
-    spread.check()
+    made_from.cluster.check()
     output.check({"the corpus": corpus})
     model = _estimator(made_from, task, learning)
     if file.without_texts:
@@ -162,7 +161,7 @@ def train(
     if task.one_class is not None:
         of_class = (i for i, label in enumerate(training.labels or []) if label == task.one_class)
         training = training.subset(of_class)
-    with spread.at_work(console):
+    with made_from.cluster.at_work(console):
         results = _fit(console, model, training, held, task.one_class or reading.positive)
     summary = summarise(model, training) | {"holdout": None}
     if results is not None and held is not None:

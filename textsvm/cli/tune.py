@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import cluster, heatmap, machines, options
+from textsvm.cli import heatmap, machines, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.cv import leaks_by_id
 from textsvm.cli.metric_columns import SHOWN
@@ -88,7 +88,6 @@ def tune(
     learning: options.Learning,
     folds: options.Folds,
     made_from: machines.ModelOptions,
-    spread: cluster.Cluster,
     search: Search,
     printing: options.Printing,
 ) -> None:
@@ -102,7 +101,7 @@ def tune(
     """
     started = time.perf_counter()
     folds.check()
-    spread.check()
+    made_from.cluster.check()
     output, picture = search.outputs(corpus)
     console = Console(printing.quiet, output is not None and output.is_stdout)
     grid, model = made_from.grid(learning)
@@ -113,7 +112,7 @@ def tune(
 
     from textsvm.selection.tuning import tune as find
 
-    with spread.at_work(console), console.progress(), console.warnings():
+    with made_from.cluster.at_work(console), console.progress(), console.warnings():
         result = find(
             model, documents.texts, truth, grid, metric=search.metric, minutes=search.minutes,
             nested=search.nested, progress=console.stage, **folds.arguments(documents),

@@ -22,8 +22,6 @@ from textsvm.kernels.base import Sharing
 from textsvm.parallel import Progress, n_threads
 from textsvm.workers import Workers, current
 
-#: Predicted seconds on this machine below which a matrix is not worth sending.
-LEAST_SECONDS = 1.0
 #: Seconds and bytes of a tile at most, roughly; and tiles for each task that runs at a time.
 TILE_SECONDS, TILE_BYTES, TILES_EACH = 2.0, 32 << 20, 8
 #: Documents of a block are a multiple of it: they are compared side by side.
@@ -123,7 +121,7 @@ def tiling(recipe: Recipe, documents: Any) -> Tiling | None:
     if workers is None or not recipe.divides(documents):
         return None
     seconds = max(kernel.seconds(documents, documents) for kernel in recipe.kernels) / 2
-    if seconds < LEAST_SECONDS * n_threads():
+    if seconds < workers.worth * n_threads():
         return None
     # In the one view that all parts of the kernel have.
     documents = recipe.kernels[0].leaves[0].read(documents)
