@@ -171,7 +171,7 @@ class Workers:
     Attributes
     ----------
     worth : float
-        Predicted seconds of work on this machine from which on it is worth sending.
+        Predicted seconds of work, on all cores of this machine, from which on it is worth sending.
     """
 
     worth = 1.0
@@ -191,6 +191,10 @@ class Workers:
         count, threads = len(self._client.nthreads()), self.threads
         tasks = f"{threads} task{'s' * (threads > 1)} at a time"
         return f"{count} worker{'s' * (count > 1)} at {self._client.scheduler.address} ({tasks})"
+
+    def pays(self, seconds: float) -> bool:
+        """Whether work that takes one core so long is worth sending."""
+        return seconds >= self.worth * parallel.n_threads()
 
     def everywhere(self, function: Callable[[], Any]) -> dict[str, Any]:
         """What a function returns in each worker's process, by the worker's address."""

@@ -19,7 +19,7 @@ from textsvm import device as devices
 from textsvm.device import Device
 from textsvm.gram.base import DenseGram
 from textsvm.kernels.base import Sharing
-from textsvm.parallel import Progress, n_threads
+from textsvm.parallel import Progress
 from textsvm.workers import Workers, current
 
 #: Seconds and bytes of a tile at most, roughly; and tiles for each task that runs at a time.
@@ -121,7 +121,7 @@ def tiling(recipe: Recipe, documents: Any) -> Tiling | None:
     if workers is None or not recipe.divides(documents):
         return None
     seconds = max(kernel.seconds(documents, documents) for kernel in recipe.kernels) / 2
-    if seconds < workers.worth * n_threads():
+    if not workers.pays(seconds):
         return None
     # In the one view that all parts of the kernel have.
     documents = recipe.kernels[0].leaves[0].read(documents)

@@ -40,7 +40,7 @@ from textsvm.errors import InputError
 from textsvm.features.dense import DenseRows
 from textsvm.features.rows import FeatureRows
 from textsvm.kernels.base import Kernel, KernelRows
-from textsvm.parallel import Progress, n_threads, part
+from textsvm.parallel import Progress, part
 from textsvm.workers import current
 
 #: Bytes of the float64 copy of kernel values that exist at a time, on the host and on a card.
@@ -309,9 +309,9 @@ def _crossed(
     """Kernel values of each block with the landmarks, by workers where there are any and it pays."""
     workers, chosen = current(), landmarks.rows.documents
     work = [float(block.stop - block.start) for block in blocks]
-    seconds = kernel.seconds(documents, chosen) / n_threads()
+    seconds = kernel.seconds(documents, chosen)
     on_cpu = landmarks.rows.device.kind == "cpu"
-    if workers is None or not on_cpu or seconds < workers.worth:
+    if workers is None or not on_cpu or not workers.pays(seconds):
         for rows, size in zip(blocks, work, strict=True):
             some = documents.take(np.arange(rows.start, rows.stop))
             yield rows, landmarks.rows.cross(some, part(progress, rows.start, size, len(documents)))

@@ -26,7 +26,7 @@ from textsvm.gram.terms import TermGrams
 from textsvm.kernels.base import Kernel
 from textsvm.parallel import StageProgress, lap, limit, of_stage
 from textsvm.selection.folds import Fold
-from textsvm.selection.scoring import fold_scores, solve_folds
+from textsvm.selection.scoring import fold_scores, solve_folds, solving_seconds
 from textsvm.solvers.problems import Machines
 from textsvm.workers import Workers, current
 
@@ -222,7 +222,7 @@ def train_and_test(
         See `StageProgress`.
     """
     workers, parts = current(), grams.sharing(task.folds)
-    if workers is not None and grams.moves and len(parts) > 1:
+    if workers is not None and grams.moves and len(parts) > 1 and workers.pays(_seconds(models, grams, task)):
         return _by_workers(workers, models, grams, task, seconds, progress)
     results = _Results(models, task)
     clock = time.perf_counter()
@@ -239,6 +239,13 @@ def train_and_test(
         results.add(numbers, solved, scored)
         clock = lap(seconds, "score", clock)
     return results.together(prepared)
+
+
+def _seconds(models: Sequence[KernelMachine], grams: FoldGrams, task: Task) -> float:
+    """Seconds that a core is predicted to take for a Gram of every part and all machines, roughly."""
+    each = grams.kernel.seconds(grams.examples, grams.examples) / 2
+    solving = solving_seconds(models, task.target, task.folds)
+    return each * len(grams.sharing(task.folds)) + solving
 
 
 class _Results:
