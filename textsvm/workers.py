@@ -16,9 +16,9 @@ import logging
 import platform
 import pydoc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -236,16 +236,18 @@ class Workers:
         missing = sorted(range(len(pieces)), key=lambda k: -costs[k])
         total, done = sum(costs), 0.0
         while missing:
-            for number, result in self._round(function, shared, {k: pieces[k] for k in missing}):
-                missing.remove(number)
-                done += costs[number]
-                yield number, result
-                if progress is not None:
-                    progress(done, total)
+            # Closed, and what is left cancelled, as soon as anything fails or is interrupted.
+            with closing(self._round(function, shared, {k: pieces[k] for k in missing})) as results:
+                for number, result in results:
+                    missing.remove(number)
+                    done += costs[number]
+                    yield number, result
+                    if progress is not None:
+                        progress(done, total)
 
     def _round(
         self, function: Callable[..., Any], shared: Sequence[Any], pieces: dict[int, Any]
-    ) -> Iterator[tuple[int, Any]]:
+    ) -> Generator[tuple[int, Any], None, None]:
         """Results of some pieces; without those for which what they need has been lost."""
         held = [self._send(value) for value in shared]
         submit, last = self._client.submit, time.monotonic()
@@ -275,12 +277,10 @@ class Workers:
         known = next((one for one in self._sent if one.value is value), None)
         name = str(tokenize(value)) if known is None else known.name
         known = known or next((one for one in self._sent if one.name == name), None)
-        if known is None or known.future.status != "finished":
-            future = self._scatter(value)
-            self._sent = [one for one in self._sent if one.name != name]
-            known = _Sent(value, name, future)
-            self._sent.append(known)
-        return known.future
+        there = known is not None and known.future.status == "finished"
+        future = known.future if known is not None and there else self._scatter(value)
+        self._sent = [one for one in self._sent if one.name != name] + [_Sent(value, name, future)]
+        return future
 
     def _scatter(self, value: Any) -> Any:
         from distributed import TimeoutError as Late
