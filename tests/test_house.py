@@ -18,7 +18,7 @@ PACKAGE = ROOT / "textsvm"
 FLOORS = [
     {"errors", "files", "plain_json"},
     {"parallel", "normal_form", "scratch", "stored_texts"},
-    {"simd", "device", "tokens"},
+    {"simd", "device", "tokens", "workers"},
     {"spans"},
     {"encoding"},
     {"documents", "documents_cuda"},

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from textsvm.selection.cross_validation import cross_validate
     from textsvm.selection.multilabel import MultilabelSVC
     from textsvm.selection.tuning import tune
+    from textsvm.workers import on_workers
 
 __version__ = "0.1.0"
 
@@ -72,6 +73,7 @@ _HOME = {
     "save_libsvm_model": "textsvm.libsvm_model",
     "load": "textsvm.model_file",
     "save": "textsvm.model_file",
+    "on_workers": "textsvm.workers",
     "InputError": "textsvm.errors",
 }
 
@@ -101,6 +103,7 @@ __all__ = [
     "cross_validate",
     "load",
     "load_libsvm_model",
+    "on_workers",
     "read_corpus",
     "read_gram",
     "read_libsvm",

@@ -35,6 +35,7 @@ class Benchmark(Enum):
     weights = "weights"
     nystroem = "nystroem"
     store = "store"
+    workers = "workers"
     crammer_singer = "crammer_singer"
     edit_gpu = "edit_gpu"
     gap_gpu = "gap_gpu"

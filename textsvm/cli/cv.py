@@ -63,6 +63,7 @@ def cv(
 
     started = time.perf_counter()
     folds.check()
+    made_from.cluster.check()
     output = predictions.output(corpus)
     console = Console(printing.quiet, output is not None and output.is_stdout)
     model = made_from.estimator(learning)
@@ -71,7 +72,8 @@ def cv(
     examples.settle(console, model, made_from.kernel.named, documents)
     truth = options.targets(documents, learning.multilabel)
     read = time.perf_counter() - started
-    with console.progress(), console.warnings(), console.kept_in(model.store):
+    working = made_from.cluster.at_work(console)
+    with working, console.progress(), console.warnings(), console.kept_in(model.store):
         result = cross_validate(
             model, documents.examples, truth, progress=console.stage, **folds.arguments(documents)
         )

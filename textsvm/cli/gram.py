@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from textsvm.cli import examples, kernels, machines, options
+from textsvm.cli.cluster import Cluster
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.output import LIBSVM, NPY, STDOUT, Force, Output
 from textsvm.errors import InputError
@@ -78,6 +79,7 @@ class Values:
 
     kernel: kernels.KernelOptions
     text: machines.TextOptions
+    cluster: Cluster
     device: options.Device = "auto"
 
 
@@ -107,6 +109,7 @@ def gram(
     if others.columns is None and others.part_of_columns is not None:
         raise WrongUsage("--against-part needs --against")
     output = file.checked(corpus, others.columns)
+    values.cluster.check()
     console = Console(printing.quiet, output is not None and output.is_stdout)
     chosen: Any = values.kernel.one()
     text = values.text.as_dict()
@@ -126,7 +129,8 @@ def gram(
         seconds = {"gram": time.perf_counter() - clock}
         console.say(f"kernel matrix: {said}")
     else:
-        matrix, used = _matrix(console, model, documents, columns)
+        with values.cluster.at_work(console):
+            matrix, used = _matrix(console, model, documents, columns)
         seconds = {"gram": time.perf_counter() - clock}
         clock = time.perf_counter()
         with output.place() as path:

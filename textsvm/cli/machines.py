@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from textsvm.cli import options
+from textsvm.cli.cluster import Cluster
 from textsvm.cli.console import WrongUsage
 from textsvm.cli.kernels import PANEL as KERNEL_PANEL
 from textsvm.cli.kernels import KernelOptions, several
@@ -167,6 +168,7 @@ class ModelOptions:
     kernel: KernelOptions
     text: TextOptions
     machine: MachineOptions
+    cluster: Cluster
 
     def grid(self, learning: options.Learning) -> tuple[dict[str, list[Any]], KernelMachine]:
         """The grid of `tune`, every point of it checked, and a machine to be set to its points."""

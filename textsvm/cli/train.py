@@ -159,6 +159,7 @@ def train(
 
     started = time.perf_counter()
     task.check(reading, learning)
+    made_from.cluster.check()
     output = file.checked(corpus, task.calibrate is not None)
     console = Console(printing.quiet, output.is_stdout)
     model = _estimator(made_from, task, learning)
@@ -182,7 +183,8 @@ def train(
     if task.one_class is not None:
         of_class = (i for i, label in enumerate(training.labels or []) if label == task.one_class)
         training = training.subset(of_class)
-    results = _fit(console, model, training, held, task.one_class or reading.positive)
+    with made_from.cluster.at_work(console):
+        results = _fit(console, model, training, held, task.one_class or reading.positive)
     summary = summarise(model, training) | {"holdout": None}
     if results is not None and held is not None:
         near = _near_duplicates(console, model, training, held)

@@ -101,6 +101,7 @@ def tune(
     """
     started = time.perf_counter()
     folds.check()
+    made_from.cluster.check()
     output, picture = search.outputs(corpus)
     console = Console(printing.quiet, output is not None and output.is_stdout)
     grid, model = made_from.grid(learning)
@@ -114,7 +115,8 @@ def tune(
 
     from textsvm.selection.tuning import tune as find
 
-    with console.progress(), console.warnings(), console.kept_in(model.store):
+    working = made_from.cluster.at_work(console)
+    with working, console.progress(), console.warnings(), console.kept_in(model.store):
         result = find(
             model, documents.examples, truth, grid, metric=search.metric, minutes=search.minutes,
             nested=search.nested, progress=console.stage, **folds.arguments(documents),

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from textsvm.device import Device, free_memory
 from textsvm.errors import InputError
-from textsvm.gram.base import DenseGram, Gram
+from textsvm.gram.base import Gram
 from textsvm.gram.cached import CachedGram
+from textsvm.gram.tiles import whole_gram
 from textsvm.kernels.base import MatrixRows
 from textsvm.parallel import Progress
+from textsvm.workers import current
 
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
@@ -80,8 +82,9 @@ def make_gram(
     rows = getattr(kernel_rows, "description", "")
     description = f"{decided.description}; {rows}" if rows else decided.description
     if decided.dense:
-        return DenseGram(kernel_rows.gram(progress), description)
-    return CachedGram(kernel_rows, decided.memory, description)
+        return whole_gram(kernel_rows, description, progress)
+    alone = "; workers make whole matrices only, so none helps" if current() else ""
+    return CachedGram(kernel_rows, decided.memory, description + alone)
 
 
 def allowed_bytes(memory: int | str | None, device: Device) -> int:

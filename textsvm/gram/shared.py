@@ -21,6 +21,7 @@ from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.gram.base import DenseGram, Gram
 from textsvm.gram.plan import allowed_bytes, make_gram, plan
+from textsvm.gram.tiles import Recipe, shared_grams, whole_gram
 from textsvm.kernels.base import Kernel, Sharing
 from textsvm.kernels.combined_rows import add, scale
 from textsvm.parallel import Progress
@@ -167,16 +168,15 @@ class _Making:
             ((part,), (kernel,)) = step.parts, kernels
             rows = kernel.rows(read, self.device)
             if part.sums:
-                yield part, DenseGram(rows.gram(progress))
+                yield part, whole_gram(rows, "", progress)
             else:
                 yield part, make_gram(rows, self.allowed, progress)
             return
         bare = [kernel.bare for kernel in kernels]
         said = step.sharing.description(bare)
         description = f"{plan(len(read), self.allowed).description}, {said}"
-        for position, matrix in step.sharing.grams(bare, read, self.device, progress):
-            gram = DenseGram(matrix, description)
-            del matrix
+        recipe = Recipe(bare, step.sharing, self.device.kind)
+        for position, gram in shared_grams(recipe, read, self.device, description, progress):
             yield step.parts[position], gram
 
     def _hand_out(self, part: _Part, gram: Gram) -> Iterator[Numbered]:

@@ -18,6 +18,7 @@ from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.gram.base import DenseGram
 from textsvm.gram.plan import allowed_bytes, plan
+from textsvm.gram.tiles import whole_gram
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.combined_rows import add, scale
 from textsvm.parallel import Progress, part
@@ -86,7 +87,7 @@ class TermGrams:
                 leaf.__dict__.update(vars(fitted))
             return values, True
         term.fit(term.read(learnt_from))
-        values = term.rows(term.read(self.documents), self.device).gram(progress)
+        values = whole_gram(term.rows(term.read(self.documents), self.device), "", progress).matrix
         keep = len(self._kept) < self.room and (self.wanted[term.key] > 1 or not term.learns)
         if keep:
             self._kept[at] = term, values

@@ -284,6 +284,13 @@ class Kernel(BaseEstimator, ABC):
         parts = ((leaf.cost, leaf.read(rows), leaf.read(columns)) for leaf in self.leaves)
         return float(sum(cost(some.lengths, others.lengths).sum() for cost, some, others in parts))
 
+    def divides(self, documents: Documents) -> bool:
+        """Whether a Gram made in tiles, documents in order of length, has the bits of one made whole.
+
+        Of no kernel by default: what is quick to compute is not worth sending.
+        """
+        return False
+
     @property
     def quadratic(self) -> bool:
         """Whether the time of a value grows with the product of the two lengths."""

@@ -40,7 +40,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.device import Device
+from textsvm.device import Device, select
 from textsvm.documents import Documents
 from textsvm.errors import InputError
 from textsvm.kernels.base import HostRows, KernelRows, Sharing, SymbolKernel, is_number
@@ -88,6 +88,15 @@ class SharedDistances(Sharing):
         for position, kernel in enumerate(kernels):
             yield position, rows.gram_of(kernel, distances)
 
+    def divides(self, kernels: Sequence[EditDistance], documents: Documents) -> bool:
+        return True
+
+    def cross(
+        self, kernels: Sequence[EditDistance], others: Documents, documents: Documents
+    ) -> list[NDArray[np.float32]]:
+        distances = HostEdit(kernels[0], documents, select("cpu")).distances(others)
+        return [kernel.values(distances, others.lengths, documents.lengths) for kernel in kernels]
+
 
 class EditDistance(SymbolKernel):
     """exp(-gamma d(s, t)), d the edit distance (insertions, deletions, substitutions cost 1).
@@ -132,6 +141,9 @@ class EditDistance(SymbolKernel):
 
     def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
         return row_lengths.astype(float) * column_lengths.sum() / RATE
+
+    def divides(self, documents: Documents) -> bool:
+        return True
 
     def rows(self, documents: Documents, device: Device) -> EditRows:
         """Prepare `documents` as the columns of rows to come."""

@@ -64,6 +64,18 @@ class SharedPass(Sharing):
         for position in range(len(kernels)):
             yield position, matrices.pop()
 
+    def divides(self, kernels: Sequence[GapWeighted], documents: Documents) -> bool:
+        swept, _ = shared_pass([kernel.recurrence for kernel in kernels])
+        return swept.divides(documents.lengths)
+
+    def cross(
+        self, kernels: Sequence[GapWeighted], others: Documents, documents: Documents
+    ) -> list[NDArray[np.float32]]:
+        columns = _Columns(kernels, documents)
+        matrices = [np.empty((len(others), len(documents)), np.float32) for _ in kernels]
+        columns.fill(matrices, others, columns.self_values(others, columns.selves))
+        return matrices
+
 
 class GapWeighted(SymbolKernel):
     """Common subsequences of p symbols, each gap symbol in either string a factor of `decay`.
@@ -147,6 +159,9 @@ class GapWeighted(SymbolKernel):
 
     def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
         return self.p * row_lengths.astype(float) * column_lengths.sum() / RATE
+
+    def divides(self, documents: Documents) -> bool:
+        return self.recurrence.divides(documents.lengths)
 
     def rows(self, documents: Documents, device: Device) -> KernelRows:
         """Prepare `documents` as the columns of rows to come."""

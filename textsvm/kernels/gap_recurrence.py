@@ -105,6 +105,11 @@ class Recurrence:
         shorter = self.level_weights[self.level_weights.argmax() :]
         return rounding > 8e-6 or self.log2_bound(n, m) > 100 or _unlike(shorter)
 
+    def divides(self, lengths: NDArray[np.int64]) -> bool:
+        """Whether pairs of strings of these lengths take the same precision, whichever are swept together."""
+        least, most = int(lengths.min(initial=0)), int(lengths.max(initial=0))
+        return self.needs_double(least, least) == self.needs_double(most, most)
+
     @property
     def shares(self) -> bool:
         """Whether a shared pass is exact: weights too unlike would bring its tiny numbers to light."""

@@ -26,7 +26,7 @@ of the trace and decide no better, for a pass over the documents that uniform on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -41,6 +41,7 @@ from textsvm.features.dense import DenseRows
 from textsvm.features.rows import FeatureRows
 from textsvm.kernels.base import Kernel, KernelRows
 from textsvm.parallel import Progress, part
+from textsvm.workers import current
 
 #: Bytes of the float64 copy of kernel values that exist at a time, on the host and on a card.
 HOST_BLOCK, DEVICE_BLOCK = 64 << 20, 1 << 30
@@ -287,13 +288,52 @@ def _features(
     device, n = landmarks.rows.device, len(documents)
     xp = devices.array_module(device)
     z, trace = xp.empty((n, landmarks.projection.shape[1]), xp.float32), 0.0
-    for rows in _blocks(n, len(landmarks.index), device):
+    blocks = list(_blocks(n, len(landmarks.index), device))
+    for rows, values in _crossed(kernel, landmarks, documents, blocks, progress):
+        z[rows] = values.astype(xp.float64) @ landmarks.projection
+    for rows in blocks:
         some = documents.take(np.arange(rows.start, rows.stop))
-        step = part(progress, rows.start, rows.stop - rows.start, n)
-        z[rows] = landmarks.rows.cross(some, step).astype(xp.float64) @ landmarks.projection
         trace += float(kernel.rows(some, device).diag().sum(dtype=xp.float64))
     x: Any = DenseRows(z)
     return FeatureRows(x, xp.zeros(n)), float(x.squares().sum()) / max(trace, 1e-300)
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """What workers need for values with landmarks, sent as one: functions of tokens stay one."""
+
+    kernel: Kernel
+    landmarks: Any
+    documents: Any
+
+
+def _crossed(
+    kernel: Kernel,
+    landmarks: Landmarks,
+    documents: Documents,
+    blocks: Sequence[slice],
+    progress: Progress | None,
+) -> Iterator[tuple[slice, Any]]:
+    """Kernel values of each block with the landmarks, by workers where there are any and it pays."""
+    workers, chosen = current(), landmarks.rows.documents
+    work = [float(block.stop - block.start) for block in blocks]
+    seconds = kernel.seconds(documents, chosen)
+    on_cpu = landmarks.rows.device.kind == "cpu"
+    if workers is None or not on_cpu or not workers.pays(seconds):
+        for rows, size in zip(blocks, work, strict=True):
+            some = documents.take(np.arange(rows.start, rows.stop))
+            yield rows, landmarks.rows.cross(some, part(progress, rows.start, size, len(documents)))
+        return
+    whole = _Whole(kernel, chosen, documents)
+    for number, values in workers.run(_cross, [whole], blocks, work, progress):
+        yield blocks[number], values
+    workers.forget(whole)
+
+
+def _cross(whole: _Whole, rows: slice) -> Any:
+    """What a worker does."""
+    columns = whole.kernel.rows(whole.landmarks, devices.select("cpu"))
+    return columns.cross(whole.documents.take(np.arange(rows.start, rows.stop)))
 
 
 def _blocks(n: int, landmarks: int, device: Device) -> Iterator[slice]:

@@ -139,6 +139,9 @@ class On(Kernel):
     def learns(self) -> bool:
         return self.of_numbers or bool(self.kernel.learns)
 
+    def divides(self, documents: Any) -> bool:
+        return not self.of_numbers and bool(self.kernel.divides(documents))
+
     @property
     def quadratic(self) -> bool:
         return not self.of_numbers and bool(self.kernel.quadratic)

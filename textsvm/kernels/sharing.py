@@ -35,3 +35,11 @@ class Sharing(ABC):
         self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
     ) -> Iterator[tuple[int, Any]]:
         """The kernels of one pass by their positions, each with its matrix, which the caller may keep."""
+
+    def divides(self, kernels: Sequence[Any], documents: Documents) -> bool:
+        """Whether matrices of one pass can be made in tiles; see `Kernel.divides`."""
+        return False
+
+    def cross(self, kernels: Sequence[Any], others: Documents, documents: Documents) -> list[Any]:
+        """Matrices of kernel values of others with documents, one a kernel, from one pass on the CPU."""
+        raise TypeError(f"{type(self).__name__} has no tiles")

@@ -87,6 +87,10 @@ class Composite(Kernel):
     def learns(self) -> bool:
         return any(part.learns for part in self.kernels)
 
+    def divides(self, documents: Any) -> bool:
+        # In one view, for documents have one order of length.
+        return len(self.views) == 1 and all(leaf.divides(leaf.read(documents)) for leaf in self.leaves)
+
     @property
     def quadratic(self) -> bool:
         return any(part.quadratic for part in self.kernels)

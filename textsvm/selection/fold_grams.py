@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,11 @@ from textsvm.estimators.training import Way, choose_way
 from textsvm.gram.features import SparseGram
 from textsvm.gram.terms import TermGrams
 from textsvm.kernels.base import Kernel
-from textsvm.parallel import StageProgress, lap, of_stage
+from textsvm.parallel import StageProgress, lap, limit, of_stage
 from textsvm.selection.folds import Fold
-from textsvm.selection.scoring import fold_scores, solve_folds
+from textsvm.selection.scoring import fold_scores, solve_folds, solving_seconds
 from textsvm.solvers.problems import Machines
+from textsvm.workers import Workers, current
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,11 @@ class FoldGrams:
         gram = SparseGram(rows, self._device, why)
         return Prepared(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
 
+    @property
+    def moves(self) -> bool:
+        """Whether there is a Gram for each training part, which workers can make."""
+        return self.kernel.learns and self._way is None
+
     def release(self) -> None:
         """Give the memory of the Gram of all examples back, and of that of their texts."""
         if self._texts is not None:
@@ -217,8 +223,10 @@ def train_and_test(
     progress : callable, optional
         See `StageProgress`.
     """
-    machines: dict[tuple[int, int], Machines] = {}
-    values: dict[tuple[int, int], NDArray[np.float64]] = {}
+    workers, parts = current(), grams.sharing(task.folds)
+    if workers is not None and grams.moves and len(parts) > 1 and workers.pays(_seconds(models, grams, task)):
+        return _by_workers(workers, models, grams, task, seconds, progress)
+    results = _Results(models, task)
     clock = time.perf_counter()
     for numbers, prepared, step in grams.of_folds(task.folds, progress):
         clock = lap(seconds, "gram", clock)
@@ -230,16 +238,91 @@ def train_and_test(
             models, gram, task.target, [some[at] for at in tested],
             [[of_model[at] for at in tested] for of_model in solved],
         )  # fmt: skip
-        for k in range(len(models)):
-            machines |= {(k, i): one for i, one in zip(numbers, solved[k], strict=True)}
-            values |= {(k, numbers[at]): one for at, one in zip(tested, scored[k], strict=True)}
+        results.add(numbers, solved, scored)
         clock = lap(seconds, "score", clock)
-    everywhere = range(len(task.folds))
-    return FoldResults(
-        [[machines[k, i] for i in everywhere] for k in range(len(models))],
-        [[values[k, i] for i in everywhere if (k, i) in values] for k in range(len(models))],
-        prepared,
-    )
+    return results.together(prepared)
+
+
+def _seconds(models: Sequence[KernelMachine], grams: FoldGrams, task: Task) -> float:
+    """Seconds that a core is predicted to take for a Gram of every part and all machines, roughly."""
+    each = grams.kernel.seconds(grams.examples, grams.examples) / 2
+    solving = solving_seconds(models, task.target, task.folds)
+    return each * len(grams.sharing(task.folds)) + solving
+
+
+class _Results:
+    """What is known of each model on each fold."""
+
+    def __init__(self, models: Sequence[KernelMachine], task: Task) -> None:
+        self.models, self.folds = range(len(models)), task.folds
+        self.machines: dict[tuple[int, int], Machines] = {}
+        self.values: dict[tuple[int, int], NDArray[np.float64]] = {}
+
+    def add(
+        self,
+        numbers: Sequence[int],
+        machines: Sequence[Sequence[Machines]],
+        values: Sequence[Sequence[NDArray[np.float64]]],
+    ) -> None:
+        """Machines of some folds, [model][fold], and values of those of them that are tested."""
+        tested = [i for i in numbers if len(self.folds[i][1])]
+        for k in self.models:
+            self.machines |= {(k, i): one for i, one in zip(numbers, machines[k], strict=True)}
+            self.values |= {(k, i): one for i, one in zip(tested, values[k], strict=True)}
+
+    def together(self, last: Prepared) -> FoldResults:
+        everywhere = range(len(self.folds))
+        return FoldResults(
+            [[self.machines[k, i] for i in everywhere] for k in self.models],
+            [[self.values[k, i] for i in everywhere if (k, i) in self.values] for k in self.models],
+            last,
+        )
+
+
+def _by_workers(
+    workers: Workers,
+    models: Sequence[KernelMachine],
+    grams: FoldGrams,
+    task: Task,
+    seconds: dict[str, float],
+    progress: StageProgress | None,
+) -> FoldResults:
+    """The same, every training part that the kernel learns from a task: its Gram, machines and values."""
+    clock, results = time.perf_counter(), _Results(models, task)
+    grams.release()
+    parts = grams.sharing(task.folds)
+    # On the kind of device that is at work here, whatever a worker would choose by itself.
+    model = clone(grams.model).set_params(device=devices.select(grams.model.device).kind)
+    whole = _Whole(models, model, grams.examples, grams.kernel, task)
+    work = [len(part) * float(len(task.folds[part[0]][0])) ** 2 for part in parts]
+    last: dict[int, Prepared] = {}
+    for number, found in workers.run(_part, [whole], parts, work, of_stage(progress, "solve")):
+        results.add(parts[number], found.machines, found.values)
+        last[number] = found.last
+    workers.forget(whole)
+    lap(seconds, "solve", clock)
+    return results.together(replace(last[len(parts) - 1], examples=grams.examples))
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """What all parts need, sent as one: a function of tokens stays one for kernel and examples."""
+
+    models: Sequence[KernelMachine]
+    model: KernelMachine
+    examples: Any
+    kernel: Kernel
+    task: Task
+
+
+def _part(whole: _Whole, numbers: list[int]) -> FoldResults:
+    """What a worker does."""
+    model, task = whole.model, whole.task
+    with model.at_work(devices.select(model.device)), limit(1):
+        grams = FoldGrams(model, whole.examples, clone(whole.kernel))
+        some = replace(task, folds=[task.folds[i] for i in numbers])
+        found = train_and_test(whole.models, grams, some, {})
+    return replace(found, last=replace(found.last, examples=None))
 
 
 def of_all(progress: StageProgress | None, number: int, total: int) -> StageProgress | None:

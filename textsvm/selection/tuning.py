@@ -31,6 +31,7 @@ from textsvm.selection.leakage import Leak
 from textsvm.selection.scoring import mean_and_sd, read, warn_unfinished
 from textsvm.selection.search import Search
 from textsvm.selection.splitting import Splitting, report_leaks
+from textsvm.workers import here
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,8 @@ def tune(
         whose Gram is made first. A kernel that learns from documents takes a Gram for each training part.
         Sums of kernels share the Grams of their parts, as far as there is memory.
     minutes : float, optional
-        Time budget. A grid that is estimated to take longer is refused before the work starts; if the
+        Time budget. A grid that is estimated to take longer is refused before the work starts (the estimate
+        is for this machine alone, without workers); if the
         estimate was wrong, kernels whose turn has not come when time is over are left out, with a warning.
     nested : int, optional
         Outer folds for an unbiased estimate of what tuning achieves, over the same Grams.
@@ -175,7 +177,8 @@ def tune(
         clock = lap(seconds, "encode", clock)
         if minutes is not None:
             task = Task(target, weight, search.all_folds)
-            require_time(minutes, search.settings, shared, task, search.names)
+            with here():
+                require_time(minutes, search.settings, shared, task, search.names)
             clock = lap(seconds, "estimate", clock)
         n_kernels = sum(len(one.kernels) for one in shared)
         for number, (members, grams) in enumerate(all_grams(model, shared, progress)):

@@ -1,0 +1,177 @@
+"""Whole kernel matrices, made by workers in tiles where there are workers, with the bits of one made here.
+
+Documents are put in the order of their length and cut into blocks of about the same work. Tile (a, b),
+a <= b, is block a against block b: the shorter document of a pair is the row, as it is where a matrix is made
+whole, for a sum of floats depends on its order (`Kernel.divides` says which kernels that is enough for).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm import device as devices
+from textsvm.device import Device
+from textsvm.gram.base import DenseGram
+from textsvm.kernels.base import Sharing
+from textsvm.parallel import Progress
+from textsvm.workers import Workers, current
+
+#: Seconds and bytes of a tile at most, roughly; and tiles for each task that runs at a time.
+TILE_SECONDS, TILE_BYTES, TILES_EACH = 2.0, 32 << 20, 8
+#: Documents of a block are a multiple of it: they are compared side by side.
+SIDE_BY_SIDE = 32
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a tile is made.
+
+    Attributes
+    ----------
+    kernels : sequence of Kernel
+        Fitted; one, or those of a shared pass.
+    sharing : Sharing, optional
+        The pass, if there is one.
+    device : str
+        The kind of device, of which a worker takes its first.
+    """
+
+    kernels: Sequence[Any]
+    sharing: Sharing | None
+    device: str
+
+    def divides(self, documents: Any) -> bool:
+        """Whether tiles have the bits of the whole matrices."""
+        if self.sharing is None:
+            return bool(self.kernels[0].divides(documents))
+        return self.device == "cpu" and self.sharing.divides(self.kernels, documents)
+
+    def tile(self, rows: Any, columns: Any) -> list[NDArray[np.float32]]:
+        """The tile of two blocks of each matrix, on the host; of a block with itself if they are the same."""
+        device = devices.select(self.device)
+        with devices.use(device):
+            if self.sharing is not None:
+                if rows is columns:
+                    return [matrix for _, matrix in self.sharing.grams(self.kernels, rows, device)]
+                return self.sharing.cross(self.kernels, rows, columns)
+            made = self.kernels[0].rows(columns, device)
+            return [devices.to_host(made.gram() if rows is columns else made.cross(rows))]
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Matrices that are made by workers.
+
+    Attributes
+    ----------
+    workers : Workers
+    recipe : Recipe
+    documents : Documents
+    order : int64 array, shape (n,)
+        The documents by their length.
+    blocks : list of slice
+        Of that order.
+    """
+
+    workers: Workers
+    recipe: Recipe
+    documents: Any
+    order: NDArray[np.int64]
+    blocks: list[slice]
+
+    @property
+    def description(self) -> str:
+        """For people."""
+        return f"in {len(self._pieces):,} tiles by {self.workers.description}"
+
+    @property
+    def _pieces(self) -> list[tuple[slice, slice]]:
+        return [(a, b) for k, a in enumerate(self.blocks) for b in self.blocks[k:]]
+
+    def matrices(self, progress: Progress | None = None) -> list[NDArray[np.float32]]:
+        """The whole matrices, on the host, in the order of the kernels."""
+        n, pieces = len(self.order), self._pieces
+        found = [np.empty((n, n), np.float32) for _ in self.recipe.kernels]
+        shared = (self.recipe, self.documents.take(self.order))
+        lengths = shared[1].lengths
+        work = [float(lengths[a].sum() * lengths[b].sum()) / (1 + (a == b)) for a, b in pieces]
+        for number, tiles in self.workers.run(_tile, shared, pieces, work, progress):
+            a, b = (self.order[some] for some in pieces[number])
+            for matrix, tile in zip(found, tiles, strict=True):
+                matrix[a[:, None], b] = tile
+                matrix[b[:, None], a] = tile.T
+        return found
+
+
+def _tile(recipe: Recipe, documents: Any, piece: tuple[slice, slice]) -> list[NDArray[np.float32]]:
+    """What a worker does: `documents` are in the order of length."""
+    rows, columns = (documents.take(np.arange(some.start, some.stop)) for some in piece)
+    return recipe.tile(rows, rows if piece[0] == piece[1] else columns)
+
+
+def tiling(recipe: Recipe, documents: Any) -> Tiling | None:
+    """Decide whether workers make matrices; None where it is done here."""
+    workers = current()
+    if workers is None or not recipe.divides(documents):
+        return None
+    seconds = max(kernel.seconds(documents, documents) for kernel in recipe.kernels) / 2
+    if not workers.pays(seconds):
+        return None
+    # In the one view that all parts of the kernel have.
+    documents = recipe.kernels[0].leaves[0].read(documents)
+    lengths = documents.lengths
+    order = np.argsort(lengths, kind="stable")
+    size = 4 * len(recipe.kernels) * len(order) ** 2 / 2
+    tiles = max(TILES_EACH * workers.threads, seconds / TILE_SECONDS, size / TILE_BYTES)
+    return Tiling(workers, recipe, documents, order, blocks(lengths[order], tiles))
+
+
+def blocks(lengths: NDArray[np.int64], tiles: float) -> list[slice]:
+    """Cut documents, whose lengths ascend, so that there are about so many tiles of about the same work.
+
+    No block has many more documents than the others: half of a share goes by length, half by number.
+    """
+    n, count = len(lengths), max(1, int(np.sqrt(2 * tiles)))
+    share = np.cumsum(lengths + lengths.mean() + 1)
+    ends = np.searchsorted(share, share[-1] * np.arange(1, count) / count)
+    ends = np.unique(np.round(ends / SIDE_BY_SIDE).astype(np.int64) * SIDE_BY_SIDE)
+    bounds = [0, *(int(end) for end in ends if 0 < end < n), n]
+    return [slice(first, last) for first, last in pairwise(bounds)]
+
+
+def whole_gram(rows: Any, description: str, progress: Progress | None = None) -> DenseGram:
+    """The whole matrix of prepared rows (`MatrixRows`), made wherever that is quickest."""
+    kernel = getattr(rows, "kernel", None)
+    tiled = None if kernel is None else tiling(Recipe((kernel,), None, rows.device.kind), rows.documents)
+    if tiled is None:
+        return DenseGram(rows.gram(progress), description)
+    [matrix] = tiled.matrices(progress)
+    return DenseGram(_placed(matrix, rows.device), f"{description}, {tiled.description}")
+
+
+def shared_grams(
+    recipe: Recipe, documents: Any, device: Device, description: str, progress: Progress | None = None
+) -> Iterator[tuple[int, DenseGram]]:
+    """The Grams of the kernels of a shared pass, by their positions; see `Sharing.grams`."""
+    assert recipe.sharing is not None
+    tiled = tiling(recipe, documents)
+    if tiled is None:
+        for position, matrix in recipe.sharing.grams(recipe.kernels, documents, device, progress):
+            gram = DenseGram(matrix, description)
+            del matrix
+            yield position, gram
+        return
+    matrices = tiled.matrices(progress)[::-1]
+    for position in range(len(recipe.kernels)):
+        yield position, DenseGram(_placed(matrices.pop(), device), f"{description}, {tiled.description}")
+
+
+def _placed(matrix: NDArray[np.float32], device: Device) -> Any:
+    with devices.use(device):
+        return devices.array_module(device).asarray(matrix)
