@@ -22,6 +22,7 @@ class Benchmark(Enum):
     scale = "scale"
     million = "million"
     grid = "grid"
+    keeping = "keeping"
     multiclass = "multiclass"
     multilabel = "multilabel"
     essays = "essays"
