@@ -8,10 +8,15 @@ from problems import gaussian
 from test_smo import ArrayRows
 
 from textsvm.device import select
+from textsvm.documents import encode
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram
 from textsvm.gram.cached import CachedGram, needed_bytes
 from textsvm.gram.plan import make_gram, parse_bytes, plan, show_bytes
+from textsvm.kernels import GapWeighted, Spectrum, Sum
+from textsvm.kernels.rows import AHEAD
+from textsvm.solvers.dual import svc
+from textsvm.solvers.smo import solve
 
 N = 60
 MATRIX = gaussian(N)[0]
@@ -200,3 +205,25 @@ def test_parse_bytes_refuses(text):
 def test_show_bytes():
     for count, text in ((12, "12 B"), (1024, "1.0 KiB"), (3 << 29, "1.5 GiB"), (5 << 50, "5120.0 TiB")):
         assert show_bytes(count) == text
+
+
+@pytest.mark.parametrize("rows", [4, 12])
+def test_a_costly_kernel_computes_the_rows_that_are_used_and_no_others(rows):
+    rng = np.random.default_rng(0)
+    texts = ["".join(rng.choice(list("abc"), 20)) for _ in range(40)]
+    documents = encode(texts)
+    kernel_rows = GapWeighted(3).fit(documents).rows(documents, select("cpu"))
+    gram = CachedGram(kernel_rows, needed_bytes(40, rows))
+    solution = solve(gram, svc(np.where(rng.random(40) < 0.5, 1.0, -1.0), 10.0))
+    assert solution.converged
+    assert gram.computed <= 2 * solution.iterations + 40
+
+
+def test_rows_of_a_sum_are_asked_for_as_its_costliest_part_likes():
+    documents = encode(["what is that", "that is what it is"])
+
+    def ahead(*kernels):
+        return Sum(kernels).fit(documents).rows(documents, select("cpu")).ahead
+
+    assert ahead(Spectrum(2), GapWeighted(3)) == ahead(GapWeighted(3), Spectrum(2)) == 1
+    assert ahead(Spectrum(2), Spectrum(3)) == AHEAD > 1

@@ -163,7 +163,7 @@ def problems(folder: Path | None, rows: int, texts: int) -> list[Callable[[], Pr
     found: list[Callable[[], Problem]] = [lambda: text_problem(folder, texts)]
     if folder is None:
         return found
-    return found + [lambda name=name: vector_problem(folder, name, rows) for name in PARAMETERS]  # type: ignore[misc]
+    return found + [lambda name=name: vector_problem(folder, name, rows) for name in PARAMETERS]
 
 
 def solve(kind: type[smo_cpu.Run], gram: Gram, dual: Dual, tile_bytes: int) -> tuple[Any, Solution, float]:
@@ -180,7 +180,8 @@ def solve(kind: type[smo_cpu.Run], gram: Gram, dual: Dual, tile_bytes: int) -> t
 
 def misses_if_known(trace: NDArray[np.int64], capacity: int) -> int:
     """Rows computed when the one used last makes room (Belady 1966)."""
-    following, last = np.empty(len(trace), np.int64), {}
+    following = np.empty(len(trace), np.int64)
+    last: dict[int, int] = {}
     for t in range(len(trace) - 1, -1, -1):
         following[t] = last.get(row := int(trace[t]), len(trace) + t)
         last[row] = t

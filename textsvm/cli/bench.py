@@ -30,6 +30,8 @@ class Benchmark(Enum):
     reviews = "reviews"
     tuned = "tuned"
     vectors = "vectors"
+    sigma = "sigma"
+    tight_search = "tight_search"
     weights = "weights"
     nystroem = "nystroem"
     crammer_singer = "crammer_singer"
