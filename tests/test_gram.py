@@ -213,7 +213,7 @@ def test_of_a_costly_kernel_no_row_is_computed_before_it_is_needed(monkeypatch):
     kernel_rows = GapWeighted(3).fit(documents).rows(documents, select("cpu"))
     compute, asked = kernel_rows.rows, []
     monkeypatch.setattr(kernel_rows, "rows", lambda indices: asked.append(len(indices)) or compute(indices))
-    gram = CachedGram(kernel_rows, needed_bytes(40, 12))
+    gram = CachedGram(kernel_rows, needed_bytes(40, 32))
     solution = solve(gram, svc(np.where(rng.random(40) < 0.5, 1.0, -1.0), 10.0))
     assert solution.converged
     assert len(asked) > 20
