@@ -21,6 +21,7 @@ QUICK = (
     "multilabel",
     "nystroem",
     "million",
+    "keeping",
 )
 
 

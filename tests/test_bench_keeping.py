@@ -116,3 +116,10 @@ def test_sets_of_numbers(name, shape, data):
         [x.min(axis=0), x.max(axis=0)], np.outer([-1, 1], np.ones(shape[1])), atol=1e-12
     )
     assert (y.mean(), y.std()) == (pytest.approx(0, abs=1e-9), pytest.approx(1))
+
+
+def test_the_report_of_searches(tmp_path):
+    tight_search.main(["--quick", "-o", str(tmp_path / "r")])
+    assert [line.split(" | ")[3] for line in (tmp_path / "r.md").read_text().splitlines()[8:]] == list(
+        tight_search.WAYS
+    )

@@ -241,7 +241,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"textsvm bench keeping --rows {options.rows} --texts {options.texts}" + " --quick" * options.quick
     )
     rows = Rows(options.output, "What to keep of a Gram", command)
-    for make in problems(None if options.quick else data_folder(), options.rows, options.texts):
+    folder, texts = (None, 60) if options.quick else (data_folder(), options.texts)
+    for make in problems(folder, options.rows, texts):
         problem = make()
         dense, objective = DenseGram(problem.rows.gram()), []  # type: tuple[DenseGram, list[float]]
         for share in BUDGETS:
