@@ -33,7 +33,7 @@ from textsvm.device import select
 from textsvm.documents import encode
 from textsvm.features.vectors import Vectors
 from textsvm.gram.base import DenseGram, Gram
-from textsvm.gram.cached import CachedGram
+from textsvm.gram.cached import CachedGram, needed_bytes
 from textsvm.kernels import GapWeighted, Gaussian
 from textsvm.kernels.base import MatrixRows
 from textsvm.solvers import smo_cpu
@@ -203,7 +203,7 @@ def misses_if_known(trace: NDArray[np.int64], capacity: int) -> int:
 def way_row(problem: Problem, share: float, way: str, objective: list[float]) -> dict[str, Any]:
     """One way under one budget; `objective` is that of the first, which the others equal."""
     gram_kind, run_kind, ahead = WAYS[way]
-    gram = gram_kind(problem.rows, int(4 * problem.rows.n**2 * share))
+    gram = gram_kind(problem.rows, _budget(problem, share))
     gram.ahead = gram.ahead if ahead is None else ahead
     _, solution, seconds = solve(run_kind, gram, problem.dual, _tile_bytes(gram, 1))
     assert solution.converged
@@ -214,10 +214,15 @@ def way_row(problem: Problem, share: float, way: str, objective: list[float]) ->
 
 def bound_row(problem: Problem, dense: DenseGram, share: float) -> dict[str, Any]:
     """The fewest rows that could be computed for one at a time, the future known."""
-    gram = CachedGram(problem.rows, int(4 * problem.rows.n**2 * share))
+    gram = CachedGram(problem.rows, _budget(problem, share))
     run, solution, _ = solve(Recording, dense, problem.dual, _tile_bytes(gram, 1))
     misses = misses_if_known(np.array(run.trace, np.int64), gram.capacity)
     return _cell(problem, share, "the future known", misses, solution)
+
+
+def _budget(problem: Problem, share: float) -> int:
+    """Bytes: this share of the Gram, or what four rows take."""
+    return max(needed_bytes(problem.rows.n, 4), int(4 * problem.rows.n**2 * share))
 
 
 def _cell(problem: Problem, share: float, way: str, computed: int, solution: Solution) -> dict[str, Any]:

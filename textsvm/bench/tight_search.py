@@ -178,24 +178,35 @@ def hits(trace: NDArray[np.int64], capacity: int) -> float:
     return found / trace.size
 
 
+def _solved(problem: Problem, gram: DenseGram, way: str, most: int) -> tuple[int, float, Any]:
+    """Iterations, objective, and of the reference the rows of pairs and the share of places read."""
+    if way.startswith("ours"):
+        stopping = Stopping(TOL, shrinking=way == "ours")
+        [[solution]] = solve_chains(gram, [[problem.dual]], stopping)
+        return solution.iterations, solution.objective, None
+    objective, trace, share = reference(gram, problem.dual, way == "tight", most)
+    return len(trace), objective, (trace, share)
+
+
 def way_row(
     problem: Problem, gram: DenseGram, way: str, objectives: list[float], most: int
 ) -> dict[str, Any]:
     """One way of searching; `objectives` are those found so far, which agree."""
     cell: dict[str, Any] = {"problem": problem.name, "n": gram.n, "variables": len(problem.dual), "way": way}
-    clock = time.perf_counter()
-    if way in ("loose", "tight"):
-        objective, trace, share = reference(gram, problem.dual, way == "tight", most)
-        seconds, iterations = time.perf_counter() - clock, len(trace)
+    times: list[float] = []
+    while len(times) < 3 and sum(times) < 2:  # the least, for others use the machine too
+        clock = time.perf_counter()
+        found = _solved(problem, gram, way, most)
+        times.append(time.perf_counter() - clock)
+    iterations, objective, about = found
+    if about is not None:
+        trace, share = about
         cell |= {"variables read by a pass": f"{share:.0%}", "hits": f"{hits(trace, gram.n // 10):.1%}"}
-    else:
-        [[solution]] = solve_chains(gram, [[problem.dual]], Stopping(TOL, shrinking=way == "ours"))
-        seconds, iterations, objective = time.perf_counter() - clock, solution.iterations, solution.objective
     objectives.append(objective)
     assert abs(objective - objectives[0]) <= 1e-4 * abs(objective), objectives
     return cell | {
-        "iterations": iterations, "objective": f"{objective:.5g}", "seconds": seconds,
-        "microseconds an iteration": 1e6 * seconds / max(1, iterations),
+        "iterations": iterations, "objective": f"{objective:.5g}", "seconds": min(times),
+        "microseconds an iteration": 1e6 * min(times) / max(1, iterations),
     }  # fmt: skip
 
 
