@@ -22,6 +22,7 @@ QUICK = (
     "nystroem",
     "million",
     "mixtures",
+    "keeping",
 )
 
 

@@ -8,10 +8,15 @@ from problems import gaussian
 from test_smo import ArrayRows
 
 from textsvm.device import select
+from textsvm.documents import encode
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram
 from textsvm.gram.cached import CachedGram, needed_bytes
 from textsvm.gram.plan import make_gram, parse_bytes, plan, show_bytes
+from textsvm.kernels import GapWeighted, Spectrum, Sum
+from textsvm.kernels.rows import AHEAD
+from textsvm.solvers.dual import svc
+from textsvm.solvers.smo import solve
 
 N = 60
 MATRIX = gaussian(N)[0]
@@ -209,3 +214,26 @@ def test_parse_bytes_refuses(text):
 def test_show_bytes():
     for count, text in ((12, "12 B"), (1024, "1.0 KiB"), (3 << 29, "1.5 GiB"), (5 << 50, "5120.0 TiB")):
         assert show_bytes(count) == text
+
+
+def test_of_a_costly_kernel_no_row_is_computed_before_it_is_needed(monkeypatch):
+    rng = np.random.default_rng(0)
+    documents = encode(["".join(rng.choice(list("abc"), 20)) for _ in range(40)])
+    kernel_rows = GapWeighted(3).fit(documents).rows(documents, select("cpu"))
+    compute, asked = kernel_rows.rows, []
+    monkeypatch.setattr(kernel_rows, "rows", lambda indices: asked.append(len(indices)) or compute(indices))
+    gram = CachedGram(kernel_rows, needed_bytes(40, 32))
+    solution = solve(gram, svc(np.where(rng.random(40) < 0.5, 1.0, -1.0), 10.0))
+    assert solution.converged
+    assert len(asked) > 20
+    assert max(asked) <= 2
+
+
+def test_rows_of_a_sum_are_asked_for_as_its_costliest_part_likes():
+    documents = encode(["what is that", "that is what it is"])
+
+    def ahead(*kernels):
+        return Sum(kernels).fit(documents).rows(documents, select("cpu")).ahead
+
+    assert ahead(Spectrum(2), GapWeighted(3)) == ahead(GapWeighted(3), Spectrum(2)) == 1
+    assert ahead(Spectrum(2), Spectrum(3)) == AHEAD > 1

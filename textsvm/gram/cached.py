@@ -11,13 +11,12 @@ from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.gram.base import Window
 from textsvm.kernels.base import MatrixRows
+from textsvm.kernels.rows import AHEAD
 
 #: Bytes of each variable that are not rows: its slot, and the owner and last use of a slot.
 _BOOK = 16
 #: Most bytes of rows computed at a time: they exist twice until they are in their slots.
 _STAGING = 64 << 20
-#: Rows computed at a time, where kernels do not say: they are much faster on many.
-AHEAD = 64
 
 
 def needed_bytes(n: int, rows: int) -> int:
@@ -112,11 +111,15 @@ class CachedGram:
         used[self._slots[wanted[resident]]] = now
         missing = wanted[~resident]
         # Those in use have the latest stamp, and there are at least as many other slots as rows missing.
-        victims = np.argpartition(used, len(missing) - 1)[: len(missing)] if len(missing) else missing
+        victims = self._given_up(len(missing)) if len(missing) else missing
         for start in range(0, len(missing), self.staging):
             piece = slice(start, start + self.staging)
             self._fill(missing[piece], victims[piece])
         used[victims] = now
+
+    def _given_up(self, count: int) -> NDArray[np.int64]:
+        """Slots whose rows make room, those used longest ago; what was tried for it: reports/tiers.md."""
+        return np.argpartition(self._window.used, count - 1)[:count]
 
     def _fill(self, rows: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
         values = self._kernel_rows.rows(rows)

@@ -18,6 +18,7 @@ from textsvm.device import Device
 from textsvm.documents import Documents, Views
 from textsvm.kernels.attribution import Contributions, complete
 from textsvm.kernels.base import BLOCK_BYTES, Kernel, KernelRows, Weights
+from textsvm.kernels.rows import AHEAD
 from textsvm.parallel import Progress, part, run
 
 #: Values that are added at a time, by a core and by a card.
@@ -50,6 +51,12 @@ class CombinedRows(ABC):
         """Whole matrices that exist at a time while `gram` makes one: the result, and those of a part."""
         most = [getattr(rows, "matrices", 1) for rows in self.parts]
         return max(most[0], *(1 + each for each in most[1:])) if len(most) > 1 else most[0]
+
+    @property
+    def ahead(self) -> int:
+        """Rows best asked for at a time: of the part that takes longest."""
+        costs = [each.seconds(self.documents, self.documents) for _, each in self.terms]
+        return getattr(self.parts[int(np.argmax(costs))], "ahead", AHEAD)
 
     def diag(self) -> Any:
         """See `KernelRows`."""

@@ -219,6 +219,8 @@ class GapWeighted(SymbolKernel):
 class HostGap(HostRows):
     """Rows on the CPU."""
 
+    ahead = 1
+
     def __init__(self, kernel: GapKernel, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         self._columns = _Columns([kernel], documents)

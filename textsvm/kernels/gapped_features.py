@@ -83,6 +83,8 @@ class GappedRows(ABC):
     device : Device
     """
 
+    ahead = 64  # a pass over the masks takes as long for one
+
     def __init__(self, kernel: Parameters, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device = kernel, documents, device
         self.n = len(documents)

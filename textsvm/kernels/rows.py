@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 32 << 20
 
 
+#: Rows asked for at a time where kernels do not say; more would push out rows in use (reports/tiers.md).
+AHEAD = 8
+
+
 class MatrixRows(Protocol):
     """Rows of a symmetric n x n kernel matrix, which is what a Gram is made of.
 
@@ -63,11 +67,12 @@ class HostRows(ABC):
     Attributes
     ----------
     ahead : int
-        Rows that a solver had best ask for at a time, the likely next ones among them.
+        Rows that a solver had best ask for at a time, the likely next ones among them. Few of these are
+        used before they make room again: 1 (none but those needed) where each takes as long as one alone.
     """
 
     n: int
-    ahead: int = 64
+    ahead: int = AHEAD
 
     @abstractmethod
     def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:

@@ -42,7 +42,7 @@ class HostVectorRows(HostRows):
     device : Device
     """
 
-    ahead = 8
+    ahead = 1
 
     def __init__(self, kernel: Any, documents: Vectors, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
