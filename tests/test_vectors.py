@@ -41,6 +41,7 @@ from textsvm import (
     cross_validate,
     tune,
 )
+from textsvm import device as devices
 from textsvm.device import select
 from textsvm.evaluation.explanation import explain
 from textsvm.features.vector_products import Products
@@ -392,6 +393,13 @@ def test_linear_machines_from_features(kernel, form):
     np.testing.assert_allclose(ours.predict(X), theirs.predict(X), atol=1e-2)
     with pytest.raises(InputError, match="no list of features"):
         SVC(Gaussian(), solver="features").fit(X, y)
+
+
+def test_rows_of_vectors_take_a_quarter_of_free_memory_on_a_cpu(monkeypatch):
+    monkeypatch.setattr(devices, "free_memory", lambda device: 400_000)
+    X, y = np.random.default_rng(0).normal(size=(200, 3)), np.arange(200) % 2
+    assert SVC(Gaussian()).fit(X, y).gram_.startswith("rows on demand, cached under 97.7 KiB")
+    assert SVC(Gaussian(), memory=200_000).fit(X, y).gram_.startswith("whole kernel matrix")
 
 
 def test_many_vectors_of_a_linear_kernel_need_no_gram():

@@ -69,7 +69,7 @@ class SVC(ClassifierMixin, KernelMachine):
         for documents without number. "auto" takes what is predicted to be quicker and says it in `gram_`.
     memory : int or str, optional
         Bytes that rows of the kernel matrix, or of features, may take ("2GiB" is understood). None: half of
-        what is free.
+        what is free, of vectors on a CPU a quarter.
     device : {"auto", "cpu", "cuda", "cuda:0", ...}
     n_jobs : int, optional
         Threads; None or -1 uses all cores.
