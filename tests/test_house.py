@@ -36,6 +36,7 @@ FLOORS = [
     {"libsvm_model"},
     {"model_file"},
     {"reporting"},
+    {"mail"},
     {"bench"},
     {"cli"},
     {"__main__"},

@@ -52,12 +52,20 @@ class Device:
         What a user is shown.
     no_gpu : str
         Why "auto" fell back to the CPU; empty if it did not.
+    cards : tuple of int
+        Cards that work together, `index` first among them; empty where one does.
     """
 
     kind: str
     index: int
     description: str
     no_gpu: str = ""
+    cards: tuple[int, ...] = ()
+
+    @property
+    def each(self) -> list[Device]:
+        """The cards, one by one; of a device that is one, itself."""
+        return [Device(self.kind, card, f"{self.kind}:{card}") for card in self.cards] or [self]
 
 
 @dataclass(frozen=True)
