@@ -8,7 +8,7 @@ import types
 import numpy as np
 import pytest
 
-from textsvm import device
+from textsvm import device, host_memory
 from textsvm.errors import InputError
 from textsvm.gram.plan import allowed_bytes
 
@@ -18,6 +18,7 @@ def forget():
     yield
     device.cupy.cache_clear()
     device.gpu_trouble.cache_clear()
+    device._unconnected.cache_clear()
 
 
 def pretend(monkeypatch, *, driver=13000, built_for=13020, count=1, error=None):
@@ -103,6 +104,84 @@ def test_cause_and_remedy(monkeypatch, given, expected):
 def test_a_card_that_is_not_there(monkeypatch):
     pretend(monkeypatch, count=2)
     assert "there is no GPU 7, the last one is 1" in refused("cuda:7")
+
+
+def pretend_cards(monkeypatch, count=2, unreached=(), switched_on=None):
+    """So many cards that can be used, (card, other) in `unreached` apart."""
+    fake, on = pretend(monkeypatch, count=count), [] if switched_on is None else switched_on
+    current = []
+
+    class Card:
+        def __init__(self, index):
+            self.index = index
+
+        def __enter__(self):
+            current.append(self.index)
+
+        def __exit__(self, *_):
+            current.pop()
+
+    def enable(other):
+        if (current[-1], other) in on:
+            raise fake.cuda.runtime.CUDARuntimeError("cudaErrorPeerAccessAlreadyEnabled: it is")
+        on.append((current[-1], other))
+
+    fake.cuda.Device = Card
+    fake.cuda.runtime.deviceCanAccessPeer = lambda card, other: (card, other) not in unreached
+    fake.cuda.runtime.deviceEnablePeerAccess = enable
+    fake.cuda.runtime.getDeviceProperties = lambda card: {"name": b"H200", "totalGlobalMem": 140 << 30}
+    absent = "there is no GPU {}, the last one is " + str(count - 1)
+    monkeypatch.setattr(device, "gpu_trouble", lambda card: "" if card < count else absent.format(card))
+    return on
+
+
+def test_cards_that_work_together(monkeypatch):
+    on = pretend_cards(monkeypatch, 3)
+    every, some = device.select("cuda:all"), device.select("cuda:2,0")
+    assert (every.kind, every.index, every.cards) == ("cuda", 0, (0, 1, 2))
+    assert (some.index, some.cards, some.description) == (2, (2, 0), "cuda:2,0 (each H200, 140 GiB)")
+    assert [each.index for each in some.each] == [2, 0]
+    assert sorted(set(on)) == sorted((a, b) for a in range(3) for b in range(3) if a != b)
+    device.select("cuda:all")
+    assert len(on) == 6
+
+
+def test_access_that_is_on_already_is_no_trouble(monkeypatch):
+    pretend_cards(monkeypatch, switched_on=[(0, 1), (1, 0)])
+    assert device.select("cuda:all").cards == (0, 1)
+
+
+def test_all_of_one_card_is_that_card(monkeypatch):
+    pretend_cards(monkeypatch, 1)
+    assert device.select("cuda:all") == device.select("cuda:0") == device.together([0])
+    assert device.select("cuda:all").cards == ()
+
+
+@pytest.mark.parametrize(
+    ("wish", "expected"),
+    [
+        ("cuda:0,0", "names GPU 0 twice"),
+        ("cuda:0,7", "there is no GPU 7, the last one is 1"),
+        ("cuda:0,", "is not one of auto, cpu, cuda"),
+        ("cuda:,", "is not one of auto, cpu, cuda"),
+        ("cuda:0,x", "is not one of auto, cpu, cuda"),
+        ("cuda:0, 1", "is not one of auto, cpu, cuda"),
+        ("cpu:all", "is not one of auto, cpu, cuda"),
+    ],
+)
+def test_cards_that_cannot_work_together(monkeypatch, wish, expected):
+    pretend_cards(monkeypatch)
+    assert expected in refused(wish)
+
+
+def test_cards_that_do_not_reach_each_other(monkeypatch):
+    pretend_cards(monkeypatch, unreached=[(1, 0)])
+    assert "GPU 1 does not reach the memory of GPU 0" in refused("cuda:all")
+
+
+def test_all_cards_where_there_are_none(monkeypatch):
+    pretend(monkeypatch, driver=0)
+    assert "device 'cuda:all' cannot be used: there is no NVIDIA driver" in refused("cuda:all")
 
 
 @pytest.mark.parametrize(
@@ -205,7 +284,7 @@ def group(folder, **files):
 
 def limits(tmp_path, membership):
     (tmp_path / "cgroup").write_text(membership)
-    return list(device._cgroup_memory(tmp_path / "cgroup", tmp_path / "fs"))
+    return list(host_memory.cgroup_memory(tmp_path / "cgroup", tmp_path / "fs"))
 
 
 def test_memory_limits_of_control_groups_version_2(tmp_path):
@@ -231,16 +310,16 @@ def test_memory_limits_of_control_groups_version_1(tmp_path):
 
 
 def test_control_groups_that_cannot_be_read_limit_nothing(tmp_path):
-    assert list(device._cgroup_memory(tmp_path / "none", tmp_path)) == []
+    assert list(host_memory.cgroup_memory(tmp_path / "none", tmp_path)) == []
     assert limits(tmp_path, "0::/a\nnonsense\n0::/../../etc\n") == []
     group(tmp_path / "fs", memory__max="plenty", memory__current=1, memory__stat="")
     assert limits(tmp_path, "0::/\n") == []
 
 
 def test_free_memory_of_the_host_heeds_the_limit_of_its_control_group(monkeypatch):
-    monkeypatch.setattr(device, "_available_memory", lambda: 10_000)
-    monkeypatch.setattr(device, "_cgroup_memory", lambda membership, root: iter([7_000, 3_000]))
+    monkeypatch.setattr(host_memory, "_available_memory", lambda: 10_000)
+    monkeypatch.setattr(host_memory, "cgroup_memory", lambda membership, root: iter([7_000, 3_000]))
     assert device.free_memory(device.select("cpu")) == 3_000
     assert allowed_bytes(None, device.select("cpu")) == 1_500
-    monkeypatch.setattr(device, "_cgroup_memory", lambda membership, root: iter([]))
+    monkeypatch.setattr(host_memory, "cgroup_memory", lambda membership, root: iter([]))
     assert device.free_memory(device.select("cpu")) == 10_000

@@ -6,23 +6,21 @@ CuPy keeps the binary on disk (~/.cupy/kernel_cache), so the next process does n
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm import host_memory
+from textsvm.cuda_sources import Defines, compile_options, source_text
+from textsvm.cuda_sources import kernels_folder as kernels_folder
+from textsvm.cuda_sources import structure as structure
 from textsvm.errors import InputError
 from textsvm.parallel import n_threads
-
-Defines = tuple[tuple[str, int | str], ...]
 
 #: What is launched here: (source, defines).
 DEFINE_SETS: list[tuple[str, Defines]] = [("probe.cu", ())]
@@ -82,25 +80,85 @@ def select(wish: str = "auto") -> Device:
 
     Parameters
     ----------
-    wish : {"auto", "cpu", "cuda", "cuda:0", ...}
-        "auto" takes the first GPU if it is usable, else the CPU and says why.
+    wish : {"auto", "cpu", "cuda", "cuda:0", "cuda:0,1", "cuda:all", ...}
+        "auto" takes the first GPU if it is usable, else the CPU and says why. Several GPUs work together:
+        kernel matrices lie on all of them, what is not divided runs on the first.
 
     Raises
     ------
     InputError
-        If `wish` is not one of these, or asks for a GPU that cannot be used.
+        If `wish` is not one of these, or asks for a GPU that cannot be used, or for GPUs that do not reach
+        each other's memory.
     """
     kind, _, index = wish.partition(":")
+    if kind == "cuda" and ("," in index or index == "all"):
+        return _several(wish, index)
     if wish in ("auto", "cpu"):
         trouble = gpu_trouble(0) if wish == "auto" else ""
         if wish == "auto" and not trouble:
             return _cuda_device(0)
         return Device("cpu", 0, f"cpu ({n_threads()} threads)", trouble)
-    if kind != "cuda" or not ((index.isascii() and index.isdigit()) or wish == "cuda"):
-        raise InputError(f"device {wish!r} is not one of auto, cpu, cuda, cuda:0, cuda:1, ...")
+    if kind != "cuda" or not (_is_number(index) or wish == "cuda"):
+        raise _no_device(wish)
     if trouble := gpu_trouble(int(index or 0)):
         raise InputError(f"device {wish!r} cannot be used: {trouble}")
     return _cuda_device(int(index or 0))
+
+
+def _several(wish: str, named: str) -> Device:
+    """The cards of "cuda:all" or "cuda:0,1,..." as one device; one alone is that card."""
+    parts = named.split(",")
+    if named != "all" and not all(map(_is_number, parts)):
+        raise _no_device(wish)
+    try:
+        cards = list(range(cupy().cuda.runtime.getDeviceCount())) if named == "all" else list(map(int, parts))
+    except InputError as error:
+        raise InputError(f"device {wish!r} cannot be used: {error}") from error
+    if repeated := [card for number, card in enumerate(cards) if card in cards[:number]]:
+        raise InputError(f"device {wish!r} names GPU {repeated[0]} twice; name each of them once")
+    if trouble := next(filter(None, map(gpu_trouble, cards)), "") or _unconnected(tuple(cards)):
+        raise InputError(f"device {wish!r} cannot be used: {trouble}")
+    return together(cards)
+
+
+def together(cards: Sequence[int]) -> Device:
+    """Cards that can be used, as one device; one may be named twice, to try on it what is for two."""
+    if len(cards) == 1:
+        return _cuda_device(cards[0])
+    names = " and ".join(dict.fromkeys(_name(card) for card in cards))
+    numbers = ",".join(map(str, cards))
+    return Device("cuda", cards[0], f"cuda:{numbers} (each {names})", cards=tuple(cards))
+
+
+@lru_cache(maxsize=64)
+def _unconnected(cards: tuple[int, ...]) -> str:
+    """Let kernels on each card read and write the memory of the others; why that cannot be, or ""."""
+    runtime = cupy().cuda.runtime
+    for card in cards:
+        for other in cards:
+            if card == other:
+                continue
+            if not runtime.deviceCanAccessPeer(card, other):
+                return (
+                    f"GPU {card} does not reach the memory of GPU {other} (no peer access); name cards that "
+                    "are joined by NVLink or one PCIe root, or one of them"
+                )
+            with cupy().cuda.Device(card):
+                try:
+                    runtime.deviceEnablePeerAccess(other)
+                except runtime.CUDARuntimeError as error:  # it is on already: CuPy may do that itself
+                    if "AlreadyEnabled" not in str(error):
+                        return f"GPU {card} does not reach the memory of GPU {other} ({_first_line(error)})"
+    return ""
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def _no_device(wish: str) -> InputError:
+    known = "auto, cpu, cuda, cuda:0, cuda:1, ..., cuda:0,1, cuda:all"
+    return InputError(f"device {wish!r} is not one of {known}")
 
 
 def devices() -> list[Finding]:
@@ -198,7 +256,8 @@ def use(device: Device) -> Iterator[None]:
 def synchronize(device: Device) -> None:
     """Wait for the work a card was given, so that what is timed next is timed alone."""
     if device.kind == "cuda":
-        cupy().cuda.Device(device.index).synchronize()
+        for card in device.each:
+            cupy().cuda.Device(card.index).synchronize()
 
 
 def load(source: str, defines: Defines = ()) -> Any:
@@ -245,48 +304,6 @@ def each(kernel: Any, n: int, *args: Any) -> None:
         kernel((-(-n // THREADS),), (THREADS,), (np.int64(n), *args))
 
 
-def structure(dtype: np.dtype[Any], **fields: Any) -> NDArray[Any]:
-    """A structure that a kernel takes by value; arrays become their addresses, None becomes 0.
-
-    Parameters
-    ----------
-    dtype : structured dtype
-        Fields in the order of the C struct, with ``align=True``; pointers are uint64. Who passes it on keeps
-        the arrays alive.
-    fields
-        The value of each of them.
-    """
-    value = np.zeros((), dtype)
-    for name in dtype.names or ():
-        field = fields.pop(name)
-        address = dtype[name] == np.uint64 and hasattr(getattr(field, "data", None), "ptr")
-        value[name] = field.data.ptr if address else 0 if field is None else field
-    if fields:
-        raise ValueError(f"{', '.join(fields)} are no fields of the structure")
-    return value
-
-
-def source_text(source: str) -> str:
-    """The text that is compiled for kernels_cu/`source`."""
-    folder = kernels_folder()
-    text = (folder / source).read_text(encoding="utf-8")
-    needed = re.match(r"// needs: (.+)\n", text)
-    headers = ["common.cuh", *(needed[1].split() if needed else [])]
-    return "".join((folder / name).read_text(encoding="utf-8") for name in headers) + text
-
-
-def kernels_folder() -> Path:
-    """Where the .cu files are: in the package (installed from a wheel), else beside it (a checkout)."""
-    package = Path(__file__).resolve().parent
-    inside = package / "kernels_cu"
-    return inside if inside.is_dir() else package.parent / "kernels_cu"
-
-
-def compile_options(defines: Defines = ()) -> tuple[str, ...]:
-    """Options given to NVRTC."""
-    return ("-std=c++17", *(f"-D{name}={value}" for name, value in defines))
-
-
 def array_module(device: Device) -> Any:
     """NumPy or CuPy, whichever has the arrays of this device."""
     return cupy() if device.kind == "cuda" else np
@@ -313,59 +330,20 @@ def to_host(values: Any) -> Any:
 def free_memory(device: Device | None = None) -> int:
     """Bytes that can be had where `device` keeps its arrays; None is the current card.
 
-    On a card, with what CuPy's pool holds without using it; on the host, within the limits of the container
-    (cgroup) that this process runs in.
+    On a card, with what CuPy's pool holds without using it, and of several cards the least; on the host,
+    within the limits of the container (cgroup) that this process runs in.
     """
     if device is None:
         cp = cupy()
         return int(cp.cuda.runtime.memGetInfo()[0]) + int(cp.get_default_memory_pool().free_bytes())
     if device.kind == "cuda":
-        with use(device):
-            return free_memory()
-    return min([_available_memory(), *_cgroup_memory(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))])
+        return min(map(_free_on, device.each))
+    return host_memory.free()
 
 
-def _available_memory() -> int:
-    """Bytes of main memory that new work can have, as the system sees it."""
-    try:
-        with open("/proc/meminfo") as lines:
-            available = next(line for line in lines if line.startswith("MemAvailable"))
-        return int(available.split()[1]) << 10
-    except (OSError, StopIteration):
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (AttributeError, OSError, ValueError):
-        return 4 << 30  # Windows has no sysconf; --memory raises this
-
-
-def _cgroup_memory(membership: Path, root: Path) -> Iterator[int]:
-    """Bytes left under the memory limit of each control group, version 1 or 2, that this process is in."""
-    try:
-        groups = [line.strip().split(":", 2) for line in membership.read_text().splitlines()]
-    except OSError:
-        return
-    for number, controllers, path in (group for group in groups if len(group) == 3):
-        if number == "0":
-            top, limit, used = root, "memory.max", "memory.current"
-        elif "memory" in controllers.split(","):
-            top, limit, used = root / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
-        else:
-            continue
-        # A container often sees its own group as the root, whatever the path is called outside.
-        inside = top / path.lstrip("/")
-        for folder in dict.fromkeys([inside, *inside.parents]):
-            if folder == top or top in folder.parents:
-                with suppress(OSError, ValueError):
-                    most = int((folder / limit).read_text())  # "max" is no number: no limit
-                    yield max(0, most - int((folder / used).read_text()) + _reclaimable(folder))
-
-
-def _reclaimable(group: Path) -> int:
-    """Bytes of a control group that are cached files, given back when memory is asked for."""
-    lines = (group / "memory.stat").read_text().splitlines()
-    stat = dict(line.split() for line in lines if len(line.split()) == 2)
-    return int(stat.get("inactive_file", stat.get("total_inactive_file", 0)))
+def _free_on(card: Device) -> int:
+    with use(card):
+        return free_memory()
 
 
 def require_memory(needed: int, what: str, remedy: str = "run with --device cpu") -> None:
@@ -381,9 +359,13 @@ def require_memory(needed: int, what: str, remedy: str = "run with --device cpu"
 
 
 def _cuda_device(index: int) -> Device:
+    return Device("cuda", index, f"cuda:{index} ({_name(index)})")
+
+
+def _name(index: int) -> str:
     properties = cupy().cuda.runtime.getDeviceProperties(index)
     name = properties["name"].decode(errors="replace")
-    return Device("cuda", index, f"cuda:{index} ({name}, {properties['totalGlobalMem'] / 2**30:.0f} GiB)")
+    return f"{name}, {properties['totalGlobalMem'] / 2**30:.0f} GiB"
 
 
 def _first_line(error: BaseException) -> str:

@@ -84,7 +84,9 @@ Regress = Annotated[
         rich_help_panel="Labels",
     ),
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+Device = Annotated[
+    str, typer.Option(help="auto, cpu, cuda or cuda:N; several GPUs together: cuda:0,1 or cuda:all.")
+]
 StoreFolder = Annotated[
     Path | None,
     typer.Option(

@@ -70,7 +70,8 @@ class SVC(ClassifierMixin, KernelMachine):
     memory : int or str, optional
         Bytes that rows of the kernel matrix, or of features, may take ("2GiB" is understood). None: half of
         what is free, of vectors on a CPU a quarter.
-    device : {"auto", "cpu", "cuda", "cuda:0", ...}
+    device : {"auto", "cpu", "cuda", "cuda:0", "cuda:0,1", "cuda:all", ...}
+        Where numerics run; on several GPUs kernel matrices are divided, and `memory` is that of each.
     n_jobs : int, optional
         Threads; None or -1 uses all cores.
     approximate : str, optional
