@@ -9,6 +9,7 @@ from typing import Any
 from textsvm.device import Device
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
+from textsvm.gram.cards import sharded_gram, spread
 from textsvm.gram.features import gram_of
 from textsvm.gram.held import held_if_better
 from textsvm.gram.plan import allowed_bytes, plan
@@ -65,7 +66,10 @@ def make_gram(
     """The Gram of examples and a fitted kernel, within the memory that rows may take."""
     wanted = wanted_of(machine, kernel, examples, device)
     if machine.store is not None:
-        return stored_gram(machine.store, wanted, memory, progress)
+        return spread(stored_gram(machine.store, wanted, memory, progress), device)
+    sharded = sharded_gram(kernel, examples, device, memory, progress)
+    if sharded is not None:
+        return sharded
     rows = kernel.rows(kernel.read(examples), device)
     gram = None if _why_not(machine) else held_if_better(rows, wanted, memory, progress)
     if gram is None:
@@ -73,4 +77,4 @@ def make_gram(
         slow = kernel.quadratic and machine.approximate is None
         if slow and not plan(len(examples), allowed_bytes(memory, device)).dense:
             gram.description += "; a store (--store DIR) would keep them on disk"
-    return gram
+    return spread(gram, device)

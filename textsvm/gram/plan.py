@@ -84,6 +84,8 @@ def make_gram(
     if decided.dense:
         return whole_gram(kernel_rows, description, progress)
     alone = "; workers make whole matrices only, so none helps" if current() else ""
+    if kernel_rows.device.cards:
+        alone += f"; on the first of {len(kernel_rows.device.cards)} cards"
     return CachedGram(kernel_rows, decided.memory, description + alone)
 
 

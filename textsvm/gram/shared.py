@@ -7,6 +7,9 @@ one matrix fits, rows are computed on demand, kernel by kernel.
 The Gram of a kernel that sums have in common is made once and added to each of them: a sum that is not
 complete takes a matrix, and the work on its terms one (alone) or two and more (shared, or a product). There
 are as many sums at a time as fit; where not two matrices fit, rows of a sum are computed on demand too.
+
+On several cards the Gram of a kernel alone is made by all of them (`textsvm.gram.cards`); what kernels share
+is made on the first, and the Gram of each is then spread over all.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import numpy as np
 from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.gram.base import DenseGram, Gram
+from textsvm.gram.cards import sharded_gram, spread
 from textsvm.gram.plan import allowed_bytes, make_gram, plan
 from textsvm.gram.tiles import Recipe, shared_grams, whole_gram
 from textsvm.kernels.base import Kernel, Sharing
@@ -66,7 +70,14 @@ def grams(
     for kernel in kernels:
         kernel.check()
     making = _Making(kernels, documents, device, allowed_bytes(memory, device))
-    return making.in_turn(progress)
+    return _on_all_cards(making.in_turn(progress), device)
+
+
+def _on_all_cards(made: Iterator[Numbered], device: Device) -> Iterator[Numbered]:
+    for number, gram in made:
+        everywhere = spread(gram, device)
+        yield number, everywhere
+        everywhere.release()
 
 
 @dataclass(frozen=True)
@@ -115,7 +126,9 @@ class _Making:
 
     def __init__(self, kernels: Sequence[Kernel], documents: Documents, device: Device, allowed: int) -> None:
         self.kernels, self.documents, self.device, self.allowed = kernels, documents, device, allowed
-        self.room = allowed // max(1, 4 * len(documents) ** 2)
+        # A matrix that is spread over cards is on the first of them twice in part.
+        size = 4 * len(documents) ** 2 * (1 + bool(device.cards))
+        self.room = allowed // max(1, size)
         #: What sums have so far, and how many terms they lack.
         self.totals: dict[int, Any] = {}
         self.missing: dict[int, int] = {}
@@ -166,6 +179,10 @@ class _Making:
         kernels = [part.kernel.fit(read) for part in step.parts]
         if step.sharing is None:
             ((part,), (kernel,)) = step.parts, kernels
+            sharded = None if part.sums else sharded_gram(kernel, read, self.device, self.allowed, progress)
+            if sharded is not None:
+                yield part, sharded
+                return
             rows = kernel.rows(read, self.device)
             if part.sums:
                 yield part, whole_gram(rows, "", progress)

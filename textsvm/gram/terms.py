@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from textsvm.device import Device
 from textsvm.documents import Documents
-from textsvm.gram.base import DenseGram
+from textsvm.gram.base import DenseGram, Gram
+from textsvm.gram.cards import spread
 from textsvm.gram.plan import allowed_bytes, plan
 from textsvm.gram.tiles import whole_gram
 from textsvm.kernels.base import Kernel
@@ -41,7 +42,7 @@ class TermGrams:
         self, kernels: Sequence[Kernel], documents: Documents, device: Device, memory: int | str | None
     ) -> None:
         self.documents, self.device, self.allowed = documents, device, allowed_bytes(memory, device)
-        at_work = 1 + max([1, *(kernel.depth for kernel in kernels)])
+        at_work = 1 + bool(device.cards) + max([1, *(kernel.depth for kernel in kernels)])
         self.room = self.allowed // max(1, 4 * len(documents) ** 2) - at_work
         #: How many of the kernels that are still to come want each term.
         self.wanted = Counter(term.key for kernel in kernels for _, term in kernel.terms)
@@ -51,7 +52,7 @@ class TermGrams:
         """Whether a Gram is made here: there is room, and it has terms, or is one of another kernel."""
         return self.room >= 0 and (kernel.depth > 0 or self.wanted[kernel.key] > 1)
 
-    def gram(self, kernel: Kernel, train: NDArray[np.int64] | None, progress: Progress | None) -> DenseGram:
+    def gram(self, kernel: Kernel, train: NDArray[np.int64] | None, progress: Progress | None) -> Gram:
         """Fit a kernel to some of the documents, or to all, and make its Gram of all."""
         learnt_from = self.documents if train is None else self.documents.take(train)
         total = None
@@ -66,9 +67,10 @@ class TermGrams:
             del values
         self._fit_others(kernel, learnt_from)
         said = plan(len(self.documents), self.allowed).description
-        return DenseGram(
-            total, f"{said}, from those of its {len(kernel.terms)} parts" if kernel.depth else said
-        )
+        said += f", from those of its {len(kernel.terms)} parts" if kernel.depth else ""
+        whole = DenseGram(total, said)
+        del total
+        return spread(whole, self.device)
 
     def done(self, kernel: Kernel) -> None:
         """No Gram of this kernel will be asked for any more."""

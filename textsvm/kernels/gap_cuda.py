@@ -22,7 +22,8 @@ cleared, the next begins. A table per strip has one mask of a lane's columns for
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
 from typing import Any
@@ -46,8 +47,8 @@ RUN = (1024, 16_384)
 STEPS = 4e9
 #: Symbols of documents that are predicted together.
 BATCH = 1 << 25
-#: Constants of a module, set and then used by its launches.
-_constants = Lock()
+#: Of each card: a lock, and the event after the launches that used constants of its modules last.
+_constants: dict[int, tuple[Lock, list[Any]]] = {}
 
 TASK = np.dtype(
     [(name, np.int32) for name in ("first_strip", "strips", "first_source", "sources")]
@@ -144,7 +145,7 @@ class Sweep:
         cp, module = gpu.cupy(), gpu.load(SOURCE, self.variant.defines)
         unused = dict.fromkeys(OUTPUT.names or ())
         fixed = {"mode": self.mode, "targets": len(self.targets)}
-        with _constants:
+        with _constants_of_card():
             _set_constant(module, "output", gpu.structure(OUTPUT, **{**unused, **fixed, **output}))
             columns = _set_constant(module, "weights", self.weights())
             several = self.tasks["strips"] > 1
@@ -193,6 +194,19 @@ def _slices(tasks: NDArray[Any], several: bool) -> list[NDArray[Any]]:
     return [part for part in np.split(tasks, np.flatnonzero(np.diff(turns)) + 1) if len(part)]
 
 
+@contextmanager
+def _constants_of_card() -> Iterator[None]:
+    """Set constants of modules, then launch: there is one of each on a card, for all threads and streams."""
+    cuda = gpu.cupy().cuda
+    lock, last = _constants.setdefault(cuda.runtime.getDevice(), (Lock(), []))
+    with lock:
+        here = cuda.get_current_stream()
+        for event in last:
+            here.wait_event(event)
+        yield
+        last[:] = [here.record()]
+
+
 def _set_constant(module: Any, name: str, value: NDArray[Any]) -> Any:
     """Write a __constant__ of the module, in the order of the stream; where it is."""
     cp = gpu.cupy()
@@ -231,6 +245,13 @@ class CudaGap:
     def cross(self, others: Documents, progress: Progress | None = None) -> Any:
         with gpu.use(self.device):
             return self._matrix(others, None, progress)
+
+    def between(self, others: CudaGap) -> Any:
+        """k(others.documents, documents): `cross`, of documents over the same alphabet on the device."""
+        values = others._self.self_values.copy()
+        own = SelfValues(self.kernel, others.documents, values, self._self)
+        with gpu.use(self.device):
+            return self._rows_of(others._texts, own)
 
     def decision(
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
@@ -275,7 +296,10 @@ class CudaGap:
         texts = Texts(others, self.kernel.min_length, self._symbols)
         if own is None:
             own = self._self_values(others, texts, self._self)
-        matrix = self._zeros(len(others))
+        return self._rows_of(texts, own, progress)
+
+    def _rows_of(self, texts: Texts, own: SelfValues, progress: Progress | None = None) -> Any:
+        matrix = self._zeros(len(own.self_values))
         self._fill(matrix, texts, self._position_scale(texts, own), MATRIX, progress)
         own.finish_rows(matrix, self._self)
         return matrix
