@@ -9,7 +9,7 @@ from textsvm.cli.bench import Benchmark
 from textsvm.device import gpu_trouble
 
 #: What measures a GPU, whatever else it is told.
-GPU_ONLY = ("grid", "edit_gpu", "gap_gpu", "spectrum_gpu", "layouts", "sparse_vectors")
+GPU_ONLY = ("cards", "grid", "edit_gpu", "gap_gpu", "spectrum_gpu", "layouts", "sparse_vectors")
 QUICK = (
     "kernels",
     "features",

@@ -39,6 +39,7 @@ class Benchmark(Enum):
     nystroem = "nystroem"
     store = "store"
     workers = "workers"
+    cards = "cards"
     crammer_singer = "crammer_singer"
     edit_gpu = "edit_gpu"
     gap_gpu = "gap_gpu"

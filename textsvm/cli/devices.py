@@ -27,3 +27,6 @@ def devices(json: options.Json = False, quiet: options.Quiet = False) -> None:
     for each in found:
         state = "usable" if each["usable"] else f"not usable: {each['trouble']}"
         console.line(f"{each['description']}: {state}")
+    cards = [str(each["device"]) for each in found if each["usable"] and each["device"] != "cpu"]
+    if len(cards) > 1:
+        console.line(f"cuda:all: {' and '.join(cards)} together; cuda:0,1 for some of them")
