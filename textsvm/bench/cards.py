@@ -3,7 +3,8 @@
 Texts of 100 symbols, made of sentences of the embedded newswire sample (`bench.resampled`). Whole kernel
 matrices: equality first, bit for bit, then both in turns, the least of some. One machine trained on each,
 C = 10, and folds by values of C on one matrix: the objectives of folds agree to 1e-9, and of one machine,
-for which cards may add up in another order, to 1e-5. `--large` trains on texts for whose matrix one card has no room.
+for which cards may add up in another order, to 1e-5. `--large` trains on texts
+for whose matrix one card has no room.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def make_gram(
     """The Gram of examples and a fitted kernel, within the memory that rows may take."""
     wanted = wanted_of(machine, kernel, examples, device)
     if machine.store is not None:
-        return spread(stored_gram(machine.store, wanted, memory, progress), device)
+        return spread(stored_gram(machine.store, wanted, memory, progress), device, memory)
     sharded = sharded_gram(kernel, examples, device, memory, progress)
     if sharded is not None:
         return sharded
@@ -77,4 +77,4 @@ def make_gram(
         slow = kernel.quadratic and machine.approximate is None
         if slow and not plan(len(examples), allowed_bytes(memory, device)).dense:
             gram.description += "; a store (--store DIR) would keep them on disk"
-    return spread(gram, device)
+    return spread(gram, device, memory)

@@ -86,9 +86,23 @@ def sharded_gram(
     return ShardedGram(device, shards, _said(shards))
 
 
-def spread(gram: Gram, device: Device) -> Gram:
-    """A whole matrix that was made on one card, in shards on all and no longer there; others as they are."""
-    if not _shards(gram.n, len(device.cards)) or not isinstance(gram, DenseGram):
+def spread(gram: Gram, device: Device, memory: int | str | None = None) -> Gram:
+    """A whole matrix that was made on one card, in shards on all and no longer there; others as they are.
+
+    Where there is no room for a shard beside the whole it stays on that card.
+
+    Parameters
+    ----------
+    gram : Gram
+    device : Device
+    memory : int or str, optional
+        Bytes that both may take on the card; None is half of what is free beside the whole.
+    """
+    n, cards = gram.n, len(device.cards)
+    if not _shards(n, cards) or not isinstance(gram, DenseGram):
+        return gram
+    room = allowed_bytes(memory, device) - (0 if memory is None else 4 * n**2)
+    if 4 * n * int(np.diff(bounds_of(n, cards)).max()) > room:
         return gram
     with devices.use(device):
         shards, matrix = empty_shards(device, gram.n), gram.matrix
