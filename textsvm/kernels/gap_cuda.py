@@ -47,8 +47,8 @@ RUN = (1024, 16_384)
 STEPS = 4e9
 #: Symbols of documents that are predicted together.
 BATCH = 1 << 25
-#: Of each card: a lock, and the event after the launches that used constants of its modules last.
-_constants: dict[int, tuple[Lock, list[Any]]] = {}
+#: Of each module, by card and defines: a lock, and the event after the launches that used its constants last.
+_constants: dict[tuple[int, gpu.Defines], tuple[Lock, list[Any]]] = {}
 
 TASK = np.dtype(
     [(name, np.int32) for name in ("first_strip", "strips", "first_source", "sources")]
@@ -145,7 +145,7 @@ class Sweep:
         cp, module = gpu.cupy(), gpu.load(SOURCE, self.variant.defines)
         unused = dict.fromkeys(OUTPUT.names or ())
         fixed = {"mode": self.mode, "targets": len(self.targets)}
-        with _constants_of_card():
+        with _constants_of(self.variant.defines):
             _set_constant(module, "output", gpu.structure(OUTPUT, **{**unused, **fixed, **output}))
             columns = _set_constant(module, "weights", self.weights())
             several = self.tasks["strips"] > 1
@@ -195,10 +195,10 @@ def _slices(tasks: NDArray[Any], several: bool) -> list[NDArray[Any]]:
 
 
 @contextmanager
-def _constants_of_card() -> Iterator[None]:
-    """Set constants of modules, then launch: there is one of each on a card, for all threads and streams."""
+def _constants_of(defines: gpu.Defines) -> Iterator[None]:
+    """Set constants of a module, then launch: there is one of each on a card, for all threads and streams."""
     cuda = gpu.cupy().cuda
-    lock, last = _constants.setdefault(cuda.runtime.getDevice(), (Lock(), []))
+    lock, last = _constants.setdefault((cuda.runtime.getDevice(), defines), (Lock(), []))
     with lock:
         here = cuda.get_current_stream()
         for event in last:
