@@ -226,3 +226,13 @@ def test_the_list_of_devices_says_what_can_work_together(monkeypatch, capsys):
     monkeypatch.setattr(devices, "devices", lambda: [devices.Finding(CPU, ""), cards[0]])
     command()
     assert "cuda:all" not in capsys.readouterr().out
+
+
+def test_who_is_told_of_progress_may_stop_it(played):
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    kernel = OnHost(EditDistance())
+    with pytest.raises(KeyboardInterrupt):
+        sharded_gram(kernel, texts(300), several(2), "1GiB", stop)
+    assert sharded_gram(kernel, texts(300), several(2), "1GiB") is not None
