@@ -54,7 +54,7 @@ class ShardedGram:
 
     def diag(self) -> Any:
         """See `Gram`."""
-        return self._together([self._diagonal(shard) for shard in self.shards])
+        return self._together([shard.values[shard.first : shard.last].diagonal() for shard in self.shards])
 
     def rows(self, indices: NDArray[np.int64]) -> Any:
         """See `Gram`."""
@@ -62,23 +62,13 @@ class ShardedGram:
 
     def window(self) -> Window:
         """See `Gram`: all of it on the first card, for who cannot use shards."""
-        devices.synchronize(self.device)
         with devices.use(self.device):
-            cp = devices.cupy()
-            values = cp.empty((self.n, self.n), np.float32)
-            for shard in self.shards:
-                values[:, shard.first : shard.last] = cp.asarray(shard.values)
-            return Window(values, cp.arange(self.n, dtype=np.int32), np.zeros(self.n, np.int64))
+            every = devices.cupy().arange(self.n, dtype=np.int32)
+            return Window(self.rows(np.arange(self.n)), every, np.zeros(self.n, np.int64))
 
     def release(self) -> None:
         """See `Gram`."""
         self.shards = []
-
-    def _diagonal(self, shard: Shard) -> Any:
-        with devices.use(shard.device):
-            part = shard.values[shard.first : shard.last].diagonal().copy()
-        devices.synchronize(shard.device)
-        return part
 
     def _part(self, shard: Shard, indices: NDArray[np.int64]) -> Any:
         with devices.use(shard.device):
