@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,9 @@ from textsvm import device as devices
 from textsvm.device import Device
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram, Window
+
+#: cudaErrorPeerAccessAlreadyEnabled
+_ENABLED_ALREADY = 704
 
 
 @dataclass(frozen=True)
@@ -133,5 +135,9 @@ def enable_peers(cards: Sequence[Device]) -> None:
                     f"GPU {card.index} cannot read the memory of GPU {other}; choose cards that can "
                     "(`nvidia-smi topo -p2p r`), or one of them"
                 )
-            with devices.use(card), suppress(runtime.CUDARuntimeError):  # that it is enabled already
-                runtime.deviceEnablePeerAccess(other)
+            with devices.use(card):
+                try:
+                    runtime.deviceEnablePeerAccess(other)
+                except runtime.CUDARuntimeError as error:
+                    if error.status != _ENABLED_ALREADY:
+                        raise

@@ -5,9 +5,9 @@ is written. Where rows are computed on demand and make room for others, one chai
 multiclass solver can use all cores for one problem; it does, chain by chain, when there are fewer chains than
 cores.
 
-Where a Gram is in shards on several cards, all of them solve one problem together (`textsvm.solvers.shards_cuda`).
-Many problems share nothing: each card takes a copy of the Gram, if it has room, and some of the chains, cut
-into stretches as one card with the multiprocessors of all would cut them.
+Where a Gram is in shards on several cards, all of them solve one problem together
+(`textsvm.solvers.shards_cuda`). Many problems share nothing: each card takes a copy of the Gram, if it has
+room, and some of the chains, cut into stretches as one card with the multiprocessors of all would cut them.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ def _pieces(gram: ShardedGram, chains: Sequence[Sequence[AnyDual]]) -> list[Piec
     for shard in gram.shards:
         with devices.use(shard.device):
             slots += cuda_queue.most_slots()
-    return list(cuda_queue.stretches(chains, slots, not isinstance(chains[0][0], MulticlassDual)))
+    return list(cuda_queue.stretches(chains, slots, all(isinstance(chain[0], Dual) for chain in chains)))
 
 
 def divide(costs: Sequence[float], cards: int) -> list[list[int]]:
