@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -218,6 +219,7 @@ def _on_card(
     starts: Sequence[Vector],
     stopping: Stopping,
     progress: Progress | None,
+    cuts: bool = True,
 ) -> list[list[Solution]]:
     """Two-class chains side by side, then those of 2, 3, .. classes together."""
     results: list[list[Solution]] = [[] for _ in chains]
@@ -225,7 +227,7 @@ def _on_card(
     done = 0
     for kind in sorted({*classes}):
         some = [c for c in range(len(chains)) if classes[c] == kind]
-        solve: Any = crammer_singer_cuda.solve_many if kind else smo_cuda.solve_many
+        solve: Any = crammer_singer_cuda.solve_many if kind else partial(smo_cuda.solve_many, cuts=cuts)
         part = parallel.part(progress, done, len(some), len(chains))
         solved = solve(gram, [chains[c] for c in some], [starts[c] for c in some], stopping, part)
         for c, solutions in zip(some, solved, strict=True):
@@ -292,7 +294,8 @@ def _on_cards(
         share, of_card = shares[card], total.of_chain(card, _nothing)
         try:
             some = [parts[k] for k in share], [start(k) for k in share]
-            for k, solutions in zip(share, _on_card(grams[card], *some, stopping, of_card), strict=True):
+            of_share = _on_card(grams[card], *some, stopping, of_card, cuts=False)
+            for k, solutions in zip(share, of_share, strict=True):
                 solved[k] = solutions
             of_card(1.0, 1.0)
         except _Stopped:

@@ -115,13 +115,14 @@ def solve_many(
     with devices.use(gram.device):
         shape = chains[0][0].n_classes, max(len(chain[0]) for chain in chains)
         kind: Any = _OverCards if isinstance(gram, ShardedGram) else _Slots
-        return cuda_queue.Queue(kind(gram, shape, len(chains), stopping), chains, starts, progress).solve()
+        slots = kind(gram, shape, len(chains), stopping)
+        return cuda_queue.Queue(slots, chains, starts, progress, cuts=False).solve()
 
 
 class _Slots(cuda_queue.Slots):
     """Slots of `MulticlassDual`."""
 
-    STATE, SET, CUTS, PLANES, ROUNDS = STATE, SET, False, 2, DEFINE_SETS[-2]
+    STATE, SET, PLANES, ROUNDS = STATE, SET, 2, DEFINE_SETS[-2]
 
     def __init__(self, gram: Gram, shape: tuple[int, ...], wanted: int, stopping: Stopping) -> None:
         self.k = k = shape[0]

@@ -82,8 +82,6 @@ class Slots(ABC):
     STATE: ClassVar[np.dtype[Any]]
     #: Examples or variables of a working set.
     SET: ClassVar[int]
-    #: Whether a problem within a chain may start at zeros, in a free slot, in place of a warm start.
-    CUTS: ClassVar[bool]
     #: Arrays of the shape of the coefficients: the responses, the coefficients, and others.
     PLANES: ClassVar[int]
     #: The .cu of the rounds, and its defines.
@@ -212,9 +210,7 @@ class Job:
     best: float = np.inf
 
 
-def stretches(
-    chains: Sequence[Sequence[Any]], slots: int, cuts: bool = True
-) -> Iterator[tuple[int, int, int]]:
+def stretches(chains: Sequence[Sequence[Any]], slots: int, cuts: bool) -> Iterator[tuple[int, int, int]]:
     """The chains, cut into stretches for all slots where they may be, the largest problems first.
 
     Yields
@@ -241,6 +237,8 @@ class Queue:
     starts : sequence of float64 arrays
         Coefficients that each chain starts from.
     progress : callable, optional
+    cuts : bool
+        Whether a problem within a chain may start at zeros, in a free slot, in place of a warm start.
     """
 
     def __init__(
@@ -249,12 +247,13 @@ class Queue:
         chains: Sequence[Sequence[Any]],
         starts: Sequence[Vector],
         progress: Progress | None,
+        cuts: bool,
     ) -> None:
         self.slots, self.chains, self.starts, self.progress = slots, chains, starts, progress
         self.stopping, self.tolerances = slots.stopping, slots.tolerances
         self.results: list[list[Solution | None]] = [[None] * len(chain) for chain in chains]
         self.problems, self.solved, self.reached = sum(len(chain) for chain in chains), 0, 0.0
-        cut = stretches(chains, slots.count, slots.CUTS)
+        cut = stretches(chains, slots.count, cuts)
         self.waiting = (Job(c, first, last) for c, first, last in cut)
         self.jobs: list[Job | None] = [None] * slots.count
         self.starting: list[Start] = []

@@ -94,6 +94,7 @@ def solve_many(
     starts: Sequence[Vector],
     stopping: Stopping,
     progress: Progress | None,
+    cuts: bool = True,
 ) -> list[list[Solution]]:
     """Solve chains of problems over a Gram in device memory; see `textsvm.solvers.chains`.
 
@@ -101,6 +102,8 @@ def solve_many(
     ----------
     starts : sequence of float64 arrays
         sign * alpha that each chain starts from.
+    cuts : bool
+        Whether chains may be cut into stretches, for all slots.
 
     Raises
     ------
@@ -110,13 +113,14 @@ def solve_many(
     with devices.use(gram.device):
         stride, wanted = max(len(chain[0]) for chain in chains), sum(len(chain) for chain in chains)
         kind: Any = _OverCards if isinstance(gram, ShardedGram) else _Slots
-        return cuda_queue.Queue(kind(gram, (stride,), wanted, stopping), chains, starts, progress).solve()
+        slots = kind(gram, (stride,), wanted, stopping)
+        return cuda_queue.Queue(slots, chains, starts, progress, cuts).solve()
 
 
 class _Slots(cuda_queue.Slots):
     """Slots of `Dual`."""
 
-    STATE, SET, CUTS, PLANES, ROUNDS = STATE, SET, True, 4, DEFINE_SETS[0]
+    STATE, SET, PLANES, ROUNDS = STATE, SET, 4, DEFINE_SETS[0]
 
     def __init__(self, gram: Gram, shape: tuple[int, ...], wanted: int, stopping: Stopping) -> None:
         super().__init__(gram, shape, wanted, stopping)
