@@ -132,10 +132,10 @@ def test_side_by_side_where_copies_have_no_room(name, slots, cards, monkeypatch)
 @pytest.mark.parametrize("name", ["folds, C up", "C up and down", "regression, C", "lengths"])
 def test_shared_out_as_one_card_with_the_slots_of_all(name, cards, monkeypatch):
     matrix, problems, initial = chains(1300)[name]
+    monkeypatch.setattr(smo_cuda, "PAIRS", smo_cuda.BURST)  # a card with one slot takes no more at once
     monkeypatch.setattr(cuda_queue, "most_slots", lambda: 2 * len(cards))
     alone = smo.solve_many(dense(matrix), problems, initial=initial)
     monkeypatch.setattr(cuda_queue, "most_slots", lambda: 2)
-    monkeypatch.setattr(smo_cuda, "PAIRS", smo_cuda.BURST)  # of a card with one slot
     gram, seen = sharded(matrix, cards), []
     same_chains(
         smo.solve_many(gram, problems, initial=initial, progress=lambda *now: seen.append(now)), alone

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -208,9 +209,11 @@ def _on_gpu(
         if copies:
             return _on_cards(copies, pieces, chains, starts, stopping, progress)
         return _on_card(gram, chains, starts, stopping, progress)
-    finally:  # an interruption may leave cards at work in each other's memory
-        for shard in gram.shards:
-            devices.synchronize(shard.device)
+    except BaseException:  # an interruption leaves cards at work, maybe in each other's memory
+        with suppress(Exception):  # of a card that has failed
+            for shard in gram.shards:
+                devices.synchronize(shard.device)
+        raise
 
 
 def _on_card(
