@@ -59,9 +59,7 @@ class ShardedGram:
 
     def diag(self) -> Any:
         """See `Gram`."""
-        for shard in self.shards:
-            devices.synchronize(shard.device)
-        return self._together([shard.values[shard.first : shard.last].diagonal() for shard in self.shards])
+        return self._together([self._diagonal(shard) for shard in self.shards])
 
     def rows(self, indices: NDArray[np.int64]) -> Any:
         """See `Gram`."""
@@ -106,6 +104,12 @@ class ShardedGram:
                 source = shard.values.data.ptr, shard.values.strides[0]
                 cuda.runtime.memcpy2DAsync(to, by, *source, width, self.n, cuda.runtime.memcpyDefault, stream)
             return whole
+
+    def _diagonal(self, shard: Shard) -> Any:
+        with devices.use(shard.device):
+            part = shard.values[shard.first : shard.last].diagonal().copy()
+        devices.synchronize(shard.device)
+        return part
 
     def _part(self, shard: Shard, indices: NDArray[np.int64]) -> Any:
         with devices.use(shard.device):
