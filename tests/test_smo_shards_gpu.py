@@ -3,6 +3,8 @@
 Every test runs with shards on the same card; where there are two cards, also with one on each.
 """
 
+from functools import lru_cache
+
 import numpy as np
 import pytest
 from problems import chains, gaussian, indefinite, svr
@@ -58,6 +60,7 @@ def same_chains(many, others):
             same_bits(one, other)
 
 
+@lru_cache(maxsize=2)
 def one_of_each(n):
     """Name -> Gram, problem, where it starts."""
     matrix, y = gaussian(n)
