@@ -6,6 +6,8 @@
 // A launch serves several problems of k classes side by side, each in a slot; nothing is shared but the Gram. Every
 // kernel returns at once for a slot that is done, so rounds can be launched ahead. No sum depends on the order in which
 // threads run.
+//
+//   SHARDED   defined: the tile is gathered by shards.cu
 
 #define COARSE 12
 #define NO_NUMBER 0xffffffffu
@@ -111,7 +113,9 @@ extern "C" __global__ void gather(Arrays all) {
   Arrays p = of_slot(all, blockIdx.y);
   if (p.state->done) return;
   int count = (int)p.state->count, at = blockIdx.x, e = at < count ? p.members[at] : -1, k = p.k;
+#ifndef SHARDED
   if (e >= 0) gather_row(p.rows + p.resident[p.index[e]] * p.n, p.index, p.members, count, SET, p.tile + at * SET);
+#endif
   for (int r = threadIdx.x; r - (int)threadIdx.x % WARP < k; r += blockDim.x) {
     bool here = e >= 0 && r < k;
     double a = here ? __ldg(p.coef + r * p.stride + e) : 0;

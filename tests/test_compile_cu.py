@@ -23,7 +23,7 @@ from textsvm.bench import clusters_cuda, layouts
 from textsvm.features import dense_cuda, products_cuda, rows_cuda, vectors_cuda
 from textsvm.kernels import edit_cuda, gap_cuda, gap_lanes
 from textsvm.parallel import n_threads
-from textsvm.solvers import crammer_singer_cuda, newton_cuda, smo_cuda
+from textsvm.solvers import crammer_singer_cuda, newton_cuda, shards_cuda, smo_cuda
 from textsvm.solvers.workingset import Done
 
 #: Sources whose structs have twins in NumPy.
@@ -31,6 +31,7 @@ STRUCTS = {
     smo_cuda.SOURCE: smo_cuda.STRUCTS,
     crammer_singer_cuda.ROUNDS_SOURCE: crammer_singer_cuda.STRUCTS,
     crammer_singer_cuda.SET_SOURCE: crammer_singer_cuda.STRUCTS,
+    shards_cuda.SOURCE: shards_cuda.STRUCTS,
     "edit.cu": {"Task": edit_cuda.TASK},
     "gap.cu": {"Task": gap_cuda.TASK, "Output": gap_cuda.OUTPUT, "Lane": gap_lanes.LANE},
     "clusters.cu": {"Clustered": clusters_cuda.CLUSTERED},
@@ -171,6 +172,15 @@ def test_why_a_problem_is_done_has_the_numbers_of_the_header():
     names = re.search(r"enum {(.*?)}", device.source_text(smo_cuda.SOURCE))[1].strip().split(", ")
     assert names == [done.name for done in Done]
     assert [*Done] == [*range(len(names))]
+
+
+def test_what_states_begin_with_has_the_places_of_the_shards():
+    words = re.findall(r"WORD_(\w+) = (\d+)", device.source_text(shards_cuda.SOURCE))
+    assert len(words) == 3
+    for slots in (smo_cuda.STATE, crammer_singer_cuda.STATE):
+        assert {name: slots.names.index(name.lower()) for name, _ in words} == {
+            name: int(place) for name, place in words
+        }
 
 
 def test_headers_are_part_of_the_text():

@@ -13,8 +13,9 @@ from textsvm import parallel
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram
 from textsvm.gram.cached import CachedGram, needed_bytes
+from textsvm.solvers import cuda_queue, smo, smo_cpu
 from textsvm.solvers import dual as duals
-from textsvm.solvers import smo, smo_cpu
+from textsvm.solvers.chains import divide
 from textsvm.solvers.dual import one_class, svc, svr
 from textsvm.solvers.solution import bounds
 from textsvm.solvers.warm_start import warm_start
@@ -244,3 +245,33 @@ def test_an_infeasible_start_is_refused():
     matrix, y = gaussian(20)
     with pytest.raises(InputError, match="initial"):
         smo.solve_many(DenseGram(matrix), [[svc(y, 1)]], initial=[np.full(20, 2.0)])
+
+
+@given(st.lists(st.floats(0.1, 100), max_size=60), st.integers(1, 8))
+def test_cards_share_all_work_fairly(costs, cards):
+    shares = divide(costs, cards)
+    assert len(shares) == cards
+    assert sorted(k for share in shares for k in share) == [*range(len(costs))]
+    assert all(share == sorted(share) for share in shares)
+    loads = [sum(costs[k] for k in share) for share in shares]
+    # Who has most was the one with least before it took its last piece.
+    assert max(loads) <= min(loads) + max(costs, default=0) + 1e-9
+
+
+def test_the_largest_problem_has_a_card_of_its_own():
+    assert divide([1, 1, 10, 1, 1], 2) == [[2], [0, 1, 3, 4]]
+
+
+@pytest.mark.parametrize("slots", [1, 3, 7, 100])
+@pytest.mark.parametrize("name", ["lengths", "one class", "pairs of classes"])
+def test_stretches_are_the_chains_in_pieces(name, slots):
+    problems = chains(30)[name][1]
+    pieces = list(cuda_queue.stretches(problems, slots, cuts=True))
+    every = [(c, k) for c, first, last in pieces for k in range(first, last)]
+    assert sorted(every) == [(c, k) for c, chain in enumerate(problems) for k in range(len(chain))]
+    if name == "one class":  # zeros are not feasible within it
+        assert pieces == [(0, 0, 4)]
+    else:
+        assert max(last - first for _, first, last in pieces) <= -(-len(every) // slots)
+    whole = list(cuda_queue.stretches(problems, slots, cuts=False))
+    assert sorted(whole) == [(c, 0, len(chain)) for c, chain in enumerate(problems)]

@@ -11,7 +11,11 @@ from numpy.typing import NDArray
 
 from textsvm import device as devices
 from textsvm.device import Device
-from textsvm.gram.base import Window
+from textsvm.errors import InputError
+from textsvm.gram.base import DenseGram, Window
+
+#: cudaErrorPeerAccessAlreadyEnabled
+_ENABLED_ALREADY = 704
 
 
 @dataclass(frozen=True)
@@ -51,10 +55,11 @@ class ShardedGram:
     def __init__(self, device: Device, shards: Sequence[Shard], description: str = "") -> None:
         self.device, self.shards, self.description = device, list(shards), description
         self.n: int = shards[-1].last
+        self._copies: list[DenseGram] = []
 
     def diag(self) -> Any:
         """See `Gram`."""
-        return self._together([shard.values[shard.first : shard.last].diagonal() for shard in self.shards])
+        return self._together([self._diagonal(shard) for shard in self.shards])
 
     def rows(self, indices: NDArray[np.int64]) -> Any:
         """See `Gram`."""
@@ -66,9 +71,45 @@ class ShardedGram:
             every = devices.cupy().arange(self.n, dtype=np.int32)
             return Window(self.rows(np.arange(self.n)), every, np.zeros(self.n, np.int64))
 
+    def copies(self) -> list[DenseGram]:
+        """All of it on each card, for problems that share nothing; empty where a card has no room for it.
+
+        They are kept until the Gram is released: what solves once over a Gram mostly does so again.
+        """
+        if not self._copies and all(self._has_room(shard.device) for shard in self.shards):
+            enable_peers([shard.device for shard in self.shards])
+            self._copies = [DenseGram(self._whole(shard.device)) for shard in self.shards]
+            for shard in self.shards:
+                devices.synchronize(shard.device)
+        return self._copies
+
     def release(self) -> None:
         """See `Gram`."""
-        self.shards = []
+        self.shards, self._copies = [], []
+
+    def _has_room(self, card: Device) -> bool:
+        """Whether all of it leaves the solver a quarter of what is free."""
+        return 4 * self.n**2 <= devices.free_memory(card) * 3 // 4
+
+    def _whole(self, card: Device) -> Any:
+        """The matrix on a card, which copies it from the others."""
+        for shard in self.shards:
+            devices.synchronize(shard.device)
+        with devices.use(card):
+            cp = devices.cupy()
+            whole, cuda = cp.empty((self.n, self.n), np.float32), cp.cuda
+            for shard in self.shards:
+                part, width = whole[:, shard.first : shard.last], 4 * (shard.last - shard.first)
+                to, by, stream = part.data.ptr, part.strides[0], cuda.get_current_stream().ptr
+                source = shard.values.data.ptr, shard.values.strides[0]
+                cuda.runtime.memcpy2DAsync(to, by, *source, width, self.n, cuda.runtime.memcpyDefault, stream)
+            return whole
+
+    def _diagonal(self, shard: Shard) -> Any:
+        with devices.use(shard.device):
+            part = shard.values[shard.first : shard.last].diagonal().copy()
+        devices.synchronize(shard.device)
+        return part
 
     def _part(self, shard: Shard, indices: NDArray[np.int64]) -> Any:
         with devices.use(shard.device):
@@ -80,3 +121,27 @@ class ShardedGram:
         with devices.use(self.device):
             cp = devices.cupy()
             return cp.concatenate([cp.asarray(part) for part in parts], axis=-1)
+
+
+def enable_peers(cards: Sequence[Device]) -> None:
+    """Let every one of these cards read and write the memory of the others.
+
+    Raises
+    ------
+    InputError
+        If two of them cannot.
+    """
+    runtime = devices.cupy().cuda.runtime
+    for card in cards:
+        for other in {other.index for other in cards} - {card.index}:
+            if not runtime.deviceCanAccessPeer(card.index, other):
+                raise InputError(
+                    f"GPU {card.index} cannot read the memory of GPU {other}; choose cards that can "
+                    "(`nvidia-smi topo -p2p r`), or one of them"
+                )
+            with devices.use(card):
+                try:
+                    runtime.deviceEnablePeerAccess(other)
+                except runtime.CUDARuntimeError as error:
+                    if error.status != _ENABLED_ALREADY:
+                        raise

@@ -1,15 +1,21 @@
-"""Chains of problems over one Gram, side by side: on all cores, or on one GPU.
+"""Chains of problems over one Gram, side by side: on all cores, on one GPU, or on several.
 
 A chain runs in one thread, each problem from the solution of the one before, and chains share nothing that
 is written. Where rows are computed on demand and make room for others, one chain runs after another. The
 multiclass solver can use all cores for one problem; it does, chain by chain, when there are fewer chains than
 cores.
+
+Where a Gram is in shards on several cards, all of them solve one problem together
+(`textsvm.solvers.shards_cuda`). Many problems share nothing: each card takes a copy of the Gram, if it has
+room, and some of the chains, cut into stretches as one card with the multiprocessors of all would cut them.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +24,10 @@ from numpy.typing import NDArray
 from textsvm import device as devices
 from textsvm import parallel
 from textsvm.errors import InputError
-from textsvm.gram.base import Gram
+from textsvm.gram.base import DenseGram, Gram
+from textsvm.gram.shards import ShardedGram
 from textsvm.parallel import Progress
-from textsvm.solvers import crammer_singer_cpu, crammer_singer_cuda, smo_cpu, smo_cuda
+from textsvm.solvers import crammer_singer_cpu, crammer_singer_cuda, cuda_queue, smo_cpu, smo_cuda
 from textsvm.solvers.dual import AnyDual, Dual, MulticlassDual
 from textsvm.solvers.solution import NOT_FINITE, Solution, Stopping
 from textsvm.solvers.warm_start import start, start_multiclass
@@ -110,7 +117,7 @@ def _on_cores(
     starts: Sequence[Vector],
     progress: Progress | None,
 ) -> list[list[Solution]]:
-    total = _Total(chains, progress)
+    total = _Total([_cost(chain) for chain in chains], progress)
     results: list[list[Solution]] = [[] for _ in chains]
 
     def work(c: int, report: Callable[[], None]) -> None:
@@ -153,15 +160,14 @@ def _nothing() -> None:
 
 
 class _Total:
-    """How far all chains are together, and the word to stop."""
+    """How far all chains, or cards, are together, and the word to stop."""
 
-    def __init__(self, chains: Sequence[Sequence[AnyDual]], progress: Progress | None) -> None:
-        self.costs = np.array([_cost(chain) for chain in chains])
-        self.done = np.zeros(len(chains))
+    def __init__(self, costs: Sequence[float], progress: Progress | None) -> None:
+        self.costs, self.done = np.array(costs), np.zeros(len(costs))
         self.progress, self.stopped = progress, threading.Event()
 
     def of_chain(self, c: int, report: Callable[[], None]) -> Progress:
-        """The progress callback of chain c; `report` is called after each look."""
+        """The progress callback of chain or card c; `report` is called after each look."""
 
         def progress(done: float, total: float) -> None:
             if self.stopped.is_set():
@@ -194,16 +200,120 @@ def _on_gpu(
     stopping: Stopping,
     progress: Progress | None,
 ) -> list[list[Solution]]:
+    """On one card or on several."""
+    if not isinstance(gram, ShardedGram):
+        return _on_card(gram, chains, starts, stopping, progress)
+    try:
+        pieces = _pieces(gram, chains)
+        copies = gram.copies() if len(pieces) >= len(gram.shards) > 1 else []
+        if copies:
+            return _on_cards(copies, pieces, chains, starts, stopping, progress)
+        return _on_card(gram, chains, starts, stopping, progress)
+    except BaseException:  # an interruption leaves cards at work, maybe in each other's memory
+        with suppress(Exception):  # of a card that has failed
+            for shard in gram.shards:
+                devices.synchronize(shard.device)
+        raise
+
+
+def _on_card(
+    gram: Gram,
+    chains: Sequence[Sequence[AnyDual]],
+    starts: Sequence[Vector],
+    stopping: Stopping,
+    progress: Progress | None,
+    cuts: bool = True,
+) -> list[list[Solution]]:
     """Two-class chains side by side, then those of 2, 3, .. classes together."""
     results: list[list[Solution]] = [[] for _ in chains]
     classes = [chain[0].n_classes if isinstance(chain[0], MulticlassDual) else 0 for chain in chains]
     done = 0
     for kind in sorted({*classes}):
         some = [c for c in range(len(chains)) if classes[c] == kind]
-        solve: Any = crammer_singer_cuda.solve_many if kind else smo_cuda.solve_many
+        solve: Any = crammer_singer_cuda.solve_many if kind else partial(smo_cuda.solve_many, cuts=cuts)
         part = parallel.part(progress, done, len(some), len(chains))
         solved = solve(gram, [chains[c] for c in some], [starts[c] for c in some], stopping, part)
         for c, solutions in zip(some, solved, strict=True):
             results[c] = solutions
         done += len(some)
+    return results
+
+
+Piece = tuple[int, int, int]  # problems first..last-1 of a chain
+
+
+def _pieces(gram: ShardedGram, chains: Sequence[Sequence[AnyDual]]) -> list[Piece]:
+    """What cards take: the chains, cut as one card with the slots of all would cut them."""
+    slots = 0
+    for shard in gram.shards:
+        with devices.use(shard.device):
+            slots += cuda_queue.most_slots()
+    return list(cuda_queue.stretches(chains, slots, all(isinstance(chain[0], Dual) for chain in chains)))
+
+
+def divide(costs: Sequence[float], cards: int) -> list[list[int]]:
+    """Share work out among cards: the largest first, each to the card that has the least so far.
+
+    Parameters
+    ----------
+    costs : sequence of float
+        Of the pieces.
+    cards : int
+
+    Returns
+    -------
+    list of lists of int
+        The pieces of each card, in order.
+    """
+    shares: list[list[int]] = [[] for _ in range(cards)]
+    loads = [0.0] * cards
+    for k in sorted(range(len(costs)), key=lambda k: -costs[k]):
+        least = loads.index(min(loads))
+        shares[least].append(k)
+        loads[least] += costs[k]
+    return [sorted(share) for share in shares]
+
+
+def _on_cards(
+    grams: Sequence[DenseGram],
+    pieces: Sequence[Piece],
+    chains: Sequence[Sequence[AnyDual]],
+    starts: Sequence[Vector],
+    stopping: Stopping,
+    progress: Progress | None,
+) -> list[list[Solution]]:
+    """Each card some of the pieces, by a thread of its own."""
+    parts = [chains[c][first:last] for c, first, last in pieces]
+    costs = [_cost(part) for part in parts]
+    shares = divide(costs, len(grams))
+    total = _Total([sum(costs[k] for k in share) for share in shares], progress)
+    solved: list[list[Solution]] = [[] for _ in pieces]
+
+    def start(k: int) -> Vector:
+        c, first, _ = pieces[k]
+        return starts[c] if first == 0 else np.zeros(len(parts[k][0]))
+
+    def work(card: int) -> None:
+        share, of_card = shares[card], total.of_chain(card, _nothing)
+        try:
+            some = [parts[k] for k in share], [start(k) for k in share]
+            of_share = _on_card(grams[card], *some, stopping, of_card, cuts=False)
+            for k, solutions in zip(share, of_share, strict=True):
+                solved[k] = solutions
+            of_card(1.0, 1.0)
+        except _Stopped:
+            return
+        except BaseException:
+            total.stopped.set()
+            raise
+
+    try:
+        with parallel.limit(len(grams)):
+            parallel.run(work, range(len(grams)), watch=total.report)
+    except BaseException:
+        total.stopped.set()
+        raise
+    results: list[list[Solution]] = [[] for _ in chains]
+    for k in sorted(range(len(pieces)), key=lambda k: pieces[k]):
+        results[pieces[k][0]] += solved[k]
     return results

@@ -44,8 +44,9 @@ from numpy.typing import NDArray
 from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
+from textsvm.gram.shards import ShardedGram
 from textsvm.parallel import Progress
-from textsvm.solvers import cuda_queue
+from textsvm.solvers import cuda_queue, shards_cuda
 from textsvm.solvers.dual import MulticlassDual
 from textsvm.solvers.solution import Solution, Stopping, assess_multiclass
 from textsvm.solvers.warm_start import start_multiclass
@@ -61,6 +62,7 @@ VARIANTS = [(1, 1), (1, 0), (4, 1), (4, 0), (16, 0)]
 DEFINE_SETS: list[tuple[str, devices.Defines]] = [
     *((SET_SOURCE, (("SET", SET), ("PER_LANE", lanes), ("ON_CHIP", chip))) for lanes, chip in VARIANTS),
     (ROUNDS_SOURCE, (("SET", SET),)),
+    (ROUNDS_SOURCE, (("SET", SET), ("SHARDED", 1))),
 ]
 #: Steps of a round at most (some 40 ms).
 STEPS = 40_000
@@ -112,13 +114,15 @@ def solve_many(
     """
     with devices.use(gram.device):
         shape = chains[0][0].n_classes, max(len(chain[0]) for chain in chains)
-        return cuda_queue.Queue(_Slots(gram, shape, len(chains), stopping), chains, starts, progress).solve()
+        kind: Any = _OverCards if isinstance(gram, ShardedGram) else _Slots
+        slots = kind(gram, shape, len(chains), stopping)
+        return cuda_queue.Queue(slots, chains, starts, progress, cuts=False).solve()
 
 
 class _Slots(cuda_queue.Slots):
     """Slots of `MulticlassDual`."""
 
-    STATE, SET, CUTS, PLANES = STATE, SET, False, 2
+    STATE, SET, PLANES, ROUNDS = STATE, SET, 2, DEFINE_SETS[-2]
 
     def __init__(self, gram: Gram, shape: tuple[int, ...], wanted: int, stopping: Stopping) -> None:
         self.k = k = shape[0]
@@ -159,7 +163,7 @@ class _Slots(cuda_queue.Slots):
             )
         if self.on_chip > room or (fits[0], 1) not in VARIANTS:
             self.on_chip = 0
-        rounds = devices.load(*DEFINE_SETS[-1])
+        rounds = devices.load(*self.ROUNDS)
         one_set = devices.load(*DEFINE_SETS[VARIANTS.index((fits[0], int(self.on_chip > 0)))])
         names = ("choose", "gather", "put", "update", "measure")
         kernels = {name: rounds.get_function(name) for name in names}
@@ -215,16 +219,18 @@ class _Slots(cuda_queue.Slots):
         self.launch("choose", (self.count,), 1024)
         if not self.resident and not self.load_rows():
             return
-        self.launch("gather", (SET, self.count), 256)
+        self.gather()
         self.launch("solve_set", (self.count,), SET // 4, shared=self.on_chip)
         self.launch("put", (SET, self.count), 32)
         self.update(0, self.count)
         self.measure()
 
-    def update(self, first: int, problems: int) -> None:
-        """Gradients of these slots, from what their states say has moved."""
-        blocks = -(-self.stride // 32) * (self.padded // 8) * problems
-        self.launch("update", (blocks,), 512, np.int32(first), np.int32(problems))
+    def gather(self) -> None:
+        """The tiles of all slots, and what else their sets need."""
+        self.launch("gather", (SET, self.count), 256)
+
+    def blocks(self, size: int, problems: int) -> int:
+        return -(-size // 32) * (self.padded // 8) * problems
 
     def measure(self) -> None:
         """Violations and parts of the objective."""
@@ -243,3 +249,13 @@ class _Slots(cuda_queue.Slots):
             self.moved_slots[slot, : len(some)] = self.window.slots[cp.asarray(rows)]
             self.field("moved")[slot] = len(some)
             self.update(slot, 1)
+
+
+class _OverCards(shards_cuda.OverCards, _Slots):
+    """Slots of `MulticlassDual`, over several cards."""
+
+    ROUNDS, RESPONSES = DEFINE_SETS[-1], "G"
+
+    def gather(self) -> None:
+        super().gather()
+        _Slots.gather(self)

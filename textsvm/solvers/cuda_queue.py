@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from textsvm import device as devices
 from textsvm.errors import InputError
-from textsvm.gram.base import Gram
+from textsvm.gram.base import Gram, Window
 from textsvm.parallel import Progress
 from textsvm.solvers.solution import NO_STEP_LEFT, NOT_FINITE, Solution, Stopping, log_progress
 from textsvm.solvers.workingset import Done
@@ -82,14 +82,14 @@ class Slots(ABC):
     STATE: ClassVar[np.dtype[Any]]
     #: Examples or variables of a working set.
     SET: ClassVar[int]
-    #: Whether a problem within a chain may start at zeros, in a free slot, in place of a warm start.
-    CUTS: ClassVar[bool]
     #: Arrays of the shape of the coefficients: the responses, the coefficients, and others.
     PLANES: ClassVar[int]
+    #: The .cu of the rounds, and its defines.
+    ROUNDS: ClassVar[tuple[str, devices.Defines]]
 
     def __init__(self, gram: Gram, shape: tuple[int, ...], wanted: int, stopping: Stopping) -> None:
         cp = devices.cupy()
-        self.gram, self.window, self.stride = gram, gram.window(), shape[-1]
+        self.gram, self.window, self.stride = gram, self.window_of(gram), shape[-1]
         self.stopping, self.tolerances = stopping, self.looks(stopping)
         self.resident = self.window.complete
         each = self.bytes_each(shape)
@@ -118,6 +118,10 @@ class Slots(ABC):
         """One round of all slots; launches only, unless rows have to be computed."""
 
     @abstractmethod
+    def blocks(self, size: int, problems: int) -> int:
+        """Blocks of `update`, for so many problems of up to `size` variables or examples."""
+
+    @abstractmethod
     def violations(self, state: NDArray[Any]) -> Vector:
         """The violation in each of these states."""
 
@@ -134,6 +138,14 @@ class Slots(ABC):
         self, dual: Any, coef: Vector, responses: Vector, iterations: int, status: str, tol: float
     ) -> Solution:
         """Work out everything else from coefficients and responses."""
+
+    def window_of(self, gram: Gram) -> Window:
+        """The rows that kernels read in place."""
+        return gram.window()
+
+    def update(self, first: int, problems: int) -> None:
+        """Responses of these slots, from what their states say has moved."""
+        self.launch("update", (self.blocks(self.stride, problems),), 512, np.int32(first), np.int32(problems))
 
     def run(self) -> None:
         """The rounds before the next look."""
@@ -198,6 +210,23 @@ class Job:
     best: float = np.inf
 
 
+def stretches(chains: Sequence[Sequence[Any]], slots: int, cuts: bool) -> Iterator[tuple[int, int, int]]:
+    """The chains, cut into stretches for all slots where they may be, the largest problems first.
+
+    Yields
+    ------
+    chain, first, last : int
+        Problems first..last-1 of a chain.
+    """
+    length = -(-sum(len(chain) for chain in chains) // slots)
+    for c in sorted(range(len(chains)), key=lambda c: -len(chains[c][0])):
+        chain = chains[c]
+        # Zeros, where a stretch within a chain starts, have to be feasible.
+        step = length if cuts and all(dual.total == 0 for dual in chain) else len(chain)
+        for first in range(0, len(chain), step):
+            yield c, first, min(first + step, len(chain))
+
+
 class Queue:
     """The host's side.
 
@@ -208,6 +237,8 @@ class Queue:
     starts : sequence of float64 arrays
         Coefficients that each chain starts from.
     progress : callable, optional
+    cuts : bool
+        Whether a problem within a chain may start at zeros, in a free slot, in place of a warm start.
     """
 
     def __init__(
@@ -216,25 +247,16 @@ class Queue:
         chains: Sequence[Sequence[Any]],
         starts: Sequence[Vector],
         progress: Progress | None,
+        cuts: bool,
     ) -> None:
         self.slots, self.chains, self.starts, self.progress = slots, chains, starts, progress
         self.stopping, self.tolerances = slots.stopping, slots.tolerances
         self.results: list[list[Solution | None]] = [[None] * len(chain) for chain in chains]
         self.problems, self.solved, self.reached = sum(len(chain) for chain in chains), 0, 0.0
-        self.waiting = self.stretches()
+        cut = stretches(chains, slots.count, cuts)
+        self.waiting = (Job(c, first, last) for c, first, last in cut)
         self.jobs: list[Job | None] = [None] * slots.count
         self.starting: list[Start] = []
-
-    def stretches(self) -> Iterator[Job]:
-        """The chains, cut into stretches for all slots where they may be, the largest problems first."""
-        length = -(-self.problems // self.slots.count)
-        for c in sorted(range(len(self.chains)), key=lambda c: -len(self.chains[c][0])):
-            chain = self.chains[c]
-            # Zeros, where a stretch within a chain starts, have to be feasible.
-            cuts = self.slots.CUTS and all(dual.total == 0 for dual in chain)
-            step = length if cuts else len(chain)
-            for first in range(0, len(chain), step):
-                yield Job(c, first, min(first + step, len(chain)))
 
     def solve(self) -> list[list[Solution]]:
         """Solve all."""

@@ -43,8 +43,9 @@ from numpy.typing import NDArray
 
 from textsvm import device as devices
 from textsvm.gram.base import Gram
+from textsvm.gram.shards import ShardedGram
 from textsvm.parallel import Progress
-from textsvm.solvers import cuda_queue
+from textsvm.solvers import cuda_queue, shards_cuda
 from textsvm.solvers.dual import Dual
 from textsvm.solvers.solution import Solution, Stopping, assess, bounds
 from textsvm.solvers.warm_start import warm_start
@@ -93,6 +94,7 @@ def solve_many(
     starts: Sequence[Vector],
     stopping: Stopping,
     progress: Progress | None,
+    cuts: bool = True,
 ) -> list[list[Solution]]:
     """Solve chains of problems over a Gram in device memory; see `textsvm.solvers.chains`.
 
@@ -100,6 +102,8 @@ def solve_many(
     ----------
     starts : sequence of float64 arrays
         sign * alpha that each chain starts from.
+    cuts : bool
+        Whether chains may be cut into stretches, for all slots.
 
     Raises
     ------
@@ -108,18 +112,20 @@ def solve_many(
     """
     with devices.use(gram.device):
         stride, wanted = max(len(chain[0]) for chain in chains), sum(len(chain) for chain in chains)
-        return cuda_queue.Queue(_Slots(gram, (stride,), wanted, stopping), chains, starts, progress).solve()
+        kind: Any = _OverCards if isinstance(gram, ShardedGram) else _Slots
+        slots = kind(gram, (stride,), wanted, stopping)
+        return cuda_queue.Queue(slots, chains, starts, progress, cuts).solve()
 
 
 class _Slots(cuda_queue.Slots):
     """Slots of `Dual`."""
 
-    STATE, SET, CUTS, PLANES = STATE, SET, True, 4
+    STATE, SET, PLANES, ROUNDS = STATE, SET, 4, DEFINE_SETS[0]
 
     def __init__(self, gram: Gram, shape: tuple[int, ...], wanted: int, stopping: Stopping) -> None:
         super().__init__(gram, shape, wanted, stopping)
         cp, count, stride = devices.cupy(), self.count, self.stride
-        module = devices.load(SOURCE, DEFINE_SETS[0][1])
+        module = devices.load(*self.ROUNDS)
         self.kernels = {
             name: module.get_function(name) for name in ("choose", "gather", "solve_set", "update")
         }
@@ -190,14 +196,16 @@ class _Slots(cuda_queue.Slots):
         self.launch("choose", (self.count,), 1024)
         if not self.resident and not self.load_rows():
             return
-        self.launch("gather", (min(SET, max(1, GATHERERS // self.count)), self.count), 256)
+        self.gather()
         self.launch("solve_set", (self.count,), THREADS)
         self.update(0, self.count)
 
-    def update(self, first: int, problems: int) -> None:
-        """Responses of these slots, from what their states say has moved."""
-        blocks = -(-self.stride // 32) * problems
-        self.launch("update", (blocks,), 512, np.int32(first), np.int32(problems))
+    def gather(self) -> None:
+        """The tiles of all slots."""
+        self.launch("gather", (min(SET, max(1, GATHERERS // self.count)), self.count), 256)
+
+    def blocks(self, size: int, problems: int) -> int:
+        return -(-size // 32) * problems
 
     def add_rows(self, slot: int, coef: Vector) -> None:
         """F += K coef, for a start that is not zero."""
@@ -214,3 +222,9 @@ class _Slots(cuda_queue.Slots):
             self.update(slot, 1)
         if len(moved):
             self.field("moved")[slot] = 0
+
+
+class _OverCards(shards_cuda.OverCards, _Slots):
+    """Slots of `Dual`, over several cards."""
+
+    RESPONSES = "F"
