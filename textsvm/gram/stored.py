@@ -24,10 +24,9 @@ from textsvm.gram.cached import CachedGram
 from textsvm.gram.panels import Damaged
 from textsvm.gram.plan import allowed_bytes, plan
 from textsvm.gram.store import Store, Wanted
+from textsvm.gram.tiers import BANDS
 from textsvm.parallel import Progress
 
-#: How often the texts that rows are computed with are prepared anew.
-BANDS = 16
 #: Bytes that are read at a time on their way to a card; and those from which on a rate says something.
 _STAGING, _TELLING = 32 << 20, 128 << 20
 
@@ -57,14 +56,19 @@ def stored_gram(
     """
     rows = stored_rows(folder, wanted, memory, progress)
     decided = plan(wanted.n, allowed_bytes(memory, wanted.device))
-    if not decided.dense:
-        return CachedGram(rows, decided.memory, f"{rows.description}; {decided.description}")
+    if decided.dense:
+        return read_whole(rows, decided.description, progress)
+    return CachedGram(rows, decided.memory, f"{rows.description}; {decided.description}")
+
+
+def read_whole(rows: StoredRows, description: str, progress: Progress | None = None) -> DenseGram:
+    """All rows of a store that has them, in memory."""
     clock = time.perf_counter()
     matrix = rows.gram(progress)
-    devices.synchronize(wanted.device)
-    rate = 4e-9 * wanted.n**2 / max(time.perf_counter() - clock, 1e-9)
-    said = f", read at {rate:.2g} GB/s" if 4 * wanted.n**2 >= _TELLING else ""
-    return DenseGram(matrix, f"{rows.description}{said}; {decided.description}")
+    devices.synchronize(rows.device)
+    rate = 4e-9 * rows.n**2 / max(time.perf_counter() - clock, 1e-9)
+    said = f", read at {rate:.2g} GB/s" if 4 * rows.n**2 >= _TELLING else ""
+    return DenseGram(matrix, f"{rows.description}{said}; {description}")
 
 
 def stored_rows(
@@ -106,6 +110,11 @@ class StoredRows:
         found = "found" if not self.made else f"{self.made:,} of {self._panels.count:,} panels made"
         return f"{self._kept.place} ({found})"
 
+    @property
+    def found(self) -> float:
+        """The share of the panels that is there."""
+        return 1 - len(self._panels.missing()) / self._panels.count
+
     def complete(self, progress: Progress | None = None) -> None:
         """Make the panels that are not there."""
         if self._panels.missing():
@@ -132,7 +141,7 @@ class StoredRows:
             if self.device.kind == "cuda":
                 self._to_card(indices, values, progress)
             else:
-                self._read(indices, values, progress)
+                self.read(indices, values, progress)
         return values
 
     def _to_card(self, indices: NDArray[np.int64], values: Any, progress: Progress | None) -> None:
@@ -145,7 +154,7 @@ class StoredRows:
         for number, first in enumerate(range(0, len(indices), step)):
             some, at = indices[first : first + step], number % 2
             copied[at].synchronize()
-            self._read(some, buffers[at][: len(some)])
+            self.read(some, buffers[at][: len(some)])
             values[first : first + step].set(buffers[at][: len(some)], stream)
             copied[at] = stream.record()
             if progress is not None:
@@ -157,9 +166,10 @@ class StoredRows:
         memory = self._xp.cuda.alloc_pinned_memory(max(1, 4 * rows * self.n))
         return np.frombuffer(memory, np.float32, rows * self.n).reshape(rows, self.n)
 
-    def _read(
+    def read(
         self, indices: NDArray[np.int64], out: NDArray[np.float32], progress: Progress | None = None
     ) -> None:
+        """Rows at `indices` into an array of main memory, shape (len(indices), n)."""
         self._mending(lambda: self._panels.read(indices, out, progress))
 
     def _mending(self, read: Any) -> Any:

@@ -13,10 +13,12 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
 from textsvm import device as devices
+from textsvm.device import Device
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine, Prepared, Target
 from textsvm.estimators.default import is_default
 from textsvm.estimators.targets import with_classes
+from textsvm.gram.plan import allowed_bytes, plan
 from textsvm.gram.shared import grams
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spectrum import fixed_default
@@ -156,11 +158,11 @@ def all_grams(
             "punctuation, max_length); tune these without a store"
         )
     for one in shared:
+        memory = model.source.memory(model.memory, len(one.examples), device)
         learning = [k for k, kernel in enumerate(one.kernels) if kernel.learns]
-        if model.store is not None:
+        if model.store is not None or not _together(model, len(one.examples), memory, device):
             learning = sorted(range(len(one.kernels)), key=lambda k: one.kernels[k].learns)
         fixed = [k for k in range(len(one.kernels)) if k not in learning]
-        memory = model.source.memory(model.memory, len(one.examples), device)
         making, clock = of_stage(progress, "gram"), time.perf_counter()
         for at, gram in grams([one.kernels[k] for k in fixed], one.examples, device, memory, making):
             devices.synchronize(device)
@@ -174,6 +176,11 @@ def all_grams(
             yield one.members[k], made
             made.release()
             terms.done(one.kernels[k])
+
+
+def _together(model: KernelMachine, n: int, memory: int | str | None, device: Device) -> bool:
+    """Whether whole matrices are made in memory, where kernels can share a pass."""
+    return model.tier in ("auto", "device") and plan(n, allowed_bytes(memory, device)).dense
 
 
 def simplicity(setting: Setting) -> tuple[float, float]:
