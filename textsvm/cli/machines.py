@@ -137,7 +137,15 @@ class MachineOptions:
         ),
     ] = None
     store: options.StoreFolder = None
-    tier: options.Tier = None
+    tier: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIER",
+            help="Where the kernel matrix lies: device, host (main memory), disk (with --store) or recompute "
+            "(nowhere); auto goes by predicted seconds (default: auto).",
+            rich_help_panel=_MACHINE,
+        ),
+    ] = None
     device: options.Device = "auto"
 
     def varied(self) -> dict[str, list[Any]]:

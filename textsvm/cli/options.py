@@ -95,16 +95,6 @@ StoreFolder = Annotated[
         rich_help_panel="Machine",
     ),
 ]
-Tier = Annotated[
-    str | None,
-    typer.Option(
-        "--tier",
-        help="Where the kernel matrix lies: device, host (main memory), disk (with --store), or recompute "
-        "(nowhere); default: auto, by predicted seconds.",
-        metavar="TIER",
-        rich_help_panel="Machine",
-    ),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no messages.")]
 

@@ -112,7 +112,7 @@ class Planned:
         need, device = 4 * self.n**2, self.wanted.device
         if tier == "device" or (tier == "host" and device.kind == "cpu"):
             possible = self._fits
-            there, room = device.description, self.allowed
+            there, room = device.description if device.kind == "cuda" else "main memory", self.allowed
         else:
             there, room = "main memory", self.host
             possible = tier != "host" or need <= room
