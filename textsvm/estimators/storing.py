@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Hashable, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
@@ -12,8 +13,10 @@ from textsvm.device import Device
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.gram.features import gram_of
+from textsvm.gram.plan import allowed_bytes
 from textsvm.gram.planned import Asked, Planned
 from textsvm.gram.store import Store, Wanted
+from textsvm.gram.stored_together import complete_together
 from textsvm.gram.tiers import TIERS
 from textsvm.kernels.base import Kernel
 from textsvm.parallel import Progress
@@ -82,6 +85,22 @@ def wanted_of(machine: Machine, kernel: Kernel, examples: Any, device: Device) -
     """The Gram of a fitted kernel, as a store knows it."""
     form = machine.source.form
     return Wanted(kernel, examples, asdict(form) if is_dataclass(form) else {}, device)  # type: ignore[arg-type]
+
+
+def store_together(
+    machine: Machine, kernels: Sequence[Kernel], examples: Any, device: Device, progress: Progress | None
+) -> None:
+    """Make what the store lacks of the Grams of kernels that share a pass, together; others are left."""
+    memory = allowed_bytes(machine.source.memory(machine.memory, len(examples), device), device)
+    alike: dict[Hashable, list[Kernel]] = {}
+    for kernel in kernels:
+        if kernel.sharing is not None and not kernel.learns:
+            alike.setdefault((kernel.sharing, kernel.view), []).append(kernel)
+    with machine.at_work(device):
+        for several in alike.values():
+            fitted = [kernel.fit(kernel.read(examples)) for kernel in several]
+            wanted = [wanted_of(machine, kernel, examples, device) for kernel in fitted]
+            complete_together(machine.store, wanted, memory, progress)
 
 
 def make_gram(

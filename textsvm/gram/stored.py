@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -99,6 +100,8 @@ class StoredRows:
         self.n, self.device = wanted.n, wanted.device
         self._kept, self._panels, self._wanted = kept, kept.panels, wanted
         self._xp = devices.array_module(self.device)
+        #: What prepares the texts from some text on as columns, if not the kernel (`stored_together.py`).
+        self.prepare: Callable[[int, Any], Any] | None = None
         #: Panels that were made here, not found.
         self.made = 0
         self._mended: set[int] = set()
@@ -120,7 +123,8 @@ class StoredRows:
         if self._panels.missing():
             with self._kept.writing():
                 # Another process may have made some since.
-                self._make(self._panels.missing(), progress)
+                for _ in self.steps(self._panels.missing(), progress):
+                    pass
 
     def diag(self) -> Any:
         """See `MatrixRows`."""
@@ -186,10 +190,11 @@ class StoredRows:
                 self._mended.add(found.number)
                 self._panels.forget(found.number)
                 with self._kept.writing():
-                    self._make([found.number], None)
+                    for _ in self.steps([found.number], None):
+                        pass
 
-    def _make(self, numbers: list[int], progress: Progress | None) -> None:
-        """Make some panels, and those before them that are not what was written."""
+    def steps(self, numbers: list[int], progress: Progress | None) -> Iterator[None]:
+        """Make some panels, and those before them that are not what was written; stop after each."""
         if not numbers:
             return
         before = sorted(set(range(max(numbers))) - set(numbers))
@@ -206,6 +211,7 @@ class StoredRows:
                 self.made += 1
                 if progress is not None:
                     progress(end, ends[-1])
+                yield
             if written is not None:
                 written.result()
         self._band = None
@@ -240,6 +246,7 @@ class StoredRows:
             self._band = None  # its memory, before there is another one
             kernel, texts = self._wanted.kernel, self._wanted.examples
             with devices.use(self.device):
-                rows = kernel.rows(kernel.read(texts.take(np.arange(start, self.n))), self.device)
+                some = kernel.read(texts.take(np.arange(start, self.n)))
+                rows = kernel.rows(some, self.device) if self.prepare is None else self.prepare(start, some)
                 self._band = start, rows, devices.to_host(rows.diag())
         return self._band

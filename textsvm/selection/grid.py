@@ -17,6 +17,7 @@ from textsvm.device import Device
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine, Prepared, Target
 from textsvm.estimators.default import is_default
+from textsvm.estimators.storing import store_together
 from textsvm.estimators.targets import with_classes
 from textsvm.gram.plan import allowed_bytes, plan
 from textsvm.gram.shared import grams
@@ -143,8 +144,8 @@ def all_grams(
 ) -> Iterator[tuple[list[int], FoldGrams]]:
     """The Grams of every kernel and the numbers of its settings; they last until the next are asked for.
 
-    Kernels that learn come last, their Grams as yet not made. With a store every kernel's Gram is found or
-    made there by itself, when it is first wanted.
+    Kernels that learn come last, their Grams as yet not made. With a store those of kernels that share a pass
+    are made there together where they can be, and every other one when it is first wanted.
 
     Raises
     ------
@@ -169,6 +170,9 @@ def all_grams(
             seconds, k = {"gram": time.perf_counter() - clock}, fixed[at]
             whole = Prepared(one.examples, one.kernels[k], gram, seconds)
             yield one.members[k], FoldGrams(model, one.examples, one.kernels[k], whole)
+            clock = time.perf_counter()
+        if model.store is not None:
+            store_together(model, one.kernels, one.examples, device, making)
             clock = time.perf_counter()
         terms = terms_of(model, [one.kernels[k] for k in learning], one.examples)
         for k in learning:
