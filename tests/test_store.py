@@ -612,50 +612,45 @@ def test_command_line(tmp_path):
 
 
 def test_ctrl_c_leaves_a_store_that_goes_on(tmp_path):
-    lines = tmp_path / "long.jsonl"
-    text = "the quick brown fox jumps over the lazy dog " * 30
+    """Twice: the second run keeps what the first one made, and makes more."""
+    lines, store, made = tmp_path / "long.jsonl", tmp_path / "store", {}
+    text = "the quick brown fox jumps over the lazy dog " * 12
     lines.write_text("".join(json.dumps({"text": f"{i} {text}", "label": i % 2}) + "\n" for i in range(800)))
-    store = tmp_path / "store"
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            SMALLER,
-            "gram",
-            str(lines),
-            "--kernel",
-            "gap",
-            "--store",
-            str(store),
-            "--device",
-            "cpu",
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    try:
-        deadline = time.monotonic() + 100
-        while len(files(store)) < 2 and time.monotonic() < deadline:
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
-    finally:
-        process.kill()
-    assert process.returncode == 130
-    assert out == b""
-    assert b"what was made of the kernel matrix is in " in err
-    assert b"Traceback" not in err
-    assert len(files(store)) >= 2
-    assert not list(store.glob("*/.*.tmp"))
+    arguments = ["gram", str(lines), "--kernel", "gap", "--store", str(store), "--device", "cpu"]
+    for wanted_panels in (2, 4):
+        process = subprocess.Popen(
+            [sys.executable, "-c", SMALLER, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        try:
+            deadline = time.monotonic() + 100
+            while len(files(store)) < wanted_panels and time.monotonic() < deadline:
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
+        finally:
+            process.kill()
+        assert process.returncode == 130
+        assert out == b""
+        assert b"what was made of the kernel matrix is in " in err
+        assert b"Traceback" not in err
+        assert len(files(store)) >= wanted_panels
+        assert not list(store.glob("*/.*.tmp"))
+        times = {path.name: path.stat().st_mtime_ns for path in store.glob("*/*.rows")}
+        assert times.items() >= made.items()
+        made = times
 
 
 def test_killed_runs_go_on_to_equal_results(tmp_path):
-    done = run("bench", "store", "--quick", "--kills", "6", "-o", tmp_path / "report", timeout=300)
+    done = run("bench", "store", "--quick", "--kills", "10", "-o", tmp_path / "report", timeout=300)
     assert done.returncode == 0, done.stderr.decode()
     rows = json.loads((tmp_path / "report.json").read_text())["rows"]
-    assert [row["this"] for row in rows if row["what"].startswith("runs killed")] == [3, 3]
+    killed = [row for row in rows if row["what"].startswith("runs killed")]
+    assert [row["this"] for row in killed] == [5, 5]
+    assert all("all were at work when killed" in row["how"] for row in killed)
 
 
 @pytest.mark.parametrize(
