@@ -150,8 +150,8 @@ class Faults:
                 self.seconds[kind] = min(self.seconds[kind], seconds)
         return {
             "what": f"runs killed while {kind}", "this": kills, "that": kills, "ratio": 1.0,
-            "how": f"runs with equal results, of all; all were at work when killed ({late} were through before and "
-            f"drawn again), {some} of them had some of {self.complete} panels and kept them",
+            "how": f"runs with equal results, of all; all were at work when killed ({late} were through "
+            f"before and drawn again), {some} of them had some of {self.complete} panels and kept them",
         }  # fmt: skip
 
     def _killed(self, kind: str) -> bool:
