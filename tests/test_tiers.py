@@ -71,10 +71,10 @@ def test_what_is_predicted():
     assert several == ("recompute", "predicted 1.1 s, from main memory 1.8 s, from disk 1.3 s")
 
 
-@pytest.mark.parametrize(("share", "measured"), [(0.05, 2.3), (0.1, 1.56), (0.25, 0.98), (0.5, 0.76)])
+@pytest.mark.parametrize(("share", "measured"), [(0.05, 2.3), (0.1, 1.7), (0.25, 1.2), (0.5, 0.75)])
 def test_rows_asked_for_are_those_of_the_report(share, measured):
     """The geometric means of reports/tiers.md, in n."""
-    assert case(share).asked / 50_000 == pytest.approx(measured, rel=0.12)
+    assert case(share).asked / 50_000 == pytest.approx(measured, rel=0.11)
 
 
 class TestKept:

@@ -26,6 +26,7 @@ from textsvm.gram.rates import kept
 from textsvm.gram.store import Wanted, panel_rows
 from textsvm.gram.stored import StoredRows
 from textsvm.kernels.base import MatrixRows
+from textsvm.kernels.rows import AHEAD
 from textsvm.parallel import Progress
 
 #: Rows that the rate of computing is measured on, and seconds that these may take; rows of the bus's matrix.
@@ -35,9 +36,10 @@ _PIECE, _BLOCK = 2 << 20, 512
 
 
 def measured_rate(rows: MatrixRows) -> float:
-    """Kernel values a second that are computed for a working set, which is smaller if that takes long."""
+    """Kernel values a second that are computed for a working set; on a card fewer rows if that takes long."""
     some = np.linspace(0, rows.n - 1, min(rows.n, _PROBE)).astype(np.int64)
-    for count in (1, 8, _PROBE):  # the first time something may be compiled
+    counts = (1, 8, _PROBE) if rows.device.kind == "cuda" else (1, getattr(rows, "ahead", AHEAD))
+    for count in counts:  # the first time something may be compiled
         devices.synchronize(rows.device)
         clock = time.perf_counter()
         rows.rows(some[:count])

@@ -10,8 +10,8 @@ rows, a machine asks for about
 
     R = 0.54 n sqrt(n / m)
 
-rows, the geometric mean over the five problems of reports/tiers.md under budgets of 5, 10, 25 and 50 % (2.4,
-1.7, 1.1 and 0.76 n; measured 2.3, 1.6, 0.98 and 0.76 n, of single problems a quarter to 2.4 times as many).
+rows, the geometric mean over the seven problems of reports/tiers.md under budgets of 5, 10, 25 and 50 % (2.4,
+1.7, 1.1 and 0.76 n; measured 2.3, 1.7, 1.2 and 0.75 n, of single problems a quarter to 2.4 times as many).
 What is made is half of the matrix, and `BANDS` of its diagonal blocks twice.
 """
 
