@@ -100,7 +100,7 @@ def test_the_bus_is_measured():
 @pytest.mark.parametrize("tier", ["device", "host", "disk", "recompute"])
 def test_the_card_keeps_within_its_memory(tmp_path, tier):
     """What the pool of a card takes at most beside what it takes for the texts themselves."""
-    cp, n = cupy(), 3000
+    cp, n = cupy(), 6000
     pool, peak = cp.get_default_memory_pool(), [0]
     whole, texts = 4 * n * n, [f"{i} {i * i % 97} {'abcdefg'[i % 7 :]}" for i in range(n)]
     memory = whole + 1 if tier == "device" else whole // 4
@@ -119,4 +119,4 @@ def test_the_card_keeps_within_its_memory(tmp_path, tier):
             warnings.simplefilter("ignore")
             model.fit(texts, [i % 2 for i in range(n)])
     assert peak[0] - before > memory / 2
-    assert peak[0] - before <= 1.25 * memory + (16 << 20)
+    assert peak[0] - before <= 1.25 * memory + (24 << 20)
