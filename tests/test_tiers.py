@@ -12,7 +12,18 @@ from command import fails, report
 from test_gram import N
 from test_store import EDIT, LABELS, TEXTS, Table, files, small, wanted  # noqa: F401 (a fixture)
 
-from textsvm import SVC, SVR, EditDistance, InputError, MultilabelSVC, OneClassSVM, Spectrum, tune
+from textsvm import (
+    SVC,
+    SVR,
+    EditDistance,
+    InputError,
+    MultilabelSVC,
+    OneClassSVM,
+    Spectrum,
+    Sum,
+    cross_validate,
+    tune,
+)
 from textsvm.device import Device
 from textsvm.gram import planned, rates
 from textsvm.gram.cached import needed_bytes
@@ -256,6 +267,15 @@ def test_every_machine_and_search_heeds_it():
     for other in ({"tier": "recompute"}, {"tier": "device"}, {"memory": SMALL}):
         tuned = tune(SVC(EDIT, device="cpu", **other), TEXTS, LABELS, grid, cv=3)
         assert [row["mean"] for row in tuned.table] == [row["mean"] for row in without.table]
+
+
+def test_sums_heed_it_in_a_search(tmp_path):
+    """Though the Grams of their terms could be kept in memory."""
+    grid = {"kernel": [Sum([EDIT, Spectrum(p)]) for p in (2, 3)], "C": [1]}
+    tune(SVC(EDIT, device="cpu", store=tmp_path), TEXTS, LABELS, grid, cv=3)
+    assert len(list(tmp_path.glob("*/gram.json"))) == 2
+    some = cross_validate(SVC(grid["kernel"][0], device="cpu", tier="recompute"), TEXTS, LABELS, cv=3)
+    assert "on demand" in some.gram
 
 
 def test_kernels_that_learn_from_parts_leave_the_disk(tmp_path):

@@ -52,7 +52,9 @@ def measured_rate(rows: MatrixRows) -> float:
 
 def bus_rate(device: Device) -> float:
     """Bytes a second that rows are brought to a card from main memory, as they are for a solver."""
-    return kept(f"bus {device.description}", lambda: (_measured_bus(device),))[0]
+    return kept(
+        f"bus {device.description}, {parallel.n_threads()} threads", lambda: (_measured_bus(device),)
+    )[0]
 
 
 def _measured_bus(device: Device) -> float:

@@ -109,7 +109,8 @@ class FoldGrams:
         """Fit the kernel to some of the examples, or to all, and make the rows of all."""
         if self._way is not None and self._way.features:
             return self._list(kernel, train, self._way.why)
-        if self._terms is None or not self._terms.serves(kernel):
+        placed = self.model.store is not None or self.model.tier not in ("auto", "device")
+        if placed or self._terms is None or not self._terms.serves(kernel):
             read = kernel.read(self.examples)
             kernel.fit(read if train is None else read.take(train))
             return self.model.compare(self.examples, kernel, progress)
