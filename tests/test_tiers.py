@@ -165,25 +165,44 @@ def test_a_disk_that_cannot_be_tried(tmp_path, monkeypatch):
     assert rates.disk_rates(tmp_path) == rates.UNKNOWN
 
 
+def on_a_card(tmp_path, tier, store):
+    """The decision itself takes no card: its rows are made on the CPU here."""
+    there = wanted(index=range(N))
+    there = type(there)(there.kernel, there.examples, there.form, Device("cuda", 0, "a card"))
+    plan = Planned(there, Asked(needed_bytes(N, 6), tier, tmp_path if store else None))
+    plan.__dict__["stored"] = stored_rows(tmp_path, wanted()) if store else None
+    return plan
+
+
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("store", [False, True])
 @pytest.mark.parametrize("bus", [1.0, 1e30])
 def test_what_is_chosen_for_a_card(tmp_path, monkeypatch, store, bus):
-    """The decision itself takes no card: its rows are made on the CPU here."""
     monkeypatch.setattr(planned, "LEAST", 1)
     monkeypatch.setattr(planned, "bus_rate", lambda device: bus)
     monkeypatch.setattr(planned, "disk_rates", lambda folder: (1e9, 1e9))
     monkeypatch.setattr(planned, "measured_rate", lambda rows: 1e9)
     monkeypatch.setattr(planned, "most_rows", lambda n, memory: 6)
-    there = wanted(index=range(N))
-    there = type(there)(there.kernel, there.examples, there.form, Device("cuda", 0, "a card"))
-    plan = Planned(there, Asked(needed_bytes(N, 6), "auto", tmp_path if store else None))
-    plan.__dict__["stored"] = stored_rows(tmp_path, wanted()) if store else None
-    tier, said = plan._chosen()
+    tier, said = on_a_card(tmp_path, "auto", store)._chosen()
     assert tier == ("host" if bus > 1 else "disk" if store else "recompute")
     assert said.startswith(": predicted ")
     assert ("from main memory" in said) == (tier != "host")
     assert ("from disk" in said) == (store and tier == "host")
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("store", [False, True])
+def test_main_memory_of_a_card(tmp_path, monkeypatch, store):
+    monkeypatch.setattr(planned, "held_gram", lambda *given: given)
+    plan = on_a_card(tmp_path, "host", store)
+    made, memory, said, stored, _ = plan.gram()
+    assert (made, memory, said) == (plan.wanted, needed_bytes(N, 6), ", as asked for")
+    assert stored is plan.stored
+    assert (stored is not None) == store
+    little = on_a_card(tmp_path, "host", store)
+    little.__dict__["host"] = 4 * N * N - 4
+    with pytest.raises(InputError, match=r"takes 14\.1 KiB and 14\.1 KiB of main memory may be taken"):
+        little.gram()
 
 
 @pytest.mark.parametrize("tier", ["auto", "device", "host", "recompute"])
