@@ -148,7 +148,7 @@ class TestKept:
 
 
 def test_a_disk_is_measured_and_left_as_it_was(tmp_path, monkeypatch):
-    monkeypatch.setattr(rates, "_MOST", 8 << 20)
+    monkeypatch.setattr(rates, "_MOST", 16 << 20)
     before = sorted(tmp_path.iterdir())
     read, write = rates.measured_disk(tmp_path)
     assert 1e5 < write < 1e12
