@@ -1,13 +1,16 @@
 """Grams on disk: the same rows, computed once, whatever happens to the process, the files or the disk."""
 
+import errno
 import fcntl
 import json
 import os
 import resource
 import shutil
 import signal
+import stat
 import subprocess
 import sys
+import threading
 import time
 import tracemalloc
 from pathlib import Path
@@ -41,6 +44,7 @@ from textsvm.gram.panels import Damaged, Panels, checksums
 from textsvm.gram.store import Store, Wanted, digest
 from textsvm.gram.stored import BANDS, stored_gram, stored_rows
 from textsvm.kernels.base import Kernel
+from textsvm.parallel import limit
 from textsvm.readers import sample
 
 TEXTS = [f"{word} {number % 7} {word[::-1]}" for number in range(20) for word in ("apple", "stone", "brick")]
@@ -608,47 +612,200 @@ def test_command_line(tmp_path):
 
 
 def test_ctrl_c_leaves_a_store_that_goes_on(tmp_path):
-    lines = tmp_path / "long.jsonl"
-    text = "the quick brown fox jumps over the lazy dog " * 30
+    """Twice: the second run keeps what the first one made, and makes more."""
+    lines, store, made = tmp_path / "long.jsonl", tmp_path / "store", {}
+    text = "the quick brown fox jumps over the lazy dog " * 12
     lines.write_text("".join(json.dumps({"text": f"{i} {text}", "label": i % 2}) + "\n" for i in range(800)))
-    store = tmp_path / "store"
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            SMALLER,
-            "gram",
-            str(lines),
-            "--kernel",
-            "gap",
-            "--store",
-            str(store),
-            "--device",
-            "cpu",
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    try:
-        deadline = time.monotonic() + 100
-        while len(files(store)) < 2 and time.monotonic() < deadline:
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
-    finally:
-        process.kill()
-    assert process.returncode == 130
-    assert out == b""
-    assert b"what was made of the kernel matrix is in " in err
-    assert b"Traceback" not in err
-    assert len(files(store)) >= 2
-    assert not list(store.glob("*/.*.tmp"))
+    arguments = ["gram", str(lines), "--kernel", "gap", "--store", str(store), "--device", "cpu"]
+    for wanted_panels in (2, 4):
+        process = subprocess.Popen(
+            [sys.executable, "-c", SMALLER, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        try:
+            deadline = time.monotonic() + 100
+            while len(files(store)) < wanted_panels and time.monotonic() < deadline:
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
+        finally:
+            process.kill()
+        assert process.returncode == 130
+        assert out == b""
+        assert b"what was made of the kernel matrix is in " in err
+        assert b"Traceback" not in err
+        assert len(files(store)) >= wanted_panels
+        assert not list(store.glob("*/.*.tmp"))
+        times = {path.name: path.stat().st_mtime_ns for path in store.glob("*/*.rows")}
+        assert times.items() >= made.items()
+        made = times
 
 
 def test_killed_runs_go_on_to_equal_results(tmp_path):
-    done = run("bench", "store", "--quick", "--kills", "6", "-o", tmp_path / "report", timeout=300)
+    done = run("bench", "store", "--quick", "--kills", "10", "-o", tmp_path / "report", timeout=300)
     assert done.returncode == 0, done.stderr.decode()
     rows = json.loads((tmp_path / "report.json").read_text())["rows"]
-    assert [row["this"] for row in rows if row["what"].startswith("runs killed")] == [3, 3]
+    killed = [row for row in rows if row["what"].startswith("runs killed")]
+    assert [row["this"] for row in killed] == [5, 5]
+    assert all("all were at work when killed" in row["how"] for row in killed)
+
+
+@pytest.mark.parametrize(
+    "kernels",
+    [[GapWeighted(p) for p in (2, 3, 4)], [EditDistance(gamma) for gamma in (0.05, 0.1, 0.3)]],
+    ids=["gap", "edit"],
+)
+def test_kernels_that_share_a_pass_are_stored_together(tmp_path, small, monkeypatch, kernels):
+    """The files are those of each kernel alone, rows are the pass's, and an interrupted one goes on."""
+    grid = {"kernel": kernels, "C": [1]}
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    for kernel in kernels:
+        SVC(kernel, device="cpu", store=alone).fit(TEXTS, LABELS)
+    with monkeypatch.context() as patched:
+        refuse_rows(patched, kernels[0])
+        interrupt_at_panel(patched, 20)
+        with pytest.raises(KeyboardInterrupt):
+            tune(SVC(EDIT, device="cpu", store=together), TEXTS, LABELS, grid, cv=3)
+        assert 15 < len(files_of(together)) < 45
+        patched.setattr(Panels, "write", WRITE)
+        tuned = tune(SVC(EDIT, device="cpu", store=together), TEXTS, LABELS, grid, cv=3)
+    assert files_of(together) == files_of(alone)
+    without = tune(SVC(EDIT, device="cpu"), TEXTS, LABELS, grid, cv=3)
+    assert [row["mean"] for row in tuned.table] == [row["mean"] for row in without.table]
+    path = sorted(together.glob("*/*.rows"))[20]
+    flip(path, 9)
+    tune(SVC(EDIT, device="cpu", store=together), TEXTS, LABELS, grid, cv=3)
+    assert files_of(together) == files_of(alone)
+
+
+WRITE = Panels.write
+
+
+def interrupt_at_panel(patched, number):
+    written = []
+
+    def write(self, *given):
+        written.append(1)
+        if len(written) > number:
+            raise KeyboardInterrupt
+        WRITE(self, *given)
+
+    patched.setattr(Panels, "write", write)
+
+
+def files_of(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.glob("*/*.rows"))}
+
+
+def test_a_grid_with_one_kernel_found_makes_the_others(tmp_path):
+    SVC(GapWeighted(3), device="cpu", store=tmp_path).fit(TEXTS, LABELS)
+    before = files_of(tmp_path)
+    grid = {"kernel": [GapWeighted(p) for p in (2, 3, 4)] + [Spectrum(p) for p in (2, 3)], "C": [1]}
+    tune(SVC(EDIT, device="cpu", store=tmp_path), TEXTS, LABELS, grid, cv=3)
+    assert len(list(tmp_path.glob("*/gram.json"))) == 5
+    assert files_of(tmp_path).items() >= before.items()
+
+
+@pytest.mark.parametrize(("n_jobs", "most"), [(1, 1), (2, 2), (None, 16)])
+def test_threads_that_read_heed_n_jobs(tmp_path, n_jobs, most, monkeypatch):
+    panels, seen = Panels(tmp_path, 1200, 100, "x"), set()
+    for number in range(12):
+        panels.write(number, np.full((100, 1200), number, np.float32))
+    plain = Panels._load
+
+    def load(self, *given):
+        seen.add(threading.get_ident())
+        time.sleep(0.01)
+        plain(self, *given)
+
+    monkeypatch.setattr(Panels, "_load", load)
+    out = np.empty((1200, 1200), np.float32)
+    with limit(n_jobs):
+        panels.read(np.arange(1200), out)
+    assert out[350, 0] == 3
+    assert len(seen) <= most
+    assert (len(seen) > 2) == (most == 16)
+
+
+def test_names_outlast_a_loss_of_power(tmp_path, small, monkeypatch):
+    """Every file is written out before it has its name, and then its folder."""
+    calls, fsync, replace = [], os.fsync, Path.replace
+
+    def synced(handle):
+        calls.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        fsync(handle)
+
+    def replaced(path, target):
+        calls.append("name")
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", replaced)
+    stored_rows(tmp_path, wanted())
+    order = [(calls[at - 1], calls[at + 1]) for at, call in enumerate(calls) if call == "name"]
+    assert order == [("file", "folder")] * 17  # 15 panels and two manifests
+
+
+def test_a_lock_on_windows(tmp_path, monkeypatch):
+    """There is no fcntl there; bytes far behind the end are locked, and who cannot lock them is told."""
+    held, calls = [], []
+
+    class Windows:
+        LK_NBLCK = 2
+
+        @staticmethod
+        def locking(handle, mode, count):
+            calls.append((mode, os.lseek(handle, 0, os.SEEK_CUR), count))
+            if held:
+                raise PermissionError(errno.EACCES, "Permission denied")
+            held.append(handle)
+
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setitem(sys.modules, "msvcrt", Windows)
+    with Store(tmp_path).lock():
+        assert (tmp_path / ".lock").read_text() == str(os.getpid())
+        with pytest.raises(InputError, match="is being written by another process"), Store(tmp_path).lock():
+            pass
+    assert calls == [(2, 1 << 30, 1)] * 2
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """A disk of 256 KiB; skips where none can be mounted."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk(tiny, small, monkeypatch):
+    store = tiny / "store"
+    with open(tiny / "other", "wb") as other:
+        other.write(bytes(244 << 10))
+    with pytest.raises(
+        InputError, match=r"takes 14\.8 KiB more on disk and 12\.0 KiB are free in .*; nothing was"
+    ):
+        stored_rows(store, wanted())
+    assert not store.exists()
+    usage = shutil.disk_usage(tiny)
+    with monkeypatch.context() as patched:  # it becomes full on the way
+        patched.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1 << 30))
+        with pytest.raises(
+            InputError, match=r"takes .* KiB more on disk and .* are free in .*; what was made is"
+        ):
+            stored_rows(store, wanted())
+    kept = files(store)
+    assert not list(store.glob("*/.*.tmp"))
+    (tiny / "other").unlink()
+    again = stored_rows(store, wanted())
+    assert again.made == 15 - len(kept)
+    assert files(store).items() >= kept.items()
+    np.testing.assert_array_equal(again.gram(), MATRIX)

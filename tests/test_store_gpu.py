@@ -1,12 +1,14 @@
 """Grams on disk, read to a GPU."""
 
+import warnings
+
 import numpy as np
 import pytest
 from test_store import EDIT, LABELS, TEXTS, files, small  # noqa: F401 (a fixture)
 
 from textsvm import SVC, GapWeighted
-from textsvm.device import select
-from textsvm.gram import held
+from textsvm.device import cupy, select
+from textsvm.gram import held, planned
 from textsvm.gram import stored as reading
 from textsvm.gram.cached import needed_bytes
 from textsvm.gram.store import Wanted
@@ -63,12 +65,58 @@ def test_machines_are_those_of_the_matrix_in_memory(tmp_path, memory):
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize(("least", "bus", "said"), [(1, 1e30, "held in main memory"), (1, 0.0, "on demand")])
-def test_rows_are_held_in_main_memory_where_that_is_quicker(least, bus, said, monkeypatch):
-    monkeypatch.setattr(held, "LEAST", least)
-    monkeypatch.setattr(held, "BUS", bus)
+@pytest.mark.parametrize(("bus", "said"), [(1e30, "held in main memory"), (1.0, "on demand")])
+def test_rows_are_held_in_main_memory_where_that_is_quicker(bus, said, monkeypatch):
+    monkeypatch.setattr(planned, "LEAST", 1)
+    monkeypatch.setattr(planned, "bus_rate", lambda device: bus)
     options = {"device": "cuda:0", "tol": 1e-6}
     whole = SVC(EDIT, **options).fit(TEXTS, LABELS)
     model = SVC(EDIT, memory=needed_bytes(60, 40), **options).fit(TEXTS, LABELS)
     assert said in model.gram_
+    assert ": predicted " in model.gram_
     assert model.solutions_[0].objective == pytest.approx(whole.solutions_[0].objective, rel=1e-5)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("tier", ["device", "host", "disk", "recompute"])
+def test_every_tier_has_the_machine(tmp_path, tier):
+    options = {"device": "cuda:0", "tol": 1e-6}
+    whole = SVC(EDIT, **options).fit(TEXTS, LABELS)
+    memory = None if tier == "device" else needed_bytes(60, 40)
+    for store in (None, tmp_path / "s"):
+        if (tier == "disk") > (store is not None) or (tier == "recompute") > (store is None):
+            continue
+        model = SVC(EDIT, memory=memory, tier=tier, store=store, **options).fit(TEXTS, LABELS)
+        assert model.gram_.endswith(", as asked for")
+        assert ("stored in" in model.gram_) == (store is not None)
+        assert ("held in main memory" in model.gram_) == (tier == "host")
+        assert model.solutions_[0].objective == pytest.approx(whole.solutions_[0].objective, rel=1e-5)
+
+
+def test_the_bus_is_measured():
+    assert 1e8 < held.bus_rate(select("cuda:0")) < 1e12
+
+
+@pytest.mark.parametrize("tier", ["device", "host", "disk", "recompute"])
+def test_the_card_keeps_within_its_memory(tmp_path, tier):
+    """What the pool of a card takes at most beside what it takes for the texts themselves."""
+    cp, n = cupy(), 6000
+    pool, peak = cp.get_default_memory_pool(), [0]
+    whole, texts = 4 * n * n, [f"{i} {i * i % 97} {'abcdefg'[i % 7 :]}" for i in range(n)]
+    memory = whole + 1 if tier == "device" else whole // 4
+
+    class Hook(cp.cuda.MemoryHook):
+        def malloc_postprocess(self, **_):
+            peak[0] = max(peak[0], pool.used_bytes())
+
+    SVC(EDIT, device="cuda:0").fit(texts[:100], [0, 1] * 50)  # compiled
+    pool.free_all_blocks()
+    before = pool.used_bytes()
+    store = tmp_path if tier == "disk" else None
+    with Hook():
+        model = SVC(EDIT, device="cuda:0", memory=memory, tier=tier, store=store, max_iter=2000)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(texts, [i % 2 for i in range(n)])
+    assert peak[0] - before > memory / 2
+    assert peak[0] - before <= 1.25 * memory + (24 << 20)

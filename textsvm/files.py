@@ -76,6 +76,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         _sync(temporary)
         temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
         temporary.replace(target)
+        sync_folder(target.parent)
     except OSError as error:
         # NumPy only says how many values it wrote.
         why = error.strerror or f"{error}; is the disk full?"
@@ -114,6 +115,16 @@ def _sync(path: Path) -> None:
     # A delayed "no space left" must come before the old file is replaced.
     with open(path, "rb+") as stream:
         os.fsync(stream.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Have names in a folder outlast a loss of power, where folders can be opened."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _umask() -> int:

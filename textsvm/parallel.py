@@ -44,6 +44,11 @@ def n_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def limited() -> bool:
+    """Whether there is a limit in force."""
+    return _limit.get() is not None
+
+
 def part(progress: Progress | None, first: float, size: float, total: float) -> Progress | None:
     """Progress of a part of some work, as progress of all of it.
 

@@ -86,9 +86,9 @@ def row(name: str, x: Vector, y: Vector, setting: tuple[float, float], device: s
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/cpu_sigma.md and .json (or the files asked for)."""
+    """Write reports/cpu_sigma.md and .json, on a card reports/gpu/sigma (or the files asked for)."""
     parser = argparse.ArgumentParser(prog="textsvm bench sigma", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/cpu_sigma"))
+    parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--sets", nargs="+", default=list(REGRESSION), choices=REGRESSION)
     parser.add_argument("--rows", type=int, help="rows of a set at most")
@@ -97,7 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command = f"textsvm bench sigma --device {options.device}" + f" --rows {options.rows}" * bool(
         options.rows
     )
-    rows = Rows(options.output, "Regression with SIGMA's C and gamma", command)
+    output = options.output or Path("reports/cpu_sigma" if options.device == "cpu" else "reports/gpu/sigma")
+    rows = Rows(output, "Regression with SIGMA's C and gamma", command)
     x, y = next(iter(sets.values()))
     SVR(Gaussian(1.0), device=options.device).fit(x[:100], y[:100])  # compiles
     for name, (x, y) in sets.items():

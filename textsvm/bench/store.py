@@ -35,6 +35,8 @@ from textsvm.parallel import limit, run
 HEADER = ("what", "this", "that", "ratio", "how")
 #: Threads and bytes of the plain reader.
 _READERS, _BLOCK = 16, 2 << 20
+#: Seconds between two looks at a run.
+_LOOK = 2e-4
 #: Where something is in which file, and its bytes.
 Piece = tuple[Path, int, int]
 
@@ -71,25 +73,29 @@ class Run:
         os._exit(0)
 
     def finish(self) -> tuple[bytes, float]:
-        """The bits of the model of an undisturbed run, and its seconds."""
+        """The bits of the model of an undisturbed run, and the seconds until it was there."""
         self.model.unlink(missing_ok=True)
-        clock = time.perf_counter()
-        status = os.waitstatus_to_exitcode(os.waitpid(self.start(), 0)[1])
+        clock, child, seconds = time.perf_counter(), self.start(), 0.0
+        while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+            if not seconds and self.model.exists():
+                seconds = time.perf_counter() - clock
+            time.sleep(_LOOK)
+        status = os.waitstatus_to_exitcode(ended[1])
         assert status == 0, f"a run ended with {status}"
-        return self.model.read_bytes(), time.perf_counter() - clock
+        return self.model.read_bytes(), seconds or time.perf_counter() - clock
 
     def kill(self, panels: int, after: float) -> bool:
-        """Start a run, and kill it some time after it has so many panels; whether it was running then."""
+        """Start a run, and kill it some time after it has so many panels; whether it was at work then."""
+        self.model.unlink(missing_ok=True)
         child = self.start()
-        ended = 0
-        while len(self.panels()) < panels and not ended:
-            time.sleep(0.001)
-            ended, status = os.waitpid(child, os.WNOHANG)
-        time.sleep(after)
-        if not ended:
-            os.kill(child, signal.SIGKILL)
-            status = os.waitpid(child, 0)[1]
-        return os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+        while len(self.panels()) < panels and not self.model.exists():
+            time.sleep(_LOOK)
+        end = time.perf_counter() + after
+        while time.perf_counter() < end and not self.model.exists():
+            time.sleep(_LOOK)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return not self.model.exists()
 
     def panels(self) -> dict[str, int]:
         """The panels that are there, and when each was written."""
@@ -98,36 +104,62 @@ class Run:
 
 def fault_runs(task: Task, kills: int, seed: int = 0) -> list[dict[str, Any]]:
     """Kill runs in the middle of making, and in the middle of training; every result must be equal."""
-    draw, found = random.Random(seed), {"making": [0, 0, 0], "training": [0, 0, 0]}
     store.PANEL_BYTES, store.ROWS_OF_LARGE, store.LEAST_ROWS = 0, 8, 8  # so that there are many
     with tempfile.TemporaryDirectory() as folder:
         one = Run(task.train, task.y_train.tolist(), Path(folder))
         wanted, making = one.finish()
-        _, reading_only = one.finish()
-        making, complete = max(0.0, making - reading_only), len(one.panels())
+        faults = Faults(one, wanted, making, min(one.finish()[1] for _ in range(3)), random.Random(seed))
+        return [
+            faults.row(kind, kills // 2 + kills % 2 * (kind == "making")) for kind in ("making", "training")
+        ]
+
+
+class Faults:
+    """Kills at random moments of a stage.
+
+    Parameters
+    ----------
+    one : Run
+        Its store is complete.
+    wanted : bytes
+        Its model.
+    making, training : float
+        Seconds of a run that makes the store, and of one that finds it.
+    draw : random.Random
+    """
+
+    def __init__(self, one: Run, wanted: bytes, making: float, training: float, draw: random.Random) -> None:
+        self.one, self.wanted, self.draw, self.complete = one, wanted, draw, len(one.panels())
+        self.seconds = {"making": max(0.0, making - training) / self.complete, "training": training}
+
+    def row(self, kind: str, kills: int) -> dict[str, Any]:
+        """Kill so many runs that are at work in a stage; one that was through before is drawn again."""
+        some = late = 0
         for number in range(kills):
-            kind, panels, wait = "training", 0, draw.random() * reading_only
-            if number % 2 == 0:
-                kind, panels, wait = "making", draw.randrange(complete), draw.random() * making / complete
-                shutil.rmtree(one.store)
-            killed = one.kill(panels, wait)
-            before = one.panels()
-            again, _ = one.finish()
-            after = one.panels()
-            assert again == wanted, f"run {number} that was killed while {kind} has another result"
-            assert len(after) == complete
+            while not self._killed(kind):
+                late += 1
+                assert late <= 10 * kills, f"runs are through before they can be killed while {kind}"
+            before = self.one.panels()
+            some += 0 < len(before) < self.complete
+            again, seconds = self.one.finish()
+            assert again == self.wanted, f"run {number} that was killed while {kind} has another result"
+            after = self.one.panels()
+            assert len(after) == self.complete
             assert all(after[path] == when for path, when in before.items()), "a panel was made twice"
-            found[kind][0] += 1
-            found[kind][1] += killed
-            found[kind][2] += 0 < len(before) < complete
-    return [
-        {
-            "what": f"runs killed while {kind}", "this": runs, "that": runs, "ratio": 1.0,
-            "how": f"runs with equal results, of all; {killed} were running when killed, {some} of them had "
-            f"some of {complete} panels and kept them",
-        }
-        for kind, (runs, killed, some) in found.items()
-    ]  # fmt: skip
+            if kind == "training":
+                self.seconds[kind] = min(self.seconds[kind], seconds)
+        return {
+            "what": f"runs killed while {kind}", "this": kills, "that": kills, "ratio": 1.0,
+            "how": f"runs with equal results, of all; all were at work when killed ({late} were through "
+            f"before and drawn again), {some} of them had some of {self.complete} panels and kept them",
+        }  # fmt: skip
+
+    def _killed(self, kind: str) -> bool:
+        panels, wait = 0, self.draw.random() * self.seconds[kind]
+        if kind == "making":
+            panels = self.draw.randrange(self.complete)
+            shutil.rmtree(self.one.store)
+        return self.one.kill(panels, wait)
 
 
 def reading(megabytes: int, repeats: int) -> list[dict[str, Any]]:

@@ -34,6 +34,7 @@ class Benchmark(Enum):
     layouts = "layouts"
     sparse_vectors = "sparse_vectors"
     sigma = "sigma"
+    tiers = "tiers"
     tight_search = "tight_search"
     weights = "weights"
     nystroem = "nystroem"

@@ -137,6 +137,15 @@ class MachineOptions:
         ),
     ] = None
     store: options.StoreFolder = None
+    tier: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIER",
+            help="Where the kernel matrix lies: device, host (main memory), disk (with --store) or recompute "
+            "(nowhere); auto goes by predicted seconds (default: auto).",
+            rich_help_panel=_MACHINE,
+        ),
+    ] = None
     device: options.Device = "auto"
 
     def varied(self) -> dict[str, list[Any]]:
@@ -151,7 +160,10 @@ class MachineOptions:
 
     def fixed(self) -> dict[str, Any]:
         """The others that are given, as parameters of an estimator."""
-        names = ("class_weight", "tol", "duality_gap", "max_iter", "memory", "device", "approximate", "store")
+        names = (
+            "class_weight", "tol", "duality_gap", "max_iter", "memory", "device", "approximate", "store",
+            "tier",
+        )  # fmt: skip
         return _given(**{name: getattr(self, name) for name in names})
 
     def refuse(self, *names: str, of: str) -> None:

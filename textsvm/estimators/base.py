@@ -67,6 +67,7 @@ class KernelMachine(BaseEstimator, ABC):
     n_jobs: int | None
     approximate: str | None
     store: str | os.PathLike[str] | None = None
+    tier: str = "auto"
 
     #: Parameters that must be finite numbers above 0 (`duality_gap` may be None).
     _POSITIVE: ClassVar[tuple[str, ...]] = ("tol", "duality_gap")

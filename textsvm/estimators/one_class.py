@@ -31,7 +31,7 @@ class OneClassSVM(OutlierMixin, KernelMachine):
     nu : float
         Bound on the share of training texts outside, and below the share of support vectors; in (0, 1].
     normalise, punctuation, max_length, tol, duality_gap, max_iter, solver, memory, device, n_jobs,
-    approximate, store
+    approximate, store, tier
         See `textsvm.SVC`.
 
     Attributes
@@ -70,6 +70,7 @@ class OneClassSVM(OutlierMixin, KernelMachine):
         n_jobs: int | None = None,
         approximate: str | None = None,
         store: str | os.PathLike[str] | None = None,
+        tier: str = "auto",
     ) -> None:
         self.kernel = kernel
         self.nu = nu
@@ -85,6 +86,7 @@ class OneClassSVM(OutlierMixin, KernelMachine):
         self.n_jobs = n_jobs
         self.approximate = approximate
         self.store = store
+        self.tier = tier
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""

@@ -1,20 +1,24 @@
-"""The rows of a machine's examples: made in memory, or in a store on disk, where they stay."""
+"""The rows of a machine's examples: where they lie, and a store on disk in which they stay."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Hashable, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import Any
+
+from sklearn.base import clone
 
 from textsvm.device import Device
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.gram.cards import sharded_gram, spread
 from textsvm.gram.features import gram_of
-from textsvm.gram.held import held_if_better
-from textsvm.gram.plan import allowed_bytes, plan
+from textsvm.gram.plan import allowed_bytes
+from textsvm.gram.planned import Asked, Planned
 from textsvm.gram.store import Store, Wanted
-from textsvm.gram.stored import stored_gram
+from textsvm.gram.stored_together import complete_together
+from textsvm.gram.tiers import TIERS
 from textsvm.kernels.base import Kernel
 from textsvm.parallel import Progress
 
@@ -24,6 +28,7 @@ Machine = Any
 
 def check_store(machine: Machine) -> None:
     """Raise InputError if a store is asked for that is none, or that a machine has no kernel matrix for."""
+    check_tier(machine)
     if machine.store is None:
         return
     if not isinstance(machine.store, str | os.PathLike) or not str(machine.store):
@@ -33,7 +38,28 @@ def check_store(machine: Machine) -> None:
     Store(machine.store)
 
 
-def _why_not(machine: Machine) -> str:
+def check_tier(machine: Machine) -> None:
+    """Raise InputError if a tier is asked for that is none, or that a machine has no kernel matrix for."""
+    tier = machine.tier
+    if not isinstance(tier, str) or tier not in TIERS:
+        raise InputError(f"tier={tier!r} is not one of {', '.join(TIERS)}")
+    if tier == "auto":
+        return
+    if trouble := _why_not(machine) if tier in ("host", "disk") else _no_matrix(machine):
+        raise InputError(f"{trouble}; leave tier out (--tier)")
+    if tier == "disk" and machine.store is None:
+        raise InputError('tier="disk" needs a folder to keep the kernel matrix in: name one (store, --store)')
+    if tier == "recompute" and machine.store is not None:
+        raise InputError('tier="recompute" computes rows again and reads no store; leave one of the two out')
+
+
+def without_store(machine: Machine) -> Machine:
+    """The same machine, of other examples than its store is of."""
+    return clone(machine).set_params(store=None, tier="auto" if machine.tier == "disk" else machine.tier)
+
+
+def _no_matrix(machine: Machine) -> str:
+    """Why a machine has no kernel matrix of its own; "" if it has."""
     kernel, solver, approximate = machine.kernel, machine.solver, machine.approximate
     if isinstance(kernel, str) and kernel == "precomputed":
         return "a kernel matrix that is given is not stored again"
@@ -43,6 +69,13 @@ def _why_not(machine: Machine) -> str:
         return "landmarks have a few values a text, and no kernel matrix to be stored"
     if isinstance(solver, str) and solver == "features":
         return 'with solver="features" there is no kernel matrix to be stored'
+    return ""
+
+
+def _why_not(machine: Machine) -> str:
+    """Why rows of a machine cannot be made elsewhere, or be known again; "" if they can."""
+    if trouble := _no_matrix(machine):
+        return trouble
     made = machine.make_kernel()
     if not made.comparable or any(callable(view.tokens) for view in made.views):
         return "a function has no parameters that a stored kernel matrix could be known by"
@@ -55,6 +88,22 @@ def wanted_of(machine: Machine, kernel: Kernel, examples: Any, device: Device) -
     return Wanted(kernel, examples, asdict(form) if is_dataclass(form) else {}, device)  # type: ignore[arg-type]
 
 
+def store_together(
+    machine: Machine, kernels: Sequence[Kernel], examples: Any, device: Device, progress: Progress | None
+) -> None:
+    """Make what the store lacks of the Grams of kernels that share a pass, together; others are left."""
+    memory = allowed_bytes(machine.source.memory(machine.memory, len(examples), device), device)
+    alike: dict[Hashable, list[Kernel]] = {}
+    for kernel in kernels:
+        if kernel.sharing is not None and not kernel.learns:
+            alike.setdefault((kernel.sharing, kernel.view), []).append(kernel)
+    with machine.at_work(device):
+        for several in alike.values():
+            fitted = [kernel.fit(kernel.read(examples)) for kernel in several]
+            wanted = [wanted_of(machine, kernel, examples, device) for kernel in fitted]
+            complete_together(machine.store, wanted, memory, progress)
+
+
 def make_gram(
     machine: Machine,
     kernel: Kernel,
@@ -64,17 +113,15 @@ def make_gram(
     progress: Progress | None,
 ) -> Gram:
     """The Gram of examples and a fitted kernel, within the memory that rows may take."""
-    wanted = wanted_of(machine, kernel, examples, device)
-    if machine.store is not None:
-        return spread(stored_gram(machine.store, wanted, memory, progress), device, memory)
-    sharded = sharded_gram(kernel, examples, device, memory, progress)
-    if sharded is not None:
-        return sharded
-    rows = kernel.rows(kernel.read(examples), device)
-    gram = None if _why_not(machine) else held_if_better(rows, wanted, memory, progress)
-    if gram is None:
-        gram = gram_of(rows, memory, progress)
-        slow = kernel.quadratic and machine.approximate is None
-        if slow and not plan(len(examples), allowed_bytes(memory, device)).dense:
-            gram.description += "; a store (--store DIR) would keep them on disk"
+    if machine.store is None and machine.tier in ("auto", "device"):
+        sharded = sharded_gram(kernel, examples, device, memory, progress)
+        if sharded is not None:
+            return sharded
+    if machine.tier == "auto" and machine.store is None and _why_not(machine):
+        return spread(gram_of(kernel.rows(kernel.read(examples), device), memory, progress), device, memory)
+    asked = Asked(memory, machine.tier, machine.store)
+    planned = Planned(wanted_of(machine, kernel, examples, device), asked)
+    gram = planned.gram(progress)
+    if planned.tier == "recompute" and machine.tier == "auto" and kernel.quadratic:
+        gram.description += "; a store (--store DIR) would keep them on disk"
     return spread(gram, device, memory)

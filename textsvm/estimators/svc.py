@@ -82,6 +82,11 @@ class SVC(ClassifierMixin, KernelMachine):
     store : path, optional
         Folder in which the kernel matrix is kept on disk (`textsvm.gram.store`): made there once, and read
         by whatever is trained on the same texts later. A run that is killed goes on where it was.
+    tier : {"auto", "device", "host", "disk", "recompute"}
+        Where the kernel matrix lies while it is solved: whole on `device`; whole in main memory, with the
+        rows in use on the card; in the `store`, with the rows in use in memory; nowhere, rows being computed
+        when they are asked for. "auto" takes the first if it fits, else what is predicted to be quickest
+        (`textsvm.gram.tiers`); `gram_` says it. On a CPU "host" and "device" are one.
 
     Attributes
     ----------
@@ -151,6 +156,7 @@ class SVC(ClassifierMixin, KernelMachine):
         approximate: str | None = None,
         budget: float | None = None,
         store: str | os.PathLike[str] | None = None,
+        tier: str = "auto",
     ) -> None:
         self.kernel = kernel
         self.C = C
@@ -169,6 +175,7 @@ class SVC(ClassifierMixin, KernelMachine):
         self.approximate = approximate
         self.budget = budget
         self.store = store
+        self.tier = tier
 
     @property
     def source(self) -> Source:

@@ -33,7 +33,7 @@ class SVR(RegressorMixin, KernelMachine):
     epsilon : float
         Deviations up to this cost nothing, >= 0, in the unit of the targets.
     normalise, punctuation, max_length, tol, duality_gap, max_iter, solver, memory, device, n_jobs,
-    approximate, store
+    approximate, store, tier
         See `textsvm.SVC`.
 
     Attributes
@@ -71,6 +71,7 @@ class SVR(RegressorMixin, KernelMachine):
         n_jobs: int | None = None,
         approximate: str | None = None,
         store: str | os.PathLike[str] | None = None,
+        tier: str = "auto",
     ) -> None:
         self.kernel = kernel
         self.C = C
@@ -87,6 +88,7 @@ class SVR(RegressorMixin, KernelMachine):
         self.n_jobs = n_jobs
         self.approximate = approximate
         self.store = store
+        self.tier = tier
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""

@@ -90,7 +90,7 @@ def choose_way(machine: Machine, kernel: Kernel, documents: Any, problem: Proble
     InputError
         If features are asked for and there are none, or the problem cannot be solved with them.
     """
-    asked = machine.solver == "gram" or machine.store is not None
+    asked = machine.solver == "gram" or machine.store is not None or machine.tier != "auto"
     if asked or not isinstance(documents, Documents | Views | Vectors):
         return Way(False, "as asked for")
     n, allowed = len(documents), allowed_bytes(machine.memory, device)

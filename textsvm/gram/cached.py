@@ -28,7 +28,7 @@ def _staged(n: int, rows: int) -> int:
     return max(2, min(rows // 8, _STAGING // (4 * max(1, n))))
 
 
-def _most_rows(n: int, memory: int) -> int:
+def most_rows(n: int, memory: int) -> int:
     """The largest cache that the memory allows."""
     low, high = min(2, n), n
     if needed_bytes(n, low) > memory:
@@ -66,7 +66,7 @@ class CachedGram:
         self.n = n = kernel_rows.n
         self.device, self.description = kernel_rows.device, description
         self._kernel_rows = kernel_rows
-        self.capacity = _most_rows(n, memory)
+        self.capacity = most_rows(n, memory)
         self.staging = _staged(n, self.capacity)
         self._diag: Any = kernel_rows.diag()
         self._xp = devices.array_module(self.device)

@@ -51,11 +51,13 @@ def plan(n: int, memory: int, matrices: int = 1) -> Plan:
         return Plan(
             True, memory, f"whole kernel matrix in memory ({show_bytes(need)} of {show_bytes(memory)})"
         )
-    return Plan(
-        False,
-        memory,
-        f"rows on demand, cached under {show_bytes(memory)} (the whole matrix would take {show_bytes(need)})",
-    )
+    return Plan(False, memory, on_demand(n, memory))
+
+
+def on_demand(n: int, memory: int) -> str:
+    """What a user is shown of rows that are brought when they are asked for."""
+    whole = show_bytes(4 * n * n)
+    return f"rows on demand, cached under {show_bytes(memory)} (the whole matrix would take {whole})"
 
 
 def make_gram(

@@ -11,13 +11,15 @@ right, and the next run makes what is not there. Reading takes no lock.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from hashlib import blake2b
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ import textsvm
 from textsvm import device as devices
 from textsvm.device import Device
 from textsvm.errors import InputError
-from textsvm.files import replacing
+from textsvm.files import replacing, sync_folder
 from textsvm.gram.panels import Panels
 from textsvm.gram.plan import show_bytes
 from textsvm.kernels.base import Kernel
@@ -37,6 +39,10 @@ from textsvm.plain_json import to_json
 
 FORMAT = 1
 _STORE, _GRAM, _LOCK = "store.json", "gram.json", ".lock"
+#: A byte far behind what is written into the lock: on Windows nobody else can read a byte that is locked.
+_LOCKED_BYTE = 1 << 30
+#: What writing to a full disk, or beyond one's share of it, fails with.
+_FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 #: What a manifest of texts has.
 _TEXTS: dict[str, type] = {"n": int, "form": dict, "views": dict}
 #: Bytes and predicted seconds of a panel at most, which are what a killed run loses; and its fewest rows:
@@ -115,16 +121,19 @@ class Kept:
         InputError
             If another process writes there, there is not enough room, or it cannot be written to.
         """
-        self.store.require_room(self.panels)
-        with self.store.lock():
-            self.store.note(self.manifest["texts"])
-            try:
-                self.panels.folder.mkdir(exist_ok=True)
-            except OSError as error:
-                raise InputError(f"cannot write {self.panels.folder}: {error.strerror}") from error
-            if not (self.panels.folder / _GRAM).exists():
-                _write_json(self.panels.folder / _GRAM, self.manifest)
+        with self.store.writing([self]):
             yield
+
+    def begin(self) -> None:
+        """Put its manifests in place; inside of `Store.lock`."""
+        self.store.note(self.manifest["texts"])
+        try:
+            self.panels.folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot write {self.panels.folder}: {error.strerror}") from error
+        sync_folder(self.store.folder)
+        if not (self.panels.folder / _GRAM).exists():
+            _write_json(self.panels.folder / _GRAM, self.manifest)
 
 
 class Store:
@@ -155,7 +164,7 @@ class Store:
                 "empty folder"
             )
 
-    def find(self, wanted: Wanted, memory: int) -> Kept:
+    def find(self, wanted: Wanted, memory: int, rows: int | None = None) -> Kept:
         """Where a Gram is in it, or is to be.
 
         Parameters
@@ -163,6 +172,8 @@ class Store:
         wanted : Wanted
         memory : int
             Bytes that rows may take; a new Gram's panels heed them.
+        rows : int, optional
+            Rows of a new Gram's panels, if that is decided.
 
         Raises
         ------
@@ -180,7 +191,7 @@ class Store:
             if not 0 < size <= max(1, wanted.n):
                 raise InputError(_damaged(folder / _GRAM))
         else:
-            size = panel_rows(wanted, memory)
+            size = panel_rows(wanted, memory) if rows is None else rows
             manifest = {
                 "format": FORMAT, "textsvm": textsvm.__version__, "spelled": spell(wanted.kernel), **gram,
                 "texts": texts, "rows_of_panel": size, "device": wanted.device.description,
@@ -220,16 +231,38 @@ class Store:
             self.texts = {**texts, "format": FORMAT, "textsvm": textsvm.__version__, "views": views}
             _write_json(self.folder / _STORE, self.texts)
 
-    def require_room(self, panels: Panels) -> None:
-        """Raise InputError if the disk has no room for the panels that are missing."""
-        needed = sum(map(panels.bytes_of, panels.missing()))
+    @contextmanager
+    def writing(self, several: Sequence[Kept]) -> Iterator[None]:
+        """Hold it for writing some of its Grams, with room for what is missing and manifests in place.
+
+        Raises
+        ------
+        InputError
+            If another process writes there, or it cannot be written to; if there is not enough room, or no
+            longer.
+        """
+        self._require_room(several, "nothing was written")
+        with self.lock():
+            for each in several:
+                each.begin()
+            try:
+                yield
+            except InputError as error:
+                if getattr(error.__cause__, "errno", None) in _FULL:
+                    self._require_room(several, "what was made is kept", full=True)
+                raise
+
+    def _require_room(self, several: Sequence[Kept], rest: str, full: bool = False) -> None:
+        """Raise InputError if the disk has no room for the panels that are missing, or is full."""
+        panels = [each.panels for each in several]
+        needed = sum(one.bytes_of(number) for one in panels for number in one.missing())
         there = next(one for one in (self.folder.absolute(), *self.folder.absolute().parents) if one.exists())
         free = shutil.disk_usage(there).free
-        if needed > free:
+        if needed > free or full:
             raise InputError(
-                f"the kernel matrix of {panels.n:,} texts takes {show_bytes(needed)} more on disk and "
+                f"the kernel matrix of {panels[0].n:,} texts takes {show_bytes(needed)} more on disk and "
                 f"{show_bytes(free)} are free in {self.folder}; name a folder with more room (--store), or "
-                "leave it out; nothing was written"
+                f"leave it out; {rest}"
             )
 
     @contextmanager
@@ -297,14 +330,26 @@ def _add(state: Any, value: Any) -> None:
 def _locked(handle: int) -> bool:
     try:
         import fcntl
-    except ImportError:  # Windows: nobody is kept out
-        return True
+    except ImportError:
+        return _locked_on_windows(handle)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:  # a file system without locks
         return True
+    return True
+
+
+def _locked_on_windows(handle: int) -> bool:
+    msvcrt: Any = import_module("msvcrt")
+    os.lseek(handle, _LOCKED_BYTE, os.SEEK_SET)
+    try:
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+    except OSError as error:
+        return error.errno not in (errno.EACCES, errno.EDEADLK)  # else a file system without locks
+    finally:
+        os.lseek(handle, 0, os.SEEK_SET)
     return True
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -24,10 +25,9 @@ from textsvm.gram.cached import CachedGram
 from textsvm.gram.panels import Damaged
 from textsvm.gram.plan import allowed_bytes, plan
 from textsvm.gram.store import Store, Wanted
+from textsvm.gram.tiers import BANDS
 from textsvm.parallel import Progress
 
-#: How often the texts that rows are computed with are prepared anew.
-BANDS = 16
 #: Bytes that are read at a time on their way to a card; and those from which on a rate says something.
 _STAGING, _TELLING = 32 << 20, 128 << 20
 
@@ -57,14 +57,19 @@ def stored_gram(
     """
     rows = stored_rows(folder, wanted, memory, progress)
     decided = plan(wanted.n, allowed_bytes(memory, wanted.device))
-    if not decided.dense:
-        return CachedGram(rows, decided.memory, f"{rows.description}; {decided.description}")
+    if decided.dense:
+        return read_whole(rows, decided.description, progress)
+    return CachedGram(rows, decided.memory, f"{rows.description}; {decided.description}")
+
+
+def read_whole(rows: StoredRows, description: str, progress: Progress | None = None) -> DenseGram:
+    """All rows of a store that has them, in memory."""
     clock = time.perf_counter()
     matrix = rows.gram(progress)
-    devices.synchronize(wanted.device)
-    rate = 4e-9 * wanted.n**2 / max(time.perf_counter() - clock, 1e-9)
-    said = f", read at {rate:.2g} GB/s" if 4 * wanted.n**2 >= _TELLING else ""
-    return DenseGram(matrix, f"{rows.description}{said}; {decided.description}")
+    devices.synchronize(rows.device)
+    rate = 4e-9 * rows.n**2 / max(time.perf_counter() - clock, 1e-9)
+    said = f", read at {rate:.2g} GB/s" if 4 * rows.n**2 >= _TELLING else ""
+    return DenseGram(matrix, f"{rows.description}{said}; {description}")
 
 
 def stored_rows(
@@ -95,6 +100,8 @@ class StoredRows:
         self.n, self.device = wanted.n, wanted.device
         self._kept, self._panels, self._wanted = kept, kept.panels, wanted
         self._xp = devices.array_module(self.device)
+        #: What prepares the texts from some text on as columns, if not the kernel (`stored_together.py`).
+        self.prepare: Callable[[int, Any], Any] | None = None
         #: Panels that were made here, not found.
         self.made = 0
         self._mended: set[int] = set()
@@ -106,12 +113,18 @@ class StoredRows:
         found = "found" if not self.made else f"{self.made:,} of {self._panels.count:,} panels made"
         return f"{self._kept.place} ({found})"
 
+    @property
+    def found(self) -> float:
+        """The share of the panels that is there."""
+        return 1 - len(self._panels.missing()) / self._panels.count
+
     def complete(self, progress: Progress | None = None) -> None:
         """Make the panels that are not there."""
         if self._panels.missing():
             with self._kept.writing():
                 # Another process may have made some since.
-                self._make(self._panels.missing(), progress)
+                for _ in self.steps(self._panels.missing(), progress):
+                    pass
 
     def diag(self) -> Any:
         """See `MatrixRows`."""
@@ -132,7 +145,7 @@ class StoredRows:
             if self.device.kind == "cuda":
                 self._to_card(indices, values, progress)
             else:
-                self._read(indices, values, progress)
+                self.read(indices, values, progress)
         return values
 
     def _to_card(self, indices: NDArray[np.int64], values: Any, progress: Progress | None) -> None:
@@ -145,7 +158,7 @@ class StoredRows:
         for number, first in enumerate(range(0, len(indices), step)):
             some, at = indices[first : first + step], number % 2
             copied[at].synchronize()
-            self._read(some, buffers[at][: len(some)])
+            self.read(some, buffers[at][: len(some)])
             values[first : first + step].set(buffers[at][: len(some)], stream)
             copied[at] = stream.record()
             if progress is not None:
@@ -157,9 +170,10 @@ class StoredRows:
         memory = self._xp.cuda.alloc_pinned_memory(max(1, 4 * rows * self.n))
         return np.frombuffer(memory, np.float32, rows * self.n).reshape(rows, self.n)
 
-    def _read(
+    def read(
         self, indices: NDArray[np.int64], out: NDArray[np.float32], progress: Progress | None = None
     ) -> None:
+        """Rows at `indices` into an array of main memory, shape (len(indices), n)."""
         self._mending(lambda: self._panels.read(indices, out, progress))
 
     def _mending(self, read: Any) -> Any:
@@ -176,10 +190,11 @@ class StoredRows:
                 self._mended.add(found.number)
                 self._panels.forget(found.number)
                 with self._kept.writing():
-                    self._make([found.number], None)
+                    for _ in self.steps([found.number], None):
+                        pass
 
-    def _make(self, numbers: list[int], progress: Progress | None) -> None:
-        """Make some panels, and those before them that are not what was written."""
+    def steps(self, numbers: list[int], progress: Progress | None) -> Iterator[None]:
+        """Make some panels, and those before them that are not what was written; stop after each."""
         if not numbers:
             return
         before = sorted(set(range(max(numbers))) - set(numbers))
@@ -196,6 +211,7 @@ class StoredRows:
                 self.made += 1
                 if progress is not None:
                     progress(end, ends[-1])
+                yield
             if written is not None:
                 written.result()
         self._band = None
@@ -230,6 +246,7 @@ class StoredRows:
             self._band = None  # its memory, before there is another one
             kernel, texts = self._wanted.kernel, self._wanted.examples
             with devices.use(self.device):
-                rows = kernel.rows(kernel.read(texts.take(np.arange(start, self.n))), self.device)
+                some = kernel.read(texts.take(np.arange(start, self.n)))
+                rows = kernel.rows(some, self.device) if self.prepare is None else self.prepare(start, some)
                 self._band = start, rows, devices.to_host(rows.diag())
         return self._band

@@ -47,6 +47,7 @@ from textsvm.kernels.base import HostRows, KernelRows, Sharing, SymbolKernel, is
 from textsvm.kernels.edit_options import OPTIONS
 from textsvm.kernels.edit_strips import LANES, STRIP, fill_distances
 from textsvm.kernels.option import Option
+from textsvm.kernels.sharing import SharedColumns
 from textsvm.parallel import Progress, run
 from textsvm.tokens import Tokens
 
@@ -87,6 +88,11 @@ class SharedDistances(Sharing):
         distances = rows.distances_gram(progress)
         for position, kernel in enumerate(kernels):
             yield position, rows.gram_of(kernel, distances)
+
+    def columns(
+        self, kernels: Sequence[EditDistance], documents: Documents, device: Device
+    ) -> SharedColumns | None:
+        return _SharedRows(kernels, documents, device) if device.kind == "cpu" else None
 
     def divides(self, kernels: Sequence[EditDistance], documents: Documents) -> bool:
         return True
@@ -179,6 +185,22 @@ class EditDistance(SymbolKernel):
         elif distances.size:
             of_distance = np.exp(-self.gamma * np.arange(int(distances.max()) + 1)).astype(np.float32)
             out[...] = of_distance[distances]
+
+
+class _SharedRows:
+    """Rows of distances, and a table look-up for each gamma (`SharedColumns`)."""
+
+    def __init__(self, kernels: Sequence[EditDistance], documents: Documents, device: Device) -> None:
+        self.kernels, self.documents = kernels, documents
+        self._rows = HostEdit(kernels[0], documents, device)
+
+    def diags(self) -> list[NDArray[np.float32]]:
+        return [self._rows.diag() for _ in self.kernels]
+
+    def rows(self, indices: NDArray[np.int64]) -> list[NDArray[np.float32]]:
+        some, lengths = self.documents.take(indices), self.documents.lengths
+        distances = self._rows.distances(some)
+        return [kernel.values(distances, some.lengths, lengths) for kernel in self.kernels]
 
 
 class HostEdit(HostRows):

@@ -24,6 +24,7 @@ from textsvm.kernels.gap_options import OPTIONS
 from textsvm.kernels.gap_recurrence import GapKernel, Recurrence, SelfValues, shared_pass
 from textsvm.kernels.gap_sweep import PIECE, cut, in_lanes, products, self_products
 from textsvm.kernels.option import Option
+from textsvm.kernels.sharing import SharedColumns
 from textsvm.parallel import Progress, part, run
 from textsvm.simd import LANES
 from textsvm.tokens import Tokens
@@ -63,6 +64,11 @@ class SharedPass(Sharing):
         matrices.reverse()
         for position in range(len(kernels)):
             yield position, matrices.pop()
+
+    def columns(
+        self, kernels: Sequence[GapWeighted], documents: Documents, device: Device
+    ) -> SharedColumns | None:
+        return _Columns(kernels, documents) if device.kind == "cpu" else None
 
     def divides(self, kernels: Sequence[GapWeighted], documents: Documents) -> bool:
         swept, _ = shared_pass([kernel.recurrence for kernel in kernels])
@@ -230,9 +236,7 @@ class HostGap(HostRows):
         return self._self.diagonal()
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        values = np.empty((len(indices), self.n), np.float32)
-        self._columns.fill([values], self.documents.take(indices), [self._self.take(np.asarray(indices))])
-        return values
+        return self._columns.rows(np.asarray(indices))[0]
 
     def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
         return self._columns.grams(progress)[0]
@@ -271,6 +275,16 @@ class _Columns:
             SelfValues(kernel, documents, values, of_columns)
             for kernel, values, of_columns in zip(self.kernels, mixed, columns, strict=True)
         ]
+
+    def diags(self) -> list[NDArray[np.float32]]:
+        """See `SharedColumns`."""
+        return [own.diagonal() for own in self.selves]
+
+    def rows(self, indices: NDArray[np.int64]) -> list[NDArray[np.float32]]:
+        """See `SharedColumns`."""
+        matrices = [np.empty((len(indices), self.n), np.float32) for _ in self.kernels]
+        self.fill(matrices, self.documents.take(indices), [own.take(indices) for own in self.selves])
+        return matrices
 
     def grams(self, progress: Progress | None = None) -> list[NDArray[np.float32]]:
         matrices = [np.empty((self.n, self.n), np.float32) for _ in self.kernels]

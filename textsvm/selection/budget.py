@@ -14,10 +14,10 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from textsvm.errors import InputError
 from textsvm.estimators.base import Target
+from textsvm.estimators.storing import without_store
 from textsvm.parallel import lap
 from textsvm.selection.fold_grams import Task
 from textsvm.selection.grid import Setting, Shared, all_grams, subset
@@ -100,7 +100,7 @@ def _run(
     some = subset(shared, rows)
     spent = {"gram": 0.0, "fits": 0.0}
     clock, judging = time.perf_counter(), 0.0
-    model = clone(settings[0].model).set_params(store=None)  # which is of all the texts
+    model = without_store(settings[0].model)  # which is of all the texts
     for members, grams in all_grams(model, some):
         gram, models = grams.whole().gram, [settings[k].model for k in members]
         # Each training part that a kernel learns from has a Gram of its own.

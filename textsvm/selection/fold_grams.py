@@ -20,6 +20,7 @@ from sklearn.base import clone
 
 from textsvm import device as devices
 from textsvm.estimators.base import KernelMachine, Prepared, Target
+from textsvm.estimators.storing import without_store
 from textsvm.estimators.training import Way, choose_way
 from textsvm.gram.features import SparseGram
 from textsvm.gram.terms import TermGrams
@@ -79,7 +80,7 @@ class FoldGrams:
     ) -> None:
         self.model, self.examples, self.kernel, self._whole = model, examples, kernel, whole
         if kernel.learns and model.store is not None:
-            self.model = clone(model).set_params(store=None)
+            self.model = without_store(model)
         self._terms, self._way = terms, way
         self._texts: FoldGrams | None = None
         if way is not None and way.features:
@@ -108,7 +109,8 @@ class FoldGrams:
         """Fit the kernel to some of the examples, or to all, and make the rows of all."""
         if self._way is not None and self._way.features:
             return self._list(kernel, train, self._way.why)
-        if self._terms is None or not self._terms.serves(kernel):
+        placed = self.model.store is not None or self.model.tier not in ("auto", "device")
+        if placed or self._terms is None or not self._terms.serves(kernel):
             read = kernel.read(self.examples)
             kernel.fit(read if train is None else read.take(train))
             return self.model.compare(self.examples, kernel, progress)

@@ -13,10 +13,13 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
 from textsvm import device as devices
+from textsvm.device import Device
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine, Prepared, Target
 from textsvm.estimators.default import is_default
+from textsvm.estimators.storing import store_together
 from textsvm.estimators.targets import with_classes
+from textsvm.gram.plan import allowed_bytes, plan
 from textsvm.gram.shared import grams
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spectrum import fixed_default
@@ -141,8 +144,8 @@ def all_grams(
 ) -> Iterator[tuple[list[int], FoldGrams]]:
     """The Grams of every kernel and the numbers of its settings; they last until the next are asked for.
 
-    Kernels that learn come last, their Grams as yet not made. With a store every kernel's Gram is found or
-    made there by itself, when it is first wanted.
+    Kernels that learn come last, their Grams as yet not made. With a store those of kernels that share a pass
+    are made there together where they can be, and every other one when it is first wanted.
 
     Raises
     ------
@@ -156,11 +159,11 @@ def all_grams(
             "punctuation, max_length); tune these without a store"
         )
     for one in shared:
+        memory = model.source.memory(model.memory, len(one.examples), device)
         learning = [k for k, kernel in enumerate(one.kernels) if kernel.learns]
-        if model.store is not None:
+        if model.store is not None or not _together(model, len(one.examples), memory, device):
             learning = sorted(range(len(one.kernels)), key=lambda k: one.kernels[k].learns)
         fixed = [k for k in range(len(one.kernels)) if k not in learning]
-        memory = model.source.memory(model.memory, len(one.examples), device)
         making, clock = of_stage(progress, "gram"), time.perf_counter()
         for at, gram in grams([one.kernels[k] for k in fixed], one.examples, device, memory, making):
             devices.synchronize(device)
@@ -168,12 +171,20 @@ def all_grams(
             whole = Prepared(one.examples, one.kernels[k], gram, seconds)
             yield one.members[k], FoldGrams(model, one.examples, one.kernels[k], whole)
             clock = time.perf_counter()
+        if model.store is not None:
+            store_together(model, one.kernels, one.examples, device, making)
+            clock = time.perf_counter()
         terms = terms_of(model, [one.kernels[k] for k in learning], one.examples)
         for k in learning:
             made = FoldGrams(model, one.examples, one.kernels[k], terms=terms)
             yield one.members[k], made
             made.release()
             terms.done(one.kernels[k])
+
+
+def _together(model: KernelMachine, n: int, memory: int | str | None, device: Device) -> bool:
+    """Whether whole matrices are made in memory, where kernels can share a pass."""
+    return model.tier in ("auto", "device") and plan(n, allowed_bytes(memory, device)).dense
 
 
 def simplicity(setting: Setting) -> tuple[float, float]:

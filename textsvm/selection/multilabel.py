@@ -55,7 +55,7 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
         Folds of the thresholds. A number means shuffled ones, not stratified: a document has several labels.
         A label that no document of a training part has is left out of that fold.
     normalise, punctuation, max_length, tol, duality_gap, max_iter, solver, memory, device, n_jobs,
-    approximate, store
+    approximate, store, tier
         See `textsvm.SVC`.
     random_state : int, optional
         Seed of the folds, where `cv` is a number.
@@ -100,6 +100,7 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
         n_jobs: int | None = None,
         approximate: str | None = None,
         store: str | os.PathLike[str] | None = None,
+        tier: str = "auto",
         random_state: int | None = 0,
     ) -> None:
         self.kernel = kernel
@@ -118,6 +119,7 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
         self.n_jobs = n_jobs
         self.approximate = approximate
         self.store = store
+        self.tier = tier
         self.random_state = random_state
 
     def check(self) -> None:
