@@ -3,7 +3,7 @@
 // LEVELS p - 1; COLUMNS of a lane; BLOCK columns that share a base; REAL float or double; BLEND 1 if
 // subsequences may begin at any level; MASKS 1 if matches are looked up, 0 if they are compared; BLOCKS of 128
 // threads that a multiprocessor must have registers for; TOGETHER steps of a loop; SHARED lengths beside p, the
-// next smaller ones, that are summed too; CODE the type of codes.
+// next smaller ones, that are summed too; CODE the type of codes; SHARDS 1 if the matrix is in shards.
 
 #ifndef LEVELS
 #define LEVELS 4
@@ -20,6 +20,9 @@
 #endif
 #ifndef CODE
 #define CODE uint16
+#endif
+#ifndef SHARDS
+#define SHARDS 0
 #endif
 #define LENGTHS (1 + SHARED)
 #define LEAST (LEVELS - SHARED) // the level that the smallest of them reads
@@ -103,6 +106,9 @@ struct Output {
     const double* mix;      // (kernels, LENGTHS)
     float* const* matrices; // (kernels,)
     const double* scales;   // (kernels, targets)
+    // With SHARDS the matrix is in shards of columns on several cards: where they are, their first columns and the end.
+    float* const* shards;
+    const int64* firsts;
 };
 
 extern "C" {
@@ -128,6 +134,15 @@ __device__ void put(int source, int target, const double* values, int part) {
     }
 }
 #else
+#if SHARDS
+__device__ void put_in_shard(int64 i, int64 j, float value) {
+    const int64* first = output.firsts;
+    int s = 0;
+    while (j >= first[s + 1]) s++;
+    output.shards[s][i * (first[s + 1] - first[s]) + j - first[s]] = value;
+}
+#endif
+
 __device__ void put(int source, int target, const double* values, int part) {
     const Output& o = output;
     const double value = *values;
@@ -139,8 +154,13 @@ __device__ void put(int source, int target, const double* values, int part) {
     } else if (o.mode == MATRIX || source <= target) {
         float scaled = (float)(value * o.source_scale[source] * o.target_scale[target]);
         int64 i = o.source_index[source], j = o.target_index[target];
+#if SHARDS
+        put_in_shard(i, j, scaled);
+        put_in_shard(j, i, scaled);
+#else
         o.matrix[i * o.width + j] = scaled;
         if (o.mode == MIRRORED) o.matrix[j * o.width + i] = scaled;
+#endif
     }
 }
 #endif

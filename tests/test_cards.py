@@ -67,7 +67,7 @@ def several(count):
 class OnHost:
     """A kernel whose rows for any card are computed here."""
 
-    depth = 0
+    depth, in_shards = 0, False
 
     def __init__(self, kernel, fails=False):
         self.kernel, self.leaves, self.fails, self.threads = kernel, (self,), fails, set()
@@ -75,7 +75,7 @@ class OnHost:
     def read(self, documents):
         return documents
 
-    def divides(self, documents):
+    def divides(self, documents, kind):
         return self.kernel.divides(documents)
 
     def rows(self, documents, device):

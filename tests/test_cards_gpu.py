@@ -40,8 +40,8 @@ KERNELS = [
     GapWeighted(3),
     GapWeighted(5, 0.7),
     GapWeighted(2, normalised=False),
-    Sum([EditDistance(), GapWeighted(3)], [0.5, 2.0]),
-    Product([EditDistance(), GapWeighted(2)]),
+    Sum([EditDistance(), EditDistance(0.5)], [0.5, 2.0]),
+    Product([EditDistance(), EditDistance(0.5, relative=True)]),
 ]
 
 
@@ -128,7 +128,8 @@ def test_memory_is_given_back(cards):
         gc.collect()
         return free_memory(cards)
 
-    first = made()
+    # Pools grow until every block that is ever wanted at a time is there.
+    first = [made() for _ in range(5)][-1]
     assert [made() for _ in range(5)][-1] >= first - (32 << 20)
 
 
@@ -176,7 +177,7 @@ def test_the_same_model(cards, machine):
 
 def same_objectives(one, other):
     for a, b in zip(one, other, strict=True):
-        assert abs(a.objective - b.objective) <= 1e-7 * max(1.0, abs(a.objective))
+        assert abs(a.objective - b.objective) <= 1e-9 * max(1.0, abs(a.objective))
 
 
 def test_a_matrix_that_one_card_has_no_room_for(cards):

@@ -11,7 +11,7 @@ from textsvm.gram.tiles import Recipe, blocks
 pytestmark = pytest.mark.gpu
 
 
-@pytest.mark.parametrize("kernel", [EditDistance(), GapWeighted(3), GapWeighted(5, 0.7)], ids=str)
+@pytest.mark.parametrize("kernel", [EditDistance(), EditDistance(0.5, relative=True)], ids=str)
 def test_tiles_of_a_card(kernel):
     random = np.random.default_rng(0)
     texts = ["".join(random.choice(list("abcdef "), size=int(random.integers(0, 200)))) for _ in range(400)]
@@ -26,3 +26,9 @@ def test_tiles_of_a_card(kernel):
             rows, columns = (documents.take(order[some]) for some in (first, second))
             [tile] = recipe.tile(rows, rows if first == second else columns)
             np.testing.assert_array_equal(tile, whole[np.ix_(order[first], order[second])])
+
+
+def test_gap_weighted_values_of_a_card_depend_on_what_lies_beside():
+    documents = encode(["gap", "weighted", "values"])
+    assert not Recipe((GapWeighted(3),), None, "cuda").divides(documents)
+    assert Recipe((GapWeighted(3),), None, "cpu").divides(documents)

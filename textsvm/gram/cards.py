@@ -1,26 +1,31 @@
-"""Whole kernel matrices in shards on several cards: made in tiles, each by one card, which puts it in place.
+"""Whole kernel matrices in shards on several cards, with the bits of the matrix that one card makes.
 
-Documents are in the order of their length, as in `textsvm.gram.tiles`: a tile has the bits of the matrix that
-one card makes. Half of the values are computed. A card computes one tile while it puts the one before into
-the shards, transposed too (kernels_cu/place_tile.cu): some are its own, the others it writes to as well.
+Tiles, each made by one card, which puts it in place. Documents are in the order of their length, as in
+`textsvm.gram.tiles`: a tile has the bits of the matrix that one card makes. Half of the values are computed.
+A card computes one tile while it puts the one before into the shards, transposed too
+(kernels_cu/place_tile.cu): some are its own, the others it writes to as well.
 
 What that costs, edit distances of n = 100,000 texts of 100 symbols on two H200s: 2.5e9 pairs a card, 424 ms.
 To be put in place: 10 GB read and 20 GB written a card, 9 ms if all of it stayed there. Tiles whose columns a
 card has itself are its first choice, so a quarter of what is written, 5 GB, goes to the other card: 14 ms at
 368 GB/s, beside computing. Documents in the order of length are scattered in the matrix, which a value alone
 pays with a sector of 32 bytes; those of one length stay in their order, and texts cut at 100 symbols mostly
-have one length. Gap-weighted values (p = 5, n = 50,000: 2.6 s a card) take 25 times longer than edit
-distances to compute and as long to be put in place.
+have one length.
+
+Gap-weighted values have other bits in tiles: how their sums are rounded depends on what documents lie beside.
+Every card has all documents, takes a part of the tasks that one card would take, and writes each value where
+it belongs (`Kernel.in_shards`). They take 25 times longer than edit distances to compute (p = 5, n = 50,000:
+2.6 s a card), so that a sector of 32 bytes a value, 30 GB on the bus for 50,000, takes no time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from dataclasses import dataclass
-from functools import lru_cache
-from threading import Lock
+from functools import lru_cache, partial
+from threading import Event, Lock
 from typing import Any
 
 import numpy as np
@@ -28,6 +33,7 @@ from numpy.typing import NDArray
 
 from textsvm import device as devices
 from textsvm.device import Device
+from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram, Gram
 from textsvm.gram.plan import allowed_bytes, show_bytes
 from textsvm.gram.shards import Shard, ShardedGram
@@ -74,15 +80,20 @@ def sharded_gram(
         the bits of the whole, or without room for it.
     """
     read, cards = kernel.read(examples), len(device.cards)
-    if current() is not None or not _shards(len(examples), cards) or not kernel.divides(read):
+    tiles = kernel.divides(read, device.kind)
+    if current() is not None or not _shards(len(examples), cards) or not (tiles or kernel.in_shards):
         return None
     documents = kernel.leaves[0].read(read)
-    division = divide(documents.lengths, cards, _room(kernel, len(documents), device, memory))
-    if division is None:
+    room = _room(kernel, len(documents), device, memory)
+    division = divide(documents.lengths, cards, room) if tiles else None
+    if room < 0 or (tiles and division is None):
         return None
     with devices.use(device):
         shards = empty_shards(device, len(documents))
-        _Making(kernel, documents, division, shards).run(progress)
+        if division is None:
+            _make_in_place(kernel, documents, shards, progress)
+        else:
+            _Making(kernel, documents, division, shards).run(progress)
     return ShardedGram(device, shards, _said(shards))
 
 
@@ -204,8 +215,55 @@ def _most_work(work: Sequence[float], cards: int) -> float:
     return float(loads.max())
 
 
+def _on_each(
+    cards: int, work: Callable[[int], None], report: Callable[[], None], stop: Callable[[], None]
+) -> None:
+    """Do work in a thread for each card; an error, or a Ctrl-C, waits for what has begun."""
+    with ThreadPoolExecutor(cards) as pool:
+        waiting = {pool.submit(copy_context().run, work, number) for number in range(cards)}
+        try:
+            while waiting:
+                ended, waiting = wait(waiting, 0.1, FIRST_COMPLETED)
+                for thread in ended:
+                    thread.result()
+                report()
+        except BaseException:
+            stop()
+            raise
+
+
+def _make_in_place(
+    kernel: Kernel, documents: Any, shards: Sequence[Shard], progress: Progress | None
+) -> None:
+    """Have every card compute its part of the values and put them into all shards (`Kernel.in_shards`)."""
+    done, stopped, last = np.zeros(len(shards)), Event(), {}
+
+    def reached(number: int, so_far: float, total: float) -> None:
+        if stopped.is_set():
+            raise InputError("another card has failed, or this was interrupted")
+        done[number] = so_far / total
+
+    def work(number: int) -> None:
+        card = shards[number].device
+        with devices.use(card):
+            rows: Any = kernel.rows(documents, card)
+            last[number] = rows.gram_in_shards(shards, number, partial(reached, number))
+            devices.synchronize(card)
+
+    for shard in shards:
+        with devices.use(shard.device):
+            shard.values.fill(0)
+            devices.synchronize(shard.device)
+    report = (lambda: None) if progress is None else lambda: progress(float(done.sum()), float(len(shards)))
+    _on_each(len(shards), work, report, stopped.set)
+    for number, shard in enumerate(shards):
+        with devices.use(shard.device):
+            last[number]()
+            devices.synchronize(shard.device)
+
+
 class _Making:
-    """A matrix on its way into shards; every card has a thread."""
+    """A matrix on its way into shards, in tiles; every card has a thread."""
 
     def __init__(self, kernel: Kernel, documents: Any, division: Division, shards: Sequence[Shard]) -> None:
         self.kernel, self.documents, self.division, self.shards = kernel, documents, division, shards
@@ -217,20 +275,17 @@ class _Making:
 
     def run(self, progress: Progress | None) -> None:
         """Make it; an error, or a Ctrl-C, waits for the tiles that are at work."""
-        cards, total = len(self.shards), sum(self.division.work)
-        with ThreadPoolExecutor(cards) as pool:
-            waiting = {pool.submit(copy_context().run, self._at_work, number) for number in range(cards)}
-            try:
-                while waiting:
-                    ended, waiting = wait(waiting, 0.1, FIRST_COMPLETED)
-                    for thread in ended:
-                        thread.result()
-                    if progress is not None:
-                        progress(self.done, total)
-            except BaseException:
-                with self.lock:
-                    self.left.clear()
-                raise
+        total = sum(self.division.work)
+
+        def report() -> None:
+            if progress is not None:
+                progress(self.done, total)
+
+        _on_each(len(self.shards), self._at_work, report, self._stop)
+
+    def _stop(self) -> None:
+        with self.lock:
+            self.left.clear()
 
     def _next(self, card: int) -> int | None:
         """One of the tiles with most work, of which most belongs to the card."""

@@ -49,7 +49,7 @@ class Recipe:
     def divides(self, documents: Any) -> bool:
         """Whether tiles have the bits of the whole matrices."""
         if self.sharing is None:
-            return bool(self.kernels[0].divides(documents))
+            return bool(self.kernels[0].divides(documents, self.device))
         return self.device == "cpu" and self.sharing.divides(self.kernels, documents)
 
     def tile(self, rows: Any, columns: Any) -> list[NDArray[np.float32]]:

@@ -65,6 +65,9 @@ class Kernel(BaseEstimator, ABC):
         23 exact copies; at 0.98 spectrum, gap-weighted and edit kernels find 29 to 101 pairs, all but
         identical, at 0.95 one that counts single characters takes 22,030 pairs of unlike documents for
         copies.
+    in_shards : bool
+        Whether its rows on a card have ``gram_in_shards(shards, number, progress)``, a part of the values
+        of `gram` put straight into the shards of several cards (`textsvm.gram.cards`).
     """
 
     name: ClassVar[str]
@@ -73,6 +76,7 @@ class Kernel(BaseEstimator, ABC):
     comparable: ClassVar[bool] = True
     reads: ClassVar[str] = "texts"
     alike: ClassVar[float] = 0.98
+    in_shards: ClassVar[bool] = False
 
     @property
     def view(self) -> View:
@@ -284,10 +288,16 @@ class Kernel(BaseEstimator, ABC):
         parts = ((leaf.cost, leaf.read(rows), leaf.read(columns)) for leaf in self.leaves)
         return float(sum(cost(some.lengths, others.lengths).sum() for cost, some, others in parts))
 
-    def divides(self, documents: Documents) -> bool:
+    def divides(self, documents: Documents, kind: str = "cpu") -> bool:
         """Whether a Gram made in tiles, documents in order of length, has the bits of one made whole.
 
         Of no kernel by default: what is quick to compute is not worth sending.
+
+        Parameters
+        ----------
+        documents : Documents
+        kind : {"cpu", "cuda"}
+            Of the device that makes both.
         """
         return False
 

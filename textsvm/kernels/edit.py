@@ -148,7 +148,7 @@ class EditDistance(SymbolKernel):
     def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
         return row_lengths.astype(float) * column_lengths.sum() / RATE
 
-    def divides(self, documents: Documents) -> bool:
+    def divides(self, documents: Documents, kind: str = "cpu") -> bool:
         return True
 
     def rows(self, documents: Documents, device: Device) -> EditRows:

@@ -104,6 +104,7 @@ class GapWeighted(SymbolKernel):
 
     name: ClassVar[str] = "gap"
     options: ClassVar[tuple[Option, ...]] = OPTIONS
+    in_shards: ClassVar[bool] = True
     attribution: ClassVar[Attribution] = SUBSEQUENCES
 
     def __init__(
@@ -166,8 +167,9 @@ class GapWeighted(SymbolKernel):
     def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
         return self.p * row_lengths.astype(float) * column_lengths.sum() / RATE
 
-    def divides(self, documents: Documents) -> bool:
-        return self.recurrence.divides(documents.lengths)
+    def divides(self, documents: Documents, kind: str = "cpu") -> bool:
+        # On a card the rounding of a value depends on what its documents lie beside; `in_shards` does not.
+        return kind == "cpu" and self.recurrence.divides(documents.lengths)
 
     def rows(self, documents: Documents, device: Device) -> KernelRows:
         """Prepare `documents` as the columns of rows to come."""

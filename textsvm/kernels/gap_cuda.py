@@ -22,7 +22,7 @@ cleared, the next begins. A table per strip has one mask of a lane's columns for
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
@@ -62,7 +62,7 @@ OUTPUT = np.dtype(
         for name in ("source_index", "target_index", "source_scale", "target_scale", "matrix", "coef", "sums")
     ]
     + [("targets", np.int64), ("kernels", np.int64)]
-    + [(name, np.uint64) for name in ("mix", "matrices", "scales")],
+    + [(name, np.uint64) for name in ("mix", "matrices", "scales", "shards", "firsts")],
     align=True,
 )
 
@@ -121,6 +121,11 @@ class Sweep:
         tasks["begin"], tasks["rows"] = words[source], words[stop] - words[source]
         tasks["part"] = part
         return tasks, len(first)
+
+    def keep_part(self, number: int, count: int) -> None:
+        """Leave all but one of `count` parts of the tasks, of about the same work, to other cards."""
+        mine = np.argsort(-_cost(self.tasks), kind="stable")[number::count]
+        self.tasks = self.tasks[np.sort(mine)]
 
     def weights(self) -> NDArray[Any]:
         """What gap.cu has in `weights`."""
@@ -246,12 +251,31 @@ class CudaGap:
         with gpu.use(self.device):
             return self._matrix(others, None, progress)
 
-    def between(self, others: CudaGap) -> Any:
-        """k(others.documents, documents): `cross`, of documents over the same alphabet on the device."""
-        values = others._self.self_values.copy()
-        own = SelfValues(self.kernel, others.documents, values, self._self)
-        with gpu.use(self.device):
-            return self._rows_of(others._texts, own)
+    def gram_in_shards(
+        self, shards: Sequence[Any], number: int, progress: Progress | None = None
+    ) -> Callable[[], None]:
+        """One part of as many as there are shards of the values of `gram`, put into all shards, zeros before.
+
+        They have its bits: a card takes some of the tasks that it would take alone. What is returned is
+        called when all parts are done: it sets what does not come from the recurrence, in shard `number`.
+        """
+        cp, shard = gpu.cupy(), shards[number]
+        work = Sweep(self.kernel.recurrence, self._texts, self._texts, MIRRORED)
+        work.variant = replace(work.variant, shards=True)
+        work.keep_part(number, len(shards))
+        index, scale = self._texts.index, self._scale
+        work.launch(
+            {
+                "source_index": index,
+                "target_index": index,
+                "source_scale": scale,
+                "target_scale": scale,
+                "shards": cp.asarray(np.array([one.values.data.ptr for one in shards], np.uint64)),
+                "firsts": cp.asarray(np.array([0, *(one.last for one in shards)])),
+            },
+            progress,
+        )
+        return lambda: self._self.finish_gram(shard.values, shard.first)
 
     def decision(
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None

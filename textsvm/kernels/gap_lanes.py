@@ -26,6 +26,8 @@ MASKED = 256
 MOST_SYMBOLS = 1 << 25
 #: Codes of 32 bits, of more than 65,536 symbols.
 WIDE: gpu.Defines = (("CODE", "uint32"),)
+#: What a matrix in shards adds to the defines.
+SHARDS: gpu.Defines = (("SHARDS", 1),)
 
 LANE = np.dtype(
     [
@@ -51,6 +53,7 @@ class Variant:
     masks: bool
     shared: int = 0
     wide: bool = False
+    shards: bool = False
 
     @property
     def defines(self) -> gpu.Defines:
@@ -66,6 +69,7 @@ class Variant:
             ("TOGETHER", 1 if self.double else {1: 1, 3: 1, 4: 4}.get(self.levels, 2)),
             *((("SHARED", self.shared),) if self.shared else ()),
             *(WIDE if self.wide else ()),
+            *(SHARDS if self.shards else ()),
         )
 
     @property
@@ -150,8 +154,9 @@ DEFINE_SETS = [
     ]
     for double in (False, True)
 ] + [
-    (SOURCE, variant_of(levels, 0.5, double, False, masks).defines + WIDE)
+    (SOURCE, variant_of(levels, 0.5, double, False, masks).defines + more)
     for levels, double, masks in [(4, False, True), (1, False, False), (4, True, False)]
+    for more in (WIDE, SHARDS)
 ]
 
 

@@ -86,14 +86,20 @@ class Normalisation:
         for i in self.featureless:
             matrix[int(i)] = groups == int(self.groups[i])
 
-    def finish_gram(self, matrix: Any) -> None:
-        """Set rows and columns of documents without any feature, and the diagonal, of a square matrix."""
+    def finish_gram(self, matrix: Any, first: int = 0) -> None:
+        """Set rows and columns of documents without any feature, and the diagonal, of a square matrix.
+
+        Or of some of its columns, from number `first` on.
+        """
         xp = devices.array_module(devices.device_of(matrix))
-        self.finish_rows(matrix, self)
-        for i in self.featureless:
-            matrix[:, int(i)] = matrix[int(i)]
-        everyone = xp.arange(len(matrix))
-        matrix[everyone, everyone] = xp.asarray(self.diagonal())
+        groups, last = xp.asarray(self.groups), first + matrix.shape[1]
+        for i in map(int, self.featureless):
+            same = groups == int(self.groups[i])
+            matrix[i] = same[first:last]
+            if first <= i < last:
+                matrix[:, i - first] = same
+        here = xp.arange(last - first)
+        matrix[here + first, here] = xp.asarray(self.diagonal()[first:last])
 
     def finish_values(
         self, values: NDArray[np.float64], coef: NDArray[np.float64], columns: Normalisation

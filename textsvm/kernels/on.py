@@ -139,8 +139,8 @@ class On(Kernel):
     def learns(self) -> bool:
         return self.of_numbers or bool(self.kernel.learns)
 
-    def divides(self, documents: Any) -> bool:
-        return not self.of_numbers and bool(self.kernel.divides(documents))
+    def divides(self, documents: Any, kind: str = "cpu") -> bool:
+        return not self.of_numbers and bool(self.kernel.divides(documents, kind))
 
     @property
     def quadratic(self) -> bool:

@@ -87,9 +87,9 @@ class Composite(Kernel):
     def learns(self) -> bool:
         return any(part.learns for part in self.kernels)
 
-    def divides(self, documents: Any) -> bool:
+    def divides(self, documents: Any, kind: str = "cpu") -> bool:
         # In one view, for documents have one order of length.
-        return len(self.views) == 1 and all(leaf.divides(leaf.read(documents)) for leaf in self.leaves)
+        return len(self.views) == 1 and all(leaf.divides(leaf.read(documents), kind) for leaf in self.leaves)
 
     @property
     def quadratic(self) -> bool:
