@@ -287,13 +287,18 @@ class _Making:
         with self.lock:
             self.left.clear()
 
-    def _next(self, card: int) -> int | None:
-        """One of the tiles with most work, of which most belongs to the card."""
+    def _next(self, card: int, begun: bool) -> int | None:
+        """One of the tiles with most work, of which most belongs to the card; a block with itself at first.
+
+        For that one block of documents has to be prepared, while the card has nothing to do; then the other.
+        """
         with self.lock:
             if not self.left:
                 return None
             own, (pieces, work) = self.own[card], (self.division.pieces, self.division.work)
             large = [piece for piece in self.left if work[piece] >= NEARLY * work[self.left[0]]]
+            if not begun:
+                large = [piece for piece in self.left if pieces[piece][0] == pieces[piece][1]] or large
             chosen = max(large, key=lambda piece: own[pieces[piece][0]] + own[pieces[piece][1]])
             self.left.remove(chosen)
             return chosen
@@ -302,7 +307,7 @@ class _Making:
         with devices.use(self.shards[card].device):
             maker, under_way = _Card(self, card), []
             try:
-                while (piece := self._next(card)) is not None:
+                while (piece := self._next(card, bool(maker.rows))) is not None:
                     under_way.append((piece, *maker.tile(*self.division.pieces[piece])))
                     if len(under_way) >= AT_A_TIME:
                         self._end(under_way)
