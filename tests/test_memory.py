@@ -1,11 +1,13 @@
 """One float32 copy of a dense Gram, and a budget that is kept."""
 
+import gc
 import tracemalloc
 
 import numpy as np
 import pytest
 
 from textsvm import SVC, EditDistance, GappedKmers, GapWeighted, Spectrum
+from textsvm.gram.cached import CachedGram
 
 N = 2000
 
@@ -48,3 +50,18 @@ def test_a_memory_budget_is_kept(task, kernel):
     assert "on demand" in model.gram_
     # Beside the rows: the texts, their codes and the solver's vectors, all linear in n.
     assert peak < budget + 3000 * N
+
+
+def test_rows_are_given_back_when_a_machine_is_trained():
+    """A Gram and its window are a cycle, which may be found much later, and a card has no memory to wait."""
+    gc.collect()
+    gc.disable()
+    try:
+        random = np.random.default_rng(0)
+        texts = ["".join(random.choice(list("abc "), 30)) for _ in range(300)]
+        machine = SVC(EditDistance(), memory=100_000, device="cpu").fit(texts, np.arange(300) % 2)
+        assert "rows on demand" in machine.gram_
+        left = [one for one in gc.get_objects() if isinstance(one, CachedGram)]
+        assert all(one.window().values is None for one in left)
+    finally:
+        gc.enable()

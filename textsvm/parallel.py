@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from functools import lru_cache
 from typing import Any
 
 #: Called with (work done, work in all), in any unit; may raise to stop the work.
@@ -42,6 +43,27 @@ def n_threads() -> int:
     if limited is not None:
         return limited
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """One thread of BLAS for each of ours; threadpoolctl's own way takes milliseconds."""
+    libraries = _blas().lib_controllers
+    before = [one.get_num_threads() for one in libraries]
+    for one in libraries:
+        one.set_num_threads(1)
+    try:
+        yield
+    finally:
+        for one, threads in zip(libraries, before, strict=True):
+            one.set_num_threads(threads)
+
+
+@lru_cache(maxsize=1)
+def _blas() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
 
 
 def limited() -> bool:

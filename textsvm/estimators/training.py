@@ -212,7 +212,10 @@ def train(
             progress=of_stage(progress, "solve"),
         )
     lap(seconds, "solve", clock)
-    return machines, described(prepared)
+    said = described(prepared)
+    # At once, not when the cycle of a Gram and its window is found: a card has no memory to wait for that.
+    prepared.gram.release()
+    return machines, said
 
 
 def _on_disk(machine: Machine, kernel: Kernel, documents: Any, device: Device) -> bool:

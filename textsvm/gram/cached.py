@@ -100,7 +100,7 @@ class CachedGram:
 
     def release(self) -> None:
         """See `Gram`."""
-        self._window.values = None
+        self._window.values = self._kernel_rows = None  # type: ignore[assignment]
 
     def _load(self, indices: NDArray[np.int64]) -> None:
         wanted, used = np.unique(np.asarray(indices, np.int64)), self._window.used

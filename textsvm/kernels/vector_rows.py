@@ -7,13 +7,10 @@ a symmetric matrix are made once for both of its halves.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from textsvm import device as devices
 from textsvm.device import Device
@@ -21,7 +18,7 @@ from textsvm.errors import InputError
 from textsvm.features.vector_products import Products, Rows
 from textsvm.features.vectors import Vectors
 from textsvm.kernels.rows import HostRows
-from textsvm.parallel import Progress, n_threads, run
+from textsvm.parallel import Progress, n_threads, one_blas_thread, run
 
 Array = NDArray[Any]
 #: Rows and columns of a tile, no power of two, for its columns are read too; and values of one of few rows.
@@ -123,28 +120,9 @@ def _on_all_cores(
 ) -> None:
     """Fill pieces of a matrix, each thread with a BLAS of its own."""
     work = [(a.stop - a.start) * (b.stop - b.start) for a, b in pieces]
-    with _one_thread():
+    with one_blas_thread():
         if progress is None and sum(work) <= ALONE:
             for piece in pieces:
                 fill(piece)
         else:
             run(fill, pieces, work, progress)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """One thread of BLAS for each of ours; threadpoolctl's own way takes as long as a row."""
-    libraries = _blas().lib_controllers
-    before = [one.get_num_threads() for one in libraries]
-    for one in libraries:
-        one.set_num_threads(1)
-    try:
-        yield
-    finally:
-        for one, threads in zip(libraries, before, strict=True):
-            one.set_num_threads(threads)
-
-
-@lru_cache(maxsize=1)
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController().select(user_api="blas")

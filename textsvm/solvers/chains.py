@@ -200,9 +200,24 @@ def _on_gpu(
     stopping: Stopping,
     progress: Progress | None,
 ) -> list[list[Solution]]:
-    """On one card or on several."""
-    if not isinstance(gram, ShardedGram):
-        return _on_card(gram, chains, starts, stopping, progress)
+    """On one card or on several.
+
+    What the host does between rounds are short vectors, which many threads of BLAS only take longer for.
+    """
+    with parallel.one_blas_thread():
+        if not isinstance(gram, ShardedGram):
+            return _on_card(gram, chains, starts, stopping, progress)
+        return _on_shards(gram, chains, starts, stopping, progress)
+
+
+def _on_shards(
+    gram: ShardedGram,
+    chains: Sequence[Sequence[AnyDual]],
+    starts: Sequence[Vector],
+    stopping: Stopping,
+    progress: Progress | None,
+) -> list[list[Solution]]:
+    """Shared out among cards that have room for a copy each, or side by side on all of them."""
     try:
         pieces = _pieces(gram, chains)
         copies = gram.copies() if len(pieces) >= len(gram.shards) > 1 else []
