@@ -18,14 +18,14 @@ def forget():
     yield
     device.cupy.cache_clear()
     device.gpu_trouble.cache_clear()
-    device._unconnected.cache_clear()
+    device.unconnected.cache_clear()
 
 
 def pretend(monkeypatch, *, driver=13000, built_for=13020, count=1, error=None):
     """A CuPy that finds this driver and so many GPUs, or fails so when they are counted."""
 
     class CUDARuntimeError(RuntimeError):
-        pass
+        status = 704  # cudaErrorPeerAccessAlreadyEnabled
 
     def get_device_count():
         if error:
@@ -123,7 +123,7 @@ def pretend_cards(monkeypatch, count=2, unreached=(), switched_on=None):
 
     def enable(other):
         if (current[-1], other) in on:
-            raise fake.cuda.runtime.CUDARuntimeError("cudaErrorPeerAccessAlreadyEnabled: it is")
+            raise fake.cuda.runtime.CUDARuntimeError("it is on already")
         on.append((current[-1], other))
 
     fake.cuda.Device = Card

@@ -38,7 +38,9 @@ def runtime(monkeypatch):
     unused = SimpleNamespace(CUDADriverError=OSError), SimpleNamespace(OutOfMemoryError=MemoryError)
     cuda = SimpleNamespace(runtime=made, Device=card, driver=unused[0], memory=unused[1])
     monkeypatch.setattr(devices, "cupy", lambda: SimpleNamespace(cuda=cuda))
-    return made
+    devices.unconnected.cache_clear()
+    yield made
+    devices.unconnected.cache_clear()
 
 
 def test_all_pairs_are_enabled_once_however_often_asked(runtime):
@@ -55,7 +57,7 @@ def test_one_card_is_its_own_peer(runtime):
 
 def test_cards_that_cannot_are_named(runtime):
     runtime.apart.add((2, 3))
-    with pytest.raises(InputError, match="GPU 2 cannot read the memory of GPU 3"):
+    with pytest.raises(InputError, match="GPU 2 does not reach the memory of GPU 3"):
         enable_peers(CARDS)
 
 
@@ -63,4 +65,4 @@ def test_another_failure_is_not_taken_for_this_one(runtime, monkeypatch):
     monkeypatch.setattr(RuntimeFailure, "status", 700)
     enable_peers(CARDS[:2])
     with pytest.raises(InputError, match="already enabled"):
-        enable_peers(CARDS[:2])
+        enable_peers(CARDS)

@@ -34,6 +34,8 @@ THREADS = 256
 #: Called with the name of a .cu before it is loaded for the first time in this process.
 on_load: Callable[[str], None] | None = None
 
+#: cudaErrorPeerAccessAlreadyEnabled.
+_ENABLED_ALREADY = 704
 _PIP = 'pip install "textsvm[cuda13]" (or [cuda12], for drivers older than 580)'
 
 
@@ -116,7 +118,7 @@ def _several(wish: str, named: str) -> Device:
         raise InputError(f"device {wish!r} cannot be used: {error}") from error
     if repeated := [card for number, card in enumerate(cards) if card in cards[:number]]:
         raise InputError(f"device {wish!r} names GPU {repeated[0]} twice; name each of them once")
-    if trouble := next(filter(None, map(gpu_trouble, cards)), "") or _unconnected(tuple(cards)):
+    if trouble := next(filter(None, map(gpu_trouble, cards)), "") or unconnected(tuple(cards)):
         raise InputError(f"device {wish!r} cannot be used: {trouble}")
     return together(cards)
 
@@ -131,7 +133,7 @@ def together(cards: Sequence[int]) -> Device:
 
 
 @lru_cache(maxsize=64)
-def _unconnected(cards: tuple[int, ...]) -> str:
+def unconnected(cards: tuple[int, ...]) -> str:
     """Let kernels on each card read and write the memory of the others; why that cannot be, or ""."""
     runtime = cupy().cuda.runtime
     for card in cards:
@@ -147,7 +149,7 @@ def _unconnected(cards: tuple[int, ...]) -> str:
                 try:
                     runtime.deviceEnablePeerAccess(other)
                 except runtime.CUDARuntimeError as error:  # it is on already: CuPy may do that itself
-                    if "AlreadyEnabled" not in str(error):
+                    if error.status != _ENABLED_ALREADY:
                         return f"GPU {card} does not reach the memory of GPU {other} ({_first_line(error)})"
     return ""
 

@@ -14,9 +14,6 @@ from textsvm.device import Device
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram, Window
 
-#: cudaErrorPeerAccessAlreadyEnabled
-_ENABLED_ALREADY = 704
-
 
 @dataclass(frozen=True)
 class Shard:
@@ -131,17 +128,6 @@ def enable_peers(cards: Sequence[Device]) -> None:
     InputError
         If two of them cannot.
     """
-    runtime = devices.cupy().cuda.runtime
-    for card in cards:
-        for other in {other.index for other in cards} - {card.index}:
-            if not runtime.deviceCanAccessPeer(card.index, other):
-                raise InputError(
-                    f"GPU {card.index} cannot read the memory of GPU {other}; choose cards that can "
-                    "(`nvidia-smi topo -p2p r`), or one of them"
-                )
-            with devices.use(card):
-                try:
-                    runtime.deviceEnablePeerAccess(other)
-                except runtime.CUDARuntimeError as error:
-                    if error.status != _ENABLED_ALREADY:
-                        raise
+    indices = tuple(dict.fromkeys(card.index for card in cards))
+    if trouble := devices.unconnected(indices):
+        raise InputError(trouble)
