@@ -1,0 +1,405 @@
+"""A support vector machine that learns and unlearns one example at a time, and stays at its optimum.
+
+The problem is the C-SVM of `textsvm.SVC` with its free bias; with coefficients b_i = sign_i a_i it reads
+
+    minimise  1/2 b'Kb - y'b,   sum b = 0,   b_i between 0 and C y_i,     y_i = +1 or -1, K = XX'
+
+and F = Kb - y is its gradient. It is at the optimum when max over UP of -F <= min over DOWN of -F, to within
+`tol` (`textsvm.solvers.smo`, whose loop does the work here). What an optimum makes of it:
+
+- *A new example* enters with b = 0, which is feasible. If its F agrees with the bias nothing else changes:
+  that is so of most examples once a few hundred are known, and their coefficient of 0 is their optimum.
+  Otherwise pairs of variables are optimised from where they are.
+- *An example that goes* gives its coefficient c to others, so that the sum stays 0: to the i that can take
+  it and for which the objective rises least, c (F_i - F_r) + c^2 (K_ii + K_rr - 2 K_ir) / 2, or to several if
+  one cannot take it all. Others can always take it: they sum to -c. Then pairs are optimised.
+- *A change of label* is both.
+
+What is kept. F of all n examples, in float64. Rows of K of the examples that pairs have needed, in
+float32, up to a number of bytes, the one used longest ago goes first: support vectors and a few besides, so
+that a step takes no more than two rows. w = X'b as one vector over the features, which decides on texts:
+as many look-ups as a text has features. The rows of X: `textsvm.solvers.online_rows`.
+
+The work of a new example among n of m features each, a share s of which a feature has on average (s = 0.13
+of mails): its row of K, s n m; its column in the rows kept, one number each; and if it violates the bias, 2 n for
+each pair, and m for each coefficient that has changed, for w. Nothing is done for all of X (n m), except
+when coefficients are given (`add` with alpha), as they are when a machine is made from a store.
+
+Bytes: 4 for each feature of each example and up to 10 for it in the postings, 100 for an example, 56 for a
+distinct feature, and what the rows of K may take.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from textsvm.errors import InputError
+from textsvm.solvers import smo_loop as loop
+from textsvm.solvers.online_rows import SparseRows, grown
+
+#: Pairs that are optimised between looks at the clock.
+STRETCH = 200
+#: Rows that are computed between looks at the clock.
+AHEAD = 4
+
+
+class OnlineMachine:
+    """The exact C-SVM over sets of features, kept at its optimum while examples come and go.
+
+    Parameters
+    ----------
+    C : float
+        Upper bound of the dual variables, > 0.
+    tol : float
+        Largest violation of the optimality conditions to accept, in units of decision values, > 0.
+    budget : int, optional
+        Examples to keep: beyond it the most redundant go, see `age`.
+    memory : int
+        Bytes that rows of the kernel matrix may take.
+
+    Raises
+    ------
+    InputError
+        If C, tol or budget is not above 0.
+    """
+
+    def __init__(
+        self, C: float = 10.0, tol: float = 1e-3, budget: int | None = None, memory: int = 128 << 20
+    ) -> None:
+        for name, value in (("C", C), ("tol", tol), ("budget", budget)):
+            if value is not None and not value > 0:
+                raise InputError(f"{name}={value!r} must be a number above 0")
+        self.C, self.tol, self.budget, self.memory = float(C), float(tol), budget, memory
+        self.bias = 0.0
+        self._X = SparseRows()
+        self._places: dict[Hashable, int] = {}
+        self._names: list[Hashable] = []
+        self._made = 0
+        #: Places that `settle` has not looked at.
+        self._new: list[int] = []
+        #: Whether coefficients were given, so that all must be worked out anew.
+        self._given = False
+        self._state, self._extrema = np.array([-1, -1, 0, 0], np.int64), np.zeros(3)
+        self._coef, self._spread, self._F = np.zeros(0), np.zeros(0), np.zeros(0)
+        self._low, self._high = np.zeros(0), np.zeros(0)
+        self._age, self._diag = np.zeros(0, np.int64), np.zeros(0, np.float32)
+        #: Memory of the rows of K, which takes none until it is written to.
+        self._store = np.empty(max(64, memory // 4), np.float32)
+        self._rows = self._store[:0].reshape(0, 0)
+        self._slots, self._used = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._owner = np.zeros(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, name: Hashable) -> bool:
+        return name in self._places
+
+    @property
+    def alphas(self) -> dict[Hashable, float]:
+        """The dual variable of every example, by its name; 0 of most."""
+        return {name: abs(float(self._coef[place])) for name, place in self._places.items()}
+
+    @property
+    def objective(self) -> float:
+        """What is minimised: 1/2 b'Kb - y'b."""
+        self._catch_up()
+        return 0.5 * float(self._coef @ (self._F - np.sign(self._low + self._high)))
+
+    @property
+    def violation(self) -> float:
+        """The largest violation of the optimality conditions; 0 or less at an optimum."""
+        first, last = self._thresholds()
+        return first - last if np.isfinite(first) and np.isfinite(last) else 0.0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that examples and rows of the kernel matrix take."""
+        own = (self._coef, self._spread, self._F, self._low, self._high, self._age, self._diag, self._slots)
+        return self._X.nbytes + self._rows.nbytes + sum(each.nbytes for each in own)
+
+    def add(
+        self, name: Hashable, keys: ArrayLike, values: ArrayLike, positive: bool, alpha: float = 0.0
+    ) -> None:
+        """Take an example in; `settle` then finds the optimum. One of the same name is replaced.
+
+        Parameters
+        ----------
+        name : hashable
+        keys : uint64 array, shape (m,)
+            Distinct features.
+        values : float array, shape (m,)
+            The value of each: the same of all, > 0.
+        positive : bool
+            Its class.
+        alpha : float
+            Its dual variable if that is known, from 0 to C.
+
+        Raises
+        ------
+        InputError
+            If the values differ, or alpha is out of range.
+        """
+        keys, values = np.ascontiguousarray(keys, np.uint64), np.asarray(values, np.float32)
+        if len(values) and not (values[0] > 0 and (values == values[0]).all()):
+            raise InputError("the features of an example must have one value above 0, the same for all")
+        if not 0 <= alpha <= self.C:
+            raise InputError(f"alpha={alpha!r} must be from 0 to C={self.C:g}")
+        if name in self._places:
+            self.remove(name)
+        place = self._X.add(keys, float(values[0]) if len(values) else 0.0)
+        self._reserve(place + 1)
+        sign = 1.0 if positive else -1.0
+        self._coef[place], self._spread[place] = sign * alpha, 0.0
+        self._low[place], self._high[place] = min(sign, 0.0) * self.C, max(sign, 0.0) * self.C
+        self._F[place], self._diag[place] = -sign, len(keys) * self._X.scale[place] ** 2
+        self._age[place] = self._made
+        self._made += 1
+        self._places[name], self._names[place] = place, name
+        self._new.append(place)
+        self._given |= alpha > 0
+
+    def remove(self, name: Hashable) -> None:
+        """Take an example out; `settle` then finds the optimum of those that are left.
+
+        Raises
+        ------
+        KeyError
+            If there is none of that name.
+        """
+        place = self._places[name]
+        if self._coef[place] and not self._given:
+            self._catch_up()
+            self._give_away(place)
+        self._X.spread(np.array([place]), -self._spread[[place]])
+        self._X.remove(place)
+        del self._places[name]
+        for array in (self._coef, self._spread, self._F, self._low, self._high, self._diag):
+            array[place] = 0
+        self._names[place] = None
+        if place in self._new:
+            self._new.remove(place)
+        if self._slots[place] >= 0:
+            self._owner[self._slots[place]] = -1
+            self._used[self._slots[place]] = 0
+            self._slots[place] = -1
+
+    def settle(self, seconds: float | None = None) -> bool:
+        """Go to the optimum, or as near as the time allows, and then drop what is beyond the budget.
+
+        Parameters
+        ----------
+        seconds : float, optional
+            Time after which to stop; what is reached then is kept, and the next call goes on from there.
+
+        Returns
+        -------
+        bool
+            Whether the optimum is reached.
+        """
+        end = np.inf if seconds is None else time.perf_counter() + seconds
+        self._catch_up()
+        done = self._optimise(end)
+        first, last = self._thresholds()
+        self.bias = self._middle(first, last)
+        changed = np.flatnonzero(self._coef != self._spread)
+        self._X.spread(changed, (self._coef - self._spread)[changed])
+        self._spread[changed] = self._coef[changed]
+        return done
+
+    def decision(self, keys: ArrayLike, values: ArrayLike) -> float:
+        """Value of the decision function at a vector: above 0 for the positive class."""
+        return self._X.value(np.ascontiguousarray(keys, np.uint64), np.asarray(values)) + self.bias
+
+    def decision_of(self, name: Hashable) -> float:
+        """The same at an example that is known: y - F is what the others and it say together."""
+        place = self._places[name]
+        return float(self._X.sums(np.array([place]))[0]) + self.bias
+
+    def left_out(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """What the machine would say of every example, had it not learnt it; a lower bound of how right.
+
+        Of an example with a dual variable of 0 that is what it says now. Another's is less right by at most
+        alpha K(x, x) (Jaakkola and Haussler 1999), which is taken off.
+
+        Returns
+        -------
+        values : float64 array, shape (n,)
+        positive : bool array, shape (n,)
+        """
+        self._catch_up()
+        places = np.fromiter(self._places.values(), np.int64, len(self._places))
+        positive = self._high[places] > 0
+        values = self._F[places] + np.where(positive, 1.0, -1.0) + self.bias
+        return values - self._coef[places] * self._diag[places], positive
+
+    def weights(self) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
+        """The features whose weight is not 0, ascending, and the weights."""
+        columns = self._X.columns
+        weights = self._X.weights[: columns.n].astype(np.float32)
+        used = np.flatnonzero(weights)
+        used = used[np.argsort(columns.keys[used])]
+        return columns.keys[used], weights[used]
+
+    def redundant(self, most: int) -> list[Hashable]:
+        """Names of examples that the optimum needs least: no support vectors first, and among them those
+        decided with the largest margin, the oldest first; then support vectors, the smallest alpha first."""
+        places = np.fromiter(self._places.values(), np.int64, len(self._places))
+        sign = np.sign(self._low + self._high)[places]
+        alpha = np.abs(self._coef[places])
+        margin = np.round(sign * (self._F[places] + self.bias), 9)
+        order = np.lexsort((self._age[places], -margin, alpha))[:most]
+        return [self._names[place] for place in places[order]]
+
+    # The rest is about places.
+
+    def _reserve(self, n: int) -> None:
+        """Have room for `n` examples."""
+        if n <= len(self._coef):
+            return
+        for name in ("_coef", "_spread", "_F", "_low", "_high", "_age", "_diag"):
+            setattr(self, name, grown(getattr(self, name), n))
+        room = len(self._coef)
+        slots = np.full(room, -1, np.int64)
+        slots[: len(self._slots)] = self._slots
+        self._slots = slots
+        self._names += [None] * (room - len(self._names))
+        self._widen(room)
+
+    def _widen(self, room: int) -> None:
+        """Make rows of K `room` wide, in their own memory; as many stay as fit, those used last."""
+        before = self._rows.shape[1]
+        height = max(2, min(room, self.memory // (4 * room)))
+        if len(self._store) < height * room:
+            self._store = np.concatenate(
+                [self._store, np.empty(height * room - len(self._store), np.float32)]
+            )
+        kept = np.flatnonzero(self._owner >= 0)
+        kept = np.sort(kept[np.argsort(-self._used[kept], kind="stable")][:height])
+        for slot, old in enumerate(kept):
+            self._store[slot * before : (slot + 1) * before] = self._rows[old]
+        self._rows = self._store[: height * room].reshape(height, room)
+        for slot in range(len(kept))[::-1]:
+            self._rows[slot, :before] = self._store[slot * before : (slot + 1) * before]
+            self._rows[slot, before:] = 0
+        used, owner = self._used[kept], self._owner[kept]
+        self._used, self._owner = np.zeros(height, np.int64), np.full(height, -1, np.int64)
+        self._used[: len(kept)], self._owner[: len(kept)] = used, owner
+        self._slots[:] = -1
+        self._slots[owner] = np.arange(len(kept))
+
+    def _row(self, place: int) -> NDArray[np.float32]:
+        """The row of K of an example, kept from now on."""
+        slot = self._slots[place]
+        if slot < 0:
+            slot = int(np.argmin(self._used))
+            if self._owner[slot] >= 0:
+                self._slots[self._owner[slot]] = -1
+            self._owner[slot], self._slots[place] = place, slot
+            self._X.products(place, self._rows[slot, : self._X.n])
+        self._state[loop.CLOCK] += 1
+        self._used[slot] = self._state[loop.CLOCK]
+        return self._rows[slot, : self._X.n]
+
+    def _catch_up(self) -> None:
+        """Make F and the rows of K right for what has come since."""
+        if self._given:
+            self._work_out()
+        elif len(self._new) > max(AHEAD, np.count_nonzero(self._owner >= 0)):
+            self._forget_rows()
+            new = np.array(self._new)
+            self._F[new] = self._X.sums(new) - np.sign(self._low + self._high)[new]
+        else:
+            for place in self._new:
+                # Its place may have been another's, whose values are still in the rows.
+                row = self._row(place)
+                kept = np.flatnonzero(self._owner >= 0)
+                self._rows[kept, place] = row[self._owner[kept]]
+                sign = np.sign(self._low[place] + self._high[place])
+                self._F[place] = row.astype(np.float64) @ self._coef[: len(row)] - sign
+        self._new.clear()
+
+    def _forget_rows(self) -> None:
+        self._owner[:], self._used[:], self._slots[:] = -1, 0, -1
+
+    def _work_out(self) -> None:
+        """Make given coefficients feasible, and everything from them anew."""
+        self._forget_rows()
+        positive, negative = self._coef > 0, self._coef < 0
+        above, below = self._coef[positive].sum(), -self._coef[negative].sum()
+        if above != below:
+            side = positive if above > below else negative
+            self._coef[side] *= min(above, below) / max(above, below)
+        self._X.weights[:] = 0
+        every = np.flatnonzero(self._coef)
+        self._X.spread(every, self._coef[every])
+        self._spread[:] = self._coef
+        n = self._X.n
+        self._F[:n] = self._X.sums(np.arange(n)) - np.sign(self._low + self._high)[:n]
+        self._given = False
+
+    def _give_away(self, place: int) -> None:
+        """Move the coefficient of an example to others."""
+        n = self._X.n
+        while self._coef[place]:
+            c = self._coef[place]
+            row = self._row(place)
+            room = (self._high - self._coef if c > 0 else self._coef - self._low)[:n]
+            room[place] = 0
+            step = np.minimum(abs(c), room)
+            curvature = self._diag[:n] + self._diag[place] - 2 * row
+            rate = np.sign(c) * (self._F[:n] - self._F[place]) + 0.5 * step * curvature
+            other = int(np.argmin(np.where(room > 0, rate, np.inf)))
+            step = np.sign(c) * step[other]
+            self._coef[other] += step
+            self._coef[place] = 0.0 if abs(step) == abs(c) else c - step
+            row = row.copy()  # the other's may take its slot
+            self._F[:n] += step * (self._row(other).astype(np.float64) - row)
+
+    def _optimise(self, end: float) -> bool:
+        """Optimise pairs."""
+        n = self._X.n
+        rows, gains = np.arange(n), np.zeros(n, np.float32)
+        F, coef, low, high = (array[:n] for array in (self._F, self._coef, self._low, self._high))
+        up, down = np.where(coef < high, 0.0, -np.inf), np.where(coef > low, 0.0, -np.inf)
+        tile, none = np.zeros((0, 0), np.float32), np.zeros(0, np.int64)
+        if not n:
+            return True
+        loop.find_first(F, up, down, gains, self._state, self._extrema)
+        self.pairs = 0
+        while True:
+            why, done = loop.iterate(
+                STRETCH, self.tol, 1.0, self._rows, self._slots, self._used, tile, none, none, rows,
+                F, coef, low, high, up, down, self._diag[:n], gains, self._state, self._extrema,
+            )  # fmt: skip
+            self.pairs += done
+            if why == loop.MISSING:
+                for place in self._state[[loop.AT_I, loop.AT_J]]:
+                    if place >= 0:
+                        self._row(place)
+            elif why != loop.BUDGET:
+                return bool(why == loop.OPTIMAL)
+            if time.perf_counter() > end:
+                return False
+
+    def _thresholds(self) -> tuple[float, float]:
+        """max over UP of -F and min over DOWN of -F."""
+        n = self._X.n
+        F, coef = self._F[:n], self._coef[:n]
+        first = np.max(-F[coef < self._high[:n]], initial=-np.inf)
+        last = np.min(-F[coef > self._low[:n]], initial=np.inf)
+        return float(first), float(last)
+
+    def _middle(self, first: float, last: float) -> float:
+        """The bias, as `textsvm.solvers.solution.assess` takes it."""
+        free = (self._coef > self._low) & (self._coef < self._high)
+        free &= self._coef != 0
+        if free.any():
+            return float(np.mean(-self._F[free]))
+        if np.isfinite(first) and np.isfinite(last):
+            return (first + last) / 2
+        return first if np.isfinite(first) else last if np.isfinite(last) else 0.0
