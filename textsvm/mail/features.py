@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 #: Bytes of a p-mer.
 P = 4
 #: Bytes of a text that are read.
-MOST_BYTES = 3000
+MOST_BYTES = 6000
 
 
 def features(text: str) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:

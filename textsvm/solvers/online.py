@@ -45,6 +45,8 @@ from textsvm.solvers.online_rows import SparseRows, grown
 STRETCH = 200
 #: Rows that are computed between looks at the clock.
 AHEAD = 4
+#: What an example's coefficient gives it beyond what others would, in units of alpha K(x, x); see `left_out`.
+SHARE = 0.7
 
 
 class OnlineMachine:
@@ -221,10 +223,12 @@ class OnlineMachine:
         return float(self._X.sums(np.array([place]))[0]) + self.bias
 
     def left_out(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """What the machine would say of every example, had it not learnt it; a lower bound of how right.
+        """What the machine would say of every example, had it not learnt it: an estimate.
 
-        Of an example with a dual variable of 0 that is what it says now. Another's is less right by at most
-        alpha K(x, x) (Jaakkola and Haussler 1999), which is taken off.
+        Of an example with a dual variable of 0 that is what it says now, exactly. Another's is less right by
+        alpha K(x, x) at most (Jaakkola and Haussler 1999), of which what others span of it remains (Vapnik
+        and Chapelle 2000). `SHARE` of it is taken off: scores made of that had the least log loss on mails
+        of SpamAssassin that were not learnt, after 20 lessons and after 1,600.
 
         Returns
         -------
@@ -235,7 +239,7 @@ class OnlineMachine:
         places = np.fromiter(self._places.values(), np.int64, len(self._places))
         positive = self._high[places] > 0
         values = self._F[places] + np.where(positive, 1.0, -1.0) + self.bias
-        return values - self._coef[places] * self._diag[places], positive
+        return values - SHARE * self._coef[places] * self._diag[places], positive
 
     def weights(self) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
         """The features whose weight is not 0, ascending, and the weights."""
