@@ -1,9 +1,9 @@
 """The value of a decision as a probability of spam, so that a score means the same whatever was learnt.
 
 Platt's sigmoid (2000), P = 1 / (1 + exp(-(slope value + offset))), fitted by maximum likelihood to values of
-mails that the machine had not learnt when it gave them, or as if it had not (`OnlineMachine.left_out`). What
-it fits are not 0 and 1 but 1 / (m + 2) and 1 - 1 / (m + 2) of m mails of a kind, what a Bayesian who has seen m
-of m believes; so a few lessons that are told apart without error do not make scores of 0 and 1.
+mails that the machine had not learnt when it gave them, or as if it had not (`OnlineMachine.left_out`).
+It aims not at 0 and 1 but at 1 / (m + 2) and 1 - 1 / (m + 2) for m mails of a kind, what one believes who
+has seen m of m; so a few lessons that are told apart without error do not make scores of 0 and 1.
 
 Both kinds weigh the same together: a score is what to believe of a mail that might as well be the one as the
 other, and does not turn with the flood of spam or of lists. It is .5 with no lessons, and it grows with

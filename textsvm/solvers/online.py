@@ -20,10 +20,10 @@ float32, up to a number of bytes, the one used longest ago goes first: support v
 that a step takes no more than two rows. w = X'b as one vector over the features, which decides on texts:
 as many look-ups as a text has features. The rows of X: `textsvm.solvers.online_rows`.
 
-The work of a new example among n of m features each, a share s of which a feature has on average (s = 0.13
-of mails): its row of K, s n m; its column in the rows kept, one number each; and if it violates the bias, 2 n for
-each pair, and m for each coefficient that has changed, for w. Nothing is done for all of X (n m), except
-when coefficients are given (`add` with alpha), as they are when a machine is made from a store.
+The work of a new example among n of m features each, a share s of which another has on average (s = 0.13
+of mails): its row of K, s n m; its column in the rows kept, one number each; and if it violates the bias,
+2 n for each pair, and m for each coefficient that has changed, for w. Nothing is done for all of X (n m),
+except when coefficients are given (`add` with alpha), as they are when a machine is made from a store.
 
 Bytes: 4 for each feature of each example and up to 10 for it in the postings, 100 for an example, 56 for a
 distinct feature, and what the rows of K may take.
@@ -39,12 +39,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
 from textsvm.solvers import smo_loop as loop
+from textsvm.solvers.online_gram import KeptRows
 from textsvm.solvers.online_rows import SparseRows, grown
+from textsvm.solvers.workingset import RELAXATION
 
 #: Pairs that are optimised between looks at the clock.
 STRETCH = 200
-#: Rows that are computed between looks at the clock.
-AHEAD = 4
+#: Pairs that one call of `settle` optimises at most: far more than a mail takes, some seconds' worth.
+MOST_PAIRS = 1_000_000
 #: What an example's coefficient gives it beyond what others would, in units of alpha K(x, x); see `left_out`.
 SHARE = 0.7
 
@@ -59,9 +61,17 @@ class OnlineMachine:
     tol : float
         Largest violation of the optimality conditions to accept, in units of decision values, > 0.
     budget : int, optional
-        Examples to keep: beyond it the most redundant go, see `age`.
+        Examples to keep: beyond it `settle` removes the most `redundant`.
     memory : int
         Bytes that rows of the kernel matrix may take.
+
+    Attributes
+    ----------
+    bias : float
+    pairs : int
+        Pairs of variables that the last call of `settle` optimised.
+    forgotten : list
+        Names of examples that have gone under the budget; whoever reads it may empty it.
 
     Raises
     ------
@@ -75,9 +85,11 @@ class OnlineMachine:
         for name, value in (("C", C), ("tol", tol), ("budget", budget)):
             if value is not None and not value > 0:
                 raise InputError(f"{name}={value!r} must be a number above 0")
-        self.C, self.tol, self.budget, self.memory = float(C), float(tol), budget, memory
-        self.bias = 0.0
+        self.C, self.tol, self.budget = float(C), float(tol), budget
+        self.bias, self.pairs = 0.0, 0
+        self.forgotten: list[Hashable] = []
         self._X = SparseRows()
+        self._K = KeptRows(self._X, memory)
         self._places: dict[Hashable, int] = {}
         self._names: list[Hashable] = []
         self._made = 0
@@ -89,11 +101,6 @@ class OnlineMachine:
         self._coef, self._spread, self._F = np.zeros(0), np.zeros(0), np.zeros(0)
         self._low, self._high = np.zeros(0), np.zeros(0)
         self._age, self._diag = np.zeros(0, np.int64), np.zeros(0, np.float32)
-        #: Memory of the rows of K, which takes none until it is written to.
-        self._store = np.empty(max(64, memory // 4), np.float32)
-        self._rows = self._store[:0].reshape(0, 0)
-        self._slots, self._used = np.zeros(0, np.int64), np.zeros(0, np.int64)
-        self._owner = np.zeros(0, np.int64)
 
     def __len__(self) -> int:
         return len(self._places)
@@ -110,7 +117,7 @@ class OnlineMachine:
     def objective(self) -> float:
         """What is minimised: 1/2 b'Kb - y'b."""
         self._catch_up()
-        return 0.5 * float(self._coef @ (self._F - np.sign(self._low + self._high)))
+        return 0.5 * float(self._coef @ (self._F - self._sign))
 
     @property
     def violation(self) -> float:
@@ -121,8 +128,7 @@ class OnlineMachine:
     @property
     def nbytes(self) -> int:
         """Bytes that examples and rows of the kernel matrix take."""
-        own = (self._coef, self._spread, self._F, self._low, self._high, self._age, self._diag, self._slots)
-        return self._X.nbytes + self._rows.nbytes + sum(each.nbytes for each in own)
+        return self._X.nbytes + self._K.nbytes + 100 * len(self._coef)
 
     def add(
         self, name: Hashable, keys: ArrayLike, values: ArrayLike, positive: bool, alpha: float = 0.0
@@ -185,10 +191,7 @@ class OnlineMachine:
         self._names[place] = None
         if place in self._new:
             self._new.remove(place)
-        if self._slots[place] >= 0:
-            self._owner[self._slots[place]] = -1
-            self._used[self._slots[place]] = 0
-            self._slots[place] = -1
+        self._K.go(place)
 
     def settle(self, seconds: float | None = None) -> bool:
         """Go to the optimum, or as near as the time allows, and then drop what is beyond the budget.
@@ -197,6 +200,7 @@ class OnlineMachine:
         ----------
         seconds : float, optional
             Time after which to stop; what is reached then is kept, and the next call goes on from there.
+            After `MOST_PAIRS` it stops, too.
 
         Returns
         -------
@@ -204,10 +208,15 @@ class OnlineMachine:
             Whether the optimum is reached.
         """
         end = np.inf if seconds is None else time.perf_counter() + seconds
+        self.pairs = 0
         self._catch_up()
         done = self._optimise(end)
-        first, last = self._thresholds()
-        self.bias = self._middle(first, last)
+        while done and self.budget is not None and len(self) > self.budget:
+            for name in self.redundant(len(self) - self.budget):
+                self.remove(name)
+                self.forgotten.append(name)
+            done = self._optimise(end)
+        self.bias = self._middle(*self._thresholds())
         changed = np.flatnonzero(self._coef != self._spread)
         self._X.spread(changed, (self._coef - self._spread)[changed])
         self._spread[changed] = self._coef[changed]
@@ -216,11 +225,6 @@ class OnlineMachine:
     def decision(self, keys: ArrayLike, values: ArrayLike) -> float:
         """Value of the decision function at a vector: above 0 for the positive class."""
         return self._X.value(np.ascontiguousarray(keys, np.uint64), np.asarray(values)) + self.bias
-
-    def decision_of(self, name: Hashable) -> float:
-        """The same at an example that is known: y - F is what the others and it say together."""
-        place = self._places[name]
-        return float(self._X.sums(np.array([place]))[0]) + self.bias
 
     def left_out(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """What the machine would say of every example, had it not learnt it: an estimate.
@@ -236,7 +240,7 @@ class OnlineMachine:
         positive : bool array, shape (n,)
         """
         self._catch_up()
-        places = np.fromiter(self._places.values(), np.int64, len(self._places))
+        places = self._every
         positive = self._high[places] > 0
         values = self._F[places] + np.where(positive, 1.0, -1.0) + self.bias
         return values - SHARE * self._coef[places] * self._diag[places], positive
@@ -252,14 +256,22 @@ class OnlineMachine:
     def redundant(self, most: int) -> list[Hashable]:
         """Names of examples that the optimum needs least: no support vectors first, and among them those
         decided with the largest margin, the oldest first; then support vectors, the smallest alpha first."""
-        places = np.fromiter(self._places.values(), np.int64, len(self._places))
-        sign = np.sign(self._low + self._high)[places]
+        places = self._every
+        sign = self._sign[places]
         alpha = np.abs(self._coef[places])
         margin = np.round(sign * (self._F[places] + self.bias), 9)
         order = np.lexsort((self._age[places], -margin, alpha))[:most]
         return [self._names[place] for place in places[order]]
 
-    # The rest is about places.
+    @property
+    def _every(self) -> NDArray[np.int64]:
+        """The places of all examples."""
+        return np.fromiter(self._places.values(), np.int64, len(self._places))
+
+    @property
+    def _sign(self) -> NDArray[np.float64]:
+        """y by place; 0 where there is no example."""
+        return np.sign(self._low + self._high)
 
     def _reserve(self, n: int) -> None:
         """Have room for `n` examples."""
@@ -267,72 +279,26 @@ class OnlineMachine:
             return
         for name in ("_coef", "_spread", "_F", "_low", "_high", "_age", "_diag"):
             setattr(self, name, grown(getattr(self, name), n))
-        room = len(self._coef)
-        slots = np.full(room, -1, np.int64)
-        slots[: len(self._slots)] = self._slots
-        self._slots = slots
-        self._names += [None] * (room - len(self._names))
-        self._widen(room)
-
-    def _widen(self, room: int) -> None:
-        """Make rows of K `room` wide, in their own memory; as many stay as fit, those used last."""
-        before = self._rows.shape[1]
-        height = max(2, min(room, self.memory // (4 * room)))
-        if len(self._store) < height * room:
-            self._store = np.concatenate(
-                [self._store, np.empty(height * room - len(self._store), np.float32)]
-            )
-        kept = np.flatnonzero(self._owner >= 0)
-        kept = np.sort(kept[np.argsort(-self._used[kept], kind="stable")][:height])
-        for slot, old in enumerate(kept):
-            self._store[slot * before : (slot + 1) * before] = self._rows[old]
-        self._rows = self._store[: height * room].reshape(height, room)
-        for slot in range(len(kept))[::-1]:
-            self._rows[slot, :before] = self._store[slot * before : (slot + 1) * before]
-            self._rows[slot, before:] = 0
-        used, owner = self._used[kept], self._owner[kept]
-        self._used, self._owner = np.zeros(height, np.int64), np.full(height, -1, np.int64)
-        self._used[: len(kept)], self._owner[: len(kept)] = used, owner
-        self._slots[:] = -1
-        self._slots[owner] = np.arange(len(kept))
-
-    def _row(self, place: int) -> NDArray[np.float32]:
-        """The row of K of an example, kept from now on."""
-        slot = self._slots[place]
-        if slot < 0:
-            slot = int(np.argmin(self._used))
-            if self._owner[slot] >= 0:
-                self._slots[self._owner[slot]] = -1
-            self._owner[slot], self._slots[place] = place, slot
-            self._X.products(place, self._rows[slot, : self._X.n])
-        self._state[loop.CLOCK] += 1
-        self._used[slot] = self._state[loop.CLOCK]
-        return self._rows[slot, : self._X.n]
+        self._names += [None] * (len(self._coef) - len(self._names))
+        self._K.reserve(len(self._coef))
 
     def _catch_up(self) -> None:
         """Make F and the rows of K right for what has come since."""
         if self._given:
             self._work_out()
-        elif len(self._new) > max(AHEAD, np.count_nonzero(self._owner >= 0)):
-            self._forget_rows()
+        elif len(self._new) > len(self._K):
+            self._K.clear()
             new = np.array(self._new)
-            self._F[new] = self._X.sums(new) - np.sign(self._low + self._high)[new]
+            self._F[new] = self._X.sums(new) - self._sign[new]
         else:
             for place in self._new:
-                # Its place may have been another's, whose values are still in the rows.
-                row = self._row(place)
-                kept = np.flatnonzero(self._owner >= 0)
-                self._rows[kept, place] = row[self._owner[kept]]
-                sign = np.sign(self._low[place] + self._high[place])
-                self._F[place] = row.astype(np.float64) @ self._coef[: len(row)] - sign
+                row = self._K.come(place)
+                self._F[place] = row.astype(np.float64) @ self._coef[: len(row)] - self._sign[place]
         self._new.clear()
-
-    def _forget_rows(self) -> None:
-        self._owner[:], self._used[:], self._slots[:] = -1, 0, -1
 
     def _work_out(self) -> None:
         """Make given coefficients feasible, and everything from them anew."""
-        self._forget_rows()
+        self._K.clear()
         positive, negative = self._coef > 0, self._coef < 0
         above, below = self._coef[positive].sum(), -self._coef[negative].sum()
         if above != below:
@@ -343,7 +309,7 @@ class OnlineMachine:
         self._X.spread(every, self._coef[every])
         self._spread[:] = self._coef
         n = self._X.n
-        self._F[:n] = self._X.sums(np.arange(n)) - np.sign(self._low + self._high)[:n]
+        self._F[:n] = self._X.sums(np.arange(n)) - self._sign[:n]
         self._given = False
 
     def _give_away(self, place: int) -> None:
@@ -351,7 +317,7 @@ class OnlineMachine:
         n = self._X.n
         while self._coef[place]:
             c = self._coef[place]
-            row = self._row(place)
+            row = self._K.row(place)
             room = (self._high - self._coef if c > 0 else self._coef - self._low)[:n]
             room[place] = 0
             step = np.minimum(abs(c), room)
@@ -362,33 +328,36 @@ class OnlineMachine:
             self._coef[other] += step
             self._coef[place] = 0.0 if abs(step) == abs(c) else c - step
             row = row.copy()  # the other's may take its slot
-            self._F[:n] += step * (self._row(other).astype(np.float64) - row)
+            self._F[:n] += step * (self._K.row(other).astype(np.float64) - row)
 
     def _optimise(self, end: float) -> bool:
         """Optimise pairs."""
         n = self._X.n
+        if not n:
+            return True
         rows, gains = np.arange(n), np.zeros(n, np.float32)
         F, coef, low, high = (array[:n] for array in (self._F, self._coef, self._low, self._high))
         up, down = np.where(coef < high, 0.0, -np.inf), np.where(coef > low, 0.0, -np.inf)
         tile, none = np.zeros((0, 0), np.float32), np.zeros(0, np.int64)
-        if not n:
-            return True
+        self._state[loop.CLOCK] = self._K.used.max()
         loop.find_first(F, up, down, gains, self._state, self._extrema)
-        self.pairs = 0
-        while True:
+        while self.pairs < MOST_PAIRS:
+            relaxation = 1.0 if self.pairs < 2 * n else RELAXATION
             why, done = loop.iterate(
-                STRETCH, self.tol, 1.0, self._rows, self._slots, self._used, tile, none, none, rows,
-                F, coef, low, high, up, down, self._diag[:n], gains, self._state, self._extrema,
+                STRETCH, self.tol, relaxation, self._K.values, self._K.slots, self._K.used, tile, none, none,
+                rows, F, coef, low, high, up, down, self._diag[:n], gains, self._state, self._extrema,
             )  # fmt: skip
             self.pairs += done
             if why == loop.MISSING:
                 for place in self._state[[loop.AT_I, loop.AT_J]]:
                     if place >= 0:
-                        self._row(place)
+                        self._K.row(place)
+                self._state[loop.CLOCK] = self._K.used.max()
             elif why != loop.BUDGET:
                 return bool(why == loop.OPTIMAL)
             if time.perf_counter() > end:
-                return False
+                break
+        return False
 
     def _thresholds(self) -> tuple[float, float]:
         """max over UP of -F and min over DOWN of -F."""

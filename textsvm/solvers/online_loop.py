@@ -46,7 +46,16 @@ def wanted(lists: Any, length: Any, room: Any) -> Any:
 @njit(nogil=True, cache=True)
 def append(lists: Any, value: Any, pool: Any, start: Any, length: Any, room: Any, end: Any) -> Any:
     """Append `value` to each of these lists; a full one moves to the end of the pool, with half as much room
-    again. Returns the new end."""
+    again.
+
+    Returns
+    -------
+    end : int
+        The new end of the pool.
+    begun : int
+        Lists that were empty.
+    """
+    begun = 0
     for i in lists:
         if length[i] == room[i]:
             for k in range(length[i]):
@@ -54,14 +63,22 @@ def append(lists: Any, value: Any, pool: Any, start: Any, length: Any, room: Any
             start[i] = end
             room[i] += room[i] // 2 + 2
             end += room[i]
+        begun += length[i] == 0
         pool[start[i] + length[i]] = value
         length[i] += 1
-    return end
+    return end, begun
 
 
 @njit(nogil=True, cache=True)
-def discard(lists: Any, value: Any, pool: Any, start: Any, length: Any) -> None:
-    """Take `value` out of each of these lists, which hold it; their last value takes its place."""
+def discard(lists: Any, value: Any, pool: Any, start: Any, length: Any) -> Any:
+    """Take `value` out of each of these lists, which hold it; their last value takes its place.
+
+    Returns
+    -------
+    ended : int
+        Lists that are empty now.
+    """
+    ended = 0
     for i in lists:
         last = start[i] + length[i] - 1
         k = start[i]
@@ -69,12 +86,19 @@ def discard(lists: Any, value: Any, pool: Any, start: Any, length: Any) -> None:
             k += 1
         pool[k] = pool[last]
         length[i] -= 1
+        ended += length[i] == 0
+    return ended
 
 
 @njit(nogil=True, cache=True)
 def pack(pool: Any, start: Any, length: Any, room: Any, target: Any) -> Any:
-    """Copy all lists to the beginning of `target`, each with a quarter more room, one place at least. Returns the
-    end."""
+    """Copy all lists to the beginning of `target`, each with a quarter more room, one place at least.
+
+    Returns
+    -------
+    end : int
+        Of what is used.
+    """
     end = 0
     for i in range(len(start)):
         for k in range(length[i]):

@@ -1,11 +1,11 @@
 """Rows of features that come and go, and their products with each other.
 
-A row is a set of columns and one number, the value that all of its columns have. So the product of two rows
-is the number of columns they share times both values, exact in float32 until it is rounded once; its
-bits do not depend on what came before. Rows are kept twice, as lists of columns and as lists of rows by column
-(postings), each entry 4 bytes: with postings one row's products with all n take the entries of its
-columns alone (13 % of all there are, on the mails of SpamAssassin), and the sums over columns that a vector of
-weights takes read the lists of columns.
+A row is a set of columns and one number, the value that all of its columns have. So the product of two
+rows is the number of columns they share times both values, exact in float32 until it is rounded; its bits do
+not depend on what came before. Rows are kept twice, as lists of columns and as lists of rows by column
+(postings), each entry 4 bytes. With postings one row's products with all n take the entries of its columns
+alone (13 % of all there are, on the mails of SpamAssassin); the sums that a vector of weights takes over
+columns read the lists of columns.
 
 Lists live in a pool each. A list that is full moves to the end of the pool and leaves a hole; a full pool is
 packed into a new one. A removed row's place is used again. Columns that no row has any more are swept
@@ -33,7 +33,13 @@ def grown(array: NDArray, length: int) -> NDArray:
 
 
 class Lists:
-    """Lists of int32 in one pool."""
+    """Lists of int32 in one pool.
+
+    Attributes
+    ----------
+    begun : int
+        Lists that `append` has put values into and `discard` has not emptied.
+    """
 
     def __init__(self) -> None:
         self.pool = np.zeros(64, np.int32)
@@ -42,7 +48,7 @@ class Lists:
             np.zeros(0, np.int32),
             np.zeros(0, np.int32),
         )
-        self.end = 0
+        self.end, self.begun = 0, 0
 
     def reserve(self, n: int) -> None:
         """Have `n` lists at least, new ones empty."""
@@ -66,11 +72,12 @@ class Lists:
     def append(self, lists: NDArray[np.int32], value: int) -> None:
         """Append a value to each of these lists."""
         self._make_room(loop.wanted(lists, self.length, self.room))
-        self.end = loop.append(lists, value, self.pool, self.start, self.length, self.room, self.end)
+        self.end, begun = loop.append(lists, value, self.pool, self.start, self.length, self.room, self.end)
+        self.begun += begun
 
     def discard(self, lists: NDArray[np.int32], value: int) -> None:
         """Take a value that each of these lists holds out of them."""
-        loop.discard(lists, value, self.pool, self.start, self.length)
+        self.begun -= loop.discard(lists, value, self.pool, self.start, self.length)
 
     def keep(self, lists: NDArray[np.int64]) -> None:
         """Keep these lists alone, in this order."""
@@ -175,9 +182,8 @@ class SparseRows:
         self.rows.clear(place)
         self.scale[place] = 0
         self.free.append(place)
-        used = np.flatnonzero(self.postings.length[: self.columns.n])
-        if self.columns.n - len(used) > max(FEW, len(used)):
-            self._sweep(used)
+        if self.columns.n - self.postings.begun > max(FEW, self.postings.begun):
+            self._sweep(np.flatnonzero(self.postings.length[: self.columns.n]))
 
     def products(self, place: int, out: NDArray[np.float32]) -> None:
         """out[k] = <row at `place`, row k>, for k < n."""
@@ -212,7 +218,7 @@ class SparseRows:
         """Forget the columns that no row has."""
         number = np.zeros(self.columns.n, np.int32)
         number[used] = np.arange(len(used))
-        for place in np.flatnonzero(self.rows.length):
+        for place in np.flatnonzero(self.rows.length).tolist():
             self.rows[place][:] = number[self.rows[place]]
         self.columns.keep(used)
         self.postings.keep(used)
