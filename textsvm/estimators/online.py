@@ -183,8 +183,8 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
     def _begin(self, classes: NDArray[Any]) -> None:
         if len(classes) != 2:
             raise InputError(
-                f"OnlineSVC tells two classes apart, and there are {len(classes)}; OneVsRestClassifier("
-                "OnlineSVC()) of scikit-learn takes more"
+                f"Only binary classification is supported. There are {len(classes)} classes, which "
+                "OneVsRestClassifier(OnlineSVC()) of scikit-learn takes"
             )
         self.classes_ = classes
         self.machine_ = OnlineMachine(self.C, self.tol, self.budget)

@@ -217,9 +217,7 @@ class OnlineMachine:
                 self.forgotten.append(name)
             done = self._optimise(end)
         self.bias = self._middle(*self._thresholds())
-        changed = np.flatnonzero(self._coef != self._spread)
-        self._X.spread(changed, (self._coef - self._spread)[changed])
-        self._spread[changed] = self._coef[changed]
+        self._weigh()
         return done
 
     def decision(self, keys: ArrayLike, values: ArrayLike) -> float:
@@ -288,6 +286,7 @@ class OnlineMachine:
             self._work_out()
         elif len(self._new) > len(self._K):
             self._K.clear()
+            self._weigh()
             new = np.array(self._new)
             self._F[new] = self._X.sums(new) - self._sign[new]
         else:
@@ -295,6 +294,12 @@ class OnlineMachine:
                 row = self._K.come(place)
                 self._F[place] = row.astype(np.float64) @ self._coef[: len(row)] - self._sign[place]
         self._new.clear()
+
+    def _weigh(self) -> None:
+        """Make w right for the coefficients that have changed."""
+        changed = np.flatnonzero(self._coef != self._spread)
+        self._X.spread(changed, (self._coef - self._spread)[changed])
+        self._spread[changed] = self._coef[changed]
 
     def _work_out(self) -> None:
         """Make given coefficients feasible, and everything from them anew."""
@@ -320,6 +325,10 @@ class OnlineMachine:
             row = self._K.row(place)
             room = (self._high - self._coef if c > 0 else self._coef - self._low)[:n]
             room[place] = 0
+            if not room.any():  # what is left of rounding
+                self._F[:n] -= c * row.astype(np.float64)
+                self._coef[place] = 0.0
+                break
             step = np.minimum(abs(c), room)
             curvature = self._diag[:n] + self._diag[place] - 2 * row
             rate = np.sign(c) * (self._F[:n] - self._F[place]) + 0.5 * step * curvature
@@ -363,8 +372,8 @@ class OnlineMachine:
         """max over UP of -F and min over DOWN of -F."""
         n = self._X.n
         F, coef = self._F[:n], self._coef[:n]
-        first = np.max(-F[coef < self._high[:n]], initial=-np.inf)
-        last = np.min(-F[coef > self._low[:n]], initial=np.inf)
+        first = np.max(np.where(coef < self._high[:n], -F, -np.inf), initial=-np.inf)
+        last = np.min(np.where(coef > self._low[:n], -F, np.inf), initial=np.inf)
         return float(first), float(last)
 
     def _middle(self, first: float, last: float) -> float:
