@@ -16,10 +16,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-#: Newton steps; four to ten are taken.
-_STEPS = 50
+#: Newton steps at most; four to ten are taken, until one promises less than this.
+_STEPS, _ENOUGH = 50, 1e-12
 
 
 @dataclass(frozen=True)
@@ -70,22 +70,26 @@ def fit(values: ArrayLike, spam: ArrayLike) -> Sigmoid:
     return Sigmoid(slope, offset) if slope > 0 else Sigmoid()
 
 
-def _newton(values: np.ndarray, aim: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
-    """Minimise the weighted log loss, a convex function of two numbers, halving steps that do not descend."""
+def _newton(
+    values: NDArray[np.float64], aim: NDArray[np.float64], weight: NDArray[np.float64]
+) -> tuple[float, float]:
+    """The two numbers of least weighted log loss, which is convex; a step that does not descend is halved."""
     design = np.stack([values, np.ones_like(values)])
-    at, loss = np.zeros(2), math.inf
-    step = np.zeros(2)
+
+    def loss(at: NDArray[np.float64]) -> float:
+        score = at @ design
+        return float(weight @ (np.logaddexp(0.0, score) - aim * score))
+
+    at = np.zeros(2)
+    now = loss(at)
     for _ in range(_STEPS):
-        score = (at + step) @ design
-        now = float(weight @ (np.logaddexp(0.0, score) - aim * score))
-        if now > loss - 1e-12 * abs(loss):
-            if np.abs(step).max() < 1e-9:
-                break
-            step /= 2
-            continue
-        at, loss = at + step, now
-        p = 1 / (1 + np.exp(-np.clip(score, -700, 700)))
+        p = 1 / (1 + np.exp(-np.clip(at @ design, -700, 700)))
         gradient = design @ (weight * (p - aim))
         curvature = (design * (weight * p * (1 - p))) @ design.T + 1e-12 * np.eye(2)
         step = -np.linalg.solve(curvature, gradient)
+        if -(gradient @ step) <= _ENOUGH:
+            break
+        while (then := loss(at + step)) > now and np.abs(step).max() > _ENOUGH:
+            step /= 2
+        at, now = at + step, then
     return float(at[0]), float(at[1])
