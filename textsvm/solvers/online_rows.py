@@ -93,7 +93,7 @@ class Lists:
         if self.end + places > len(self.pool):
             # No list is full after that, so that to append takes no more room than this.
             live = int(self.length.sum())
-            pool = np.empty(live + live // 2 + len(self.length) + 2 * places + 64, np.int32)
+            pool = np.empty(2 * live + len(self.length) + 2 * places + 64, np.int32)
             self.end = loop.pack(self.pool, self.start, self.length, self.room, pool)
             self.pool = pool
 
@@ -178,7 +178,9 @@ class SparseRows:
 
     def remove(self, place: int) -> None:
         """Remove a row; its place is free."""
-        self.postings.discard(self.rows[place], place)
+        columns = self.rows[place]
+        self.postings.discard(columns, place)
+        self.weights[columns[self.postings.length[columns] == 0]] = 0  # no rounding errors stay
         self.rows.clear(place)
         self.scale[place] = 0
         self.free.append(place)
