@@ -351,6 +351,8 @@ def test_what_is_refused():
             OnlineMachine(**wrong)
     with pytest.raises(InputError, match="one value"):
         machine.add("a", np.array([1, 2], np.uint64), [0.5, 0.6], True)
+    with pytest.raises(InputError, match="twice"):
+        machine.add("a", np.array([2, 1, 2], np.uint64), [0.5, 0.5, 0.5], True)
     with pytest.raises(InputError, match="alpha"):
         machine.add("a", *vector({1}), True, 11.0)
     assert len(machine) == 0

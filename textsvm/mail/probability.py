@@ -5,6 +5,9 @@ mails that the machine had not learnt when it gave them, or as if it had not (`O
 It aims not at 0 and 1 but at 1 / (m + 2) and 1 - 1 / (m + 2) for m mails of a kind, what one believes who
 has seen m of m; so a few lessons that are told apart without error do not make scores of 0 and 1.
 
+Measured on SpamAssassin's corpus in order of time, after its first 1,000 mails: 2 of 3,958 ham have a score
+of .99 or more, and 82 % of spam; .9 % of ham are above .45, and 1.3 % of spam are not.
+
 Both kinds weigh the same together: a score is what to believe of a mail that might as well be the one as the
 other, and does not turn with the flood of spam or of lists. It is .5 with no lessons, and it grows with
 the value: where a fit would have it fall, or the values are no use, it is flat.

@@ -25,8 +25,8 @@ of mails): its row of K, s n m; its column in the rows kept, one number each; an
 2 n for each pair, and m for each coefficient that has changed, for w. Nothing is done for all of X (n m),
 except when coefficients are given (`add` with alpha), as they are when a machine is made from a store.
 
-Bytes: 4 for each feature of each example and up to 10 for it in the postings, 100 for an example, 56 for a
-distinct feature, and what the rows of K may take.
+Bytes: 8 to 18 for each feature of each example (4 and 4, what pools leave free, and the table of features; 17
+measured on mails of 1,230 features), 100 for an example, and what the rows of K may take.
 """
 
 from __future__ import annotations
@@ -150,11 +150,13 @@ class OnlineMachine:
         Raises
         ------
         InputError
-            If the values differ, or alpha is out of range.
+            If the values differ, a feature comes twice, or alpha is out of range.
         """
         keys, values = np.ascontiguousarray(keys, np.uint64), np.asarray(values, np.float32)
         if len(values) and not (values[0] > 0 and (values == values[0]).all()):
             raise InputError("the features of an example must have one value above 0, the same for all")
+        if not (keys[1:] > keys[:-1]).all() and len(np.unique(keys)) < len(keys):
+            raise InputError("a feature of an example is given twice; give each once")
         if not 0 <= alpha <= self.C:
             raise InputError(f"alpha={alpha!r} must be from 0 to C={self.C:g}")
         if name in self._places:
