@@ -294,7 +294,10 @@ class OnlineMachine:
         else:
             for place in self._new:
                 row = self._K.come(place)
-                self._F[place] = row.astype(np.float64) @ self._coef[: len(row)] - self._sign[place]
+                sign = self._sign[place]
+                self._F[place] = row.astype(np.float64) @ self._coef[: len(row)] - sign
+                if sign * (self._F[place] + self.bias) > 0:
+                    self._K.go(place)  # no pair will ask for it
         self._new.clear()
 
     def _weigh(self) -> None:

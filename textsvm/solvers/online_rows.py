@@ -191,7 +191,8 @@ class SparseRows:
         """out[k] = <row at `place`, row k>, for k < n."""
         lists = self.postings
         columns = self.rows[place]
-        loop.products(columns, lists.pool, lists.start, lists.length, self.scale, place, out)
+        counts = out.view(np.uint32)
+        loop.products(columns, lists.pool, lists.start, lists.length, self.scale, place, counts, out)
 
     def sums(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """<weights, row> of each of these rows."""
