@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from textsvm.errors import InputError
     from textsvm.estimators.features import SpectrumFeatures
     from textsvm.estimators.one_class import OneClassSVM
+    from textsvm.estimators.online import OnlineSVC
     from textsvm.estimators.svc import SVC
     from textsvm.estimators.svr import SVR
     from textsvm.gram.files import read_gram, write_gram
@@ -44,6 +45,7 @@ _HOME = {
     "SVC": "textsvm.estimators.svc",
     "SVR": "textsvm.estimators.svr",
     "OneClassSVM": "textsvm.estimators.one_class",
+    "OnlineSVC": "textsvm.estimators.online",
     "SpectrumFeatures": "textsvm.estimators.features",
     "CalibratedSVC": "textsvm.selection.calibration",
     "MultilabelSVC": "textsvm.selection.multilabel",
@@ -92,6 +94,7 @@ __all__ = [
     "MultilabelSVC",
     "On",
     "OneClassSVM",
+    "OnlineSVC",
     "Polynomial",
     "Product",
     "Sigmoid",
