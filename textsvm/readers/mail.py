@@ -60,8 +60,8 @@ _DEFECTS = {
 }
 
 
-# What the standard parser lets through on hostile input.
-_PARSER_ERRORS = (
+#: What the standard parser lets through on hostile input.
+PARSER_ERRORS = (
     ValueError,
     LookupError,
     TypeError,
@@ -72,14 +72,14 @@ _PARSER_ERRORS = (
 )
 
 
-class _AsSent(Compat32):
-    """Headers come as they were sent, undecoded."""
+class AsSent(Compat32):
+    """A policy for the standard library's parser: headers come as they were sent, undecoded."""
 
     def header_fetch_parse(self, name: str, value: str) -> str:
         return value
 
 
-_POLICY = _AsSent()
+_POLICY = AsSent()
 
 
 def is_mail(data: bytes) -> bool:
@@ -154,7 +154,7 @@ def message_text(data: bytes, *, headers: bool = False) -> tuple[str, list[str]]
     try:
         message = email.message_from_bytes(data, policy=_POLICY)
         parts = [*_text_parts(message)]
-    except _PARSER_ERRORS as error:
+    except PARSER_ERRORS as error:
         # The standard parser gave up on something hostile: the bytes themselves are still evidence.
         return decode_declared(data, None)[0], [f"it cannot be parsed as a message ({type(error).__name__})"]
     pieces = [*_headers(message, headers, damage), *(_part_text(*part, damage) for part in parts)]
@@ -205,14 +205,22 @@ def _label(file: File, several: bool) -> str | None:
 
 def _headers(message: Message, all_of_them: bool, damage: dict[str, None]) -> Iterator[str]:
     if not all_of_them:
-        yield _header(str(message.get("Subject", "")), damage)
+        yield decoded_header(str(message.get("Subject", "")), damage)
         return
     for name, value in message.items():
-        yield f"{name}: {_header(str(value), damage)}"
+        yield f"{name}: {decoded_header(str(value), damage)}"
 
 
-def _header(raw: str, damage: dict[str, None]) -> str:
-    """Decode the encoded words (RFC 2047) and the raw 8-bit bytes of a header."""
+def decoded_header(raw: str, damage: dict[str, None]) -> str:
+    """The text of a header as it was sent: encoded words (RFC 2047) and raw 8-bit bytes decoded.
+
+    Parameters
+    ----------
+    raw : str
+        With surrogates where bytes are no ASCII, as the standard library's parser gives it.
+    damage : dict
+        Gets what had to be guessed around, as its keys.
+    """
     text = decode_declared(raw.encode("utf-8", "surrogateescape"), None)[0]
     pieces: list[tuple[str | None, bytes | str]] = []
     position = 0

@@ -1,0 +1,85 @@
+"""One name for a message, wherever it was delivered: the key of what was learnt from it.
+
+SHA-256 over the fields and the body, less what delivery and mail programs change:
+
+- fields that they add or rewrite (`DELIVERY`, `DELIVERY_PREFIXES`), and the "From " line of an mbox;
+- case of field names, folding and other runs of blanks in fields;
+- CR LF or LF at the ends of lines, empty lines at the end, ">From " where an mbox had to quote "From ".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+
+from textsvm.mail.fields import fields, header
+
+_CHUNK = 1 << 20
+_QUOTED_FROM = re.compile(rb"\n>+From ")
+
+#: Fields that delivery, filters on the way and mail programs add or rewrite.
+DELIVERY = frozenset(
+    b"received x-received return-path delivered-to x-delivered-to x-original-to envelope-to x-envelope-to "
+    b"x-envelope-from x-rcpt-to delivery-date x-delivery-date x-delivered x-forwarded-to x-forwarded-for x-sieve x-loop "
+    b"resent-from resent-to resent-date resent-message-id resent-sender "
+    b"received-spf authentication-results dkim-signature dkim-filter domainkey-signature domainkey-status "
+    b"x-bogosity x-textsvm x-dspam-result x-crm114-status x-spf-scanned-by x-scanned-by x-quarantine-id "
+    b"status x-status x-keywords x-uid x-uidl x-imap x-imapbase x-label x-folder x-account-key lines content-length "
+    b"xref bytes"
+    .split()
+)  # fmt: skip
+#: What the names of such fields begin with.
+DELIVERY_PREFIXES = (
+    b"x-spam-", b"x-originating-", b"arc-", b"x-arc-", b"x-dkim-", b"x-virus-", b"x-amavis-", b"x-mozilla-", b"x-evolution-",
+    b"x-gm-", b"x-gmail-", b"x-google-", b"x-getmail-", b"x-fetchmail-", b"x-ms-exchange-", b"x-microsoft-antispam",
+    b"x-forefront-", b"x-rspamd-", b"x-dspam-", b"x-dovecot-", b"x-proofpoint-",
+)  # fmt: skip
+
+
+def digest(data: bytes) -> str:
+    """SHA-256 in hexadecimal over what delivery does not change.
+
+    Parameters
+    ----------
+    data : bytes
+        A raw message.
+    """
+    found = header(data)
+    sha = hashlib.sha256()
+    position = found.start
+    for start, position in fields(data, found.start, found.end):
+        name, _, value = data[start:position].partition(b":")
+        name = name.strip().lower()
+        if name not in DELIVERY and not name.startswith(DELIVERY_PREFIXES):
+            sha.update(name + b":" + b" ".join(value.split()) + b"\n")
+    if not found.there and data[position : position + 1] not in (b"\r", b"\n"):
+        sha.update(b"\n")  # as with the empty line that passing it on puts there
+    for chunk in _chunks(data, position, _text_end(data)):
+        sha.update(_QUOTED_FROM.sub(b"\nFrom ", chunk.replace(b"\r\n", b"\n")))
+    return sha.hexdigest()
+
+
+def _text_end(data: bytes) -> int:
+    """Where the empty lines at the end begin."""
+    end = len(data)
+    while end:
+        start = max(0, end - 65536)
+        kept = len(data[start:end].rstrip(b"\r\n"))
+        if kept:
+            return start + kept
+        end = start
+    return 0
+
+
+def _chunks(data: bytes, start: int, end: int) -> Iterator[bytes]:
+    """The body in pieces that begin with the end of a line, so that no ">From " and no CR LF is torn."""
+    while start < end:
+        stop = min(end, start + _CHUNK)
+        line = data.rfind(b"\n", start + 2, stop) if stop < end else -1
+        if line >= 0:
+            stop = line
+        if stop < end and data[stop - 1] == 0x0D:
+            stop -= 1
+        yield data[start:stop]
+        start = stop
