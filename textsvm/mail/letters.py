@@ -15,7 +15,8 @@ _INVISIBLE = re.compile(
 )
 _TURNED = re.compile("[\u202d\u202e\u2066-\u2068]")
 _STYLED = re.compile("[\u24b6-\u24e9\uff21-\uff3a\uff41-\uff5a\U0001d400-\U0001d7ff\U0001f130-\U0001f189]")
-_WORD = re.compile(r"[^\W\d_]*[A-Za-z][^\W\d_]*")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_LATIN = re.compile("[A-Za-z]")
 #: Alphabets with letters that look like Latin ones.
 _ALIKE = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU")
 _PAIRS = (
@@ -57,7 +58,7 @@ def plain_letters(text: str) -> tuple[str, list[str]]:
 
 
 def _folded(word: str, mixed: list[str]) -> str:
-    if word.isascii() or not any(_looks_latin(letter) for letter in word):
+    if word.isascii() or not _LATIN.search(word) or not any(_looks_latin(letter) for letter in word):
         return word
     mixed.append(word)
     return word.translate(_FOLD)

@@ -173,7 +173,10 @@ def _header_tricks(parsed: Parsed) -> Iterator[str]:
 
 
 def _addresses(parsed: Parsed, name: str) -> set[str]:
-    return {address.lower() for _, address in getaddresses([_field(parsed, name)]) if "@" in address}
+    try:
+        return {address.lower() for _, address in getaddresses([_field(parsed, name)]) if "@" in address}
+    except PARSER_ERRORS:
+        return set()
 
 
 def _attachment(part: Parsed) -> str:
