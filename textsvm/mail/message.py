@@ -68,7 +68,7 @@ def read_message(data: bytes) -> Message:
     data : bytes
     """
     try:
-        parsed = email.message_from_bytes(_cut(data), policy=_BOUNDED)
+        parsed = email.message_from_bytes(_cut(data), policy=BOUNDED)
         found, subject, sender = evidence(parsed), _field(parsed, "subject"), _field(parsed, "from")
     except PARSER_ERRORS:
         # The standard parser gave up on something hostile: the bytes themselves are still evidence.
@@ -105,7 +105,8 @@ class _Bounded(AsSent):
         return super().header_source_parse([first[:MOST_FIELD], *(line[:MOST_FIELD] for line in others)])
 
 
-_BOUNDED = _Bounded()
+#: Of the parser of mails.
+BOUNDED = _Bounded()
 
 
 def _cut(data: bytes) -> bytes:
