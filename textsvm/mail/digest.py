@@ -53,9 +53,10 @@ def digest(data: bytes) -> str:
         name = name.strip().lower()
         if name not in DELIVERY and not name.startswith(DELIVERY_PREFIXES):
             sha.update(name + b":" + b" ".join(value.split()) + b"\n")
-    if not found.there and data[position : position + 1] not in (b"\r", b"\n"):
-        sha.update(b"\n")  # as with the empty line that passing it on puts there
-    for chunk in _chunks(data, position, _text_end(data)):
+    end = _text_end(data)
+    if not found.there and position < end and not data.startswith((b"\n", b"\r\n"), position):
+        sha.update(b"\n")  # the empty line that passing it on puts there
+    for chunk in _chunks(data, position, end):
         sha.update(_QUOTED_FROM.sub(b"\nFrom ", chunk.replace(b"\r\n", b"\n")))
     return sha.hexdigest()
 

@@ -17,8 +17,7 @@ _TURNED = re.compile("[\u202d\u202e\u2066-\u2068]")
 _STYLED = re.compile("[\u24b6-\u24e9\uff21-\uff3a\uff41-\uff5a\U0001d400-\U0001d7ff\U0001f130-\U0001f189]")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _LATIN = re.compile("[A-Za-z]")
-#: Alphabets with letters that look like Latin ones.
-_ALIKE = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU")
+#: Letters of other scripts and the Latin ones that they look like.
 _PAIRS = (
     "аa вb еe ѐe ёe гr іi їi јj кk мm нh оo рp сc тt уy хx ѕs һh ԁd ԛq ԝw ьb пn "
     "АA ВB ЕE ЁE ЅS ІI ЇI ЈJ КK МM НH ОO РP СC ТT УY ХX ԌG ԚQ ԜW "
@@ -27,6 +26,7 @@ _PAIRS = (
     "ոn սu օo հh ցg զq ՏS ՕO ԼL ᎪA ᏴB ᏟC ᎠD ᎬE ᎷM ᏢP ᎢT ᏔW"
 )
 _FOLD = str.maketrans({pair[0]: pair[1] for pair in _PAIRS.split()})
+_ALIKE = re.compile("[" + "".join(map(chr, _FOLD)) + "]")
 _STEPS = ((16, "16 or more"), (4, "4 or more"), (0, "few"))
 
 
@@ -58,14 +58,10 @@ def plain_letters(text: str) -> tuple[str, list[str]]:
 
 
 def _folded(word: str, mixed: list[str]) -> str:
-    if word.isascii() or not _LATIN.search(word) or not any(_looks_latin(letter) for letter in word):
+    if word.isascii() or not (_LATIN.search(word) and _ALIKE.search(word)):
         return word
     mixed.append(word)
     return word.translate(_FOLD)
-
-
-def _looks_latin(letter: str) -> bool:
-    return not letter.isascii() and unicodedata.name(letter, "").startswith(_ALIKE)
 
 
 def _counted(what: str, times: int) -> list[str]:
