@@ -9,7 +9,6 @@ deviation over 200 bootstrap resamples of the mails.
 from __future__ import annotations
 
 import argparse
-import email
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,17 +23,19 @@ from textsvm.bench.corpora import SPAM
 from textsvm.bench.harness import Rows, data_folder
 from textsvm.estimators.features import SpectrumFeatures
 from textsvm.evaluation.bootstrap import draws
-from textsvm.mail.message import BOUNDED, FIELDS, evidence
+from textsvm.mail.message import FIELDS, evidence, parse
 from textsvm.readers import sample
 from textsvm.readers.archives import read_files
-from textsvm.readers.mail import is_mail, message_text
+from textsvm.readers.mail import decoded_header, is_mail, message_text
 
 #: Fields that the filter does not read, tried one at a time. Why not: reports/mail_text.md.
 OTHER_FIELDS = (
-    "to", "cc", "sender", "errors-to", "date", "message-id", "in-reply-to", "references", "received", "return-path",
-    "mime-version", "content-transfer-encoding", "content-type", "x-mailer", "user-agent", "organization",
-    "x-priority", "importance", "precedence", "list-id", "list-unsubscribe", "reply-to",
+    "to", "cc", "sender", "errors-to", "date", "in-reply-to", "references", "received", "return-path", "mime-version",
+    "content-transfer-encoding", "organization", "x-priority", "importance", "precedence", "list-id",
+    "list-unsubscribe",
 )  # fmt: skip
+#: Fields of which the filter reads a part, whole.
+WHOLE = {"the whole message-id": "message-id", "the whole content-type": "content-type"}
 #: What the sentences of tricks begin with, family by family.
 TRICKS = {
     "hosts of links": ("link to host", "form to host"),
@@ -79,7 +80,8 @@ def corpus(path: Path, every: int) -> tuple[list[bytes], NDArray[np.bool_]]:
 def variants(mails: list[bytes]) -> list[tuple[str, list[str]]]:
     """The texts of every row, with the name of the row."""
     every = [pieces(data) for data in mails]
-    usual = {name for mail in every for name, _ in mail} - set(OTHER_FIELDS) | set(FIELDS)
+    more = [*OTHER_FIELDS, *WHOLE, "names of all fields"]
+    usual = {*FIELDS, *TRICKS, "attachments", "text"}
 
     def chosen(names: set[str]) -> list[str]:
         return ["\n".join(line for name, line in mail if name in names and line) for mail in every]
@@ -94,16 +96,18 @@ def variants(mails: list[bytes]) -> list[tuple[str, list[str]]]:
     result += [(f"{name} alone", chosen({name})) for name in less]
     result.append(("all tricks alone", chosen(set(TRICKS))))
     result += [(f"text and {name}", chosen({"text", name})) for name in less[:-1]]
-    result += [(f"and {name}", chosen(usual | {name})) for name in OTHER_FIELDS if name not in FIELDS]
+    result += [(f"and {name}", chosen(usual | {name})) for name in more]
     result.append(("and all these fields", chosen(usual | set(OTHER_FIELDS))))
     return [(name, texts) for name, texts in result if any(texts)]  # a small sample lacks some pieces
 
 
 def pieces(data: bytes) -> Pieces:
     """The pieces of one mail's text, with every field that is tried, in their order."""
-    parsed = email.message_from_bytes(data, policy=BOUNDED)
-    names = dict.fromkeys([*FIELDS, *OTHER_FIELDS])
-    return [(_piece(kind, line), line) for kind, line in evidence(parsed, [*names])]
+    parsed = parse(data)
+    whole = [(name, decoded_header(str(parsed.get(field, "")), {})) for name, field in WHOLE.items()]
+    names = ("names of all fields", " ".join(parsed.keys()).lower())
+    found = evidence(parsed, [*FIELDS, *OTHER_FIELDS])
+    return [names, *whole, *((_piece(kind, line), line) for kind, line in found)]
 
 
 def _piece(kind: str, line: str) -> str:

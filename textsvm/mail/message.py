@@ -1,6 +1,7 @@
 """What a decision about a mail is taken from, as one text that a person can read.
 
-First the header fields that say something (`FIELDS`), a line each, decoded; then what the sender did, a line each in
+First the header fields that say something (`FIELDS`), a line each, decoded, the message-id as its form alone (0 for a
+digit, a for a letter: which program made it) and the content-type without its boundary; then what the sender did, a line each in
 brackets: what an HTML page does (`page.py`), letters that are there to be misread (`letters.py`), charsets that are not
 what they claim, attachments by name, type and size; then the text parts in their order, decoded, HTML as it is seen.
 Whoever reads a bounded beginning of the text has the fields and the tricks in it.
@@ -27,10 +28,12 @@ from textsvm.readers.html import is_html
 from textsvm.readers.mail import PARSER_ERRORS, AsSent, decoded_header
 
 #: Header fields that are text, in their order.
-FIELDS = ("subject", "from", "reply-to", "x-mailer", "user-agent", "content-type")
+FIELDS = ("subject", "from", "reply-to", "message-id", "x-mailer", "user-agent", "content-type")
 MOST_BYTES, MOST_PIECE, MOST_PIECES, MOST_FIELD = 1 << 19, 1 << 17, 500, 2000
 MOST_TEXT, MOST_PARTS, MOST_TRICKS = 1 << 16, 100, 60
 _BOUNDARY = re.compile(rb"\n--[^\r\n]")
+_PARAMETER = re.compile(r";?\s*boundary\s*=\s*(?:\"[^\"]*\"|[^\s;]+)", re.IGNORECASE)
+_LETTERS = {code: "a" for code in range(128) if chr(code).isalpha()} | {code: "0" for code in range(48, 58)}
 _SIZES = (
     (1 << 16, "64 KB or more"),
     (1 << 14, "16-64 KB"),
@@ -68,7 +71,7 @@ def read_message(data: bytes) -> Message:
     data : bytes
     """
     try:
-        parsed = email.message_from_bytes(_cut(data), policy=BOUNDED)
+        parsed = parse(data)
         found, subject, sender = evidence(parsed), _field(parsed, "subject"), _field(parsed, "from")
     except PARSER_ERRORS:
         # The standard parser gave up on something hostile: the bytes themselves are still evidence.
@@ -90,11 +93,11 @@ def evidence(parsed: Parsed, names: Sequence[str] = FIELDS) -> list[tuple[str, s
             tricks |= dict.fromkeys(its_tricks)
         else:
             attached.append(_attachment(part))
-    fields = [("field", f"{name}: {value}") for name in names if (value := _field(parsed, name))]
-    fields = [(kind, _letters(line, tricks)) for kind, line in fields]
+    shown = ((name, _shown(name, _field(parsed, name))) for name in names)
+    fields = [("field", _letters(f"{name}: {value}", tricks)) for name, value in shown if value]
     body = _letters("\n".join(text for text in texts if text)[:MOST_TEXT], tricks)
-    shown = [("trick", f"[{trick}]") for trick in [*tricks][:MOST_TRICKS]]
-    return [*fields, *shown, *(("attachment", f"[{one}]") for one in attached[:MOST_TRICKS]), ("text", body)]
+    named = [("trick", f"[{trick}]") for trick in [*tricks][:MOST_TRICKS]]
+    return [*fields, *named, *(("attachment", f"[{one}]") for one in attached[:MOST_TRICKS]), ("text", body)]
 
 
 class _Bounded(AsSent):
@@ -105,8 +108,17 @@ class _Bounded(AsSent):
         return super().header_source_parse([first[:MOST_FIELD], *(line[:MOST_FIELD] for line in others)])
 
 
-#: Of the parser of mails.
-BOUNDED = _Bounded()
+_BOUNDED = _Bounded()
+
+
+def parse(data: bytes) -> Parsed:
+    """A message of any size as the standard library sees its beginning, part by part.
+
+    Parameters
+    ----------
+    data : bytes
+    """
+    return email.message_from_bytes(_cut(data), policy=_BOUNDED)
 
 
 def _cut(data: bytes) -> bytes:
@@ -194,6 +206,13 @@ def _size(size: int) -> str:
 def _field(parsed: Parsed, name: str) -> str:
     """The first field of a name, decoded, on one line."""
     return decoded_header(str(parsed.get(name, "")), {})
+
+
+def _shown(name: str, value: str) -> str:
+    """What a field says that is not chance, or a host on the way."""
+    if name == "message-id":
+        return value.partition("@")[0].translate(_LETTERS)
+    return _PARAMETER.sub("", value) if name == "content-type" else value
 
 
 def _letters(text: str, tricks: dict[str, None]) -> str:
