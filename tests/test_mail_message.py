@@ -54,7 +54,8 @@ def test_fields_and_text_are_decoded():
     body = quopri.encodestring("Grüße aus Köln".encode("latin-1"))
     data = (
         b"Subject: =?utf-8?b?0J/RgNC40LLQtdGC?=\nFrom: =?iso-8859-1?q?J=FCrgen?= <j@x.de>\n"
-        b"Content-Type: text/plain; charset=iso-8859-1\nContent-Transfer-Encoding: quoted-printable\n\n" + body
+        b"Content-Type: text/plain; charset=iso-8859-1\nContent-Transfer-Encoding: quoted-printable\n\n"
+        + body
     )
     message = read_message(data)
     assert message.subject == "Привет"
@@ -75,7 +76,11 @@ def test_fields_and_text_are_decoded():
         ("<p>a<p style='visibility:hidden'>b<p>c", "a\nc", "hidden text"),
         ("<a href='http://Evil.example/x'>go</a>", "go", "link to host evil.example"),
         ("<a href='http://evil.example'>www.bank.com</a>", "www.bank.com", "link text names another host"),
-        ("<a href='https://img.bank.com/'>https://www.bank.com/login</a>", "https://www.bank.com/login", None),
+        (
+            "<a href='https://img.bank.com/'>https://www.bank.com/login</a>",
+            "https://www.bank.com/login",
+            None,
+        ),
         ("<a href='http://10.2.3.4/'>x</a>", "x", "link to a number"),
         ("<a href='http://bank.com@evil.example/'>x</a>", "x", "link with a name before its host"),
         ("<a href='http://[bad'>x</a>", "x", "link that is no address"),
@@ -172,9 +177,10 @@ def test_any_bytes_give_a_message(data):
 
 
 PIECES = (
-    "From: ", "Subject: ", "Content-Type: ", "text/html", "multipart/mixed; boundary=", "message/rfc822", "; charset=",
-    "utf-7", "\n", "\n\n", "--", "b", "=?utf-8?q?=ff?=", "<a href=", "<div style='display:none'>", "<!--", "-->", "</div>",
-    "&#x41;", "\x00", "\u202e", "раy", "Content-Transfer-Encoding: base64", "\r\n", " ", "'", "<script>", "</", ">",
+    "From: ", "Subject: ", "Content-Type: ", "text/html", "multipart/mixed; boundary=", "message/rfc822",
+    "; charset=", "utf-7", "Content-Transfer-Encoding: base64", "=?utf-8?q?=ff?=", "--", "b", "\n",
+    "\n\n", "\r\n", "<a href=", "<div style='display:none'>", "<!--", "-->", "</div>", "<script>", "</", ">", "'", " ",
+    "&#x41;", "\x00", "\u202e", "раy",
 )  # fmt: skip
 
 
@@ -195,10 +201,10 @@ SAME = {
     "no end of the last line": HEAD + b"\n" + BODY[:-1],
     "folding": b"From: Ann\n\t<ann@example.org>\nSubject:  Hello \n\n" + BODY,
     "case of names": b"FROM: Ann <ann@example.org>\nsubject: Hello\n\n" + BODY,
-    "delivery": b"Return-Path: <a@b>\nReceived: by x\n  for y\n" + HEAD + b"X-Spam-Status: No\nStatus: RO\n\n" + BODY,
-    "signatures": b"DKIM-Signature: v=1;\n b=x\nARC-Seal: i=1\nAuthentication-Results: x\n" + HEAD + b"\n" + BODY,
+    "delivery": b"Return-Path: <a@b>\nReceived: by x\n  for y\n" + HEAD + b"Status: RO\n\n" + BODY,
+    "signatures": b"DKIM-Signature: v=1;\n b=x\nARC-Seal: i=1\nX-Spam-Status: No\n" + HEAD + b"\n" + BODY,
     "filters": HEAD + b"X-Bogosity: Ham\nX-Textsvm: Spam, score=1\n\n" + BODY,
-    "an mbox": b"From ann@example.org Mon Jan  1 00:00:00 2001\n" + HEAD + b"\n" + BODY.replace(b"From", b">From"),
+    "an mbox": b"From ann@x Mon Jan  1 00:00:00 2001\n" + HEAD + b"\n" + BODY.replace(b"From", b">From"),
 }
 OTHER = {
     "subject": HEAD.replace(b"Hello", b"hello") + b"\n" + BODY,
@@ -243,7 +249,7 @@ HOSTILE = {  # head, what is repeated, bytes of it, tail
     "a large subject": (b"Subject: ", b"=?utf-8?q?abc?= ", 20 * M, b"\n\nbody\n"),
     "forged fields": (HEAD, b"X-Textsvm: Ham\n", 20 * M, b"\nbody\n"),
     "a million lines of a header": (HEAD, b"A: b\n", 5 * M, b"\nbody\n"),
-    "10,000 parts": (mixed()[:-7], b"--b\nContent-Type: text/html\n\n<a href=http://x.com>\n", 520_000, b"--b--\n"),
+    "10,000 parts": (mixed()[:-7], b"--b\nContent-Type: text/html\n\n<a href=//x.y>\n", 450_000, b"--b--\n"),
     "boundaries and nothing else": (mixed()[:-7], b"--b\n", 20 * M, b""),
     "1,000 messages in messages": (HEAD, b"Content-Type: message/rfc822\n\n", 30_000, b"x\n"),
     "parameters": (HEAD + b"Content-Type: multipart/mixed", b"; a=\"b", 10 * M, b"\n\nbody\n"),
@@ -258,7 +264,7 @@ HOSTILE = {  # head, what is repeated, bytes of it, tail
     "quoted-printable": (HEAD + b"Content-Transfer-Encoding: quoted-printable\n\n", b"=3D=\n", 20 * M, b""),
 }  # fmt: skip
 CHILD = """
-import resource, sys, time
+import sys, time
 from types import SimpleNamespace
 from textsvm.mail.message import read_message
 from textsvm.mail.passing import marked
@@ -266,7 +272,10 @@ data = open(sys.argv[1], "rb").read()
 clock = time.process_time()
 message = read_message(data)
 size = len(marked(data, SimpleNamespace(kind="spam", score=1.0)))
-print(time.process_time() - clock, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, size, len(message.text))
+seconds = time.process_time() - clock
+# What getrusage says begins with the memory of the process that started this one.
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+print(seconds, int(status["VmHWM"].split()[0]) / 1024, size, len(message.text))
 """
 
 
@@ -293,7 +302,13 @@ def test_hostile_mails_take_bounded_time_and_memory(what, tmp_path):
 def nested(depth):
     message = b"\ninnermost\n"
     for level in range(depth):
-        message = b"Content-Type: multipart/mixed; boundary=b%d\n\n--b%d\n%b\n--b%d--\n" % (level, level, message, level)
+        mark = b"b%d" % level
+        message = b"Content-Type: multipart/mixed; boundary=%b\n\n--%b\n%b\n--%b--\n" % (
+            mark,
+            mark,
+            message,
+            mark,
+        )
     return HEAD + message
 
 

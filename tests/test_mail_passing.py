@@ -32,7 +32,9 @@ def test_our_fields():
     ham = OURS.replace(b"Spam, score=0.998918", b"Ham, score=0.000000")
     assert marked(data, HAM) == b"Subject: x\n" + ham + b"\n\nbody\n"
     unsure = SimpleNamespace(kind="unsure", score=0.5, value=0.0)
-    assert b"X-Bogosity: Unsure, tests=bogofilter, spamicity=0.500000" in marked(data, unsure, bogofilter=True)
+    assert b"X-Bogosity: Unsure, tests=bogofilter, spamicity=0.500000" in marked(
+        data, unsure, bogofilter=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,10 @@ def test_nothing_else_changes(before, after):
         (b"S: x\nX-Bogosity: a", b"S: x\n%\n\n"),
         (b"X-Bogosity: a", b"%\n\n"),
         (b"S: x\nno field\nX-Bogosity: a\nT: y\n\nb", b"S: x\n%\nno field\nT: y\n\nb"),
-        (b"S: x\nX-Bogosity-Not: a\nX-Spam-Flag: YES\n\n", b"S: x\nX-Bogosity-Not: a\nX-Spam-Flag: YES\n%\n\n"),
+        (
+            b"S: x\nX-Bogosity-Not: a\nX-Spam-Flag: YES\n\n",
+            b"S: x\nX-Bogosity-Not: a\nX-Spam-Flag: YES\n%\n\n",
+        ),
         (b"S: x\n\nX-Bogosity: in the body\n", b"S: x\n%\n\nX-Bogosity: in the body\n"),
         (b"S: x\r\nX-Bogosity: a\r\n b\r\n\r\nb", b"S: x\r\n%\r\n\r\nb"),
     ],
@@ -85,7 +90,7 @@ def test_our_own_forged_fields_go():
 
 
 @given(st.binary(max_size=200) | st.lists(
-    st.sampled_from(["a: b", "\n", "\r\n", " ", "X-Textsvm: c", "x-spam-flag:", "From ", "no field", "\n\n", ":"]),
+    st.sampled_from(["a: b", "\n", "\r\n", " ", "X-Textsvm: c", "x-spam-flag:", "From ", "no", "\n\n", ":"]),
     max_size=15,
 ).map(lambda pieces: "".join(pieces).encode()))  # fmt: skip
 @example(b"\n X-Textsvm: c")

@@ -1,9 +1,9 @@
 """python -m textsvm.bench.mail_text: what each piece of a mail's text is worth on SpamAssassin's corpus.
 
-Every third mail, ten folds; the classifier is fixed: which 4-grams the first 3,000 characters hold, vectors of unit
-length, a linear SVM with C = 1. A row is the text of `textsvm.mail.message` with a piece less or one more.
-(1-AUC)% and errors are of all folds together; change: of (1-AUC)% against the text as it is, and its standard
-deviation over 200 bootstrap resamples of the mails.
+Every third mail, ten folds; the classifier is fixed: which 4-grams the first 3,000 characters hold, vectors
+of unit length, a linear SVM with C = 1. A row is the text of `textsvm.mail.message` with a piece less or one
+more. (1-AUC)% and errors are of all folds together; change: of (1-AUC)% against the text as it is, and its
+standard deviation over 200 bootstrap resamples of the mails.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from textsvm.evaluation.bootstrap import draws
 from textsvm.mail.message import FIELDS, evidence, parse
 from textsvm.readers import sample
 from textsvm.readers.archives import read_files
-from textsvm.readers.mail import decoded_header, is_mail, message_text
+from textsvm.readers.headers import decoded_header
+from textsvm.readers.mail import is_mail, message_text
 
 #: Fields that the filter does not read, tried one at a time. Why not: reports/mail_text.md.
 OTHER_FIELDS = (
-    "to", "cc", "sender", "errors-to", "date", "in-reply-to", "references", "received", "return-path", "mime-version",
-    "content-transfer-encoding", "organization", "x-priority", "importance", "precedence", "list-id",
-    "list-unsubscribe",
+    "to", "cc", "sender", "errors-to", "date", "in-reply-to", "references", "received", "return-path",
+    "mime-version", "content-transfer-encoding", "organization", "x-priority", "importance", "precedence",
+    "list-id", "list-unsubscribe",
 )  # fmt: skip
 #: Fields of which the filter reads a part, whole.
 WHOLE = {"the whole message-id": "message-id", "the whole content-type": "content-type"}
@@ -63,7 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     command = f"python -m textsvm.bench.mail_text --every {options.every}" + " --quick" * options.quick
     mails, spam = corpus(sample("mail") if options.quick else data_folder() / SPAM, options.every)
-    rows = Rows(options.output, "What the pieces of a mail's text are worth", command, __doc__.partition("\n\n")[2])
+    rows = Rows(
+        options.output, "What the pieces of a mail's text are worth", command, __doc__.partition("\n\n")[2]
+    )
     given = variants(mails)
     judge = Judge(spam, given[0][1], 3 if options.quick else FOLDS, options.device)
     for name, texts in given:

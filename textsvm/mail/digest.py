@@ -20,20 +20,18 @@ _QUOTED_FROM = re.compile(rb"\n>+From ")
 
 #: Fields that delivery, filters on the way and mail programs add or rewrite.
 DELIVERY = frozenset(
-    b"received x-received return-path delivered-to x-delivered-to x-original-to envelope-to x-envelope-to "
-    b"x-envelope-from x-rcpt-to delivery-date x-delivery-date x-delivered x-forwarded-to x-forwarded-for x-sieve x-loop "
-    b"resent-from resent-to resent-date resent-message-id resent-sender "
-    b"received-spf authentication-results dkim-signature dkim-filter domainkey-signature domainkey-status "
-    b"x-bogosity x-textsvm x-dspam-result x-crm114-status x-spf-scanned-by x-scanned-by x-quarantine-id "
-    b"status x-status x-keywords x-uid x-uidl x-imap x-imapbase x-label x-folder x-account-key lines content-length "
-    b"xref bytes"
-    .split()
-)  # fmt: skip
+    b"received x-received return-path delivered-to x-delivered-to x-delivered x-original-to envelope-to "
+    b"x-envelope-to x-envelope-from x-rcpt-to delivery-date x-delivery-date x-forwarded-to x-forwarded-for "
+    b"resent-from resent-to resent-date resent-message-id resent-sender received-spf "
+    b"authentication-results dkim-signature dkim-filter domainkey-signature domainkey-status x-bogosity "
+    b"x-textsvm x-crm114-status x-scanned-by x-quarantine-id x-sieve x-loop status x-status x-keywords "
+    b"x-uid x-uidl x-imap x-imapbase x-label x-folder x-account-key lines content-length xref bytes".split()
+)
 #: What the names of such fields begin with.
 DELIVERY_PREFIXES = (
-    b"x-spam-", b"x-originating-", b"arc-", b"x-arc-", b"x-dkim-", b"x-virus-", b"x-amavis-", b"x-mozilla-", b"x-evolution-",
-    b"x-gm-", b"x-gmail-", b"x-google-", b"x-getmail-", b"x-fetchmail-", b"x-ms-exchange-", b"x-microsoft-antispam",
-    b"x-forefront-", b"x-rspamd-", b"x-dspam-", b"x-dovecot-", b"x-proofpoint-",
+    b"x-spam-", b"x-originating-", b"arc-", b"x-arc-", b"x-dkim-", b"x-virus-", b"x-amavis-", b"x-mozilla-",
+    b"x-evolution-", b"x-gm-", b"x-gmail-", b"x-google-", b"x-getmail-", b"x-fetchmail-", b"x-ms-exchange-",
+    b"x-microsoft-antispam", b"x-forefront-", b"x-rspamd-", b"x-dspam-", b"x-dovecot-", b"x-proofpoint-",
 )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """Where the header of a raw message is, byte by byte: what is passed on and what is hashed is never parsed.
 
-A header ends at the first empty line. Lines end in LF, or in CR LF; the "From " line of an mbox before the first
-field belongs to no message. Of a header of more than `MOST_HEADER` bytes the fields beyond count as body: no mail
-server carries one (Postfix stops at 100 KB), and whatever a sender makes, the work is bounded.
+A header ends at the first empty line. Lines end in LF, or in CR LF; the "From " line of an mbox before the
+first field belongs to no message. Of a header of more than `MOST_HEADER` bytes the fields beyond count as
+body: no mail server carries one (Postfix stops at 100 KB), and whatever a sender makes, the work is bounded.
 """
 
 from __future__ import annotations

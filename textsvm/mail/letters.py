@@ -1,7 +1,7 @@
 """Characters that are there to be misread: invisible ones, look-alikes of other scripts, styled alphabets.
 
-What is seen is kept: invisible characters go, look-alikes in a word of several scripts and styled letters become the
-letters that they look like. What was found is named, with how often it was there in steps.
+What is seen is kept: invisible characters go, look-alikes in a word of several scripts and styled letters
+become the letters that they look like. What was found is named, with how often it was there in steps.
 """
 
 from __future__ import annotations

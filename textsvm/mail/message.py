@@ -1,14 +1,15 @@
 """What a decision about a mail is taken from, as one text that a person can read.
 
-First the header fields that say something (`FIELDS`), a line each, decoded, the message-id as its form alone (0 for a
-digit, a for a letter: which program made it) and the content-type without its boundary; then what the sender did, a line each in
-brackets: what an HTML page does (`page.py`), letters that are there to be misread (`letters.py`), charsets that are not
-what they claim, attachments by name, type and size; then the text parts in their order, decoded, HTML as it is seen.
-Whoever reads a bounded beginning of the text has the fields and the tricks in it.
+First the header fields that say something (`FIELDS`), a line each, decoded, the message-id as its form alone
+(0 for a digit, a for a letter: which program made it) and the content-type without its boundary; then what
+the sender did, a line each in brackets: what an HTML page does (`page.py`), letters that are there to be
+misread (`letters.py`), charsets that are not what they claim, attachments by name, type and size; then the
+text parts in their order, decoded, HTML as it is seen. Whoever reads a bounded beginning of the text has the
+fields and the tricks in it.
 
-Work is bounded, whatever the message: before it is parsed, what lies between lines that may be boundaries is cut to
-`MOST_PIECE` bytes each and all of it to `MOST_BYTES`, which keeps the tree of parts. Fields longer than `MOST_FIELD`
-characters are cut as they are parsed (the standard library takes quadratic time on some).
+Work is bounded, whatever the message: before it is parsed, what lies between lines that may be boundaries is
+cut to `MOST_PIECE` bytes each and all of it to `MOST_BYTES`, which keeps the tree of parts. Fields longer
+than `MOST_FIELD` characters are cut as they are parsed (the standard library takes quadratic time on some).
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from textsvm.mail.digest import digest
 from textsvm.mail.letters import plain_letters
 from textsvm.mail.page import page
 from textsvm.readers.charsets import decode_declared
+from textsvm.readers.headers import PARSER_ERRORS, AsSent, decoded_header
 from textsvm.readers.html import is_html
-from textsvm.readers.mail import PARSER_ERRORS, AsSent, decoded_header
 
 #: Header fields that are text, in their order.
 FIELDS = ("subject", "from", "reply-to", "message-id", "x-mailer", "user-agent", "content-type")
@@ -33,7 +34,7 @@ MOST_BYTES, MOST_PIECE, MOST_PIECES, MOST_FIELD = 1 << 19, 1 << 17, 500, 2000
 MOST_TEXT, MOST_PARTS, MOST_TRICKS = 1 << 16, 100, 60
 _BOUNDARY = re.compile(rb"\n--[^\r\n]")
 _PARAMETER = re.compile(r";?\s*boundary\s*=\s*(?:\"[^\"]*\"|[^\s;]+)", re.IGNORECASE)
-_LETTERS = {code: "a" for code in range(128) if chr(code).isalpha()} | {code: "0" for code in range(48, 58)}
+_LETTERS = {code: "a" for code in range(128) if chr(code).isalpha()} | dict.fromkeys(range(48, 58), "0")
 _SIZES = (
     (1 << 16, "64 KB or more"),
     (1 << 14, "16-64 KB"),
@@ -82,7 +83,20 @@ def read_message(data: bytes) -> Message:
 
 
 def evidence(parsed: Parsed, names: Sequence[str] = FIELDS) -> list[tuple[str, str]]:
-    """What a message has to say, as (kind, text): "field", "trick", "attachment" and "text", in the order of its text."""
+    """What a message has to say, in the order of its text.
+
+    Parameters
+    ----------
+    parsed : email.message.Message
+        As `parse` gives it.
+    names : sequence of str
+        Of the header fields, in lower case.
+
+    Returns
+    -------
+    list of (kind, line)
+        The kinds are "field", "trick", "attachment" and "text".
+    """
     texts: list[str] = []
     tricks: dict[str, None] = dict.fromkeys(_header_tricks(parsed))
     attached: list[str] = []
@@ -122,10 +136,11 @@ def parse(data: bytes) -> Parsed:
 
 
 def _cut(data: bytes) -> bytes:
-    """A message of bounded size with the same tree of parts, as far as it goes: each piece shortened at its end."""
+    """A message of bounded size with the same tree of parts, as far as it goes: pieces lose their ends."""
     if len(data) <= MOST_PIECE:
         return data
-    kept, size, start = [], 0, 0
+    kept: list[bytes] = []
+    size = start = 0
     while start < len(data) and size < MOST_BYTES and len(kept) < MOST_PIECES:
         following = _BOUNDARY.search(data, start + 1)
         stop = following.start() if following else len(data)

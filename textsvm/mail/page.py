@@ -1,7 +1,7 @@
-"""What an HTML page does beside showing a text: hidden text, links, pictures that report back, forms, scripts.
+"""What an HTML page does beside showing a text: hidden text, links, pictures that report back, forms.
 
-Text is hidden where a style, an attribute or a colour like that of its background hides it; styles in a `<style>`
-are not applied. The page is read by the standard library's parser, once, without building a tree.
+Text is hidden where a style, an attribute or a colour like that of its background hides it; styles in a
+`<style>` are not applied. The page is read by the standard library's parser, once, without building a tree.
 """
 
 from __future__ import annotations
@@ -13,9 +13,26 @@ from urllib.parse import urlsplit
 
 from textsvm.readers.html import html_text, without_comments
 
-_VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
+_VOID = frozenset(
+    [
+        "area",
+        "base",
+        "br",
+        "col",
+        "embed",
+        "hr",
+        "img",
+        "input",
+        "link",
+        "meta",
+        "param",
+        "source",
+        "track",
+        "wbr",
+    ]
+)
 #: A second one of these ends the first.
-_IMPLIED = frozenset("p td th tr li dd dt option".split())
+_IMPLIED = frozenset(["p", "td", "th", "tr", "li", "dd", "dt", "option"])
 _HIDES = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*hidden|mso-hide\s*:\s*all|opacity\s*:\s*0?\.?0*\s*(?:;|$)|"
     r"font-size\s*:\s*[01](?:\.\d+)?\s*(?:px|pt|em|%|;|$)|max-height\s*:\s*0",

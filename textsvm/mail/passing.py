@@ -1,28 +1,34 @@
 """A message passed on byte for byte, with the decision in its header.
 
-The fields go to the end of the header, as Bogofilter's do; to the end of its well-formed part, where a line that is no
-field comes in between. Fields of the same names that were there before (in any case, folded or not) are forged or
-stale, and go. Nothing else is touched: not the ends of lines, not a missing one at the end, not a "From " line.
-A message without a header gets one, and an empty line after it.
+The fields go to the end of the header, as Bogofilter's do; to the end of its well-formed part, where a line
+that is no field comes in between. Fields of the same names that were there before (in any case, folded or
+not) are forged or stale, and go. Nothing else is touched: not the ends of lines, not a missing one at the
+end, not a "From " line. A message without a header gets one, and an empty line after it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import textsvm
 from textsvm.mail.fields import Header, field_end, header
-
-if TYPE_CHECKING:
-    from textsvm.mail.filter import Decision
 
 #: The Bogofilter whose format is written.
 BOGOFILTER = "1.2.5"
 # A literal first: the search then runs at the speed of memchr.
 _OURS = re.compile(rb"\n(?i:x-textsvm|x-spam-flag)[ \t]*:")
 _BOGOSITY = re.compile(rb"\n(?i:x-bogosity)[ \t]*:")
+
+
+class Decision(Protocol):
+    """What is read of `textsvm.mail.filter.Decision`."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def score(self) -> float: ...
 
 
 def marked(data: bytes, decision: Decision, *, bogofilter: bool = False) -> bytes:

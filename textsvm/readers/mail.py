@@ -11,15 +11,10 @@ Labels are words of the folders: "ham" or "spam" where a folder or archive is na
 
 from __future__ import annotations
 
-import base64
-import binascii
 import email
-import email.errors
-import quopri
 import re
 from collections.abc import Iterator, Sequence
 from email.message import Message
-from email.policy import Compat32
 from itertools import islice, zip_longest
 from pathlib import PurePosixPath
 
@@ -28,6 +23,7 @@ from textsvm.readers.archives import stem
 from textsvm.readers.charsets import decode_declared
 from textsvm.readers.corpus import Document
 from textsvm.readers.folders import part_of
+from textsvm.readers.headers import PARSER_ERRORS, AsSent, decoded_header
 from textsvm.readers.html import html_text, is_html
 from textsvm.readers.opened import File
 
@@ -43,7 +39,6 @@ _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 _INTERNAL = b"FOLDER INTERNAL DATA"
 _NOT_MAIL = re.compile(r"(?:cmds|readme.*|index.*|license.*|\.ds_store|dovecot.*)", re.IGNORECASE)
 _CLASS = re.compile(r"(?<![a-z])(ham|spam)(?![a-z])", re.IGNORECASE)
-_WORD = re.compile(r"=\?([^?*\s]{1,60})(?:\*[^?\s]*)?\?([bq])\?([^?]*)\?=", re.IGNORECASE)
 _NO_HEADERS = "it has no headers"
 _DEFECTS = {
     "NoBoundaryInMultipartDefect": "a multipart message without a boundary",
@@ -58,25 +53,6 @@ _DEFECTS = {
     "InvalidBase64LengthDefect": "base64 of an impossible length",
     "InvalidMultipartContentTransferEncodingDefect": "a transfer encoding that a multipart cannot have",
 }
-
-
-#: What the standard parser lets through on hostile input.
-PARSER_ERRORS = (
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    RecursionError,
-    AssertionError,
-    email.errors.MessageError,
-)
-
-
-class AsSent(Compat32):
-    """A policy for the standard library's parser: headers come as they were sent, undecoded."""
-
-    def header_fetch_parse(self, name: str, value: str) -> str:
-        return value
 
 
 _POLICY = AsSent()
@@ -209,51 +185,6 @@ def _headers(message: Message, all_of_them: bool, damage: dict[str, None]) -> It
         return
     for name, value in message.items():
         yield f"{name}: {decoded_header(str(value), damage)}"
-
-
-def decoded_header(raw: str, damage: dict[str, None]) -> str:
-    """The text of a header as it was sent: encoded words (RFC 2047) and raw 8-bit bytes decoded.
-
-    Parameters
-    ----------
-    raw : str
-        With surrogates where bytes are no ASCII, as the standard library's parser gives it.
-    damage : dict
-        Gets what had to be guessed around, as its keys.
-    """
-    text = decode_declared(raw.encode("utf-8", "surrogateescape"), None)[0]
-    pieces: list[tuple[str | None, bytes | str]] = []
-    position = 0
-    for match in _WORD.finditer(text):
-        between = text[position : match.start()]
-        if between.strip() or not pieces:
-            pieces.append((None, between))
-        charset, payload = match[1].lower(), _encoded_word(match[2].lower(), match[3])
-        previous = pieces[-1] if pieces else (None, "")
-        if previous[0] == charset and isinstance(previous[1], bytes):
-            pieces[-1] = (charset, previous[1] + payload)  # one character may be spread over two words
-        else:
-            pieces.append((charset, payload))
-        position = match.end()
-    pieces.append((None, text[position:]))
-    decoded = []
-    for declared, piece in pieces:
-        if isinstance(piece, bytes):
-            piece, problem = decode_declared(piece, declared)
-            if problem:
-                damage[problem] = None
-        decoded.append(piece)
-    return " ".join("".join(decoded).split())
-
-
-def _encoded_word(encoding: str, text: str) -> bytes:
-    raw = text.encode("utf-8", "surrogateescape")
-    if encoding == "q":
-        return quopri.decodestring(raw, header=True)
-    try:
-        return base64.b64decode(raw + b"=" * (-len(raw) % 4))
-    except (binascii.Error, ValueError):
-        return raw
 
 
 def _text_parts(message: Message) -> Iterator[tuple[bytes, str, str | None]]:
