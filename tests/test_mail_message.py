@@ -179,7 +179,8 @@ def test_any_bytes_give_a_message(data):
 PIECES = (
     "From: ", "Subject: ", "Content-Type: ", "text/html", "multipart/mixed; boundary=", "message/rfc822",
     "; charset=", "utf-7", "Content-Transfer-Encoding: base64", "=?utf-8?q?=ff?=", "--", "b", "\n",
-    "\n\n", "\r\n", "<a href=", "<div style='display:none'>", "<!--", "-->", "</div>", "<script>", "</", ">", "'", " ",
+    "\n\n", "\r\n",
+    "<a href=", "<div style='display:none'>", "<!--", "-->", "</div>", "<script>", "</", ">", "'", " ",
     "&#x41;", "\x00", "\u202e", "раy",
 )  # fmt: skip
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 MOST_HEADER = 1 << 20
 _EMPTY = re.compile(rb"\n\r?\n")
-_FROM_LINE = re.compile(rb">?From [^\n]{0,2000}\n?")
+_FROM_LINE = re.compile(rb">?From (?![ \t]*:)[^\n]{0,2000}\n?")
 # Bounded: a line of 100 MB is gone through once.
 _FIELD = re.compile(rb"[!-9;-~]{1,200}[ \t]{0,20}:")
 _NO_FIELD = re.compile(rb"\n(?![!-9;-~]{1,200}[ \t]{0,20}:|[ \t])")
