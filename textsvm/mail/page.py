@@ -11,7 +11,7 @@ from collections import Counter
 from html.parser import HTMLParser
 from urllib.parse import urlsplit
 
-from textsvm.readers.html import html_text, without_comments
+from textsvm.readers.html import html_text, without_comments, without_hidden
 
 _VOID = frozenset(
     [
@@ -46,7 +46,10 @@ _SPLIT = re.compile(r"[A-Za-z]<!--[^<>]{0,200}-->[A-Za-z]")
 _SHOWN_HOST = re.compile(
     r"\s*(?:https?://)?((?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,10})\s*(?:[/:?]|$)", re.IGNORECASE
 )
+_SCRIPT = re.compile("<script", re.IGNORECASE)
 _MOST_HOSTS = 12
+#: Characters of a page that are read, without its comments, styles and scripts.
+MOST_PAGE = 1 << 16
 
 
 def page(source: str) -> tuple[str, list[str]]:
@@ -67,8 +70,11 @@ def page(source: str) -> tuple[str, list[str]]:
     reader = _Page()
     if _SPLIT.search(source):
         reader.tricks["words split by comments"] = None
-    # The parser takes quadratic time on comments that are never closed.
-    reader.feed(without_comments(source).replace("<!--", " "))
+    if _SCRIPT.search(source):
+        reader.tricks["script"] = None
+    # Comments that are never closed take the parser quadratic time, and long styles time for nothing.
+    shown = without_hidden(without_comments(source)).replace("<!--", " ")
+    reader.feed(shown[:MOST_PAGE])
     seen = "".join(reader.seen)
     # Without close(): what a broken tag left unread is read as the rest of the package reads HTML.
     return html_text(seen + reader.rawdata), [*reader.tricks]
@@ -145,6 +151,8 @@ class _Page(HTMLParser):
     def _style(self, given: dict[str, str]) -> tuple[str | None, bool]:
         """Background of an element, None where it is not known, and whether its text is hidden."""
         background, hidden = self.open[-1][1:]
+        if not given:
+            return background, hidden
         style = given.get("style", "")
         back, front = _STYLE_BACK.search(style), _STYLE_COLOUR.search(style)
         if "background" in given or "url(" in style:
@@ -164,7 +172,7 @@ class _Page(HTMLParser):
             small = given.get("width", "") in ("0", "1") or given.get("height", "") in ("0", "1")
             if host and (small or _STYLE_SMALL.search(given.get("style", ""))):
                 self.tricks["tracking pixel"] = None
-        elif tag in ("form", "script", "iframe", "object"):
+        elif tag in ("form", "iframe", "object"):
             self._host(given.get("action", ""), "form to host")
             self.tricks[tag] = None
 
