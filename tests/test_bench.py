@@ -23,6 +23,7 @@ QUICK = (
     "million",
     "mixtures",
     "keeping",
+    "mail_text",
 )
 
 

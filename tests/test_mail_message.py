@@ -254,6 +254,7 @@ HOSTILE = {  # head, what is repeated, bytes of it, tail
     "boundaries and nothing else": (mixed()[:-7], b"--b\n", 20 * M, b""),
     "1,000 messages in messages": (HEAD, b"Content-Type: message/rfc822\n\n", 30_000, b"x\n"),
     "parameters": (HEAD + b"Content-Type: multipart/mixed", b"; a=\"b", 10 * M, b"\n\nbody\n"),
+    "folded parameters": (HEAD + b"Content-Type: multipart/mixed", b"; a=\"b\n ", M, b"\n\nbody\n"),
     "parentheses": (b"From: ", b"(", 10 * M, b"\n\nbody\n"),
     "a deep page": (HTML, b"<div>", 20 * M, b""),
     "open comments": (HTML, b"<!--", 20 * M, b""),
@@ -298,6 +299,30 @@ def test_hostile_mails_take_bounded_time_and_memory(what, tmp_path):
     assert megabytes < 300
     assert length < 2 * MOST_TEXT
     assert passed > 0
+
+
+def test_several_large_attachments_do_not_hide_the_text_after_them():
+    large = attached("big.exe", 400_000)
+    got = lines(mixed(*[large] * 20, (b"", b"last words")))
+    assert got[-1] == "last words"
+    assert sum(line.startswith("[attachment big.exe") for line in got) == 20
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"Subject: =?utf-7?q?+2AA-?=\nContent-Type: text/plain; charset=utf-7\n\n+2AA- x",
+        b"Subject: x\nContent-Type: text/html\n\n&#xD800; x",
+        b"Subject: x\n" + b"a" * 5000 + b": b\n\nx",
+        b"Subject: x\nContent-Type: a/b\nContent-Disposition: attachment; filename*=utf-7''%2B2AA-\n\nx",
+    ],
+)
+def test_texts_can_be_stored(data):
+    message = read_message(data)
+    assert "x" in message.text
+    assert "[not to be parsed]" not in message.text
+    message.text.encode()
+    message.subject.encode()
 
 
 def nested(depth):

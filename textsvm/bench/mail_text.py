@@ -1,7 +1,7 @@
 """python -m textsvm.bench.mail_text: what each piece of a mail's text is worth on SpamAssassin's corpus.
 
-Some of the mails in folds, one fixed classifier: a row of the table is the text of `textsvm.mail.message` with a
-piece less, with one piece alone, or with one more.
+Some of the mails in folds, one fixed classifier: a row of the table is the text of `textsvm.mail.message`
+with a piece less, with one piece alone, or with one more.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m textsvm.bench.mail_text", description=__doc__)
     parser.add_argument("-o", "--output", type=Path, default=Path("reports/mail_text"))
     parser.add_argument("--every", type=int, default=3, help="every so many mails")
-    parser.add_argument("--quick", action="store_true", help="the embedded sample, three folds")
+    parser.add_argument("--quick", action="store_true", help="the embedded sample, three folds, few rows")
     parser.add_argument("--device", default="cpu", help="of the features")
     options = parser.parse_args(arguments)
     command = f"python -m textsvm.bench.mail_text --every {options.every}" + " --quick" * options.quick
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = Rows(options.output, "What the pieces of a mail's text are worth", command, NOTE)
     for first, where in enumerate(("", "other mails: ")):
         mails, spam = corpus(path, options.every, first)
-        given = variants(mails)[: 3 if first else None]
+        given = variants(mails)[: 3 if first else 12 if options.quick else None]
         judge = Judge(spam, given[0][1], 3 if options.quick else FOLDS, options.device)
         for name, texts in given:
             rows.row(where + name, judge.row, where + name, texts)

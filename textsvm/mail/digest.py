@@ -4,19 +4,17 @@ SHA-256 over the fields and the body, less what delivery and mail programs chang
 
 - fields that they add or rewrite (`DELIVERY`, `DELIVERY_PREFIXES`), and the "From " line of an mbox;
 - case of field names, folding and other runs of blanks in fields;
-- CR LF or LF at the ends of lines, empty lines at the end, ">From " where an mbox had to quote "From ".
+- CR LF or LF at the ends of lines, empty lines at the end, ">From " (or ">>From ") where an mbox quoted it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator
 
 from textsvm.mail.fields import fields, header
 
 _CHUNK = 1 << 20
-_QUOTED_FROM = re.compile(rb"\n>+From ")
 
 #: Fields that delivery, filters on the way and mail programs add or rewrite.
 DELIVERY = frozenset(
@@ -55,7 +53,9 @@ def digest(data: bytes) -> str:
     if not found.there and position < end and not data.startswith((b"\n", b"\r\n"), position):
         sha.update(b"\n")  # the empty line that passing it on puts there
     for chunk in _chunks(data, position, end):
-        sha.update(_QUOTED_FROM.sub(b"\nFrom ", chunk.replace(b"\r\n", b"\n")))
+        for change in (b"\r\n", b"\n"), (b"\n>From ", b"\nFrom "), (b"\n>>From ", b"\nFrom "):
+            chunk = chunk.replace(*change)
+        sha.update(chunk)
     return sha.hexdigest()
 
 

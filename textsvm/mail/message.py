@@ -7,9 +7,10 @@ misread (`letters.py`), charsets that are not what they claim, attachments by na
 text parts in their order, decoded, HTML as it is seen. Whoever reads a bounded beginning of the text has the
 fields and the tricks in it.
 
-Work is bounded, whatever the message: before it is parsed, what lies between lines that may be boundaries is
-cut to `MOST_PIECE` bytes each and all of it to `MOST_BYTES`, which keeps the tree of parts. Fields longer
-than `MOST_FIELD` characters are cut as they are parsed (the standard library takes quadratic time on some).
+Work is bounded, whatever the message: before it is parsed, what lies between lines that may be boundaries
+is cut to `MOST_PIECE` bytes each, and to less when that comes to `MOST_BYTES`, which keeps the tree of
+parts. Fields longer than `MOST_FIELD` characters are cut as they are parsed (the standard library takes
+quadratic time on some).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from textsvm.readers.html import is_html
 
 #: Header fields that are text, in their order.
 FIELDS = ("subject", "from", "reply-to", "message-id", "x-mailer", "user-agent", "content-type")
-MOST_BYTES, MOST_PIECE, MOST_PIECES, MOST_FIELD = 1 << 19, 1 << 17, 500, 2000
+MOST_BYTES, MOST_PIECE, LEAST_PIECE, MOST_PIECES, MOST_FIELD = 1 << 19, 1 << 17, 2048, 400, 2000
 MOST_TEXT, MOST_PARTS, MOST_TRICKS = 1 << 16, 100, 60
 _BOUNDARY = re.compile(rb"\n--[^\r\n]")
 _PARAMETER = re.compile(r";?\s*boundary\s*=\s*(?:\"[^\"]*\"|[^\s;]+)", re.IGNORECASE)
@@ -79,7 +80,12 @@ def read_message(data: bytes) -> Message:
         text = decode_declared(data[:MOST_PIECE], None)[0][:MOST_TEXT]
         found, subject, sender = [("trick", "[not to be parsed]"), ("text", text)], "", ""
     text = "\n".join(line for _, line in found if line)
-    return Message(digest(data), text, subject[:MOST_FIELD], sender[:MOST_FIELD])
+    return Message(digest(data), *map(_storable, (text, subject, sender)))
+
+
+def _storable(text: str) -> str:
+    """Without the halves of characters that UTF-7 may declare: no file and no database takes them."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def evidence(parsed: Parsed, names: Sequence[str] = FIELDS) -> list[tuple[str, str]]:
@@ -101,12 +107,15 @@ def evidence(parsed: Parsed, names: Sequence[str] = FIELDS) -> list[tuple[str, s
     tricks: dict[str, None] = dict.fromkeys(_header_tricks(parsed))
     attached: list[str] = []
     for part in _leaves(parsed):
-        if _is_text(part):
-            text, its_tricks = _text(part)
-            texts.append(text)
-            tricks |= dict.fromkeys(its_tricks)
-        else:
-            attached.append(_attachment(part))
+        try:
+            if _is_text(part):
+                text, its_tricks = _text(part)
+                texts.append(text)
+                tricks |= dict.fromkeys(its_tricks)
+            else:
+                attached.append(_attachment(part))
+        except PARSER_ERRORS:
+            tricks["part that cannot be read"] = None
     shown = ((name, _shown(name, _field(parsed, name))) for name in names)
     fields = [("field", _letters(f"{name}: {value}", tricks)) for name, value in shown if value]
     body = _letters("\n".join(text for text in texts if text)[:MOST_TEXT], tricks)
@@ -118,8 +127,8 @@ class _Bounded(AsSent):
     """Fields are cut while they are parsed."""
 
     def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
-        first, *others = sourcelines[:100]
-        return super().header_source_parse([first[:MOST_FIELD], *(line[:MOST_FIELD] for line in others)])
+        name, value = super().header_source_parse(sourcelines)
+        return name[:MOST_FIELD], value[:MOST_FIELD]
 
 
 _BOUNDED = _Bounded()
@@ -141,10 +150,11 @@ def _cut(data: bytes) -> bytes:
         return data
     kept: list[bytes] = []
     size = start = 0
-    while start < len(data) and size < MOST_BYTES and len(kept) < MOST_PIECES:
+    while start < len(data) and len(kept) < MOST_PIECES:
         following = _BOUNDARY.search(data, start + 1)
         stop = following.start() if following else len(data)
-        kept.append(data[start : min(stop, start + MOST_PIECE)])
+        room = max(LEAST_PIECE, min(MOST_PIECE, (MOST_BYTES - size) // 2))  # the last one gets some, too
+        kept.append(data[start : min(stop, start + room)])
         size += len(kept[-1])
         start = stop
     return b"".join(kept)
