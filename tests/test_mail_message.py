@@ -164,7 +164,18 @@ def test_a_cut_message_keeps_its_parts():
     data = mixed((b"", b"first words"), large, (b"Content-Type: text/html\n", b"<p>last words"))
     got = lines(data)
     assert "[attachment big.exe application/octet-stream 64 KB or more]" in got
-    assert got[-2:] == ["first words", "last words"]
+    assert got[-2:] == ["last words", "first words"]
+
+
+def test_a_page_stands_before_a_text():
+    data = mixed((b"", b"harmless words"), (b"Content-Type: text/html\n", b"<p>what is shown"))
+    assert lines(data)[-2:] == ["what is shown", "harmless words"]
+
+
+@pytest.mark.parametrize("line", [b"From a@b Mon\n", b">From a@b Mon\r\n"])
+def test_the_line_of_an_mbox_is_none_of_the_message(line):
+    data = HEAD + b"\nbody\n"
+    assert read_message(line + data) == read_message(data)
 
 
 @given(st.binary(max_size=300))

@@ -1,11 +1,11 @@
 """What a decision about a mail is taken from, as one text that a person can read.
 
-First the header fields that say something (`FIELDS`), a line each, decoded, the message-id as its form alone
-(0 for a digit, a for a letter: which program made it) and the content-type without its boundary; then what
-the sender did, a line each in brackets: what an HTML page does (`page.py`), letters that are there to be
-misread (`letters.py`), charsets that are not what they claim, attachments by name, type and size; then the
-text parts in their order, decoded, HTML as it is seen. Whoever reads a bounded beginning of the text has the
-fields and the tricks in it.
+First the header fields that say something (`FIELDS`), a line each, decoded, the message-id as its form
+alone (0 for a digit, a for a letter: which program made it) and the content-type without its boundary; then
+what the sender did, a line each in brackets: what an HTML page does (`page.py`), letters that are there to
+be misread (`letters.py`), charsets that are not what they claim, attachments by name, type and size; then
+the text parts, decoded, HTML as it is seen and before plain text. Whoever reads a bounded beginning of the
+text has the fields and the tricks in it.
 
 Work is bounded, whatever the message: before it is parsed, what lies between lines that may be boundaries
 is cut to `MOST_PIECE` bytes each, and to less when that comes to `MOST_BYTES`, which keeps the tree of
@@ -23,6 +23,7 @@ from email.message import Message as Parsed
 from email.utils import getaddresses
 
 from textsvm.mail.digest import digest
+from textsvm.mail.fields import header
 from textsvm.mail.letters import plain_letters
 from textsvm.mail.page import page
 from textsvm.readers.charsets import decode_declared
@@ -146,10 +147,10 @@ def parse(data: bytes) -> Parsed:
 
 def _cut(data: bytes) -> bytes:
     """A message of bounded size with the same tree of parts, as far as it goes: pieces lose their ends."""
+    start, size = header(data).start, 0
     if len(data) <= MOST_PIECE:
-        return data
+        return data[start:]
     kept: list[bytes] = []
-    size = start = 0
     while start < len(data) and len(kept) < MOST_PIECES:
         following = _BOUNDARY.search(data, start + 1)
         stop = following.start() if following else len(data)
@@ -161,8 +162,12 @@ def _cut(data: bytes) -> bytes:
 
 
 def _leaves(parsed: Parsed) -> list[Parsed]:
-    """The parts that are no containers, the first of them."""
-    return [part for part in parsed.walk() if not part.is_multipart()][:MOST_PARTS]
+    """The parts that are no containers, the first of them; pages before texts.
+
+    Of a page and a text that say the same, the page is shown: no long text may stand before it.
+    """
+    found = [part for part in parsed.walk() if not part.is_multipart()][:MOST_PARTS]
+    return sorted(found, key=lambda part: part.get_content_type() != "text/html")
 
 
 def _is_text(part: Parsed) -> bool:
