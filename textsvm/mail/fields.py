@@ -15,8 +15,10 @@ MOST_HEADER = 1 << 20
 _EMPTY = re.compile(rb"\n\r?\n")
 _FROM_LINE = re.compile(rb">?From (?![ \t]*:)[^\n]{0,2000}\n?")
 # Bounded: a line of 100 MB is gone through once.
-_FIELD = re.compile(rb"[!-9;-~]{1,200}[ \t]{0,20}:")
-_NO_FIELD = re.compile(rb"\n(?![!-9;-~]{1,200}[ \t]{0,20}:|[ \t])")
+_FIELD = re.compile(rb"[!-9;-~]{1,200}:")
+_LOOSE_FIELD = re.compile(rb"[!-9;-~]{1,200}[ \t]{0,20}:")
+_NO_FIELD = re.compile(rb"\n(?![!-9;-~]{1,200}:|[ \t])")
+_BARE = re.compile(rb"\r(?!\n)")
 _NEXT = re.compile(rb"\n(?![ \t])")
 
 
@@ -33,7 +35,7 @@ class Header:
     end : int
         Of the empty line that ends the header, or of the data.
     there : bool
-        Whether the message begins with a field at all.
+        Whether the message begins with a field at all, if only one with blanks before its colon.
     """
 
     start: int
@@ -51,11 +53,21 @@ def header(data: bytes) -> Header:
     """
     first = _FROM_LINE.match(data)
     start = first.end() if first else 0
-    if not _FIELD.match(data, start):
+    if not _LOOSE_FIELD.match(data, start):
         return Header(start, start, start, False)
     end = _end(data, start)
-    other = _NO_FIELD.search(data, start, end)
-    return Header(start, other.start() + 1 if other and other.end() < end else end, end, True)
+    return Header(start, _run(data, start, end), end, True)
+
+
+def _run(data: bytes, start: int, end: int) -> int:
+    """Where the fields end that every reader takes for such: some take a bare CR for the end of a line."""
+    if not _FIELD.match(data, start):
+        return start
+    other, bare = _NO_FIELD.search(data, start, end), _BARE.search(data, start, end)
+    stop = other.start() + 1 if other and other.end() < end else end
+    if bare and bare.start() < stop:
+        return max(first for first, _ in fields(data, start, stop) if first <= bare.start())
+    return stop
 
 
 def _end(data: bytes, start: int) -> int:

@@ -142,12 +142,14 @@ def parse(data: bytes) -> Parsed:
     ----------
     data : bytes
     """
-    return email.message_from_bytes(_cut(data), policy=_BOUNDED)
+    found = header(data)
+    no_header = b"\n" * (not found.there)  # else lines that begin with a blank would pass for one
+    return email.message_from_bytes(no_header + _cut(data, found.start), policy=_BOUNDED)
 
 
-def _cut(data: bytes) -> bytes:
+def _cut(data: bytes, start: int) -> bytes:
     """A message of bounded size with the same tree of parts, as far as it goes: pieces lose their ends."""
-    start, size = header(data).start, 0
+    size = 0
     if len(data) <= MOST_PIECE:
         return data[start:]
     kept: list[bytes] = []

@@ -96,7 +96,8 @@ def _place(found: Header, forged: list[tuple[int, int, bytes]]) -> int:
 def _block(data: bytes, found: Header, place: int, lines: list[str]) -> bytes:
     """The new fields, with what is needed to begin a line there and to end a header."""
     before, after = data[max(0, place - 2) : place], data[found.fields : found.fields + 2]
-    end = b"\r\n" if (before or after) == b"\r\n" else b"\n"
+    line = data.find(b"\n", place)
+    end = b"\r\n" if (before or data[max(0, line - 1) : line + 1]) == b"\r\n" else b"\n"
     block = b"".join(line.encode() + end for line in lines)
     if before and not before.endswith(b"\n"):
         block = end + block
