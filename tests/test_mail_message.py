@@ -364,3 +364,10 @@ def test_the_usual_mail_of_the_standard_library():
     assert got[0] == "subject: Grüße"
     assert "[attachment bild.png image/png 4-16 KB]" in got
     assert got[-2:] == ["Hallo Jürgen", "Hallo Jürgen"]
+
+
+def test_reading_and_marking_a_mail_needs_the_standard_library_alone():
+    """A client that starts anew for each mail waits for what is imported."""
+    code = "import sys, textsvm.mail.message, textsvm.mail.passing; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert not {b"numpy", b"numba", b"tarfile", b"typer"} & {*done.stdout.split()}
