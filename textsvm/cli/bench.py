@@ -28,6 +28,7 @@ class Benchmark(Enum):
     multilabel = "multilabel"
     essays = "essays"
     panel = "panel"
+    mail_text = "mail_text"
     reviews = "reviews"
     tuned = "tuned"
     vectors = "vectors"

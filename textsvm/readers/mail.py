@@ -11,15 +11,10 @@ Labels are words of the folders: "ham" or "spam" where a folder or archive is na
 
 from __future__ import annotations
 
-import base64
-import binascii
 import email
-import email.errors
-import quopri
 import re
 from collections.abc import Iterator, Sequence
 from email.message import Message
-from email.policy import Compat32
 from itertools import islice, zip_longest
 from pathlib import PurePosixPath
 
@@ -28,6 +23,7 @@ from textsvm.readers.archives import stem
 from textsvm.readers.charsets import decode_declared
 from textsvm.readers.corpus import Document
 from textsvm.readers.folders import part_of
+from textsvm.readers.headers import PARSER_ERRORS, AsSent, decoded_header
 from textsvm.readers.html import html_text, is_html
 from textsvm.readers.opened import File
 
@@ -43,7 +39,6 @@ _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 _INTERNAL = b"FOLDER INTERNAL DATA"
 _NOT_MAIL = re.compile(r"(?:cmds|readme.*|index.*|license.*|\.ds_store|dovecot.*)", re.IGNORECASE)
 _CLASS = re.compile(r"(?<![a-z])(ham|spam)(?![a-z])", re.IGNORECASE)
-_WORD = re.compile(r"=\?([^?*\s]{1,60})(?:\*[^?\s]*)?\?([bq])\?([^?]*)\?=", re.IGNORECASE)
 _NO_HEADERS = "it has no headers"
 _DEFECTS = {
     "NoBoundaryInMultipartDefect": "a multipart message without a boundary",
@@ -60,26 +55,7 @@ _DEFECTS = {
 }
 
 
-# What the standard parser lets through on hostile input.
-_PARSER_ERRORS = (
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    RecursionError,
-    AssertionError,
-    email.errors.MessageError,
-)
-
-
-class _AsSent(Compat32):
-    """Headers come as they were sent, undecoded."""
-
-    def header_fetch_parse(self, name: str, value: str) -> str:
-        return value
-
-
-_POLICY = _AsSent()
+_POLICY = AsSent()
 
 
 def is_mail(data: bytes) -> bool:
@@ -154,7 +130,7 @@ def message_text(data: bytes, *, headers: bool = False) -> tuple[str, list[str]]
     try:
         message = email.message_from_bytes(data, policy=_POLICY)
         parts = [*_text_parts(message)]
-    except _PARSER_ERRORS as error:
+    except PARSER_ERRORS as error:
         # The standard parser gave up on something hostile: the bytes themselves are still evidence.
         return decode_declared(data, None)[0], [f"it cannot be parsed as a message ({type(error).__name__})"]
     pieces = [*_headers(message, headers, damage), *(_part_text(*part, damage) for part in parts)]
@@ -205,47 +181,10 @@ def _label(file: File, several: bool) -> str | None:
 
 def _headers(message: Message, all_of_them: bool, damage: dict[str, None]) -> Iterator[str]:
     if not all_of_them:
-        yield _header(str(message.get("Subject", "")), damage)
+        yield decoded_header(str(message.get("Subject", "")), damage)
         return
     for name, value in message.items():
-        yield f"{name}: {_header(str(value), damage)}"
-
-
-def _header(raw: str, damage: dict[str, None]) -> str:
-    """Decode the encoded words (RFC 2047) and the raw 8-bit bytes of a header."""
-    text = decode_declared(raw.encode("utf-8", "surrogateescape"), None)[0]
-    pieces: list[tuple[str | None, bytes | str]] = []
-    position = 0
-    for match in _WORD.finditer(text):
-        between = text[position : match.start()]
-        if between.strip() or not pieces:
-            pieces.append((None, between))
-        charset, payload = match[1].lower(), _encoded_word(match[2].lower(), match[3])
-        previous = pieces[-1] if pieces else (None, "")
-        if previous[0] == charset and isinstance(previous[1], bytes):
-            pieces[-1] = (charset, previous[1] + payload)  # one character may be spread over two words
-        else:
-            pieces.append((charset, payload))
-        position = match.end()
-    pieces.append((None, text[position:]))
-    decoded = []
-    for declared, piece in pieces:
-        if isinstance(piece, bytes):
-            piece, problem = decode_declared(piece, declared)
-            if problem:
-                damage[problem] = None
-        decoded.append(piece)
-    return " ".join("".join(decoded).split())
-
-
-def _encoded_word(encoding: str, text: str) -> bytes:
-    raw = text.encode("utf-8", "surrogateescape")
-    if encoding == "q":
-        return quopri.decodestring(raw, header=True)
-    try:
-        return base64.b64decode(raw + b"=" * (-len(raw) % 4))
-    except (binascii.Error, ValueError):
-        return raw
+        yield f"{name}: {decoded_header(str(value), damage)}"
 
 
 def _text_parts(message: Message) -> Iterator[tuple[bytes, str, str | None]]:
