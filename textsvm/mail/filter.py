@@ -1,0 +1,332 @@
+"""The filter of one user: messages in, decisions out, and what it learns is on disk before it says so.
+
+A decision needs the weight vector alone (`textsvm.mail.weights`), the bias and the calibration: a process that
+decides on one mail loads no lesson, and neither Numba nor scikit-learn. Learning needs the machine with all
+lessons: it is loaded when the first lesson comes, and kept. A lesson, the alphas that it moves, the bias and the
+calibration are one transaction. What another process learns meanwhile is seen by the store's generation, and
+taken over before the next lesson.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.errors import InputError
+from textsvm.mail.features import MOST_BYTES, P, features, spelled
+from textsvm.mail.lessons import KINDS, Lesson, Lessons
+from textsvm.mail.message import read_message
+from textsvm.mail.probability import probability
+from textsvm.mail.weights import Weights, read_weights, sum_of
+
+if TYPE_CHECKING:
+    from textsvm.solvers.online import OnlineMachine
+
+#: At least so likely spam is called spam, at most so likely is called ham (Bogofilter's thresholds).
+SPAM, HAM = 0.99, 0.45
+#: Exit codes of a filter.
+CODES = {"spam": 0, "ham": 1, "unsure": 2}
+#: Seconds that a lesson's way to the optimum may take; what is left of it is gone with the next lesson.
+SETTLING = 1.0
+#: Lessons that `status` looks back on.
+LOOKING_BACK = 100
+_FEATURES = [P, MOST_BYTES]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the filter says of a message.
+
+    Attributes
+    ----------
+    kind : {"spam", "ham", "unsure"}
+    score : float
+        P(spam).
+    value : float
+        The decision function.
+    """
+
+    kind: str
+    score: float
+    value: float
+
+
+#: While the filter knows one kind only.
+UNDECIDED = Decision("unsure", 0.5, 0.0)
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a filter knows, and how well it did.
+
+    Attributes
+    ----------
+    spam, ham : int
+        Lessons of each kind.
+    texts : bool
+        Whether the store holds messages.
+    judged : int
+        How many of the last lessons (at most `LOOKING_BACK`) the filter had an opinion of before it learnt them.
+    wrong, unsure : int
+        Of these, how many it would have called the other kind, or unsure.
+    last : list of (str, str, str, float, float or None)
+        The last lessons, the newest first: kind, subject, sender, seconds since 1970, score before.
+    """
+
+    spam: int
+    ham: int
+    texts: bool
+    judged: int
+    wrong: int
+    unsure: int
+    last: list[tuple[str, str, str, float, float | None]]
+
+
+class Filter:
+    """A mail filter on the lessons of a folder; threads may share one.
+
+    Parameters
+    ----------
+    folder : path
+    create : bool
+        Make the store if there is none.
+    texts : bool
+        Whether a store that is made holds messages, or features alone.
+
+    Raises
+    ------
+    InputError
+        Here and by all methods: see `Lessons`; and if the store's features are another version's.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, create: bool = False, texts: bool = True) -> None:
+        self.lessons = Lessons(folder, create=create, texts=texts)
+        self._lock = threading.RLock()
+        self._machine: OnlineMachine | None = None
+        #: Of the machine: the generation it stands at, the kinds it knows, the alphas on disk.
+        self._learnt = -1
+        self._kinds: dict[str, str] = {}
+        self._alphas: dict[str, float] = {}
+        #: Of the weights.
+        self._summed = -1
+        self._weights: Weights | None = None
+        self._bias = 0.0
+        self._calibration: list[float] = []
+
+    def close(self) -> None:
+        """Leave the weights for the next process, and close the store."""
+        with self._lock:
+            try:
+                if self._machine is not None:
+                    self._to_decide()
+            finally:
+                self._machine = self._weights = None
+                self.lessons.close()
+
+    def __enter__(self) -> Filter:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # Deciding
+
+    def classify(self, data: bytes) -> Decision:
+        """What a raw message is."""
+        return self.decide(*features(read_message(data).text))
+
+    def decide(self, keys: NDArray[np.uint64], values: NDArray[np.float32]) -> Decision:
+        """What the message with these features is."""
+        with self._lock:
+            if self._machine is not None and self._learnt == self.lessons.generation:
+                if len(set(self._kinds.values())) < 2:
+                    return UNDECIDED
+                return decision(self._machine.decision(keys, values), self._calibration)
+            weights = self._to_decide()
+            if weights is None:
+                return UNDECIDED
+            return decision(float(weights.of(keys) @ values) + self._bias, self._calibration)
+
+    def reasons(self, data: bytes, most: int = 10) -> list[tuple[str, float]]:
+        """The strings of a message that weigh most, with their part in the decision value: above 0 for spam."""
+        keys, values = features(read_message(data).text)
+        with self._lock:
+            weights = self._to_decide()
+            if weights is None:
+                return []
+            parts = weights.of(keys) * values
+        strongest = np.argsort(-np.abs(parts), kind="stable")[:most]
+        return [(spelled(int(keys[i])), float(parts[i])) for i in strongest if parts[i]]
+
+    def _to_decide(self) -> Weights | None:
+        """The weights of the store's generation, and `_bias` and `_calibration`; None of one kind only."""
+        generation = self.lessons.generation
+        if generation == self._summed:
+            return self._weights
+        with self.lessons.reading():
+            self._check_features()
+            generation = self.lessons.generation
+            self._weights = None
+            if min(self.lessons.counts().values()) > 0:
+                self._bias = float(self.lessons.meta("bias", 0.0))
+                self._calibration = self.lessons.meta("calibration", [])
+                self._weights = self._read_weights(generation)
+        self._summed = generation
+        return self._weights
+
+    def _read_weights(self, generation: int) -> Weights:
+        path, store = self.lessons.path.with_name("weights"), self.lessons.meta("store")
+        found = read_weights(path, store, generation)
+        if found is None:
+            supports = self.lessons.read(supports=True)
+            found = sum_of((each.keys, each.values, _signed(each)) for each in supports)
+            found.write(path, store, generation)
+        return found
+
+    def _check_features(self) -> None:
+        if self.lessons.meta("features", _FEATURES) != _FEATURES:
+            raise InputError(
+                f"the features in {self.lessons.path} are another version's: textsvm mail retrain makes them anew"
+            )
+
+    # Learning
+
+    def learn(self, data: bytes, kind: str) -> bool:
+        """Learn that a message is spam or ham; whether that is new. It is on disk when this returns."""
+        return self.learn_all([data], kind) == 1
+
+    def learn_all(self, messages: Iterable[bytes], kind: str) -> int:
+        """Learn many messages of one kind, a few to a transaction; how many of them were new."""
+        return self.enter(self._lessons_of(messages, kind))
+
+    def enter(self, lessons: Iterable[Lesson]) -> int:
+        """Learn lessons whose features are known; how many of them were new or of another kind before."""
+        changed, waiting = 0, iter(lessons)
+        with self._lock:
+            while part := list(islice(waiting, self._part())):
+                changed += self._enter(part)
+        return changed
+
+    def unlearn(self, data: bytes) -> bool:
+        """Forget a lesson; whether there was one."""
+        digest = read_message(data).digest
+        with self._lock:
+            if self.lessons.kind(digest) is None:
+                return False
+            with self._writing() as machine:
+                if gone := self.lessons.drop(digest):
+                    machine.remove(digest)
+                    del self._kinds[digest]
+            return gone
+
+    @staticmethod
+    def _lessons_of(messages: Iterable[bytes], kind: str) -> Iterator[Lesson]:
+        if kind not in KINDS:
+            raise InputError(f"a message is learnt as spam or as ham, not as {kind!r}")
+        for data in messages:
+            found = read_message(data)
+            yield Lesson(found.digest, kind, *features(found.text), found.subject, found.sender, data)
+
+    def _part(self) -> int:
+        """Lessons of one transaction: the more are known, the less each one changes."""
+        return max(1, min(256, sum(self.lessons.counts().values()) // 16))
+
+    def _enter(self, part: list[Lesson]) -> int:
+        if all(self.lessons.kind(each.digest) == each.kind for each in part):
+            return 0
+        changed = 0
+        with self._writing() as machine:
+            for each in part:
+                if self._kinds.get(each.digest) != each.kind:
+                    self.lessons.put(self._judged(each))
+                    machine.add(each.digest, each.keys, each.values, each.kind == "spam", 0.0)
+                    self._kinds[each.digest] = each.kind
+                    changed += 1
+        return changed
+
+    def _judged(self, lesson: Lesson) -> Lesson:
+        """The lesson with what the filter said before it was learnt, for the first time where it is moved."""
+        if lesson.digest in self._kinds:
+            old = self.lessons.get(lesson.digest)
+            return replace(lesson, value=old.value, score=old.score, alpha=0.0)
+        if len(set(self._kinds.values())) < 2:
+            return replace(lesson, value=None, score=None, alpha=0.0)
+        assert self._machine is not None
+        before = decision(self._machine.decision(lesson.keys, lesson.values), self._calibration)
+        return replace(lesson, value=before.value, score=before.score, alpha=0.0)
+
+    @contextmanager
+    def _writing(self) -> Iterator[OnlineMachine]:
+        """The machine with all lessons; what the block changes of them is settled, and on disk after it."""
+        try:
+            with self.lessons.writing():
+                self._check_features()
+                generation = self.lessons.generation
+                machine = self._loaded(generation)
+                yield machine
+                machine.settle(SETTLING)
+                self._write(machine, generation + 1)
+            self._learnt = generation + 1
+        except BaseException:
+            self._machine = None
+            raise
+
+    def _loaded(self, generation: int) -> OnlineMachine:
+        """The machine as the store has it."""
+        if self._machine is None or self._learnt != generation:
+            from textsvm.solvers.online import OnlineMachine
+
+            self._machine, self._kinds, self._alphas = OnlineMachine(), {}, {}
+            for each in self.lessons.read():
+                self._machine.add(each.digest, each.keys, each.values, each.kind == "spam", each.alpha)
+                self._kinds[each.digest], self._alphas[each.digest] = each.kind, each.alpha
+            self._machine.settle(SETTLING)
+            self._calibration = self.lessons.meta("calibration", [])
+            self._learnt = generation
+        return self._machine
+
+    def _write(self, machine: OnlineMachine, generation: int) -> None:
+        """Bring the store up to date with the machine."""
+        alphas = dict(machine.alphas)
+        self.lessons.set_alphas({name: a for name, a in alphas.items() if self._alphas.get(name, 0.0) != a})
+        self._alphas = alphas
+        nothing = features("")
+        self.lessons.keep("bias", machine.decision(*nothing))
+        self.lessons.keep("features", _FEATURES)
+        self.lessons.keep("generation", generation)
+
+    # Looking back
+
+    def status(self) -> Status:
+        """How many lessons there are, and how well the last ones were foreseen."""
+        with self._lock, self.lessons.reading():
+            counts, last = self.lessons.counts(), self.lessons.last(LOOKING_BACK)
+            texts = self.lessons.holds_texts
+        judged = [(kind, kind_of(score)) for kind, *_, score in last if score is not None]
+        unsure = sum(said == "unsure" for _, said in judged)
+        wrong = sum(kind != said for kind, said in judged) - unsure
+        return Status(**counts, texts=texts, judged=len(judged), wrong=wrong, unsure=unsure, last=last)
+
+
+def kind_of(score: float) -> str:
+    """What a message of this P(spam) is called."""
+    return "spam" if score >= SPAM else "ham" if score <= HAM else "unsure"
+
+
+def decision(value: float, calibration: list[float]) -> Decision:
+    """What a decision value means."""
+    score = probability(value, *calibration)
+    return Decision(kind_of(score), score, value)
+
+
+def _signed(lesson: Lesson) -> float:
+    return lesson.alpha if lesson.kind == "spam" else -lesson.alpha
