@@ -2,9 +2,9 @@
 
 A decision needs the weight vector alone (`textsvm.mail.weights`), the bias and the calibration: a process that
 decides on one mail loads no lesson, and neither Numba nor scikit-learn. Learning needs the machine with all
-lessons: it is loaded when the first lesson comes, and kept. A lesson, the alphas that it moves, the bias and the
-calibration are one transaction. What another process learns meanwhile is seen by the store's generation, and
-taken over before the next lesson.
+lessons: it is loaded when the first lesson comes, and kept. A lesson, the alphas that it moves, the bias and
+the calibration are one transaction. What another process learns meanwhile is seen by the store's generation,
+and taken over before the next lesson.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.mail.features import MOST_BYTES, P, features, spelled
-from textsvm.mail.lessons import KINDS, Lesson, Lessons
+from textsvm.mail.features import MOST_BYTES, P, features
+from textsvm.mail.lessons import KINDS, Lesson, Lessons, Past
 from textsvm.mail.message import read_message
 from textsvm.mail.probability import probability
+from textsvm.mail.reasons import words_of
 from textsvm.mail.weights import Weights, read_weights, sum_of
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ SPAM, HAM = 0.99, 0.45
 CODES = {"spam": 0, "ham": 1, "unsure": 2}
 #: Seconds that a lesson's way to the optimum may take; what is left of it is gone with the next lesson.
 SETTLING = 1.0
-#: Lessons that `status` looks back on.
-LOOKING_BACK = 100
+#: Lessons that are the recent ones.
+RECENT = 100
 _FEATURES = [P, MOST_BYTES]
 
 
@@ -65,6 +65,15 @@ UNDECIDED = Decision("unsure", 0.5, 0.0)
 
 
 @dataclass(frozen=True)
+class Foreseen:
+    """How lessons were called before they were learnt: so many judged, of them wrong, of them unsure."""
+
+    judged: int
+    wrong: int
+    unsure: int
+
+
+@dataclass(frozen=True)
 class Status:
     """What a filter knows, and how well it did.
 
@@ -74,21 +83,21 @@ class Status:
         Lessons of each kind.
     texts : bool
         Whether the store holds messages.
-    judged : int
-        How many of the last lessons (at most `LOOKING_BACK`) the filter had an opinion of before it learnt them.
-    wrong, unsure : int
-        Of these, how many it would have called the other kind, or unsure.
-    last : list of (str, str, str, float, float or None)
-        The last lessons, the newest first: kind, subject, sender, seconds since 1970, score before.
+    most : int, optional
+        How many lessons are kept.
+    recent, before : Foreseen
+        Of the last `RECENT` lessons, and of those before: a filter that grows worse is seen here.
+    last : list of Past
+        The last lessons, the newest first.
     """
 
     spam: int
     ham: int
     texts: bool
-    judged: int
-    wrong: int
-    unsure: int
-    last: list[tuple[str, str, str, float, float | None]]
+    most: int | None
+    recent: Foreseen
+    before: Foreseen
+    last: list[Past]
 
 
 class Filter:
@@ -126,7 +135,7 @@ class Filter:
         """Leave the weights for the next process, and close the store."""
         with self._lock:
             try:
-                if self._machine is not None:
+                if self._machine is not None and self._summed != self._learnt:
                     self._to_decide()
             finally:
                 self._machine = self._weights = None
@@ -157,15 +166,11 @@ class Filter:
             return decision(float(weights.of(keys) @ values) + self._bias, self._calibration)
 
     def reasons(self, data: bytes, most: int = 10) -> list[tuple[str, float]]:
-        """The strings of a message that weigh most, with their part in the decision value: above 0 for spam."""
-        keys, values = features(read_message(data).text)
+        """The words of a message that weigh most, and what each adds to the decision value: above 0 for spam."""
+        text = read_message(data).text
         with self._lock:
             weights = self._to_decide()
-            if weights is None:
-                return []
-            parts = weights.of(keys) * values
-        strongest = np.argsort(-np.abs(parts), kind="stable")[:most]
-        return [(spelled(int(keys[i])), float(parts[i])) for i in strongest if parts[i]]
+            return [] if weights is None else words_of(text, weights)[:most]
 
     def _to_decide(self) -> Weights | None:
         """The weights of the store's generation, and `_bias` and `_calibration`; None of one kind only."""
@@ -187,15 +192,18 @@ class Filter:
         path, store = self.lessons.path.with_name("weights"), self.lessons.meta("store")
         found = read_weights(path, store, generation)
         if found is None:
-            supports = self.lessons.read(supports=True)
-            found = sum_of((each.keys, each.values, _signed(each)) for each in supports)
+            if self._machine is not None and self._learnt == generation:
+                found = Weights(*self._machine.weights())
+            else:
+                supports = self.lessons.read(supports=True)
+                found = sum_of((each.keys, each.values, _signed(each)) for each in supports)
             found.write(path, store, generation)
         return found
 
     def _check_features(self) -> None:
         if self.lessons.meta("features", _FEATURES) != _FEATURES:
             raise InputError(
-                f"the features in {self.lessons.path} are another version's: textsvm mail retrain makes them anew"
+                f"the features in {self.lessons.path} are another version's: `textsvm mail retrain` makes them anew"
             )
 
     # Learning
@@ -215,6 +223,16 @@ class Filter:
             while part := list(islice(waiting, self._part())):
                 changed += self._enter(part)
         return changed
+
+    def keep_at_most(self, most: int | None) -> None:
+        """Keep so many lessons from now on, or all; the most redundant ones go with the next lesson."""
+        with self._lock, self.lessons.writing():
+            self.lessons.keep("most", most)
+
+    def knows(self, data: bytes) -> str | None:
+        """What a message was learnt as; None if it was not."""
+        with self._lock:
+            return self.lessons.kind(read_message(data).digest)
 
     def unlearn(self, data: bytes) -> bool:
         """Forget a lesson; whether there was one."""
@@ -274,6 +292,7 @@ class Filter:
                 machine = self._loaded(generation)
                 yield machine
                 machine.settle(SETTLING)
+                self._age(machine)
                 self._write(machine, generation + 1)
             self._learnt = generation + 1
         except BaseException:
@@ -294,13 +313,22 @@ class Filter:
             self._learnt = generation
         return self._machine
 
+    def _age(self, machine: OnlineMachine) -> None:
+        """Forget the most redundant lessons where there are more than are to be kept."""
+        most = self.lessons.meta("most")
+        if most is not None and len(self._kinds) > most:
+            for name in machine.redundant(len(self._kinds) - most):
+                machine.remove(name)
+                self.lessons.drop(str(name))
+                del self._kinds[str(name)]
+            machine.settle(SETTLING)
+
     def _write(self, machine: OnlineMachine, generation: int) -> None:
         """Bring the store up to date with the machine."""
-        alphas = dict(machine.alphas)
+        alphas = {str(name): alpha for name, alpha in machine.alphas.items()}
         self.lessons.set_alphas({name: a for name, a in alphas.items() if self._alphas.get(name, 0.0) != a})
         self._alphas = alphas
-        nothing = features("")
-        self.lessons.keep("bias", machine.decision(*nothing))
+        self.lessons.keep("bias", machine.bias)
         self.lessons.keep("features", _FEATURES)
         self.lessons.keep("generation", generation)
 
@@ -309,12 +337,17 @@ class Filter:
     def status(self) -> Status:
         """How many lessons there are, and how well the last ones were foreseen."""
         with self._lock, self.lessons.reading():
-            counts, last = self.lessons.counts(), self.lessons.last(LOOKING_BACK)
-            texts = self.lessons.holds_texts
-        judged = [(kind, kind_of(score)) for kind, *_, score in last if score is not None]
-        unsure = sum(said == "unsure" for _, said in judged)
-        wrong = sum(kind != said for kind, said in judged) - unsure
-        return Status(**counts, texts=texts, judged=len(judged), wrong=wrong, unsure=unsure, last=last)
+            counts, history = self.lessons.counts(), self.lessons.history()
+            texts, most = self.lessons.holds_texts, self.lessons.meta("most")
+        recent, before = history[:RECENT], history[RECENT:]
+        return Status(**counts, texts=texts, most=most, recent=_foreseen(recent), before=_foreseen(before),
+                      last=recent)  # fmt: skip
+
+
+def _foreseen(lessons: list[Past]) -> Foreseen:
+    said = [(each.kind, kind_of(each.score)) for each in lessons if each.score is not None]
+    unsure = sum(kind == "unsure" for _, kind in said)
+    return Foreseen(len(said), sum(kind != true for true, kind in said) - unsure, unsure)
 
 
 def kind_of(score: float) -> str:

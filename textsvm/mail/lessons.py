@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,6 +111,16 @@ class Lesson:
     value: float | None = None
     score: float | None = None
     alpha: float = 0.0
+
+
+class Past(NamedTuple):
+    """A lesson in few words; its score is P(spam) before it was learnt."""
+
+    kind: str
+    subject: str
+    sender: str
+    learnt: float
+    score: float | None
 
 
 def store_folder(given: Path | None = None) -> Path:
@@ -319,11 +329,11 @@ class Lessons:
             raise KeyError(digest)
         return self._lesson(row)
 
-    def last(self, most: int) -> list[tuple[str, str, str, float, float | None]]:
-        """The last lessons, the newest first: kind, subject, sender, learnt, score before it was learnt."""
-        query = "select kind, subject, sender, learnt, score from lessons order by id desc limit ?"
+    def history(self) -> list[Past]:
+        """All lessons in few words, the newest first."""
+        query = "select kind, subject, sender, learnt, score from lessons order by id desc"
         with self._sentences():
-            return self._sql.execute(query, (most,)).fetchall()
+            return [Past(*row) for row in self._sql.execute(query)]
 
     def values(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Decision values before learning, where there are any, and whether each was spam; in order."""
