@@ -109,7 +109,9 @@ def _lines(opened: Filter, data: bytes, decision: Decision, name: str, form: For
         fields = {"id": name or "-", "kind": decision.kind, "score": decision.score, "value": decision.value}
         yield json_line(fields | ({"reasons": dict(reasons)} if form.verbose else {}))
         return
-    yield f"{printable(name)} {_short(decision, form)}\n".lstrip(" ") if name else _short(decision, form) + "\n"
+    yield (
+        f"{printable(name)} {_short(decision, form)}\n".lstrip(" ") if name else _short(decision, form) + "\n"
+    )
     for part, weight in reasons:
         yield f"  {weight:+.4f} {printable(repr(part))}\n"
 

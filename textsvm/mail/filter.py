@@ -24,7 +24,7 @@ from textsvm.errors import InputError
 from textsvm.mail.features import MOST_BYTES, P, features
 from textsvm.mail.lessons import KINDS, Lesson, Lessons, Past
 from textsvm.mail.message import read_message
-from textsvm.mail.probability import probability
+from textsvm.mail.probability import Sigmoid, fit
 from textsvm.mail.reasons import words_of
 from textsvm.mail.weights import Weights, read_weights, sum_of
 
@@ -129,7 +129,7 @@ class Filter:
         self._summed = -1
         self._weights: Weights | None = None
         self._bias = 0.0
-        self._calibration: list[float] = []
+        self._calibration = Sigmoid()
 
     def close(self) -> None:
         """Leave the weights for the next process, and close the store."""
@@ -172,6 +172,15 @@ class Filter:
             weights = self._to_decide()
             return [] if weights is None else words_of(text, weights)[:most]
 
+    def weights(self) -> Weights | None:
+        """The weight vector; None while the filter knows one kind only."""
+        with self._lock:
+            return self._to_decide()
+
+    def calibration(self) -> Sigmoid:
+        """What turns a decision value into P(spam)."""
+        return Sigmoid(*self.lessons.meta("calibration", []))
+
     def _to_decide(self) -> Weights | None:
         """The weights of the store's generation, and `_bias` and `_calibration`; None of one kind only."""
         generation = self.lessons.generation
@@ -183,7 +192,7 @@ class Filter:
             self._weights = None
             if min(self.lessons.counts().values()) > 0:
                 self._bias = float(self.lessons.meta("bias", 0.0))
-                self._calibration = self.lessons.meta("calibration", [])
+                self._calibration = self.calibration()
                 self._weights = self._read_weights(generation)
         self._summed = generation
         return self._weights
@@ -204,6 +213,15 @@ class Filter:
         if self.lessons.meta("features", _FEATURES) != _FEATURES:
             raise InputError(
                 f"the features in {self.lessons.path} are another version's: `textsvm mail retrain` makes them anew"
+            )
+
+    def _check_messages(self) -> None:
+        """Whether all features are of this version, or can be made anew."""
+        stale = self.lessons.meta("features", _FEATURES) != _FEATURES
+        if stale and any(each.message is None for each in self.lessons.read(messages=True)):
+            raise InputError(
+                f"the features in {self.lessons.path} are another version's, and it does not hold the messages "
+                "to make them anew: learn them into a new store"
             )
 
     # Learning
@@ -245,6 +263,35 @@ class Filter:
                     machine.remove(digest)
                     del self._kinds[digest]
             return gone
+
+    def retrain(self) -> int:
+        """Train anew on all lessons and calibrate on decisions out of fold; how many lessons there are.
+
+        Features are made anew from the messages, by this version of textsvm.
+
+        Raises
+        ------
+        InputError
+            If the store's features are another version's and it holds no messages.
+        """
+        with self._lock:
+            try:
+                with self.lessons.writing():
+                    self._check_messages()
+                    lessons = [_read_anew(each) for each in self.lessons.read(messages=True)]
+                    for each, value in zip(lessons, out_of_fold(lessons), strict=True):
+                        self.lessons.set_features(replace(each, value=value))
+                    self.lessons.keep("features", _FEATURES)
+                    self._machine = None
+                    generation = self.lessons.generation
+                    machine = self._loaded(generation)
+                    machine.settle()
+                    self._write(machine, generation + 1)
+                self._learnt = generation + 1
+            except BaseException:
+                self._machine = None
+                raise
+            return len(lessons)
 
     @staticmethod
     def _lessons_of(messages: Iterable[bytes], kind: str) -> Iterator[Lesson]:
@@ -309,7 +356,7 @@ class Filter:
                 self._machine.add(each.digest, each.keys, each.values, each.kind == "spam", each.alpha)
                 self._kinds[each.digest], self._alphas[each.digest] = each.kind, each.alpha
             self._machine.settle(SETTLING)
-            self._calibration = self.lessons.meta("calibration", [])
+            self._calibration = self.calibration()
             self._learnt = generation
         return self._machine
 
@@ -328,6 +375,8 @@ class Filter:
         alphas = {str(name): alpha for name, alpha in machine.alphas.items()}
         self.lessons.set_alphas({name: a for name, a in alphas.items() if self._alphas.get(name, 0.0) != a})
         self._alphas = alphas
+        self._calibration = fit(*machine.left_out())
+        self.lessons.keep("calibration", [self._calibration.slope, self._calibration.offset])
         self.lessons.keep("bias", machine.bias)
         self.lessons.keep("features", _FEATURES)
         self.lessons.keep("generation", generation)
@@ -355,10 +404,37 @@ def kind_of(score: float) -> str:
     return "spam" if score >= SPAM else "ham" if score <= HAM else "unsure"
 
 
-def decision(value: float, calibration: list[float]) -> Decision:
+def decision(value: float, calibration: Sigmoid) -> Decision:
     """What a decision value means."""
-    score = probability(value, *calibration)
+    score = calibration.probability(value)
     return Decision(kind_of(score), score, value)
+
+
+def out_of_fold(lessons: list[Lesson], folds: int = 5) -> list[float | None]:
+    """Decision values of lessons by machines that have not seen them; None where there are too few."""
+    from textsvm.solvers.online import OnlineMachine
+
+    values: list[float | None] = [None] * len(lessons)
+    fold = np.random.default_rng(0).permutation(len(lessons)) % folds
+    for k in range(folds):
+        machine = OnlineMachine()
+        learnt = [each for each, part in zip(lessons, fold, strict=True) if part != k]
+        if len({each.kind for each in learnt}) < 2:
+            continue
+        for each in learnt:
+            machine.add(each.digest, each.keys, each.values, each.kind == "spam", each.alpha)
+        machine.settle()
+        for i in np.flatnonzero(fold == k):
+            values[i] = machine.decision(lessons[i].keys, lessons[i].values)
+    return values
+
+
+def _read_anew(lesson: Lesson) -> Lesson:
+    """A lesson with the features that this version takes from its message."""
+    if lesson.message is None:
+        return lesson
+    keys, values = features(read_message(lesson.message).text)
+    return replace(lesson, keys=keys, values=values, message=None)
 
 
 def _signed(lesson: Lesson) -> float:

@@ -180,6 +180,12 @@ class Lessons:
         with self._sentences():
             self._sql.close()
 
+    def __enter__(self) -> Lessons:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
     def _check(self, create: bool, texts: bool) -> None:
         self._sql.execute("pragma synchronous = full")
         self._sql.execute("pragma foreign_keys = on")
@@ -279,6 +285,7 @@ class Lessons:
         with self._sentences():
             said = self._sql.execute("pragma quick_check(1)").fetchone()[0]
         if said != "ok":
+            said = " ".join(said.split())
             raise InputError(f"{self.path} is damaged ({said}): put a copy of it back, or learn anew")
 
     # Lessons
@@ -381,6 +388,15 @@ class Lessons:
         """Forget a lesson, inside `writing`; whether there was one."""
         return self._sql.execute("delete from lessons where digest = ?", (digest,)).rowcount > 0
 
+    def set_features(self, lesson: Lesson) -> None:
+        """Write features of a lesson anew, inside `writing`, and its value; all else stays."""
+        row = (lesson.keys.astype("<u8").tobytes(), lesson.values.astype("<f4").tobytes(), lesson.digest)
+        self._sql.execute(
+            "update bodies set keys = ?, weights = ? where id = (select id from lessons where digest = ?)",
+            row,
+        )
+        self._sql.execute("update lessons set value = ? where digest = ?", (lesson.value, lesson.digest))
+
     def set_alphas(self, alphas: Mapping[str, float]) -> None:
         """Write dual coefficients, inside `writing`."""
         self._sql.executemany(
@@ -395,11 +411,11 @@ def _writable(text: str) -> str:
 
 def _make_file(path: Path) -> None:
     """An empty file that its owner alone may read, in such a folder; what is there stays."""
+    if path.exists():
+        return
     try:
         _make_folder(path.parent)
-        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-    except FileExistsError:
-        return
+        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
     except OSError as error:
         raise InputError(f"cannot make the mail store {path}: {error.strerror}") from error
     os.close(handle)
