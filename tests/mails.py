@@ -2,9 +2,9 @@
 
 import random
 
-HAM = "meeting project report tuesday lunch code review deadline family photos train schedule budget".split()
-SPAM = "viagra cheap pills winner lottery prize click unsubscribe casino bonus credit loan offer".split()
-BOTH = "the a of to and in we you for with this that please from your our on is it".split()
+HAM = ["meeting", "project", "report", "tuesday", "lunch", "review", "deadline", "family", "photos", "train"]
+SPAM = ["viagra", "cheap", "pills", "winner", "lottery", "prize", "click", "casino", "bonus", "credit"]
+BOTH = ["the", "a", "of", "to", "and", "in", "we", "you", "for", "with", "this", "that", "please", "your"]
 
 
 def mail(kind, number, words=30):

@@ -56,7 +56,7 @@ class Form:
 
 @options.with_groups
 def classify(passing: Passing, form: Form, files: Messages = None, store: Store = None) -> None:
-    """Tell spam from ham. Exit codes: 0 spam, 1 ham, 2 unsure, 3 failed; of several messages the last one's."""
+    """Tell spam from ham. Exit codes: 0 spam, 1 ham, 2 unsure, 3 failed; of several mails the last one's."""
     if passing.passthrough:
         if form != Form():
             raise WrongUsage("-p writes the message: leave out -t, -T, -v and --json")
@@ -89,12 +89,11 @@ def _pass_through(files: list[str] | None, store: Path | None, bogofilter: bool)
 
 def _say(files: list[str] | None, store: Path | None, form: Form) -> Decision:
     """Print what each message is; the last decision."""
-    decision = None
-    several = bool(files) and (len(files) > 1 or Path(files[0]).is_dir())
+    decision, given = None, files or ["-"]
     with open_filter(store) as opened:
-        for name, data in read_messages(files):
+        for name, data in read_messages(given):
             decision = opened.classify(data)
-            shown = name if several or name not in ("-", *(files or [])) else ""
+            shown = name if len(given) > 1 or name != given[0] else ""
             for line in _lines(opened, data, decision, shown, form):
                 sys.stdout.write(line)
     if decision is None:

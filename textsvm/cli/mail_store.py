@@ -14,7 +14,6 @@ from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.mail_options import Store, messages, open_filter
 from textsvm.cli.output import REPORTS, Force, Kind, Output
-from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.mail.filter import Foreseen, Status
@@ -78,7 +77,7 @@ def export(
     force: Force = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write all lessons as JSON Lines: with their messages, or of a store without texts with their features."""
+    """Write all lessons as JSON Lines: with their messages, or their features where there are no texts."""
     from textsvm.files import replacing
     from textsvm.mail.portable import line_of
 

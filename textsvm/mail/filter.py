@@ -1,10 +1,10 @@
 """The filter of one user: messages in, decisions out, and what it learns is on disk before it says so.
 
-A decision needs the weight vector alone (`textsvm.mail.weights`), the bias and the calibration: a process that
-decides on one mail loads no lesson, and neither Numba nor scikit-learn. Learning needs the machine with all
-lessons: it is loaded when the first lesson comes, and kept. A lesson, the alphas that it moves, the bias and
-the calibration are one transaction. What another process learns meanwhile is seen by the store's generation,
-and taken over before the next lesson.
+A decision needs the weight vector alone (`textsvm.mail.weights`), the bias and the calibration: a process
+that decides on one mail loads no lesson, and neither Numba nor scikit-learn. Learning needs the machine with
+all lessons: it is loaded when the first lesson comes, and kept. A lesson, the alphas that it moves, the bias
+and the calibration are one transaction. What another process learns meanwhile is seen by the store's
+generation, and taken over before the next lesson.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class Filter:
             return decision(float(weights.of(keys) @ values) + self._bias, self._calibration)
 
     def reasons(self, data: bytes, most: int = 10) -> list[tuple[str, float]]:
-        """The words of a message that weigh most, and what each adds to the decision value: above 0 for spam."""
+        """The words of a message that weigh most, and what each adds to the decision value."""
         text = read_message(data).text
         with self._lock:
             weights = self._to_decide()
@@ -212,7 +212,8 @@ class Filter:
     def _check_features(self) -> None:
         if self.lessons.meta("features", _FEATURES) != _FEATURES:
             raise InputError(
-                f"the features in {self.lessons.path} are another version's: `textsvm mail retrain` makes them anew"
+                f"the features in {self.lessons.path} are another version's: textsvm mail retrain makes them "
+                "anew"
             )
 
     def _check_messages(self) -> None:
@@ -220,8 +221,8 @@ class Filter:
         stale = self.lessons.meta("features", _FEATURES) != _FEATURES
         if stale and any(each.message is None for each in self.lessons.read(messages=True)):
             raise InputError(
-                f"the features in {self.lessons.path} are another version's, and it does not hold the messages "
-                "to make them anew: learn them into a new store"
+                f"the features in {self.lessons.path} are another version's, and it does not hold the "
+                "messages to make them anew: learn those into a new store"
             )
 
     # Learning

@@ -49,9 +49,9 @@ def _files(path: Path) -> Iterator[Path]:
             if folder.is_dir():
                 yield from _visible(folder)
     else:
-        for folder, inside, _ in os.walk(path):
+        for inner, inside, _ in os.walk(path):
             inside[:] = sorted(name for name in inside if not name.startswith("."))
-            yield from _visible(Path(folder))
+            yield from _visible(Path(inner))
 
 
 def _visible(folder: Path) -> list[Path]:

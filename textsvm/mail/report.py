@@ -21,7 +21,7 @@ from textsvm.reporting.report import Mistake, Report, worst
 
 _SHARES = Attribution(
     "substrings",
-    "what each character adds to the decision value of the filter as it is now, which has learnt these messages",
+    "what each character adds to the decision value of the filter as it is now, when it has learnt them",
     exact=True,
 )
 #: Words that are shown of a mistake.
@@ -54,8 +54,8 @@ def report_of(opened: Filter, mistakes: int = 10) -> Report:
     kinds = [each.lesson.kind for each in judged]
     if weights is None or len(set(kinds)) < 2:
         raise InputError(
-            "there is nothing to report: the filter must have judged spam and ham before it learnt them; learn "
-            "more of both, or `textsvm mail retrain`"
+            "there is nothing to report: the filter must have judged spam and ham before it learnt them; "
+            "learn more of both, or run textsvm mail retrain"
         )
     values = np.array([each.said.value for each in judged])
     scores = np.array([each.said.score for each in judged])

@@ -1,9 +1,9 @@
 """The weight vector of the machine on disk, for a process that decides on one mail.
 
 f(x) = <w, x> + b with w = sum_i alpha_i y_i x_i, summed over the support vectors once and kept in a file
-beside the lessons: keys ascending, weights behind them, mapped into memory, so that a mail of m features reads
-m log n of n entries and no more. The file is made of the lessons and says of which store and generation it is;
-one that is another's, or missing, is made anew by whoever needs it. It may be deleted at any time.
+beside the lessons: keys ascending, weights behind them, mapped into memory, so that a mail of m features
+reads m log n of n entries and no more. The file is made of the lessons and says of which store and generation
+it is; one that is another's, or missing, is made anew by whoever needs it. It may be deleted at any time.
 
     64 bytes   "tsvmwts1", name of the store (32), generation, n (uint64 each), zeros
     8 n        keys, uint64
