@@ -2,14 +2,12 @@
 
 import json
 import os
-import random
-import signal
 import sqlite3
 import stat
 import threading
-import time
 from pathlib import Path
 
+import mail_faults
 import numpy as np
 import pytest
 from mails import mail, teach
@@ -20,7 +18,6 @@ from textsvm.mail.features import features
 from textsvm.mail.filter import RECENT, UNDECIDED, Filter, kind_of
 from textsvm.mail.lessons import FILE, FORMAT, Lessons, store_folder
 from textsvm.mail.mailboxes import raw_messages
-from textsvm.mail.message import read_message
 from textsvm.mail.portable import lessons_of, line_of
 from textsvm.mail.reasons import shares_of, words_of
 from textsvm.mail.report import report_of
@@ -407,51 +404,9 @@ def test_threads_may_share_a_filter(store):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_killed_learner_loses_and_doubles_nothing(tmp_path):
-    """Thirty learners killed at random moments: what was answered is there, once, and the store goes on."""
-    draw, answered, number = random.Random(5), {}, 0
-    with Filter(tmp_path, create=True) as opened:
-        teach(opened, 3, first=10_000)
-    known = 6
-    for _ in range(30):
-        read, write = os.pipe()
-        child = os.fork()
-        if child == 0:
-            _learn_for_ever(tmp_path, number, write)
-        os.close(write)
-        first = os.read(read, 4)  # it is at work
-        time.sleep(draw.uniform(0, 0.03))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        while more := os.read(read, 65536):
-            first += more
-        os.close(read)
-        answers = len(first) // 4
-        answered |= {i: ("spam", "ham")[i % 2] for i in range(number, number + answers)}
-        number += answers + 1  # the one that was on its way may be there or not
-    with Lessons(tmp_path) as store:
-        store.check()
-        kinds = store.kinds()
-        rows = store._one("select count(*), count(distinct digest) from lessons")
-        assert store._one("select count(*) from bodies")[0] == rows[0] == rows[1]
-    for i, kind in answered.items():
-        assert kinds.get(read_message(mail(kind, i)).digest) == kind
+    answered, most = mail_faults.kill_learners(tmp_path, 30)
     assert len(answered) >= 30
-    assert len(answered) + known <= len(kinds) <= len(answered) + known + 30
-    with Filter(tmp_path) as opened:
-        assert opened.learn(mail("spam", 99_999), "spam")
-        assert opened.classify(mail("spam", 88_888)).value > opened.classify(mail("ham", 88_888)).value
-
-
-def _learn_for_ever(folder, number, answers):
-    try:
-        opened = Filter(folder)
-        while True:
-            kind = ("spam", "ham")[number % 2]
-            opened.learn(mail(kind, number), kind)
-            os.write(answers, number.to_bytes(4, "big"))
-            number += 1
-    finally:
-        os._exit(1)
+    mail_faults.check(tmp_path, answered, most)
 
 
 # Lessons as a whole

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -304,7 +304,7 @@ class Filter:
 
     def _part(self) -> int:
         """Lessons of one transaction: the more are known, the less each one changes."""
-        return max(1, min(256, sum(self.lessons.counts().values()) // 16))
+        return max(1, min(256, len(self._kinds) // 16))
 
     def _enter(self, part: list[Lesson]) -> int:
         if all(self.lessons.kind(each.digest) == each.kind for each in part):
@@ -373,7 +373,7 @@ class Filter:
 
     def _write(self, machine: OnlineMachine, generation: int) -> None:
         """Bring the store up to date with the machine."""
-        alphas = {str(name): alpha for name, alpha in machine.alphas.items()}
+        alphas = cast(dict[str, float], machine.alphas)
         self.lessons.set_alphas({name: a for name, a in alphas.items() if self._alphas.get(name, 0.0) != a})
         self._alphas = alphas
         self._calibration = fit(*machine.left_out())
