@@ -13,14 +13,17 @@ import pytest
 from mails import mail, teach
 
 from textsvm.errors import InputError
-from textsvm.mail import lessons as lessons_module
+from textsvm.mail import store_file
+from textsvm.mail.decision import UNDECIDED, kind_of
 from textsvm.mail.features import features
-from textsvm.mail.filter import RECENT, UNDECIDED, Filter, kind_of
-from textsvm.mail.lessons import FILE, FORMAT, Lessons, store_folder
+from textsvm.mail.filter import Filter
+from textsvm.mail.lessons import Lesson, Lessons, packed, store_folder, unpacked
 from textsvm.mail.mailboxes import raw_messages
 from textsvm.mail.portable import lessons_of, line_of
 from textsvm.mail.reasons import shares_of, words_of
 from textsvm.mail.report import report_of
+from textsvm.mail.status import RECENT
+from textsvm.mail.store_file import FILE, FORMAT
 from textsvm.mail.weights import Weights, read_weights, sum_of
 
 
@@ -227,8 +230,8 @@ def test_files_are_their_owners_alone(tmp_path):
 
 def test_a_commit_waits_for_the_disk(store):
     with Filter(store) as opened:
-        assert opened.lessons._pragma("synchronous") == 2
-        assert opened.lessons._pragma("journal_mode") == "wal"
+        assert opened.lessons.pragma("synchronous") == 2
+        assert opened.lessons.pragma("journal_mode") == "wal"
 
 
 def test_a_store_without_texts_holds_none(tmp_path):
@@ -309,6 +312,20 @@ def check(store):
         list(opened.read())
 
 
+@pytest.mark.parametrize("keys", [[], [7], [1, 2, 9], [0, 5, 1 << 40], [3 << 56, 4 << 56, (1 << 64) - 1]])
+@pytest.mark.parametrize("same", [True, False])
+def test_features_are_packed_and_unpacked(keys, same):
+    values = np.full(len(keys), 0.3, np.float32) if same else np.arange(len(keys), dtype=np.float32)
+    blobs = packed(Lesson("0", "ham", np.array(keys, np.uint64), values))
+    found = unpacked(*blobs)
+    assert found[0].tolist() == keys
+    assert found[1].tolist() == values.tolist()
+    if len(keys) > 1:
+        for damaged in ((blobs[0][:-1], blobs[1]), (b"\x05" + blobs[0][1:], blobs[1]), (blobs[0], b"12345")):
+            with pytest.raises(ValueError, match="keys|size"):
+                unpacked(*damaged)
+
+
 def test_features_that_are_cut_off_are_told(store):
     with sqlite3.connect(store / FILE) as connection:
         connection.execute("update bodies set keys = x'0102' where id = 3")
@@ -319,10 +336,10 @@ def test_features_that_are_cut_off_are_told(store):
 def test_a_file_that_cannot_be_written_is_a_sentence_and_nothing_is_half_done(store):
     with Filter(store) as opened:
         before = opened.lessons.kinds()
-        opened.lessons._sql.execute("pragma query_only = 1")
+        opened.lessons.sql.execute("pragma query_only = 1")
         with pytest.raises(InputError, match="read-only"):
             opened.learn(mail("ham", 500), "ham")
-        opened.lessons._sql.execute("pragma query_only = 0")
+        opened.lessons.sql.execute("pragma query_only = 0")
         assert opened.lessons.kinds() == before
         assert opened.learn(mail("ham", 500), "ham")
 
@@ -330,10 +347,10 @@ def test_a_file_that_cannot_be_written_is_a_sentence_and_nothing_is_half_done(st
 def test_a_full_disk_is_a_sentence_and_nothing_is_half_done(store):
     with Filter(store) as opened:
         before = opened.lessons.kinds()
-        opened.lessons._sql.execute(f"pragma max_page_count = {opened.lessons._pragma('page_count')}")
+        opened.lessons.sql.execute(f"pragma max_page_count = {opened.lessons.pragma('page_count')}")
         with pytest.raises(InputError, match="disk is full"):
             opened.learn_all((mail("ham", i, words=900) for i in range(500, 505)), "ham")
-        opened.lessons._sql.execute("pragma max_page_count = 1000000")
+        opened.lessons.sql.execute("pragma max_page_count = 1000000")
         rest = {name: kind for name, kind in opened.lessons.kinds().items() if name not in before}
         assert len(rest) < 5
         opened.lessons.check()
@@ -358,7 +375,7 @@ def test_a_failure_on_the_way_to_the_optimum_learns_nothing(store, monkeypatch):
 
 
 def test_a_second_writer_waits_and_says_so_when_it_takes_too_long(store, monkeypatch):
-    monkeypatch.setattr(lessons_module, "PATIENCE", 0.5)
+    monkeypatch.setattr(store_file, "PATIENCE", 0.5)
     other = sqlite3.connect(store / FILE, isolation_level=None, check_same_thread=False)
     with Filter(store) as opened:
         other.execute("begin immediate")

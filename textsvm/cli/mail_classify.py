@@ -16,7 +16,8 @@ from textsvm.cli.mail_options import Messages, Store, open_filter, read_messages
 from textsvm.reporting.escape import printable
 
 if TYPE_CHECKING:
-    from textsvm.mail.filter import Decision, Filter
+    from textsvm.mail.decision import Decision
+    from textsvm.mail.filter import Filter
 
 _LETTERS = {"spam": "S", "ham": "H", "unsure": "U"}
 
@@ -63,7 +64,7 @@ def classify(passing: Passing, form: Form, files: Messages = None, store: Store 
         decision = _pass_through(files, store, passing.bogofilter)
     else:
         decision = _say(files, store, form)
-    from textsvm.mail.filter import CODES
+    from textsvm.mail.decision import CODES
 
     raise typer.Exit(0 if passing.embed else CODES[decision.kind])
 

@@ -16,7 +16,7 @@ from textsvm.cli.mail_options import Store, messages, open_filter
 from textsvm.cli.output import REPORTS, Force, Kind, Output
 
 if TYPE_CHECKING:
-    from textsvm.mail.filter import Foreseen, Status
+    from textsvm.mail.status import Foreseen, Status
 
 LESSONS = Kind("lessons of textsvm mail", rb'\{"digest": ', ".jsonl")
 #: Lessons that `status` shows.

@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
@@ -21,83 +21,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
+from textsvm.mail.decision import CODES as CODES
+from textsvm.mail.decision import UNDECIDED, Decision, decision
 from textsvm.mail.features import MOST_BYTES, P, features
-from textsvm.mail.lessons import KINDS, Lesson, Lessons, Past
+from textsvm.mail.lessons import KINDS, Lesson, Lessons
 from textsvm.mail.message import read_message
 from textsvm.mail.probability import Sigmoid, fit
 from textsvm.mail.reasons import words_of
+from textsvm.mail.status import Status, status_of
 from textsvm.mail.weights import Weights, read_weights, sum_of
 
 if TYPE_CHECKING:
     from textsvm.solvers.online import OnlineMachine
 
-#: At least so likely spam is called spam, at most so likely is called ham (Bogofilter's thresholds).
-SPAM, HAM = 0.99, 0.45
-#: Exit codes of a filter.
-CODES = {"spam": 0, "ham": 1, "unsure": 2}
 #: Seconds that a lesson's way to the optimum may take; what is left of it is gone with the next lesson.
 SETTLING = 1.0
-#: Lessons that are the recent ones.
-RECENT = 100
 _FEATURES = [P, MOST_BYTES]
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What the filter says of a message.
-
-    Attributes
-    ----------
-    kind : {"spam", "ham", "unsure"}
-    score : float
-        P(spam).
-    value : float
-        The decision function.
-    """
-
-    kind: str
-    score: float
-    value: float
-
-
-#: While the filter knows one kind only.
-UNDECIDED = Decision("unsure", 0.5, 0.0)
-
-
-@dataclass(frozen=True)
-class Foreseen:
-    """How lessons were called before they were learnt: so many judged, of them wrong, of them unsure."""
-
-    judged: int
-    wrong: int
-    unsure: int
-
-
-@dataclass(frozen=True)
-class Status:
-    """What a filter knows, and how well it did.
-
-    Attributes
-    ----------
-    spam, ham : int
-        Lessons of each kind.
-    texts : bool
-        Whether the store holds messages.
-    most : int, optional
-        How many lessons are kept.
-    recent, before : Foreseen
-        Of the last `RECENT` lessons, and of those before: a filter that grows worse is seen here.
-    last : list of Past
-        The last lessons, the newest first.
-    """
-
-    spam: int
-    ham: int
-    texts: bool
-    most: int | None
-    recent: Foreseen
-    before: Foreseen
-    last: list[Past]
 
 
 class Filter:
@@ -386,29 +325,8 @@ class Filter:
 
     def status(self) -> Status:
         """How many lessons there are, and how well the last ones were foreseen."""
-        with self._lock, self.lessons.reading():
-            counts, history = self.lessons.counts(), self.lessons.history()
-            texts, most = self.lessons.holds_texts, self.lessons.meta("most")
-        recent, before = history[:RECENT], history[RECENT:]
-        return Status(**counts, texts=texts, most=most, recent=_foreseen(recent), before=_foreseen(before),
-                      last=recent)  # fmt: skip
-
-
-def _foreseen(lessons: list[Past]) -> Foreseen:
-    said = [(each.kind, kind_of(each.score)) for each in lessons if each.score is not None]
-    unsure = sum(kind == "unsure" for _, kind in said)
-    return Foreseen(len(said), sum(kind != true for true, kind in said) - unsure, unsure)
-
-
-def kind_of(score: float) -> str:
-    """What a message of this P(spam) is called."""
-    return "spam" if score >= SPAM else "ham" if score <= HAM else "unsure"
-
-
-def decision(value: float, calibration: Sigmoid) -> Decision:
-    """What a decision value means."""
-    score = calibration.probability(value)
-    return Decision(kind_of(score), score, value)
+        with self._lock:
+            return status_of(self.lessons)
 
 
 def out_of_fold(lessons: list[Lesson], folds: int = 5) -> list[float | None]:

@@ -12,7 +12,8 @@ from textsvm.errors import InputError
 from textsvm.evaluation.explanation import Explanation, Substring
 from textsvm.evaluation.results import Results, evaluate
 from textsvm.kernels.attribution import Attribution
-from textsvm.mail.filter import Decision, Filter, decision
+from textsvm.mail.decision import Decision, decision
+from textsvm.mail.filter import Filter
 from textsvm.mail.lessons import Lesson
 from textsvm.mail.message import read_message
 from textsvm.mail.reasons import shares_of, words_of
