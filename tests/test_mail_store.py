@@ -13,6 +13,7 @@ import pytest
 from mails import mail, teach
 
 from textsvm.errors import InputError
+from textsvm.mail import filter as filter_module
 from textsvm.mail import store_file
 from textsvm.mail.decision import UNDECIDED, kind_of
 from textsvm.mail.features import features
@@ -145,6 +146,14 @@ def test_many_are_learnt_in_parts(tmp_path):
     assert generation < 120
     with Filter(tmp_path) as opened:
         assert opened.classify(mail("spam", 99)).value > 0 > opened.classify(mail("ham", 99)).value
+
+
+def test_many_that_take_long_are_settled_in_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(filter_module, "SETTLING", 0.0)
+    with Filter(tmp_path, create=True) as opened:
+        opened.learn_all((mail("ham", i) for i in range(40)), "ham")
+        opened.learn_all((mail("spam", i) for i in range(40)), "spam")
+        assert opened._machine.violation <= opened._machine.tol
 
 
 def test_most_lessons_are_kept_to(store):
@@ -322,7 +331,7 @@ def test_features_are_packed_and_unpacked(keys, same):
     assert found[1].tolist() == values.tolist()
     if len(keys) > 1:
         for damaged in ((blobs[0][:-1], blobs[1]), (b"\x05" + blobs[0][1:], blobs[1]), (blobs[0], b"12345")):
-            with pytest.raises(ValueError, match="keys|size"):
+            with pytest.raises(ValueError, match=r"keys|size"):
                 unpacked(*damaged)
 
 

@@ -75,16 +75,16 @@ def _pass_through(files: list[str] | None, store: Path | None, bogofilter: bool)
     if len(names) > 1:
         raise WrongUsage("-p takes one message")
     data = sys.stdin.buffer.read() if names == ["-"] else Path(names[0]).read_bytes()
-    written = data
+    written: list[bytes | memoryview] = [data]
     try:
-        from textsvm.mail.passing import marked
+        from textsvm.mail.passing import pieces
 
         with open_filter(store) as opened:
             decision = opened.classify(data)
-        written = marked(data, decision, bogofilter=bogofilter)
+        written = pieces(data, decision, bogofilter=bogofilter)
         return decision
     finally:
-        sys.stdout.buffer.write(written)
+        sys.stdout.buffer.writelines(written)
         sys.stdout.buffer.flush()
 
 

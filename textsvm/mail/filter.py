@@ -24,7 +24,7 @@ from textsvm.errors import InputError
 from textsvm.mail.decision import CODES as CODES
 from textsvm.mail.decision import UNDECIDED, Decision, decision
 from textsvm.mail.features import MOST_BYTES, P, features
-from textsvm.mail.lessons import KINDS, Lesson, Lessons
+from textsvm.mail.lessons import KINDS, MOST_KEPT, Lesson, Lessons
 from textsvm.mail.message import read_message
 from textsvm.mail.probability import Sigmoid, fit
 from textsvm.mail.reasons import words_of
@@ -61,7 +61,7 @@ class Filter:
         self._lock = threading.RLock()
         self._machine: OnlineMachine | None = None
         #: Of the machine: the generation it stands at, the kinds it knows, the alphas on disk.
-        self._learnt = -1
+        self._learnt, self._settled = -1, True
         self._kinds: dict[str, str] = {}
         self._alphas: dict[str, float] = {}
         #: Of the weights.
@@ -176,10 +176,14 @@ class Filter:
 
     def enter(self, lessons: Iterable[Lesson]) -> int:
         """Learn lessons whose features are known; how many of them were new or of another kind before."""
-        changed, waiting = 0, iter(lessons)
+        changed, parts, waiting = 0, 0, iter(lessons)
         with self._lock:
             while part := list(islice(waiting, self._part())):
                 changed += self._enter(part)
+                parts += 1
+            if parts > 1 and not self._settled:
+                with self._writing(None):
+                    pass
         return changed
 
     def keep_at_most(self, most: int | None) -> None:
@@ -239,7 +243,7 @@ class Filter:
             raise InputError(f"a message is learnt as spam or as ham, not as {kind!r}")
         for data in messages:
             found = read_message(data)
-            yield Lesson(found.digest, kind, *features(found.text), found.subject, found.sender, data)
+            yield Lesson(found.digest, kind, *features(found.text), found.subject, found.sender, data[:MOST_KEPT])
 
     def _part(self) -> int:
         """Lessons of one transaction: the more are known, the less each one changes."""
@@ -270,7 +274,7 @@ class Filter:
         return replace(lesson, value=before.value, score=before.score, alpha=0.0)
 
     @contextmanager
-    def _writing(self) -> Iterator[OnlineMachine]:
+    def _writing(self, seconds: float | None = SETTLING) -> Iterator[OnlineMachine]:
         """The machine with all lessons; what the block changes of them is settled, and on disk after it."""
         try:
             with self.lessons.writing():
@@ -278,7 +282,7 @@ class Filter:
                 generation = self.lessons.generation
                 machine = self._loaded(generation)
                 yield machine
-                machine.settle(SETTLING)
+                self._settled = machine.settle(seconds)
                 self._age(machine)
                 self._write(machine, generation + 1)
             self._learnt = generation + 1

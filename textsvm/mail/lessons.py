@@ -28,7 +28,7 @@ from textsvm.mail.store_file import StoreFile
 
 KINDS = ("spam", "ham")
 #: Bytes that are kept of a message.
-MOST_BYTES = 1 << 20
+MOST_KEPT = 1 << 20
 
 _COLUMNS = "digest, kind, keys, weights, subject, sender, learnt, value, score, alpha"
 
@@ -173,7 +173,7 @@ class Lessons(StoreFile):
         """Write a lesson, inside `writing`; one of the same digest is replaced."""
         texts = self.holds_texts
         names = (lesson.subject, lesson.sender) if texts else ("", "")
-        message = lesson.message[:MOST_BYTES] if texts and lesson.message is not None else None
+        message = lesson.message[:MOST_KEPT] if texts and lesson.message is not None else None
         self.drop(lesson.digest)
         row = self.sql.execute(
             "insert into lessons (digest, kind, learnt, subject, sender, value, score, alpha) "
