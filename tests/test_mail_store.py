@@ -13,7 +13,6 @@ import pytest
 from mails import mail, teach
 
 from textsvm.errors import InputError
-from textsvm.mail import filter as filter_module
 from textsvm.mail import store_file
 from textsvm.mail.decision import UNDECIDED, kind_of
 from textsvm.mail.features import features
@@ -26,6 +25,7 @@ from textsvm.mail.report import report_of
 from textsvm.mail.status import RECENT
 from textsvm.mail.store_file import FILE, FORMAT
 from textsvm.mail.weights import Weights, read_weights, sum_of
+from textsvm.solvers.online import OnlineMachine
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,8 @@ def test_many_are_learnt_in_parts(tmp_path):
 
 
 def test_many_that_take_long_are_settled_in_the_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(filter_module, "SETTLING", 0.0)
+    whole = OnlineMachine.settle
+    monkeypatch.setattr(OnlineMachine, "settle", lambda self, s=None: s is None and whole(self))
     with Filter(tmp_path, create=True) as opened:
         opened.learn_all((mail("ham", i) for i in range(40)), "ham")
         opened.learn_all((mail("spam", i) for i in range(40)), "spam")
@@ -367,8 +368,6 @@ def test_a_full_disk_is_a_sentence_and_nothing_is_half_done(store):
 
 
 def test_a_failure_on_the_way_to_the_optimum_learns_nothing(store, monkeypatch):
-    from textsvm.solvers.online import OnlineMachine
-
     with Filter(store) as opened:
         before = copy_of_rows(store)
         with monkeypatch.context() as patch:
