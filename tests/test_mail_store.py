@@ -183,7 +183,7 @@ def test_status_remembers_what_was_said_before(store):
 
 def test_reasons_are_words_and_their_shares_add_up(store):
     with Filter(store) as opened:
-        weights = opened.weights()
+        weights = opened.known().weights
         reasons = dict(opened.reasons(mail("spam", 77), most=100))
         assert max(reasons.values()) > 0
         texts = [
@@ -425,6 +425,30 @@ def test_threads_may_share_a_filter(store):
             each.join()
         assert wrong == []
         assert sum(opened.lessons.counts().values()) == 30
+
+
+def test_decisions_do_not_wait_for_a_lesson_on_its_way(store, monkeypatch):
+    entered, go_on = threading.Event(), threading.Event()
+    with Filter(store) as opened:
+        opened.learn(mail("ham", 500), "ham")
+        opened.refresh()
+        before = opened.classify(mail("spam", 99)).value
+        whole = OnlineMachine.settle
+
+        def slow(self, seconds=None):
+            entered.set()
+            assert go_on.wait(10)
+            return whole(self, seconds)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(OnlineMachine, "settle", slow)
+            learner = threading.Thread(target=opened.learn, args=(mail("spam", 99), "spam"))
+            learner.start()
+            assert entered.wait(10)
+            assert opened.classify(mail("spam", 99)).value == pytest.approx(before, abs=1e-5)
+            go_on.set()
+            learner.join()
+        assert opened.classify(mail("spam", 99)).value > before + 0.01  # an answered lesson counts
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -1,7 +1,7 @@
 """The filter of one user: messages in, decisions out, and what it learns is on disk before it says so.
 
-A decision needs the weight vector alone (`textsvm.mail.weights`), the bias and the calibration: a process
-that decides on one mail loads no lesson, and neither Numba nor scikit-learn. Learning needs the machine with
+A decision needs what is in `Known` alone: a process that decides on one mail loads no lesson, and neither
+Numba nor scikit-learn. Learning needs the machine with
 all lessons: it is loaded when the first lesson comes, and kept. A lesson, the alphas that it moves, the bias
 and the calibration are one transaction. What another process learns meanwhile is seen by the store's
 generation, and taken over before the next lesson.
@@ -23,24 +23,27 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.mail.decision import CODES as CODES
 from textsvm.mail.decision import UNDECIDED, Decision, decision
-from textsvm.mail.features import MOST_BYTES, P, features
+from textsvm.mail.features import features
+from textsvm.mail.known import FEATURES, Known, calibration_of, check_features, read_known
 from textsvm.mail.lessons import KINDS, MOST_KEPT, Lesson, Lessons
 from textsvm.mail.message import read_message
 from textsvm.mail.probability import Sigmoid, fit
 from textsvm.mail.reasons import words_of
 from textsvm.mail.status import Status, status_of
-from textsvm.mail.weights import Weights, read_weights, sum_of
+from textsvm.mail.weights import Weights
 
 if TYPE_CHECKING:
     from textsvm.solvers.online import OnlineMachine
 
 #: Seconds that a lesson's way to the optimum may take; what is left of it is gone with the next lesson.
 SETTLING = 1.0
-_FEATURES = [P, MOST_BYTES]
 
 
 class Filter:
-    """A mail filter on the lessons of a folder; threads may share one.
+    """A mail filter on the lessons of a folder.
+
+    Threads may share one. While one of them learns, the others decide by what was known when `refresh` was
+    called last, or wait where it never was.
 
     Parameters
     ----------
@@ -64,20 +67,19 @@ class Filter:
         self._learnt, self._settled = -1, True
         self._kinds: dict[str, str] = {}
         self._alphas: dict[str, float] = {}
-        #: Of the weights.
-        self._summed = -1
-        self._weights: Weights | None = None
-        self._bias = 0.0
         self._calibration = Sigmoid()
+        #: What decides while a lesson is on its way, and where no lesson has been learnt.
+        self._known: Known | None = None
+        self._changing = False
 
     def close(self) -> None:
         """Leave the weights for the next process, and close the store."""
         with self._lock:
             try:
-                if self._machine is not None and self._summed != self._learnt:
-                    self._to_decide()
+                if self._machine is not None:
+                    self._read_known()
             finally:
-                self._machine = self._weights = None
+                self._machine = self._known = None
                 self.lessons.close()
 
     def __enter__(self) -> Filter:
@@ -93,71 +95,54 @@ class Filter:
         return self.decide(*features(read_message(data).text))
 
     def decide(self, keys: NDArray[np.uint64], values: NDArray[np.float32]) -> Decision:
-        """What the message with these features is."""
+        """What the message with these features is; a lesson that another thread brings may not count yet."""
+        known = self._known
+        if self._changing and known is not None:
+            return known.decide(keys, values)
         with self._lock:
-            if self._machine is not None and self._learnt == self.lessons.generation:
-                if len(set(self._kinds.values())) < 2:
-                    return UNDECIDED
-                return decision(self._machine.decision(keys, values), self._calibration)
-            weights = self._to_decide()
-            if weights is None:
+            if self._machine is None or self._learnt != self.lessons.generation:
+                return self._read_known().decide(keys, values)
+            if len(set(self._kinds.values())) < 2:
                 return UNDECIDED
-            return decision(float(weights.of(keys) @ values) + self._bias, self._calibration)
+            return decision(self._machine.decision(keys, values), self._calibration)
 
     def reasons(self, data: bytes, most: int = 10) -> list[tuple[str, float]]:
         """The words of a message that weigh most, and what each adds to the decision value."""
         text = read_message(data).text
+        weights = self.known().weights
+        return [] if weights is None else words_of(text, weights)[:most]
+
+    def known(self) -> Known:
+        """What decides, as the store has it now."""
         with self._lock:
-            weights = self._to_decide()
-            return [] if weights is None else words_of(text, weights)[:most]
+            return self._read_known()
 
-    def weights(self) -> Weights | None:
-        """The weight vector; None while the filter knows one kind only."""
+    def refresh(self) -> None:
+        """Have ready what decides while lessons are on their way: it knows all that were answered by now."""
+        with self._change():
+            self._read_known()
+
+    @contextmanager
+    def _change(self) -> Iterator[None]:
+        """A block that takes long, in which decisions are taken from what was known before."""
         with self._lock:
-            return self._to_decide()
+            outer, self._changing = self._changing, True
+            try:
+                yield
+            finally:
+                self._changing = outer
 
-    def calibration(self) -> Sigmoid:
-        """What turns a decision value into P(spam)."""
-        return Sigmoid(*self.lessons.meta("calibration", []))
-
-    def _to_decide(self) -> Weights | None:
-        """The weights of the store's generation, and `_bias` and `_calibration`; None of one kind only."""
-        generation = self.lessons.generation
-        if generation == self._summed:
-            return self._weights
-        with self.lessons.reading():
-            self._check_features()
-            generation = self.lessons.generation
-            self._weights = None
-            if min(self.lessons.counts().values()) > 0:
-                self._bias = float(self.lessons.meta("bias", 0.0))
-                self._calibration = self.calibration()
-                self._weights = self._read_weights(generation)
-        self._summed = generation
-        return self._weights
-
-    def _read_weights(self, generation: int) -> Weights:
-        path, store = self.lessons.path.with_name("weights"), self.lessons.meta("store")
-        found = read_weights(path, store, generation)
-        if found is None:
-            if self._machine is not None and self._learnt == generation:
-                found = Weights(*self._machine.weights())
-            else:
-                supports = self.lessons.read(supports=True)
-                found = sum_of((each.keys, each.values, _signed(each)) for each in supports)
-            found.write(path, store, generation)
-        return found
-
-    def _check_features(self) -> None:
-        if self.lessons.meta("features", _FEATURES) != _FEATURES:
-            raise InputError(
-                f"the features in {self.lessons.path} are another version's: textsvm mail retrain makes them "
-                "anew"
-            )
+    def _read_known(self) -> Known:
+        if self._known is None or self._known.generation != self.lessons.generation:
+            with self.lessons.reading():
+                made = self._machine is not None and self._learnt == self.lessons.generation
+                weights = Weights(*self._machine.weights()) if self._machine is not None and made else None
+                self._known = read_known(self.lessons, weights)
+        return self._known
 
     def _check_messages(self) -> None:
         """Whether all features are of this version, or can be made anew."""
-        stale = self.lessons.meta("features", _FEATURES) != _FEATURES
+        stale = self.lessons.meta("features", FEATURES) != FEATURES
         if stale and any(each.message is None for each in self.lessons.read(messages=True)):
             raise InputError(
                 f"the features in {self.lessons.path} are another version's, and it does not hold the "
@@ -177,7 +162,7 @@ class Filter:
     def enter(self, lessons: Iterable[Lesson]) -> int:
         """Learn lessons whose features are known; how many of them were new or of another kind before."""
         changed, parts, waiting = 0, 0, iter(lessons)
-        with self._lock:
+        with self._change():
             while part := list(islice(waiting, self._part())):
                 changed += self._enter(part)
                 parts += 1
@@ -199,7 +184,7 @@ class Filter:
     def unlearn(self, data: bytes) -> bool:
         """Forget a lesson; whether there was one."""
         digest = read_message(data).digest
-        with self._lock:
+        with self._change():
             if self.lessons.kind(digest) is None:
                 return False
             with self._writing() as machine:
@@ -218,14 +203,14 @@ class Filter:
         InputError
             If the store's features are another version's and it holds no messages.
         """
-        with self._lock:
+        with self._change():
             try:
                 with self.lessons.writing():
                     self._check_messages()
                     lessons = [_read_anew(each) for each in self.lessons.read(messages=True)]
                     for each, value in zip(lessons, out_of_fold(lessons), strict=True):
                         self.lessons.set_features(replace(each, value=value))
-                    self.lessons.keep("features", _FEATURES)
+                    self.lessons.keep("features", FEATURES)
                     self._machine = None
                     generation = self.lessons.generation
                     machine = self._loaded(generation)
@@ -243,7 +228,9 @@ class Filter:
             raise InputError(f"a message is learnt as spam or as ham, not as {kind!r}")
         for data in messages:
             found = read_message(data)
-            yield Lesson(found.digest, kind, *features(found.text), found.subject, found.sender, data[:MOST_KEPT])
+            yield Lesson(
+                found.digest, kind, *features(found.text), found.subject, found.sender, data[:MOST_KEPT]
+            )
 
     def _part(self) -> int:
         """Lessons of one transaction: the more are known, the less each one changes."""
@@ -278,7 +265,7 @@ class Filter:
         """The machine with all lessons; what the block changes of them is settled, and on disk after it."""
         try:
             with self.lessons.writing():
-                self._check_features()
+                check_features(self.lessons)
                 generation = self.lessons.generation
                 machine = self._loaded(generation)
                 yield machine
@@ -300,7 +287,7 @@ class Filter:
                 self._machine.add(each.digest, each.keys, each.values, each.kind == "spam", each.alpha)
                 self._kinds[each.digest], self._alphas[each.digest] = each.kind, each.alpha
             self._machine.settle(SETTLING)
-            self._calibration = self.calibration()
+            self._calibration = calibration_of(self.lessons)
             self._learnt = generation
         return self._machine
 
@@ -322,7 +309,7 @@ class Filter:
         self._calibration = fit(*machine.left_out())
         self.lessons.keep("calibration", [self._calibration.slope, self._calibration.offset])
         self.lessons.keep("bias", machine.bias)
-        self.lessons.keep("features", _FEATURES)
+        self.lessons.keep("features", FEATURES)
         self.lessons.keep("generation", generation)
 
     # Looking back
@@ -358,7 +345,3 @@ def _read_anew(lesson: Lesson) -> Lesson:
         return lesson
     keys, values = features(read_message(lesson.message).text)
     return replace(lesson, keys=keys, values=values, message=None)
-
-
-def _signed(lesson: Lesson) -> float:
-    return lesson.alpha if lesson.kind == "spam" else -lesson.alpha

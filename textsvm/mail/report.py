@@ -14,6 +14,7 @@ from textsvm.evaluation.results import Results, evaluate
 from textsvm.kernels.attribution import Attribution
 from textsvm.mail.decision import Decision, decision
 from textsvm.mail.filter import Filter
+from textsvm.mail.known import Known
 from textsvm.mail.lessons import Lesson
 from textsvm.mail.message import read_message
 from textsvm.mail.reasons import shares_of, words_of
@@ -51,7 +52,8 @@ def report_of(opened: Filter, mistakes: int = 10) -> Report:
     InputError
         If the filter had no opinion of lessons of both kinds before it learnt them.
     """
-    weights, judged = opened.weights(), _judged(opened)
+    known = opened.known()
+    weights, judged = known.weights, _judged(opened, known)
     kinds = [each.lesson.kind for each in judged]
     if weights is None or len(set(kinds)) < 2:
         raise InputError(
@@ -76,10 +78,9 @@ def report_of(opened: Filter, mistakes: int = 10) -> Report:
     return Report(title, results, _facts(opened, judged, results), lengths, found)
 
 
-def _judged(opened: Filter) -> list[_Judged]:
-    calibration = opened.calibration()
+def _judged(opened: Filter, known: Known) -> list[_Judged]:
     return [
-        _Judged(each, decision(each.value, calibration))
+        _Judged(each, decision(each.value, known.calibration))
         for each in opened.lessons.read()
         if each.value is not None
     ]
