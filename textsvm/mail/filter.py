@@ -269,8 +269,9 @@ class Filter:
                 generation = self.lessons.generation
                 machine = self._loaded(generation)
                 yield machine
+                machine.budget = self.lessons.meta("most")
                 self._settled = machine.settle(seconds)
-                self._age(machine)
+                self._forget(machine)
                 self._write(machine, generation + 1)
             self._learnt = generation + 1
         except BaseException:
@@ -291,15 +292,12 @@ class Filter:
             self._learnt = generation
         return self._machine
 
-    def _age(self, machine: OnlineMachine) -> None:
-        """Forget the most redundant lessons where there are more than are to be kept."""
-        most = self.lessons.meta("most")
-        if most is not None and len(self._kinds) > most:
-            for name in machine.redundant(len(self._kinds) - most):
-                machine.remove(name)
-                self.lessons.drop(str(name))
-                del self._kinds[str(name)]
-            machine.settle(SETTLING)
+    def _forget(self, machine: OnlineMachine) -> None:
+        """Drop the lessons that went because there were more than are to be kept."""
+        for name in map(str, machine.forgotten):
+            self.lessons.drop(name)
+            del self._kinds[name]
+        machine.forgotten.clear()
 
     def _write(self, machine: OnlineMachine, generation: int) -> None:
         """Bring the store up to date with the machine."""
