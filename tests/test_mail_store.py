@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import sqlite3
 import stat
+import tempfile
 import threading
 from pathlib import Path
 
@@ -352,6 +354,41 @@ def test_a_file_that_cannot_be_written_is_a_sentence_and_nothing_is_half_done(st
         opened.lessons.sql.execute("pragma query_only = 0")
         assert opened.lessons.kinds() == before
         assert opened.learn(mail("ham", 500), "ham")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_what_the_user_may_not_do_is_a_sentence(taught):
+    with Filter(taught) as opened:
+        opened.classify(mail("ham", 1))  # whatever is imported is imported now
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / FILE).write_bytes((taught / FILE).read_bytes())
+        for mode, expected in ((0o555, "read-only|writable"), (0o000, "cannot open")):
+            folder.chmod(mode)
+            for create in (False, True):
+                said = as_nobody(
+                    lambda create=create: Filter(folder, create=create).learn(mail("ham", 1), "spam")
+                )
+                assert re.search(expected, said)
+        folder.chmod(0o700)
+
+
+def as_nobody(work):
+    """The sentence with which work fails for a user who has no rights."""
+    read, write = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            if os.geteuid() == 0:
+                os.setuid(65534)
+            work()
+        except InputError as error:
+            os.write(write, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    os.waitpid(child, 0)
+    with os.fdopen(read) as stream:
+        return stream.read()
 
 
 def test_a_full_disk_is_a_sentence_and_nothing_is_half_done(store):

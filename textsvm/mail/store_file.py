@@ -53,7 +53,7 @@ _TROUBLES = {
     "file is not a database": "is not a mail store of textsvm: name another folder",
     "malformed": "is damaged: put a copy of it back, or move it away and learn anew",
     "is locked": f"has been written by another process for {PATIENCE:g} seconds: try again",
-    "disk is full": "cannot be written: the disk is full; nothing was learnt",
+    "disk is full": "cannot be written: the disk is full; what was learnt before is kept",
     "readonly": "cannot be written: the file or its folder is read-only",
     "unable to open": "cannot be opened: its folder must be there, and writable",
     "disk I/O": "cannot be read or written: the disk reports an error",
@@ -87,7 +87,7 @@ class StoreFile:
         self.path = Path(folder, FILE)
         if create:
             _make_file(self.path)
-        elif not self.path.exists():
+        elif not _is_there(self.path):
             raise InputError(
                 f"there is no mail store in {folder}: textsvm mail learn --as spam FILE (or ham) makes one"
             )
@@ -212,9 +212,19 @@ class StoreFile:
             raise InputError(f"{self.path} is damaged ({said}): put a copy of it back, or learn anew")
 
 
+def _is_there(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise InputError(f"cannot open the mail store {path}: {error.strerror}") from error
+    return True
+
+
 def _make_file(path: Path) -> None:
     """An empty file that its owner alone may read, in such a folder; what is there stays."""
-    if path.exists():
+    if _is_there(path):
         return
     try:
         _make_folder(path.parent)
