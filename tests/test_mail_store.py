@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import re
 import sqlite3
 import stat
@@ -130,6 +131,34 @@ def test_unlearning_leaves_the_machine_that_never_learnt(tmp_path):
             other.unlearn(mail("ham", i))
         for i in range(200, 210):
             assert one.classify(mail("ham", i)).value == pytest.approx(
+                other.classify(mail("ham", i)).value, abs=5e-3
+            )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_sequence_leaves_what_was_said_last(tmp_path, seed):
+    """Learn, change minds, forget, come back: lessons as in a dict, and a machine trained on those."""
+    draw = random.Random(seed)
+    mails = [mail(kind, i) for kind in ("spam", "ham") for i in range(6)] + [b"", b"\x00", b"Subject: x\n\n"]
+    expected = {}
+    opened = Filter(tmp_path / "a", create=True)
+    for _ in range(50):
+        data, what = draw.choice(mails), draw.choice(["spam", "ham", "unlearn", "reopen"])
+        if what == "reopen":
+            opened.close()
+            opened = Filter(tmp_path / "a")
+        elif what == "unlearn":
+            assert opened.unlearn(data) == (expected.pop(data, None) is not None)
+        else:
+            assert opened.learn(data, what) == (expected.get(data) != what)
+            expected[data] = what
+    with opened, Filter(tmp_path / "b", create=True) as other:
+        for data, kind in expected.items():
+            assert opened.knows(data) == kind
+            other.learn(data, kind)
+        assert sorted(opened.lessons.kinds()) == sorted(other.lessons.kinds())
+        for i in range(100, 105):
+            assert opened.classify(mail("ham", i)).value == pytest.approx(
                 other.classify(mail("ham", i)).value, abs=5e-3
             )
 

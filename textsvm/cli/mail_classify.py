@@ -47,7 +47,12 @@ class Form:
     terse: Annotated[bool, typer.Option("--terse", "-t", help="A letter (S, H, U) and the score.")] = False
     fixed: Annotated[
         int,
-        typer.Option("-T", count=True, help="The same, never changed, for scripts; -TT: 16 digits alone."),
+        typer.Option(
+            "-T",
+            count=True,
+            show_default=False,
+            help="The same, never changed, for scripts; -TT: 16 digits alone.",
+        ),
     ] = 0
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="What in the message decided: above 0 for spam.")

@@ -32,7 +32,7 @@ Store = Annotated[
 Messages = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[FILES]...",
+        metavar="FILES",
         help="Messages: files, mboxes, Maildirs, folders; - is one message on stdin.",
         show_default="-",
     ),
