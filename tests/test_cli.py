@@ -49,7 +49,9 @@ def test_help_is_quick_and_names_the_commands():
         assert command in result.stdout.decode()
 
 
-@pytest.mark.parametrize("command", [[], ["train"], ["tune"], ["bench"], ["mail"], ["mail", "classify"]], ids=str)
+@pytest.mark.parametrize(
+    "command", [[], ["train"], ["tune"], ["bench"], ["mail"], ["mail", "classify"]], ids=str
+)
 def test_help_imports_nothing_that_takes_long(command):
     code = (
         "import sys\n"
