@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from email.message import Message
 from itertools import islice, zip_longest
+from mmap import mmap
 from pathlib import PurePosixPath
 
 from textsvm.parallel import Progress
@@ -72,9 +73,27 @@ def is_mail(data: bytes) -> bool:
     return bool(block) and _KNOWN.search(b"\n".join(block)) is not None
 
 
-def is_mbox(data: bytes) -> bool:
+def is_mbox(data: bytes | mmap) -> bool:
     """Whether bytes hold several messages of an mbox."""
-    return data.startswith(b"From ") and len(list(islice(_separators(data), 2))) == 2
+    return data[:5] == b"From " and len(list(islice(_separators(data), 2))) == 2
+
+
+def messages(name: str, data: bytes | mmap) -> Iterator[tuple[str, bytes]]:
+    """The raw messages of a file, each under its name: one, or those of an mbox, numbered.
+
+    Parameters
+    ----------
+    name : str
+    data : bytes, or a file mapped into memory
+    """
+    if not is_mbox(data):
+        yield name, data[:]
+        return
+    starts = list(_separators(data))
+    for number, (start, end) in enumerate(zip_longest(starts, starts[1:]), 1):
+        message = data[start:end]
+        if _INTERNAL not in message[:2048]:
+            yield f"{name}:{number}", _QUOTED_FROM.sub(rb"\1", message)
 
 
 def read(
@@ -107,7 +126,7 @@ def read(
         if _folder(file) == "tmp" and path.parent.parent in maildirs:  # not delivered yet
             continue
         label, part = _label(file, several), part_of(str(path.parent))
-        for identifier, data in _messages(file):
+        for identifier, data in messages(file.name, file.data):
             text, damage = message_text(data, headers=headers)
             problems += [(identifier, problem) for problem in damage]
             yield Document(identifier, text, label, part)
@@ -149,18 +168,7 @@ def _folder(file: File) -> str:
     return PurePosixPath(file.name).parent.name
 
 
-def _messages(file: File) -> Iterator[tuple[str, bytes]]:
-    if not is_mbox(file.data):
-        yield file.name, file.data
-        return
-    starts = list(_separators(file.data))
-    for number, (start, end) in enumerate(zip_longest(starts, starts[1:]), 1):
-        data = file.data[start:end]
-        if _INTERNAL not in data[:2048]:
-            yield f"{file.name}:{number}", _QUOTED_FROM.sub(rb"\1", data)
-
-
-def _separators(data: bytes) -> Iterator[int]:
+def _separators(data: bytes | mmap) -> Iterator[int]:
     """Where the messages of an mbox begin: a From line with a date, after an empty line, before a header."""
     return (match.start() for match in _FROM_LINE.finditer(data) if _FROM_DATE.search(match[1]))
 
