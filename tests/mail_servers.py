@@ -1,0 +1,111 @@
+"""A server of mail for tests, in a process of its own: `python tests/mail_servers.py SOCKET` with a filter of a few lines."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HAM = b"From: a@example.org\nSubject: minutes\n\nSee you at the meeting.\n"
+SPAM = b"From: b@example.com\nSubject: offer\n\nCheap pills here.\n"
+UNSURE = b"From: c@example.net\nSubject: hm\n\nWho knows.\n"
+
+
+@dataclass(frozen=True)
+class Decision:
+    kind: str
+    score: float
+    value: float
+
+
+class ToyFilter:
+    """Spam is about pills and ham about meetings; it keeps its lessons in a list."""
+
+    def __init__(self):
+        self.lessons = {}
+
+    def classify(self, data):
+        if b"BREAK" in data:
+            raise ZeroDivisionError("by design")
+        if b"SLEEP" in data:
+            time.sleep(0.5)
+        if data in self.lessons:
+            return {"spam": Decision("spam", 0.999, 3.0), "ham": Decision("ham", 0.001, -3.0)}[
+                self.lessons[data]
+            ]
+        if b"pills" in data:
+            return Decision("spam", 0.998918, 2.0)
+        return Decision("ham", 0.01, -2.0) if b"meeting" in data else Decision("unsure", 0.5, 0.0)
+
+    def reasons(self, data, most=10):
+        return [("pills", 1.5), ("\x1bmeet", -0.5)]
+
+    def learn(self, data, kind):
+        if b"SLEEP" in data:
+            time.sleep(0.5)
+        changed = self.lessons.get(data) != kind
+        self.lessons[data] = kind
+        return changed
+
+    def unlearn(self, data):
+        return self.lessons.pop(data, None) is not None
+
+    def close(self):
+        pass
+
+
+@contextmanager
+def process(*command, socket, env=None):
+    """A server until the end of the block; ready when it begins."""
+    started = subprocess.Popen(
+        [sys.executable, *map(str, command)],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
+    )
+    try:
+        until(lambda: started.poll() is not None or answers(socket))
+        assert started.poll() is None, started.stderr.read().decode()
+        yield started
+    finally:
+        if started.poll() is None:
+            started.send_signal(signal.SIGTERM)
+        try:
+            started.wait(20)
+        finally:
+            started.kill()
+            started.stderr.close()
+
+
+def toy(socket):
+    """A server with a toy filter."""
+    return process(__file__, socket, socket=socket)
+
+
+def answers(socket):
+    """Whether a server listens there."""
+    from textsvm.mail.client import Trouble, ask
+
+    try:
+        ask(str(socket), "CHECK SPAMC/1.5\r\n", HAM, 5)
+    except Trouble:
+        return False
+    return True
+
+
+def until(condition, seconds=20):
+    """Wait for a condition."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    from textsvm.mail.server import listen, serve
+
+    path = Path(sys.argv[1])
+    serve(ToyFilter(), [listen(path)], lambda line: print(line, file=sys.stderr, flush=True))
