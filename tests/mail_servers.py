@@ -1,4 +1,4 @@
-"""A server of mail for tests, in a process of its own: `python tests/mail_servers.py SOCKET` with a filter of a few lines."""
+"""Servers of mail for tests, in processes of their own; as a program, one with a filter of a few lines."""
 
 import os
 import signal
@@ -80,9 +80,9 @@ def process(*command, socket, env=None):
             started.stderr.close()
 
 
-def toy(socket):
+def toy(socket, *ports, **more):
     """A server with a toy filter."""
-    return process(__file__, socket, socket=socket)
+    return process(__file__, socket, *ports, socket=socket, **more)
 
 
 def answers(socket):
@@ -105,7 +105,8 @@ def until(condition, seconds=20):
 
 
 if __name__ == "__main__":
-    from textsvm.mail.server import listen, serve
+    from textsvm.mail.server import listen, listen_tcp, passed_sockets, serve
 
-    path = Path(sys.argv[1])
-    serve(ToyFilter(), [listen(path)], lambda line: print(line, file=sys.stderr, flush=True))
+    sockets = passed_sockets() or [listen(Path(sys.argv[1]))]
+    sockets += [listen_tcp(int(port)) for port in sys.argv[2:]]
+    serve(ToyFilter(), sockets, lambda line: print(line, file=sys.stderr, flush=True))

@@ -15,6 +15,8 @@ from textsvm.errors import InputError
 if TYPE_CHECKING:
     from socket import socket as Socket
 
+    from textsvm.mail.server import Face
+
 _Port = Annotated[
     int | None,
     typer.Option("--tcp", metavar="PORT", min=1, max=65535, help="Answer spamc at 127.0.0.1:PORT too."),
@@ -26,14 +28,14 @@ _Milter = Annotated[
         help='Be a milter at a Unix socket or at 127.0.0.1:PORT too; needs pip install "textsvm[mail]".',
     ),
 ]
-_Content = Annotated[
+_EXTRA = 'needs pip install "textsvm[mail]"'
+_Smtp = Annotated[
     int | None,
-    typer.Option(
-        metavar="PORT",
-        min=1,
-        max=65535,
-        help='Be a content filter at 127.0.0.1:PORT too, with --next; needs pip install "textsvm[mail]".',
-    ),
+    typer.Option(metavar="PORT", help=f"Be an SMTP content filter at 127.0.0.1:PORT too; {_EXTRA}."),
+]
+_Lmtp = Annotated[
+    int | None,
+    typer.Option(metavar="PORT", help=f"Be an LMTP content filter at 127.0.0.1:PORT too; {_EXTRA}."),
 ]
 _Next = Annotated[
     str | None,
@@ -54,8 +56,8 @@ def serve(
     ] = None,
     tcp: _Port = None,
     milter: _Milter = None,
-    smtp: _Content = None,
-    lmtp: _Content = None,
+    smtp: _Smtp = None,
+    lmtp: _Lmtp = None,
     next: _Next = None,
 ) -> None:
     """Keep the filter in memory and answer mail programs, until SIGTERM.
@@ -68,27 +70,36 @@ def serve(
     """
     if os.name == "nt":
         raise InputError("`textsvm mail serve` needs Unix sockets; on Windows use `textsvm mail classify`")
-    if (smtp or lmtp or None) is not None and next is None:
+    if (smtp or lmtp) and not next:
         raise WrongUsage("a content filter hands mail on: give --next HOST:PORT")
+    if next and not ("/" in next or next.rpartition(":")[2].isdecimal()):
+        raise WrongUsage(f"--next {next} is neither HOST:PORT nor the path of a socket")
     from textsvm.mail import server
-    from textsvm.mail.faces import content_filter, milter_face
 
     console = Console()
-    filter = open_filter(store, create=True)
-    path = socket or filter.lessons.path.with_name("socket")
+    mail = open_filter(store, create=True)
+    path = socket or mail.lessons.path.with_name("socket")
     sockets, own = _sockets(path, tcp)
-    faces = []
-    if milter:
-        faces.append(milter_face(milter))
-    for port, protocol in ((smtp, "smtp"), (lmtp, "lmtp")):
-        if port:
-            faces.append(content_filter(protocol, port, next or ""))
     console.say(f"answering at {', '.join(map(_name, sockets))}")
     try:
-        server.serve(filter, sockets, console.say, faces)
+        server.serve(mail, sockets, console.say, _faces(milter, {"smtp": smtp, "lmtp": lmtp}, next or ""))
     finally:
         if own:
             path.unlink(missing_ok=True)
+
+
+def _faces(milter: str | None, ports: dict[str, int | None], next: str) -> list[Face]:
+    """The other protocols that were asked for."""
+    from functools import partial
+
+    from textsvm.mail import lmtp
+    from textsvm.mail.milter import milter as as_milter
+
+    found: list[Face] = [partial(as_milter, milter)] if milter else []
+    for protocol, port in ports.items():
+        if port:
+            found.append(partial(lmtp.content_filter, port, next, protocol == "lmtp"))
+    return found
 
 
 def _sockets(path: Path, tcp: int | None) -> tuple[list[Socket], bool]:

@@ -1,8 +1,8 @@
 """The resident filter: one process holds the weights, and mail programs ask it over a socket.
 
-One thread (asyncio) talks to all clients, however slow they are. Decisions are taken by a few threads, lessons by
-one: it is the only writer of the store, and a lesson is answered when it is on disk. What a client may hold is
-bounded: its connection in time, all messages together in bytes.
+One thread (asyncio) talks to all clients, however slow they are. Decisions are taken by a few threads,
+lessons by one: it is the only writer of the store, and a lesson is answered when it is on disk. What a
+client may hold is bounded: its connection in time, all messages together in bytes.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import os
 import signal
 import socket
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
     from textsvm.mail.filter import Decision, Filter
 
 _T = TypeVar("_T")
-#: Seconds in which a client has sent its request, and taken its answer; and in which a server that was asked to
-#: end answers what is under way.
+Classify = Callable[[bytes], Awaitable["Decision"]]
+Face = Callable[[Classify], Awaitable[Callable[[], None]]]
+#: Seconds in which a client has sent its request, and taken its answer; and in which a server that was
+#: asked to end answers what is under way.
 PATIENCE, ENDING = 60.0, 20.0
 #: Seconds in which a client that has just connected begins to ask, when the server ends.
 GRACE = 0.2
@@ -62,24 +65,28 @@ class Server:
         self._clients: dict[asyncio.Task[None], _Held] = {}
         self._held = 0
 
-    async def run(self, sockets: Sequence[socket.socket], ready: Callable[[], None] = lambda: None) -> None:
+    async def run(
+        self, sockets: Sequence[socket.socket], faces: Sequence[Face], ready: Callable[[], None]
+    ) -> None:
         """Answer on these listening sockets until SIGTERM or SIGINT, and then what is under way."""
         end = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, end.set)
-        faces = [
-            await asyncio.start_server(self._serve, sock=each, backlog=BACKLOG, limit=_PART) for each in sockets
-        ]
+        closers = [await face(self.classify) for face in faces]
+        for each in sockets:
+            closers.append(
+                (await asyncio.start_server(self._serve, sock=each, backlog=BACKLOG, limit=_PART)).close
+            )
         ready()
         await end.wait()
         notify("STOPPING=1")
-        for face in faces:
-            face.close()
+        for close in closers:
+            close()
         await self._finish()
 
     async def classify(self, data: bytes) -> Decision:
-        """The decision on a message."""
+        """The decision on a message; `Refused` where there is none."""
         return await self._in(self._deciding, lambda: self.filter.classify(data))
 
     async def _finish(self) -> None:
@@ -111,8 +118,9 @@ class Server:
             del held.message
             with _Within(writer):
                 for part in answer:
-                    writer.write(part)
-                    await writer.drain()
+                    for start in range(0, len(part), _PART):  # a transport copies what it has to keep
+                        writer.write(part[start : start + _PART])
+                        await writer.drain()
                 writer.write_eof()
         except (OSError, EOFError, asyncio.CancelledError):
             pass  # the client has gone, or has been let go
@@ -164,7 +172,7 @@ class Server:
         return await self._in(self._deciding, lambda: spamd.check(request, data, self.filter))
 
     async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], _T]) -> _T:
-        """What the work gives, done by a pool; whatever goes wrong there is an answer, and a line of the log."""
+        """What the work gives, done by a pool; whatever goes wrong is an answer, and a line of the log."""
         try:
             return await asyncio.get_running_loop().run_in_executor(pool, work)
         except InputError as error:
@@ -256,7 +264,7 @@ def _lock(handle: int, path: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
             raise
-        raise InputError(f"a server listens at {path} already; stop it first, or give another --socket") from None
+        raise _taken(path) from None
 
 
 def _clear(path: Path) -> None:
@@ -276,7 +284,11 @@ def _clear(path: Path) -> None:
             return
         except OSError:
             pass
-    raise InputError(f"a server listens at {path} already; stop it first, or give another --socket")
+    raise _taken(path)
+
+
+def _taken(path: Path) -> InputError:
+    return InputError(f"a server listens at {path} already; stop it first, or give another --socket")
 
 
 def listen_tcp(port: int) -> socket.socket:
@@ -306,17 +318,26 @@ def notify(state: str) -> None:
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
-        try:
-            line.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
-        except OSError:
-            pass  # nobody listens there: systemd will say so
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line, suppress(OSError):
+        line.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
 
 
-def serve(filter: Filter, sockets: Sequence[socket.socket], log: Callable[[str], None]) -> None:
-    """Answer on these sockets until SIGTERM or SIGINT; then close the filter."""
+def serve(
+    filter: Filter, sockets: Sequence[socket.socket], log: Callable[[str], None], faces: Sequence[Face] = ()
+) -> None:
+    """Answer on these sockets until SIGTERM or SIGINT; then close the filter.
+
+    Parameters
+    ----------
+    filter : Filter
+    sockets : list of listening sockets
+    log : callable
+        Is given one line for each trouble.
+    faces : list of coroutine functions
+        Other protocols: each is given `Server.classify`, begins to listen, and returns what ends that.
+    """
     server = Server(filter, log)
     try:
-        asyncio.run(server.run(sockets, lambda: notify("READY=1")))
+        asyncio.run(server.run(sockets, faces, lambda: notify("READY=1")))
     finally:
         filter.close()

@@ -1,15 +1,16 @@
 """The protocol of SpamAssassin's spamd, so that spamc, Exim and others ask this filter as they ask that one.
 
-A request is a line ``VERB SPAMC/1.5``, fields, an empty line and the message; an answer is ``SPAMD/1.1 0 EX_OK``,
-fields, an empty line and what was asked for (SpamAssassin's spamd/PROTOCOL). Version 1.0 has no fields, and a PING
-before 1.5 neither.
+A request is a line ``VERB SPAMC/1.5``, fields, an empty line and the message; an answer is ``SPAMD/1.1 0
+EX_OK``, fields, an empty line and what was asked for (SpamAssassin's spamd/PROTOCOL). Version 1.0 has no
+fields, and a PING before 1.5 neither.
 
 Scores are in SpamAssassin's units: evidence adds up, nothing is 0 and the threshold of spam is 5. That is
 ``5 logit P(spam) / logit 0.99``: 5 where P(spam) is 0.99, 0 where it is one half, below 0 for ham.
 
-Two fields are this filter's own: CHECK and HEADERS say ``Decision: Unsure 0.500000``, for spam or not is too little
-for three kinds, and HEADERS says with ``Replaced: 512`` for how many bytes of the message its answer stands.
-Clients ignore fields that they do not know. REPORT and SYMBOLS have none: Exim reads their fields by position.
+Two fields are this filter's own: CHECK and HEADERS say ``Decision: Unsure 0.500000``, for spam or not is
+too little for three kinds, and HEADERS says with ``Replaced: 512`` for how many bytes of the message its
+answer stands. Clients ignore fields that they do not know. REPORT and SYMBOLS have none: Exim reads their
+fields by position.
 """
 
 from __future__ import annotations
@@ -175,7 +176,9 @@ def check(request: Request, data: bytes, mail: Filter) -> list[bytes | memoryvie
 
 def report(decision: Decision, reasons: Iterable[tuple[str, float]]) -> str:
     """A decision and its reasons for people."""
-    lines = [f"textsvm: {decision.kind}, P(spam) {decision.score:.6f}, decision function {decision.value:+.4f}"]
+    lines = [
+        f"textsvm: {decision.kind}, P(spam) {decision.score:.6f}, decision function {decision.value:+.4f}"
+    ]
     lines += ["", "Strings that weigh most, above 0 for spam:", ""] if reasons else []
     lines += [f"{weight:+8.4f}  {_shown(string)}" for string, weight in reasons]
     return "\n".join(lines) + "\n"
