@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket as socketlib
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+PYTHONPATH = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 HAM = b"From: a@example.org\nSubject: minutes\n\nSee you at the meeting.\n"
 SPAM = b"From: b@example.com\nSubject: offer\n\nCheap pills here.\n"
 UNSURE = b"From: c@example.net\nSubject: hm\n\nWho knows.\n"
@@ -54,8 +56,10 @@ class ToyFilter:
     def unlearn(self, data):
         return self.lessons.pop(data, None) is not None
 
-    def close(self):
+    def refresh(self):
         pass
+
+    close = refresh
 
 
 @contextmanager
@@ -64,7 +68,7 @@ def process(*command, socket, env=None):
     started = subprocess.Popen(
         [sys.executable, *map(str, command)],
         stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
+        env={**os.environ, "PYTHONPATH": PYTHONPATH, **(env or {})},
     )
     try:
         until(lambda: started.poll() is not None or answers(socket))
@@ -80,9 +84,15 @@ def process(*command, socket, env=None):
             started.stderr.close()
 
 
-def toy(socket, *ports, **more):
+def toy(socket, *faces, **more):
     """A server with a toy filter."""
-    return process(__file__, socket, *ports, socket=socket, **more)
+    return process(__file__, socket, *faces, socket=socket, **more)
+
+
+def free_port():
+    """A port of this machine that nobody listens at."""
+    with socketlib.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
 
 
 def answers(socket):
@@ -105,8 +115,20 @@ def until(condition, seconds=20):
 
 
 if __name__ == "__main__":
+    from functools import partial
+
+    from textsvm.mail.lmtp import content_filter
+    from textsvm.mail.milter import milter
     from textsvm.mail.server import listen, listen_tcp, passed_sockets, serve
 
-    sockets = passed_sockets() or [listen(Path(sys.argv[1]))]
-    sockets += [listen_tcp(int(port)) for port in sys.argv[2:]]
-    serve(ToyFilter(), sockets, lambda line: print(line, file=sys.stderr, flush=True))
+    sockets, faces = passed_sockets() or [listen(Path(sys.argv[1]))], []
+    for word in sys.argv[2:]:
+        what, _, where = word.partition("=")
+        if what == "tcp":
+            sockets.append(listen_tcp(int(where)))
+        elif what == "milter":
+            faces.append(partial(milter, where))
+        else:
+            port, _, next = where.partition(",")
+            faces.append(partial(content_filter, int(port), next, what == "lmtp"))
+    serve(ToyFilter(), sockets, lambda line: print(line, file=sys.stderr, flush=True), faces)

@@ -238,7 +238,9 @@ def test_where_the_server_is(monkeypatch):
 
 def test_it_imports_next_to_nothing(server):
     """The time of a mail is the time of imports: `typing` and `socket` alone would double it."""
-    look = "import os, sys; bare = set(sys.modules); from textsvm.mail import client; client.run(sys.argv[1:]); "
+    look = (
+        "import os, sys; bare = set(sys.modules); from textsvm.mail import client; client.run(sys.argv[1:]); "
+    )
     look += "print(*sorted(set(sys.modules) - bare), file=sys.stderr)"
     found = subprocess.run(
         [

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import mail_servers
 import pytest
-from mail_servers import HAM, SPAM, UNSURE, Decision, ToyFilter, toy
+from mail_servers import HAM, SPAM, UNSURE, Decision, ToyFilter, free_port, toy
 
 from textsvm.errors import InputError
 from textsvm.mail import spamd
@@ -32,18 +32,13 @@ spamc = pytest.mark.skipif(shutil.which("spamc") is None, reason="needs spamc (D
 def served(tmp_path_factory):
     path = tmp_path_factory.mktemp("mail") / "socket"
     port = free_port()
-    with toy(path, port) as process:
+    with toy(path, f"tcp={port}") as process:
         yield path, port, process
 
 
 @pytest.fixture
 def server(served):
     return str(served[0])
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
 
 
 def say(server, data, finish=True):
@@ -426,7 +421,7 @@ def test_systemd_gives_the_socket_and_is_told(tmp_path):
             pass_fds=[given.fileno()],
             env={
                 **os.environ,
-                "PYTHONPATH": str(mail_servers.ROOT),
+                "PYTHONPATH": mail_servers.PYTHONPATH,
                 "LISTEN_FDS": "1",
                 "NOTIFY_SOCKET": str(news),
             },

@@ -25,10 +25,10 @@ _Milter = Annotated[
     str | None,
     typer.Option(
         metavar="PATH|PORT",
-        help='Be a milter at a Unix socket or at 127.0.0.1:PORT too; needs pip install "textsvm[mail]".',
+        help='Be a milter at a Unix socket or at 127.0.0.1:PORT too; needs the extra `mail`.',
     ),
 ]
-_EXTRA = 'needs pip install "textsvm[mail]"'
+_EXTRA = "needs the extra `mail`"
 _Smtp = Annotated[
     int | None,
     typer.Option(metavar="PORT", help=f"Be an SMTP content filter at 127.0.0.1:PORT too; {_EXTRA}."),

@@ -63,7 +63,7 @@ class Server:
         self._deciding = ThreadPoolExecutor(threads, "decide")
         self._learning = ThreadPoolExecutor(1, "learn")
         self._clients: dict[asyncio.Task[None], _Held] = {}
-        self._held = 0
+        self._held = self._lessons = 0
 
     async def run(
         self, sockets: Sequence[socket.socket], faces: Sequence[Face], ready: Callable[[], None]
@@ -168,8 +168,18 @@ class Server:
         if request.verb == "SKIP":
             return []
         if request.verb == "TELL":
-            return [await self._in(self._learning, lambda: spamd.tell(request, data, self.filter))]
+            return [await self._tell(request, data)]
         return await self._in(self._deciding, lambda: spamd.check(request, data, self.filter))
+
+    async def _tell(self, request: Request, data: bytes) -> bytes:
+        """The answer to a lesson; after the last one that waits, decisions know of them all."""
+        self._lessons += 1
+        try:
+            return await self._in(self._learning, lambda: spamd.tell(request, data, self.filter))
+        finally:
+            self._lessons -= 1
+            if not self._lessons:
+                self._learning.submit(self.filter.refresh)
 
     async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], _T]) -> _T:
         """What the work gives, done by a pool; whatever goes wrong is an answer, and a line of the log."""
@@ -338,6 +348,7 @@ def serve(
     """
     server = Server(filter, log)
     try:
+        filter.refresh()
         asyncio.run(server.run(sockets, faces, lambda: notify("READY=1")))
     finally:
         filter.close()
