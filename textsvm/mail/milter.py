@@ -68,9 +68,12 @@ def _marking(classify: Callable[[bytes], Awaitable[Decision]]) -> Any:
     from kilter.protocol import Accept
     from kilter.protocol.messages import Header
     from kilter.service import END
-    from kilter.service.options import examine_body, examine_headers
+    from kilter.service.options import AFTER, examine_body, examine_headers, examine_sender
 
-    @examine_headers(can_add=True, can_modify=True)
+    # Two things are asked for so that kilter.service knows where it is: the sender, without which it takes no
+    # second message of a connection, and the end of the header, without which it loses a part of the body.
+    @examine_sender()
+    @examine_headers(can_respond=AFTER, can_add=True, can_modify=True)
     @examine_body()
     async def mark(session: Any) -> Any:
         header = await _header(session)
