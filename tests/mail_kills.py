@@ -54,11 +54,15 @@ class Round:
         learner = fork(lambda: self.learn(seeds[2], writing))
         os.close(writing)
         half = BY_CLIENTS // 2
-        threads = [threading.Thread(target=self.feed, args=(seeds[i], range(i * half, i * half + half))) for i in (0, 1)]
+        threads = [
+            threading.Thread(target=self.feed, args=(seeds[i], range(i * half, i * half + half)))
+            for i in (0, 1)
+        ]
         for each in threads:
             each.start()
         for process, seconds in sorted(
-            [(server, self.chance.uniform(0, 1.2)), (learner, self.chance.uniform(0, 1.2))], key=lambda one: one[1]
+            [(server, self.chance.uniform(0, 1.2)), (learner, self.chance.uniform(0, 1.2))],
+            key=lambda one: one[1],
         ):
             time.sleep(seconds / 2)
             os.kill(process, signal.SIGKILL)
@@ -135,4 +139,6 @@ def main(rounds, seed=1):
 
 if __name__ == "__main__":
     count = int(sys.argv[1])
-    print(f"{2 * count} kills, {main(count, *map(int, sys.argv[2:]))} lessons answered, none lost, none twice")
+    print(
+        f"{2 * count} kills, {main(count, *map(int, sys.argv[2:]))} lessons answered, none lost, none twice"
+    )

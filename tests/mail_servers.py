@@ -35,10 +35,9 @@ class ToyFilter:
             raise ZeroDivisionError("by design")
         if b"SLEEP" in data:
             time.sleep(0.5)
-        if data in self.lessons:
-            return {"spam": Decision("spam", 0.999, 3.0), "ham": Decision("ham", 0.001, -3.0)}[
-                self.lessons[data]
-            ]
+        if self._digest(data) in self.lessons:
+            known = {"spam": Decision("spam", 0.999, 3.0), "ham": Decision("ham", 0.001, -3.0)}
+            return known[self.lessons[self._digest(data)]]
         if b"pills" in data:
             return Decision("spam", 0.998918, 2.0)
         return Decision("ham", 0.01, -2.0) if b"meeting" in data else Decision("unsure", 0.5, 0.0)
@@ -49,12 +48,17 @@ class ToyFilter:
     def learn(self, data, kind):
         if b"SLEEP" in data:
             time.sleep(0.5)
-        changed = self.lessons.get(data) != kind
-        self.lessons[data] = kind
+        changed = self.lessons.get(self._digest(data)) != kind
+        self.lessons[self._digest(data)] = kind
         return changed
 
     def unlearn(self, data):
-        return self.lessons.pop(data, None) is not None
+        return self.lessons.pop(self._digest(data), None) is not None
+
+    @staticmethod
+    def _digest(data):
+        """The body, if there is one: delivery changes the header."""
+        return data.replace(b"\r", b"").partition(b"\n\n")[2].strip() or data
 
     def refresh(self):
         pass
