@@ -305,7 +305,6 @@ namespace inbox {{
 
 
 @needs("dovecot")
-@needs("dovecot-lda")
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="Dovecot starts as root alone")
 @pytest.mark.skipif(not Path("/usr/lib/dovecot/modules/sieve").exists(), reason="needs dovecot-sieve")
 def test_dovecot(home):
