@@ -1,7 +1,7 @@
-"""SIGKILL at random moments: `python tests/mail_kills.py 100` kills a server and a learner a hundred times each.
+"""SIGKILL at random moments: `python tests/mail_kills.py 100` kills a server and a learner so often.
 
-They work on one store. Afterwards it opens and is sound, and each message is known as the last lesson about it
-that was answered says, or a later one that was under way: none is lost, none is there twice.
+They work on one store. Afterwards it opens and is sound, and each message is known as the last lesson about
+it that was answered says, or a later one that was under way: none is lost, none is there twice.
 """
 
 import os

@@ -25,7 +25,7 @@ _Milter = Annotated[
     str | None,
     typer.Option(
         metavar="PATH|PORT",
-        help='Be a milter at a Unix socket or at 127.0.0.1:PORT too; needs the extra `mail`.',
+        help="Be a milter at a Unix socket or at 127.0.0.1:PORT too; needs the extra `mail`.",
     ),
 ]
 _EXTRA = "needs the extra `mail`"
