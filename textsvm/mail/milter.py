@@ -43,7 +43,9 @@ async def milter(address: str, classify: Callable[[bytes], Awaitable[Decision]])
         import anyio
         from kilter.service import Runner
     except ImportError:
-        raise InputError('a milter needs kilter.service: pip install "textsvm[mail]"') from None
+        raise InputError(
+            'a milter needs kilter.service (Python 3.11 or later): pip install "textsvm[mail]"'
+        ) from None
 
     try:
         if address.isdecimal():
