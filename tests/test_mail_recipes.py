@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from mail_servers import HAM, ROOT, SPAM, UNSURE, free_port, toy, until
+from mail_servers import HAM, PYTHONPATH, ROOT, SPAM, UNSURE, free_port, toy, until
 
 from textsvm.mail.client import ask
 
@@ -34,6 +34,7 @@ def needs(program):
     )
 
 
+SERVERS = str(ROOT / "tests/mail_servers.py")
 #: Who mail is for where root runs the tests: Dovecot delivers nothing to root.
 NOBODY = 65534
 
@@ -113,6 +114,33 @@ def procmail(home, data):
     found = home.run("procmail", str(home.path / ".procmailrc"), data=data)
     assert found.returncode == 0
     return found.stderr
+
+
+@needs("systemd-analyze")
+def test_systemd_units(down):
+    """systemd finds nothing to complain of."""
+    for name in ("textsvm-mail.socket", "textsvm-mail.service"):
+        text = recipe(name).replace("%h/.local/bin/textsvm", str(down.bin / "textsvm-mail-client"))
+        (down.path / name).write_text(text)
+    names = [str(down.path / name) for name in ("textsvm-mail.socket", "textsvm-mail.service")]
+    found = down.run("systemd-analyze", "verify", "--user", *names, XDG_RUNTIME_DIR=str(down.path))
+    lines = (found.stdout + found.stderr).decode().splitlines()
+    assert [line for line in lines if "textsvm-mail" in line] == []
+
+
+@needs("systemd-socket-activate")
+def test_systemd_starts_the_server_for_the_first_client(down):
+    down.socket.parent.mkdir(parents=True)
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
+    command = ["systemd-socket-activate", "-l", str(down.socket), "-E", "PYTHONPATH", sys.executable, SERVERS]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    try:
+        until(down.socket.exists)
+        found = down.run("textsvm-mail-client", "-t", data=SPAM)
+        assert (found.returncode, found.stdout) == (0, b"S 0.998918\n")
+    finally:
+        process.terminate()
+        assert process.wait(20) == 0
 
 
 @needs("procmail")
