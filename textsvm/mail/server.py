@@ -179,7 +179,13 @@ class Server:
         finally:
             self._lessons -= 1
             if not self._lessons:
-                self._learning.submit(self.filter.refresh)
+                self._learning.submit(self._refresh)
+
+    def _refresh(self) -> None:
+        try:
+            self.filter.refresh()
+        except (InputError, MemoryError, OSError) as error:
+            self.log(f"decisions do not know the last lessons yet: {error}")
 
     async def _in(self, pool: ThreadPoolExecutor, work: Callable[[], _T]) -> _T:
         """What the work gives, done by a pool; whatever goes wrong is an answer, and a line of the log."""
