@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+# `typing` would be half of what a mail waits for in `textsvm.mail.client`; type checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from textsvm.errors import InputError
     from textsvm.estimators.features import SpectrumFeatures
     from textsvm.estimators.one_class import OneClassSVM
@@ -120,6 +121,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
     if name not in _HOME:
         raise AttributeError(f"module 'textsvm' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)
