@@ -138,19 +138,8 @@ def test_quick(tmp_path):
         pass
     else:
         there.append("textsvm")
-    arguments = [
-        "--quick",
-        "--every",
-        "10",
-        "--delay",
-        "5",
-        "--tasks",
-        "immediate",
-        "delayed",
-        "--orders",
-        "date",
-    ]
-    bench.main([*arguments, "--filters", *there, "-o", str(tmp_path / "mail")])
+    words = "--quick --every 20 --delay 5 --orders date --tasks immediate delayed"
+    bench.main([*words.split(), "--filters", *there, "-o", str(tmp_path / "mail")])
     rows = json.loads((tmp_path / "mail.json").read_text())["rows"]
     assert len(rows) == 2 * len(there)
     for row in rows:
