@@ -26,11 +26,11 @@ import textsvm
 from textsvm.errors import InputError
 from textsvm.mail.bogofilter_input import messages
 from textsvm.mail.bogofilter_options import USAGE, Given, Settings, given
+from textsvm.mail.decision import CODES
 
 if TYPE_CHECKING:
     from textsvm.mail.filter import Decision, Filter
 
-CODES = {"spam": 0, "ham": 1, "unsure": 2}
 ERROR = 3
 _LETTERS = {"spam": "S", "ham": "H", "unsure": "U"}
 _KINDS = {"s": "spam", "n": "ham", "S": "spam", "N": "ham"}
