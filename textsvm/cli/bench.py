@@ -20,6 +20,7 @@ class Benchmark(Enum):
     lodhi = "lodhi"
     peers = "peers"
     scale = "scale"
+    mail = "mail"
     million = "million"
     mixtures = "mixtures"
     grid = "grid"
