@@ -30,16 +30,12 @@ class Decision:
     value: float
 
 
-#: While the filter knows one kind only.
-UNDECIDED = Decision("unsure", 0.5, 0.0)
-
-
 def kind_of(score: float) -> str:
     """What a message of this P(spam) is called."""
     return "spam" if score >= SPAM else "ham" if score <= HAM else "unsure"
 
 
-def decision(value: float, calibration: Sigmoid) -> Decision:
-    """What a decision value means."""
+def decision(value: float, calibration: Sigmoid, both: bool = True) -> Decision:
+    """What a decision value means; "unsure" unless the filter knows both kinds."""
     score = calibration.probability(value)
-    return Decision(kind_of(score), score, value)
+    return Decision(kind_of(score) if both else "unsure", score, value)

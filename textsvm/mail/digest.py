@@ -43,12 +43,9 @@ def digest(data: bytes) -> str:
     """
     found = header(data)
     sha = hashlib.sha256()
-    position = found.start
-    for start, position in fields(data, found.start, found.end):
-        name, _, value = data[start:position].partition(b":")
-        name = name.strip().lower()
-        if name not in DELIVERY and not name.startswith(DELIVERY_PREFIXES):
-            sha.update(name + b":" + b" ".join(value.split()) + b"\n")
+    position = found.fields
+    for name, value in sent(data):
+        sha.update(name.lower() + b":" + value + b"\n")
     end = _text_end(data)
     if not found.there and position < end and not data.startswith((b"\n", b"\r\n"), position):
         sha.update(b"\n")  # the empty line that passing it on puts there
@@ -57,6 +54,17 @@ def digest(data: bytes) -> str:
             chunk = chunk.replace(*change)
         sha.update(chunk)
     return sha.hexdigest()
+
+
+def sent(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The fields of a header that were there before it was delivered: names, and values unfolded."""
+    found = header(data)
+    for start, stop in fields(data, found.start, found.fields):
+        name, _, value = data[start:stop].partition(b":")
+        name = name.strip()
+        lower = name.lower()
+        if lower not in DELIVERY and not lower.startswith(DELIVERY_PREFIXES):
+            yield name, b" ".join(value.split())
 
 
 def _text_end(data: bytes) -> int:

@@ -2,8 +2,8 @@
 
 A decision needs what is in `Known` alone: a process that decides on one mail loads no lesson, and neither
 Numba nor scikit-learn. Learning needs the machine with
-all lessons: it is loaded when the first lesson comes, and kept. A lesson, the alphas that it moves, the bias
-and the calibration are one transaction. What another process learns meanwhile is seen by the store's
+all lessons: it is loaded when the first lesson comes, and kept. A lesson, the alphas that it moves and the
+calibration are one transaction. What another process learns meanwhile is seen by the store's
 generation, and taken over before the next lesson.
 """
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.mail.decision import CODES as CODES
-from textsvm.mail.decision import UNDECIDED, Decision, decision
+from textsvm.mail.decision import Decision, decision
 from textsvm.mail.features import features
 from textsvm.mail.known import FEATURES, Known, calibration_of, check_features, read_known
 from textsvm.mail.lessons import KINDS, MOST_KEPT, Lesson, Lessons
@@ -102,15 +102,19 @@ class Filter:
         with self._lock:
             if self._machine is None or self._learnt != self.lessons.generation:
                 return self._read_known().decide(keys, values)
-            if len(set(self._kinds.values())) < 2:
-                return UNDECIDED
-            return decision(self._machine.decision(keys, values), self._calibration)
+            return self._decide(self._machine, keys, values)
+
+    def _decide(
+        self, machine: OnlineMachine, keys: NDArray[np.uint64], values: NDArray[np.float32]
+    ) -> Decision:
+        both = len(set(self._kinds.values())) == 2
+        return decision(machine.decision(keys, values), self._calibration, both)
 
     def reasons(self, data: bytes, most: int = 10) -> list[tuple[str, float]]:
         """The words of a message that weigh most, and what each adds to the decision value."""
         text = read_message(data).text
         weights = self.known().weights
-        return [] if weights is None else words_of(text, weights)[:most]
+        return words_of(text, weights)[:most]
 
     def known(self) -> Known:
         """What decides, as the store has it now."""
@@ -257,7 +261,7 @@ class Filter:
         if len(set(self._kinds.values())) < 2:
             return replace(lesson, value=None, score=None, alpha=0.0)
         assert self._machine is not None
-        before = decision(self._machine.decision(lesson.keys, lesson.values), self._calibration)
+        before = self._decide(self._machine, lesson.keys, lesson.values)
         return replace(lesson, value=before.value, score=before.score, alpha=0.0)
 
     @contextmanager
@@ -283,7 +287,7 @@ class Filter:
         if self._machine is None or self._learnt != generation:
             from textsvm.solvers.online import OnlineMachine
 
-            self._machine, self._kinds, self._alphas = OnlineMachine(), {}, {}
+            self._machine, self._kinds, self._alphas = OnlineMachine(free_bias=False), {}, {}
             for each in self.lessons.read():
                 self._machine.add(each.digest, each.keys, each.values, each.kind == "spam", each.alpha)
                 self._kinds[each.digest], self._alphas[each.digest] = each.kind, each.alpha
@@ -306,7 +310,6 @@ class Filter:
         self._alphas = alphas
         self._calibration = fit(*machine.left_out())
         self.lessons.keep("calibration", [self._calibration.slope, self._calibration.offset])
-        self.lessons.keep("bias", machine.bias)
         self.lessons.keep("features", FEATURES)
         self.lessons.keep("generation", generation)
 
@@ -325,7 +328,7 @@ def out_of_fold(lessons: list[Lesson], folds: int = 5) -> list[float | None]:
     values: list[float | None] = [None] * len(lessons)
     fold = np.random.default_rng(0).permutation(len(lessons)) % folds
     for k in range(folds):
-        machine = OnlineMachine()
+        machine = OnlineMachine(free_bias=False)
         learnt = [each for each, part in zip(lessons, fold, strict=True) if part != k]
         if len({each.kind for each in learnt}) < 2:
             continue

@@ -1,4 +1,4 @@
-"""What decides: the weights, the bias and the calibration of one generation of a store, and no lesson."""
+"""What decides: the weights and the calibration of one generation of a store, and no lesson."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.mail.decision import UNDECIDED, Decision, decision
-from textsvm.mail.features import MOST_BYTES, P
+from textsvm.mail.decision import Decision, decision
+from textsvm.mail.features import MOST_BYTES, MOST_HEADER, P
 from textsvm.mail.lessons import Lessons
 from textsvm.mail.probability import Sigmoid
 from textsvm.mail.weights import Weights, read_weights, sum_of
 
 #: What tells features of one version from another's.
-FEATURES = [P, MOST_BYTES]
+FEATURES = [P, MOST_HEADER, MOST_BYTES]
 
 
 @dataclass(frozen=True)
@@ -25,22 +25,20 @@ class Known:
     Attributes
     ----------
     generation : int
-    weights : Weights, optional
-        None while there are lessons of one kind only.
-    bias : float
+    both : bool
+        Whether there are lessons of both kinds.
+    weights : Weights
     calibration : Sigmoid
     """
 
     generation: int
-    weights: Weights | None
-    bias: float
+    both: bool
+    weights: Weights
     calibration: Sigmoid
 
     def decide(self, keys: NDArray[np.uint64], values: NDArray[np.float32]) -> Decision:
         """What the message with these features is."""
-        if self.weights is None:
-            return UNDECIDED
-        return decision(float(self.weights.of(keys) @ values) + self.bias, self.calibration)
+        return decision(float(self.weights.of(keys) @ values), self.calibration, self.both)
 
 
 def read_known(lessons: Lessons, made: Weights | None = None) -> Known:
@@ -59,14 +57,13 @@ def read_known(lessons: Lessons, made: Weights | None = None) -> Known:
         If the store's features are another version's.
     """
     check_features(lessons)
-    generation, weights = lessons.generation, None
-    if min(lessons.counts().values()) > 0:
-        path, store = lessons.path.with_name("weights"), lessons.meta("store")
-        weights = read_weights(path, store, generation)
-        if weights is None:
-            weights = made if made is not None else _summed(lessons)
-            weights.write(path, store, generation)
-    return Known(generation, weights, float(lessons.meta("bias", 0.0)), calibration_of(lessons))
+    generation, both = lessons.generation, min(lessons.counts().values()) > 0
+    path, store = lessons.path.with_name("weights"), lessons.meta("store")
+    weights = read_weights(path, store, generation)
+    if weights is None:
+        weights = made if made is not None else _summed(lessons)
+        weights.write(path, store, generation)
+    return Known(generation, both, weights, calibration_of(lessons))
 
 
 def calibration_of(lessons: Lessons) -> Sigmoid:

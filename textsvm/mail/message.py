@@ -1,6 +1,8 @@
 """What a decision about a mail is taken from, as one text that a person can read.
 
-First the header fields that say something (`FIELDS`), a line each, decoded, the message-id as its form
+First the header fields that were there before delivery, as they were sent, a line each, and an empty line:
+who else got a mail, when it was written, by which program and in which order of fields. In the mail of one
+person all of that is evidence. Then the fields that people read (`FIELDS`), decoded, the message-id as its form
 alone (0 for a digit, a for a letter: which program made it) and the content-type without its boundary; then
 what the sender did, a line each in brackets: what an HTML page does (`page.py`), letters that are there to
 be misread (`letters.py`), charsets that are not what they claim, attachments by name, type and size; then
@@ -21,8 +23,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from email.message import Message as Parsed
 from email.utils import getaddresses
+from itertools import islice
 
-from textsvm.mail.digest import digest
+from textsvm.mail.digest import digest, sent
 from textsvm.mail.fields import header
 from textsvm.mail.letters import plain_letters
 from textsvm.mail.page import page
@@ -33,7 +36,7 @@ from textsvm.readers.html import is_html
 #: Header fields that are text, in their order.
 FIELDS = ("subject", "from", "reply-to", "message-id", "x-mailer", "user-agent", "content-type")
 MOST_BYTES, MOST_PIECE, LEAST_PIECE, MOST_PIECES, MOST_FIELD = 1 << 19, 1 << 17, 2048, 400, 2000
-MOST_TEXT, MOST_PARTS, MOST_TRICKS = 1 << 16, 100, 60
+MOST_FIELDS, MOST_SENT, MOST_TEXT, MOST_PARTS, MOST_TRICKS = 1000, 3000, 1 << 16, 100, 60
 _BOUNDARY = re.compile(rb"\n--[^\r\n]")
 _PARAMETER = re.compile(r";?\s*boundary\s*=\s*(?:\"[^\"]*\"|[^\s;]+)", re.IGNORECASE)
 _LETTERS = {code: "a" for code in range(128) if chr(code).isalpha()} | dict.fromkeys(range(48, 58), "0")
@@ -55,7 +58,7 @@ class Message:
     digest : str
         The key of what is learnt from it: hexadecimal, of what delivery does not change.
     text : str
-        Header fields, tricks and text parts, in this order.
+        Header fields as they were sent, an empty line, fields that people read, tricks and text parts.
     subject, sender : str
         Decoded, one line each, to be shown; empty where there is none.
     """
@@ -80,8 +83,14 @@ def read_message(data: bytes) -> Message:
         # The standard parser gave up on something hostile: the bytes themselves are still evidence.
         text = decode_declared(data[:MOST_PIECE], None)[0][:MOST_TEXT]
         found, subject, sender = [("trick", "[not to be parsed]"), ("text", text)], "", ""
-    text = "\n".join(line for _, line in found if line)
+    text = _fields(data) + "\n\n" + "\n".join(line for _, line in found if line)
     return Message(digest(data), *map(_storable, (text, subject, sender)))
+
+
+def _fields(data: bytes) -> str:
+    """All fields that delivery did not add, as they were sent, a line each."""
+    lines = (name + b": " + value[:MOST_FIELD] for name, value in islice(sent(data), MOST_FIELDS))
+    return b"\n".join(lines).decode("utf-8", "replace")[:MOST_SENT]
 
 
 def _storable(text: str) -> str:

@@ -10,25 +10,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import textsvm
 from textsvm.mail.fields import Header, field_end, header
+
+if TYPE_CHECKING:  # it takes NumPy, and a client that starts for each mail takes this file
+    from textsvm.mail.decision import Decision
 
 #: The Bogofilter whose format is written.
 BOGOFILTER = "1.2.5"
 # A literal first: the search then runs at the speed of memchr.
 _OURS = re.compile(rb"\n(?i:x-textsvm|x-spam-flag)[ \t]*:")
 _BOGOSITY = re.compile(rb"\n(?i:x-bogosity)[ \t]*:")
-
-
-class Decision(Protocol):
-    """What is read of `textsvm.mail.filter.Decision`."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def score(self) -> float: ...
 
 
 def marked(data: bytes, decision: Decision, *, bogofilter: bool = False) -> bytes:

@@ -5,12 +5,13 @@ mails that the machine had not learnt when it gave them, or as if it had not (`O
 It aims not at 0 and 1 but at 1 / (m + 2) and 1 - 1 / (m + 2) for m mails of a kind, what one believes who
 has seen m of m; so a few lessons that are told apart without error do not make scores of 0 and 1.
 
-Measured on SpamAssassin's corpus in order of time, after its first 1,000 mails: 2 of 3,958 ham have a score
-of .99 or more, and 82 % of spam; .9 % of ham are above .45, and 1.3 % of spam are not.
-
 Both kinds weigh the same together: a score is what to believe of a mail that might as well be the one as the
-other, and does not turn with the flood of spam or of lists. It is .5 with no lessons, and it grows with
-the value: where a fit would have it fall, or the values are no use, it is flat.
+other, and does not turn with the flood of spam or of lists. What is believed before there are lessons counts
+as much as `MADE_UP` mails of each kind, at the values 1 and -1 that the machine gives its lessons: so a score
+grows with the value from the first lesson on. Where a fit would have it fall, it is flat.
+
+Measured on SpamAssassin's corpus, in order of time and shuffled: 7 and 2 of 4,150 ham have a score of .99 or more
+before they are learnt (Bogofilter 1.2.5: 9 and 2), and 80 and 85 % of spam (76 and 74 %).
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+#: What is believed of a mail at value 1 before any is known, in log odds, and how many of each kind that is worth.
+PRIOR, MADE_UP = 5.0, 4.0
 #: Newton steps at most; four to ten are taken, until one promises less than this.
 _STEPS, _ENOUGH = 50, 1e-12
 
@@ -61,15 +64,18 @@ def fit(values: ArrayLike, spam: ArrayLike) -> Sigmoid:
     Returns
     -------
     Sigmoid
-        P = .5 everywhere if there are not both kinds.
+        Of slope `PRIOR` if there are not both kinds.
     """
     values, spam = np.asarray(values, np.float64), np.asarray(spam, bool)
     n_spam, n_ham = np.count_nonzero(spam), np.count_nonzero(~spam)
     if not n_spam or not n_ham:
-        return Sigmoid()
+        return Sigmoid(PRIOR)
+    prior, few = Sigmoid(PRIOR), min(n_spam, n_ham)
     aim = np.where(spam, 1 - 1 / (n_spam + 2), 1 / (n_ham + 2))
-    weight = np.where(spam, 0.5 / n_spam, 0.5 / n_ham)
-    slope, offset = _newton(values, aim, weight)
+    weight = np.where(spam, few / n_spam, few / n_ham)
+    aim = np.append(aim, [prior.probability(1.0), prior.probability(-1.0)])
+    weight = np.append(weight, [MADE_UP, MADE_UP])
+    slope, offset = _newton(np.append(values, [1.0, -1.0]), aim, weight / weight.sum())
     return Sigmoid(slope, offset) if slope > 0 else Sigmoid()
 
 

@@ -55,7 +55,7 @@ def report_of(opened: Filter, mistakes: int = 10) -> Report:
     known = opened.known()
     weights, judged = known.weights, _judged(opened, known)
     kinds = [each.lesson.kind for each in judged]
-    if weights is None or len(set(kinds)) < 2:
+    if len(set(kinds)) < 2:
         raise InputError(
             "there is nothing to report: the filter must have judged spam and ham before it learnt them; "
             "learn more of both, or run textsvm mail retrain"

@@ -5,7 +5,7 @@ a writer, and a second writer waits its turn. Tables:
 
     lessons   a row a lesson, small, in the order of learning
     bodies    of the same id: the features as arrays, the message compressed
-    meta      what the store is: its name, whether it holds texts, versions, the bias, the calibration
+    meta      what the store is: its name, whether it holds texts, versions, the calibration
 
 `generation` grows with every commit of lessons, and so tells a process that another one has learnt.
 """
