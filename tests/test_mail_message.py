@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from textsvm.mail.digest import digest
 from textsvm.mail.letters import plain_letters
-from textsvm.mail.message import MOST_TEXT, read_message
+from textsvm.mail.message import MOST_SENT, MOST_TEXT, read_message
 from textsvm.mail.page import page
 
 HEAD = b"From: Ann <ann@example.org>\nSubject: Hello\n"
@@ -42,9 +42,11 @@ def attached(name, size, kind="application/octet-stream"):
 def test_a_plain_mail():
     message = read_message(HEAD + b"X-Mailer: Pen 1.0\nReceived: by mail.example.org\n\nFirst.\nSecond.\n")
     assert (message.subject, message.sender) == ("Hello", "Ann <ann@example.org>")
-    assert message.text.splitlines()[0] == "subject: Hello"
-    assert "from: Ann <ann@example.org>" in message.text
-    assert "x-mailer: Pen 1.0" in message.text
+    fields, _, below = message.text.partition("\n\n")
+    assert fields.splitlines()[-1] == "X-Mailer: Pen 1.0"
+    assert below.splitlines()[0] == "subject: Hello"
+    assert "from: Ann <ann@example.org>" in below
+    assert "x-mailer: Pen 1.0" in below
     assert "mail.example.org" not in message.text
     assert message.text.endswith("\nFirst.\nSecond.")
     assert "[" not in message.text
@@ -279,7 +281,7 @@ HOSTILE = {  # head, what is repeated, bytes of it, tail
 CHILD = """
 import sys, time
 from types import SimpleNamespace
-from textsvm.mail.message import read_message
+from textsvm.mail.message import MOST_SENT, read_message
 from textsvm.mail.passing import marked
 data = open(sys.argv[1], "rb").read()
 clock = time.process_time()
@@ -354,6 +356,15 @@ def test_nested_parts(depth):
     assert "innermost" in text(nested(depth))
 
 
+def test_fields_are_those_that_were_sent():
+    """Folded ones on one line, in their order, bytes that are no text too; those of delivery not; of bounded size."""
+    fields = b"Delivered-To: me\r\nX-One: a\r\n\tb\r\nTo: \xff\r\nX-Spam-Flag: YES\r\nDate: now\r\n"
+    assert read_message(fields + b"\r\nText").text == "X-One: a b\nTo: \ufffd\nDate: now\n\nText"
+    assert read_message(b"Text\n\nwithout a header").text.startswith("\n\n")
+    long = b"".join(b"X-%d: %s\n" % (i, b"a" * 5000) for i in range(200))
+    assert len(read_message(long + b"\nText").text.partition("\n\n")[0]) == MOST_SENT
+
+
 def test_the_usual_mail_of_the_standard_library():
     message = email.message.EmailMessage()
     message["Subject"], message["From"] = "Grüße", "Jürgen <j@example.org>"
@@ -361,7 +372,7 @@ def test_the_usual_mail_of_the_standard_library():
     message.add_alternative("<p>Hallo <b>Jürgen</b></p>", subtype="html")
     message.add_attachment(b"x" * 5000, maintype="image", subtype="png", filename="bild.png")
     got = lines(message.as_bytes())
-    assert got[0] == "subject: Grüße"
+    assert got[got.index("") + 1] == "subject: Grüße"
     assert "[attachment bild.png image/png 4-16 KB]" in got
     assert got[-2:] == ["Hallo Jürgen", "Hallo Jürgen"]
 

@@ -1,5 +1,6 @@
 """The features of mails, and the scores that decision values become."""
 
+import re
 import subprocess
 import sys
 
@@ -11,19 +12,25 @@ from scipy.optimize import minimize
 
 from textsvm.features.byte_pmers import LONGEST, byte_pmers
 from textsvm.features.byte_pmers import spelled as spelled_pmer
-from textsvm.mail.features import MOST_BYTES, P, features, spelled
-from textsvm.mail.probability import Sigmoid, fit
+from textsvm.mail.features import HEADER, MOST_BYTES, MOST_HEADER, P, features, spelled
+from textsvm.mail.probability import MADE_UP, PRIOR, Sigmoid, fit
 
 
-@given(st.text(st.characters(), max_size=60))
+def pmers(text, mark=0):
+    """Letters small, as `bytes.lower` has it, and digits 0."""
+    data = re.sub(rb"[0-9]", b"0", text.encode("utf-8", "surrogatepass").lower())
+    return {mark | int.from_bytes(data[i : i + P], "big") for i in range(len(data) - P + 1)}
+
+
+@given(st.text(st.characters() | st.sampled_from("\nA9"), max_size=60))
 def test_features_are_the_distinct_four_byte_strings(text):
     """Any text, lone surrogates too."""
-    data = text.encode("utf-8", "surrogatepass")
     keys, values = features(text)
-    expected = sorted({data[i : i + P] for i in range(len(data) - P + 1)})
+    fields, empty, below = text.partition("\n\n")
+    expected = pmers(fields, HEADER) | pmers(below) if empty else pmers(text)
     assert keys.dtype == np.uint64
     assert values.dtype == np.float32
-    assert [int(key) & (1 << 56) - 1 for key in keys] == [int.from_bytes(each, "big") for each in expected]
+    assert keys.tolist() == sorted(P << 56 | each for each in expected)
     assert not len(values) or np.linalg.norm(values) == pytest.approx(1, abs=1e-6)
     assert len(set(values.tolist())) <= 1
 
@@ -42,8 +49,11 @@ def test_what_is_spelled_and_what_is_read():
     assert [spelled(int(key)) for key in features("banana")[0]] == ["anan", "bana", "nana"]
     assert spelled(int(features("aé!")[0][0])) == "aé!"
     assert spelled(4 << 56) == "\0\0\0\0"
-    text = "".join(chr(48 + i % 70) for i in range(MOST_BYTES)) + "unread"
+    text = "".join(chr(58 + i % 70) for i in range(MOST_BYTES)) + "unread"
     np.testing.assert_array_equal(features(text)[0], features(text[:MOST_BYTES])[0])
+    fields, below = features(text[:MOST_HEADER] + "unread\n\n")[0], features(text[:MOST_HEADER])[0]
+    np.testing.assert_array_equal(fields, below | np.uint64(HEADER))
+    assert [spelled(int(key)) for key in features("To: Me 12\n\n")[0]][:2] == [" me ", ": me"]
     assert len(features("abc")[0]) == 0
 
 
@@ -62,20 +72,29 @@ def values_of(n_spam, n_ham, distance=2.0, seed=0):
     return rng.normal(np.where(spam, distance / 2, -distance / 2), 0.6), spam
 
 
-def test_no_lessons_or_those_of_one_kind_say_nothing():
+def test_no_lessons_or_those_of_one_kind_leave_what_is_believed_before():
     for values, spam in (([], []), ([1.0, 2.0], [True, True]), ([-3.0], [False])):
-        assert fit(values, spam) == Sigmoid()
-        assert fit(values, spam).probability(5.0) == 0.5
+        assert fit(values, spam) == Sigmoid(PRIOR)
+        assert fit(values, spam).probability(0.0) == 0.5
+
+
+def test_a_few_lessons_do_not_make_scores_flat():
+    """Sixteen spams and two hams that are left out on the wrong side: as early lessons are."""
+    values = np.append(np.full(16, 0.2), [0.25, 0.3])
+    assert fit(values, values < 0.25).slope > 1
 
 
 @pytest.mark.parametrize(("n_spam", "n_ham"), [(1, 1), (20, 20), (500, 20), (1000, 4000)])
 def test_it_is_the_greatest_likelihood(n_spam, n_ham):
     values, spam = values_of(n_spam, n_ham)
-    aim = np.where(spam, 1 - 1 / (n_spam + 2), 1 / (n_ham + 2))
-    weight = np.where(spam, 0.5 / n_spam, 0.5 / n_ham)
+    believed, few = 1 / (1 + np.exp(-PRIOR)), min(n_spam, n_ham)
+    aim = np.append(np.where(spam, 1 - 1 / (n_spam + 2), 1 / (n_ham + 2)), [believed, 1 - believed])
+    weight = np.append(np.where(spam, few / n_spam, few / n_ham), [MADE_UP, MADE_UP])
+    weight /= weight.sum()
+    points = np.append(values, [1.0, -1.0])
 
     def loss(at):
-        score = at[0] * values + at[1]
+        score = at[0] * points + at[1]
         return weight @ (np.logaddexp(0, score) - aim * score)
 
     found = fit(values, spam)

@@ -17,7 +17,7 @@ from mails import mail, teach
 
 from textsvm.errors import InputError
 from textsvm.mail import store_file
-from textsvm.mail.decision import UNDECIDED, kind_of
+from textsvm.mail.decision import Decision, kind_of
 from textsvm.mail.features import features
 from textsvm.mail.filter import Filter
 from textsvm.mail.lessons import Lesson, Lessons, packed, store_folder, unpacked
@@ -58,14 +58,27 @@ def copy_of_rows(folder, table="lessons"):
 # What it says
 
 
-def test_one_kind_alone_decides_nothing(tmp_path):
+def test_no_lesson_says_nothing(tmp_path):
     with Filter(tmp_path, create=True) as opened:
-        assert opened.classify(mail("spam", 1)) == UNDECIDED
-        opened.learn(mail("spam", 1), "spam")
-        assert opened.classify(mail("spam", 1)) == UNDECIDED
+        assert opened.classify(mail("spam", 1)) == Decision("unsure", 0.5, 0.0)
         assert opened.reasons(mail("spam", 1)) == []
     with Filter(tmp_path) as opened:
-        assert opened.classify(mail("spam", 1)) == UNDECIDED
+        assert opened.classify(mail("spam", 1)) == Decision("unsure", 0.5, 0.0)
+
+
+@pytest.mark.parametrize(("kind", "sign"), [("spam", 1), ("ham", -1)])
+def test_one_kind_alone_is_unsure_of_everything_and_ranks_what_is_like_it(tmp_path, kind, sign):
+    """Of ham alone a copy has a score below the one for ham, and is unsure all the same."""
+    with Filter(tmp_path, create=True) as opened:
+        opened.learn(mail(kind, 1), kind)
+        here = opened.classify(mail(kind, 1)), opened.classify(b"Subject: zzzz\n\nqqqq qqqq\n")
+    with Filter(tmp_path) as opened:
+        there = opened.classify(mail(kind, 1)), opened.classify(b"Subject: zzzz\n\nqqqq qqqq\n")
+    for copy, other in (here, there):
+        assert copy.kind == other.kind == "unsure"
+        assert sign * copy.value == pytest.approx(1, abs=1e-3)
+        assert 0 <= sign * other.value < 0.5
+        assert sign * (copy.score - other.score) > 0
 
 
 def test_it_tells_kinds_apart_that_it_has_not_seen(store):

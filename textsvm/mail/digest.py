@@ -43,7 +43,7 @@ def digest(data: bytes) -> str:
     """
     found = header(data)
     sha = hashlib.sha256()
-    position = found.fields
+    position = found.end
     for name, value in sent(data):
         sha.update(name.lower() + b":" + value + b"\n")
     end = _text_end(data)
@@ -59,7 +59,7 @@ def digest(data: bytes) -> str:
 def sent(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """The fields of a header that were there before it was delivered: names, and values unfolded."""
     found = header(data)
-    for start, stop in fields(data, found.start, found.fields):
+    for start, stop in fields(data, found.start, found.end):
         name, _, value = data[start:stop].partition(b":")
         name = name.strip()
         lower = name.lower()

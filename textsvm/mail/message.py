@@ -89,7 +89,7 @@ def read_message(data: bytes) -> Message:
 
 def _fields(data: bytes) -> str:
     """All fields that delivery did not add, as they were sent, a line each."""
-    lines = (name + b": " + value[:MOST_FIELD] for name, value in islice(sent(data), MOST_FIELDS))
+    lines = (name[:MOST_FIELD] + b": " + value[:MOST_FIELD] for name, value in islice(sent(data), MOST_FIELDS))
     return b"\n".join(lines).decode("utf-8", "replace")[:MOST_SENT]
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 #: What is believed of a mail at value 1 before any is known, in log odds, and how many of each kind that is worth.
-PRIOR, MADE_UP = 5.0, 4.0
+PRIOR, MADE_UP = 5.0, 3.0
 #: Newton steps at most; four to ten are taken, until one promises less than this.
 _STEPS, _ENOUGH = 50, 1e-12
 

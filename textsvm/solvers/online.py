@@ -43,6 +43,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
 from textsvm.solvers import smo_loop as loop
+from textsvm.solvers.online_bias import free_bias_of, thresholds
 from textsvm.solvers.online_gram import KeptRows
 from textsvm.solvers.online_rows import SparseRows, grown
 from textsvm.solvers.workingset import RELAXATION
@@ -141,7 +142,7 @@ class OnlineMachine:
     @property
     def violation(self) -> float:
         """The largest violation of the optimality conditions; 0 or less at an optimum."""
-        first, last = self._thresholds()
+        first, last = thresholds(*self._state_of_all)
         return first - last if np.isfinite(first) and np.isfinite(last) else 0.0
 
     @property
@@ -237,7 +238,7 @@ class OnlineMachine:
                 self.remove(name)
                 self.forgotten.append(name)
             done = self._optimise(end)
-        self.bias = self._middle(*self._thresholds())
+        self.bias = free_bias_of(*self._state_of_all) if self._slack is None else 0.0
         self._weigh()
         return done
 
@@ -377,7 +378,7 @@ class OnlineMachine:
         if not n:
             return True
         rows, gains = np.arange(n), np.zeros(n, np.float32)
-        F, coef, low, high = (array[:n] for array in (self._F, self._coef, self._low, self._high))
+        F, coef, low, high = self._state_of_all
         up, down = np.where(coef < high, 0.0, -np.inf), np.where(coef > low, 0.0, -np.inf)
         tile, none = np.zeros((0, 0), np.float32), np.zeros(0, np.int64)
         self._state[loop.CLOCK] = self._K.used.max()
@@ -400,22 +401,7 @@ class OnlineMachine:
                 break
         return False
 
-    def _thresholds(self) -> tuple[float, float]:
-        """max over UP of -F and min over DOWN of -F."""
-        n = self._X.n
-        F, coef = self._F[:n], self._coef[:n]
-        first = np.max(np.where(coef < self._high[:n], -F, -np.inf), initial=-np.inf)
-        last = np.min(np.where(coef > self._low[:n], -F, np.inf), initial=np.inf)
-        return float(first), float(last)
-
-    def _middle(self, first: float, last: float) -> float:
-        """The bias, as `textsvm.solvers.solution.assess` takes it."""
-        if self._slack is not None:
-            return 0.0
-        free = (self._coef > self._low) & (self._coef < self._high)
-        free &= self._coef != 0
-        if free.any():
-            return float(np.mean(-self._F[free]))
-        if np.isfinite(first) and np.isfinite(last):
-            return (first + last) / 2
-        return first if np.isfinite(first) else last if np.isfinite(last) else 0.0
+    @property
+    def _state_of_all(self) -> tuple[NDArray[np.float64], ...]:
+        """F, the coefficients and their bounds."""
+        return tuple(array[: self._X.n] for array in (self._F, self._coef, self._low, self._high))
