@@ -281,7 +281,7 @@ HOSTILE = {  # head, what is repeated, bytes of it, tail
 CHILD = """
 import sys, time
 from types import SimpleNamespace
-from textsvm.mail.message import MOST_SENT, read_message
+from textsvm.mail.message import read_message
 from textsvm.mail.passing import marked
 data = open(sys.argv[1], "rb").read()
 clock = time.process_time()
@@ -357,7 +357,7 @@ def test_nested_parts(depth):
 
 
 def test_fields_are_those_that_were_sent():
-    """Folded ones on one line, in their order, bytes that are no text too; those of delivery not; of bounded size."""
+    """Folded ones on one line, in their order, any bytes, bounded; not those of delivery."""
     fields = b"Delivered-To: me\r\nX-One: a\r\n\tb\r\nTo: \xff\r\nX-Spam-Flag: YES\r\nDate: now\r\n"
     assert read_message(fields + b"\r\nText").text == "X-One: a b\nTo: \ufffd\nDate: now\n\nText"
     assert read_message(b"Text\n\nwithout a header").text.startswith("\n\n")

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from sklearn.svm import SVC as LibSVM
+from sklearn.svm import LinearSVC
 
 from textsvm.errors import InputError
 from textsvm.solvers import online as module
@@ -36,8 +37,10 @@ def gram(bags):
     return X @ X.T
 
 
-def from_scratch(lessons, C):
-    """The objective of LIBSVM on {name: (bag, positive)}."""
+def from_scratch(lessons, C, free_bias=True):
+    """The objective of LIBSVM on {name: (bag, positive)}; without a bias that of LIBLINEAR."""
+    if not free_bias:
+        return without_bias(lessons, C)
     bags, labels = zip(*lessons.values(), strict=True)
     if len(set(labels)) < 2:
         return 0.0
@@ -47,7 +50,19 @@ def from_scratch(lessons, C):
     return 0.5 * coef @ K[np.ix_(support, support)] @ coef - np.abs(coef).sum()
 
 
-def judge(machine, lessons):
+def without_bias(lessons, C):
+    """All examples as positive ones, as y <w, x> has it, and an empty negative one, which is worth C."""
+    X = np.zeros((len(lessons) + 1, 2 + max(max(bag, default=0) for bag, _ in lessons.values())))
+    for row, (bag, positive) in zip(X, lessons.values(), strict=False):
+        keys, values = vector(bag)
+        row[keys.astype(int)] = values if positive else -values
+    y = np.append(np.ones(len(lessons)), -1)
+    model = LinearSVC(loss="hinge", C=C, fit_intercept=False, tol=1e-10, max_iter=1_000_000).fit(X, y)
+    w = model.coef_[0]
+    return -0.5 * w @ w - C * np.maximum(0, 1 - X[:-1] @ w).sum()
+
+
+def judge(machine, lessons, free_bias=True):
     """The machine knows exactly these lessons and is at the optimum of them."""
     C = machine.C
     assert machine.settle()
@@ -56,13 +71,16 @@ def judge(machine, lessons):
     assert len(machine) == len(lessons)
     assert all(0 <= alpha <= C for alpha in alphas.values())
     coef = np.array([alphas[name] * (1 if positive else -1) for name, (_, positive) in lessons.items()])
-    assert abs(coef.sum()) <= 1e-9 * max(1, np.abs(coef).sum())
+    if free_bias:
+        assert abs(coef.sum()) <= 1e-9 * max(1, np.abs(coef).sum())
+    else:
+        assert machine.bias == 0
     assert machine.violation <= TOL
     if not lessons:
         assert machine.objective == 0
         assert machine.decision(*vector({1, 2})) == 0
         return
-    expected = from_scratch(lessons, C)
+    expected = from_scratch(lessons, C, free_bias)
     assert machine.objective == pytest.approx(expected, rel=1e-5, abs=1e-9)
     K = gram([bag for bag, _ in lessons.values()])
     given = [machine.decision(*vector(bag)) for bag, _ in lessons.values()]
@@ -72,9 +90,12 @@ def judge(machine, lessons):
 class Life(RuleBasedStateMachine):
     """Lessons come, go, change, are aged out; machines are stored and made again."""
 
-    @initialize(C=st.sampled_from([0.1, 1.0, 10.0]), memory=st.sampled_from([0, 1 << 20]))
-    def begin(self, C, memory):
-        self.machine, self.lessons = OnlineMachine(C, TOL, memory=memory), {}
+    @initialize(
+        C=st.sampled_from([0.1, 1.0, 10.0]), memory=st.sampled_from([0, 1 << 20]), free_bias=st.booleans()
+    )
+    def begin(self, C, memory, free_bias):
+        self.machine, self.lessons = OnlineMachine(C, TOL, memory=memory, free_bias=free_bias), {}
+        self.free_bias = free_bias
 
     @rule(name=st.integers(0, 15), bag=BAGS, positive=st.booleans())
     def learn(self, name, bag, positive):
@@ -103,13 +124,13 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def settle(self):
-        judge(self.machine, self.lessons)
+        judge(self.machine, self.lessons, self.free_bias)
 
     @rule(share=st.sampled_from([1.0, 0.5]), noise=st.booleans())
     def made_from_a_store(self, share, noise):
         self.machine.settle()
         alphas, C = self.machine.alphas, self.machine.C
-        self.machine = OnlineMachine(C, TOL)
+        self.machine = OnlineMachine(C, TOL, free_bias=self.free_bias)
         for k, (name, (bag, positive)) in enumerate(self.lessons.items()):
             alpha = share * alphas[name] if not noise or k % 2 else C / 2
             self.machine.add(name, *vector(bag), positive, alpha)
@@ -139,7 +160,7 @@ class Life(RuleBasedStateMachine):
 
     def teardown(self):
         if hasattr(self, "machine"):
-            judge(self.machine, self.lessons)
+            judge(self.machine, self.lessons, self.free_bias)
 
 
 TestLife = Life.TestCase

@@ -3,8 +3,8 @@
 What each sees. Ours: what `read_message` makes of a message, without what servers and other filters wrote
 into its header (Received, Delivered-To, X-Spam-*). Bogofilter and TF-IDF: the whole header too, with the
 servers that the collectors of a corpus fetched their mail from, which differ for ham and spam there: an
-advantage that they keep. All of them see To, Cc, Date and what mailing lists write, which is a person's honest
-evidence, and partly how this corpus was collected: `FewFields` is ours without that.
+advantage that they keep. All of them see To, Cc, Date and what mailing lists write, which is a person's
+honest evidence, and partly how this corpus was collected: `FewFields` is ours without that.
 """
 
 from __future__ import annotations
@@ -174,7 +174,10 @@ class TfidfSgd:
 
 def contenders() -> dict[str, type[Ours] | type[Bogofilter] | type[TfidfSgd]]:
     """Those that are here, by the name they are asked for."""
-    found: dict[str, type[Ours] | type[Bogofilter] | type[TfidfSgd]] = {"textsvm": Ours, "few_fields": FewFields}
+    found: dict[str, type[Ours] | type[Bogofilter] | type[TfidfSgd]] = {
+        "textsvm": Ours,
+        "few_fields": FewFields,
+    }
     if shutil.which("bogofilter"):
         found["bogofilter"] = Bogofilter
     return found | {"sgd": TfidfSgd}

@@ -1,9 +1,8 @@
 """What a decision about a mail is taken from, as one text that a person can read.
 
 First the header fields that were there before delivery, as they were sent, a line each, and an empty line:
-who else got a mail, when it was written, by which program and in which order of fields. In the mail of one
-person all of that is evidence. Then the fields that people read (`FIELDS`), decoded, the message-id as its form
-alone (0 for a digit, a for a letter: which program made it) and the content-type without its boundary; then
+who else got a mail, when it was written, by which program. In the mail of one person all of that is
+evidence. Then the fields that people read (`FIELDS`), a line each, decoded, the message-id as its form alone (0 for a digit, a for a letter: which program made it) and the content-type without its boundary; then
 what the sender did, a line each in brackets: what an HTML page does (`page.py`), letters that are there to
 be misread (`letters.py`), charsets that are not what they claim, attachments by name, type and size; then
 the text parts, decoded, HTML as it is seen and before plain text. Whoever reads a bounded beginning of the
@@ -89,7 +88,9 @@ def read_message(data: bytes) -> Message:
 
 def _fields(data: bytes) -> str:
     """All fields that delivery did not add, as they were sent, a line each."""
-    lines = (name[:MOST_FIELD] + b": " + value[:MOST_FIELD] for name, value in islice(sent(data), MOST_FIELDS))
+    lines = (
+        name[:MOST_FIELD] + b": " + value[:MOST_FIELD] for name, value in islice(sent(data), MOST_FIELDS)
+    )
     return b"\n".join(lines).decode("utf-8", "replace")[:MOST_SENT]
 
 

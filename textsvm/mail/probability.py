@@ -10,8 +10,8 @@ other, and does not turn with the flood of spam or of lists. What is believed be
 as much as `MADE_UP` mails of each kind, at the values 1 and -1 that the machine gives its lessons: so a score
 grows with the value from the first lesson on. Where a fit would have it fall, it is flat.
 
-Measured on SpamAssassin's corpus, in order of time and shuffled: 7 and 2 of 4,150 ham have a score of .99 or more
-before they are learnt (Bogofilter 1.2.5: 9 and 2), and 80 and 85 % of spam (76 and 74 %).
+Measured on SpamAssassin's corpus (`textsvm bench mail`): no more ham has a score of .99 before it is learnt
+than Bogofilter gives one, and more of the spam.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-#: What is believed of a mail at value 1 before any is known, in log odds, and how many of each kind that is worth.
+#: Log odds that are believed at value 1 before any mail is known, and how many of each kind that is worth.
 PRIOR, MADE_UP = 5.0, 3.0
 #: Newton steps at most; four to ten are taken, until one promises less than this.
 _STEPS, _ENOUGH = 50, 1e-12

@@ -25,9 +25,8 @@ of mails): its row of K, s n m; its column in the rows kept, one number each; an
 2 n for each pair, and m for each coefficient that has changed, for w. Nothing is done for all of X (n m),
 except when coefficients are given (`add` with alpha), as they are when a machine is made from a store.
 
-*Without a free bias* there is one more variable, of a row without features: its F is 0 whatever it is, it
-takes up the sum, and the optimum has b = 0. Values of machines of different times then lie on one scale, and
-lessons of one kind alone rank what is like them.
+*Without a free bias* one more variable, of a row without features, takes up the sum: its F is 0, so the bias
+is. Values of different times then lie on one scale, and lessons of one kind alone rank what is like them.
 
 Bytes: 8 to 18 for each feature of each example (4 and 4, what pools leave free, and the table of features; 17
 measured on mails of 1,230 features), 100 for an example, and what the rows of K may take.
@@ -52,7 +51,7 @@ from textsvm.solvers.workingset import RELAXATION
 STRETCH = 200
 #: Pairs that one call of `settle` optimises at most: far more than a mail takes, some seconds' worth.
 MOST_PAIRS = 1_000_000
-#: A bound that no sum of coefficients reaches; small enough that the sum keeps its digits.
+#: No sum of coefficients reaches it.
 NO_BOUND = 1e9
 #: What an example's coefficient gives it beyond what others would, in units of alpha K(x, x); see `left_out`.
 SHARE = 0.3
@@ -89,13 +88,9 @@ class OnlineMachine:
     """
 
     def __init__(
-        self,
-        C: float = 10.0,
-        tol: float = 1e-3,
-        budget: int | None = None,
-        memory: int = 128 << 20,
+        self, C: float = 10.0, tol: float = 1e-3, budget: int | None = None, memory: int = 128 << 20,
         free_bias: bool = True,
-    ) -> None:
+    ) -> None:  # fmt: skip
         for name, value in (("C", C), ("tol", tol), ("budget", budget)):
             if value is not None and not value > 0:
                 raise InputError(f"{name}={value!r} must be a number above 0")
@@ -115,10 +110,9 @@ class OnlineMachine:
         self._coef, self._spread, self._F = np.zeros(0), np.zeros(0), np.zeros(0)
         self._low, self._high = np.zeros(0), np.zeros(0)
         self._age, self._diag = np.zeros(0, np.int64), np.zeros(0, np.float32)
-        #: The place of the variable that takes up the sum, where there is one.
-        self._slack: int | None = None
-        if not free_bias:
-            self._slack = self._X.add(np.zeros(0, np.uint64), 0.0)
+        #: The place of the variable that takes up the sum.
+        self._slack = None if free_bias else self._X.add(np.zeros(0, np.uint64), 0.0)
+        if self._slack is not None:
             self._reserve(self._slack + 1)
             self._low[self._slack], self._high[self._slack] = -NO_BOUND, NO_BOUND
 
@@ -142,7 +136,7 @@ class OnlineMachine:
     @property
     def violation(self) -> float:
         """The largest violation of the optimality conditions; 0 or less at an optimum."""
-        first, last = thresholds(*self._state_of_all)
+        first, last = thresholds(*self._problem)
         return first - last if np.isfinite(first) and np.isfinite(last) else 0.0
 
     @property
@@ -238,7 +232,7 @@ class OnlineMachine:
                 self.remove(name)
                 self.forgotten.append(name)
             done = self._optimise(end)
-        self.bias = free_bias_of(*self._state_of_all) if self._slack is None else 0.0
+        self.bias = free_bias_of(*self._problem) if self._slack is None else 0.0
         self._weigh()
         return done
 
@@ -374,11 +368,10 @@ class OnlineMachine:
 
     def _optimise(self, end: float) -> bool:
         """Optimise pairs."""
-        n = self._X.n
-        if not n:
+        if not (n := self._X.n):
             return True
         rows, gains = np.arange(n), np.zeros(n, np.float32)
-        F, coef, low, high = self._state_of_all
+        F, coef, low, high = self._problem
         up, down = np.where(coef < high, 0.0, -np.inf), np.where(coef > low, 0.0, -np.inf)
         tile, none = np.zeros((0, 0), np.float32), np.zeros(0, np.int64)
         self._state[loop.CLOCK] = self._K.used.max()
@@ -402,6 +395,6 @@ class OnlineMachine:
         return False
 
     @property
-    def _state_of_all(self) -> tuple[NDArray[np.float64], ...]:
+    def _problem(self) -> tuple[NDArray[np.float64], ...]:
         """F, the coefficients and their bounds."""
         return tuple(array[: self._X.n] for array in (self._F, self._coef, self._low, self._high))
