@@ -35,22 +35,22 @@ with its standard deviation over 200 bootstrap resamples of the mails: **most si
 than that**, here; what many tricks are for (look-alikes, invisible letters) hardly occurs in mail of 2002
 and 2003. Pieces were chosen on these mails, so their figures flatter; the last rows are of other mails.
 
-Fields that the filter does not read, though they may help:
+Fields that are not in this text, though they may help; the filter reads them as they were sent, as a block of
+its own before it, all but those of delivery (reports/mail.md says what that is worth):
 
 - *received, return-path*: delivery adds them, and a lesson must not depend on it. Here they also tell where
   a mail was collected, and ham and spam were collected in different places: a leak.
 - *date*: ham and spam were not collected in the same months: a leak.
 - *to, cc, sender, errors-to, precedence, list-id, list-unsubscribe, in-reply-to, references, names of all
   fields*: most ham here is from a few mailing lists, and the addresses are those of the collectors: mostly
-  a leak. In the mail of one person they are honest evidence; how much of it, this corpus cannot tell, so
-  they stay out.
+  a leak. In the mail of one person they are honest evidence; how much of it, this corpus cannot tell.
 - *the whole message-id*: its host may be one on the way, such as a collector's. Its form (0 for a digit, a
   for a letter) says which program made it, and is worth as much.
 - *the whole content-type*: its boundary is chance.
 - *mime-version, content-transfer-encoding, organization, x-priority, importance*: worth nothing here.
 
 "subject and parts" is what `textsvm train` reads of a mail. "raw bytes" begin with all those leaks."""
-#: Fields that the filter does not read, tried one at a time.
+#: Fields that are not in the text, tried one at a time.
 OTHER_FIELDS = (
     "to", "cc", "sender", "errors-to", "date", "in-reply-to", "references", "received", "return-path",
     "mime-version", "content-transfer-encoding", "organization", "x-priority", "importance", "precedence",

@@ -2,11 +2,12 @@
 
 First the header fields that were there before delivery, as they were sent, a line each, and an empty line:
 who else got a mail, when it was written, by which program. In the mail of one person all of that is
-evidence. Then the fields that people read (`FIELDS`), a line each, decoded, the message-id as its form alone (0 for a digit, a for a letter: which program made it) and the content-type without its boundary; then
-what the sender did, a line each in brackets: what an HTML page does (`page.py`), letters that are there to
-be misread (`letters.py`), charsets that are not what they claim, attachments by name, type and size; then
-the text parts, decoded, HTML as it is seen and before plain text. Whoever reads a bounded beginning of the
-text has the fields and the tricks in it.
+evidence. Then the fields that people read (`FIELDS`), a line each, decoded, the message-id as its form alone
+(0 for a digit, a for a letter: which program made it) and the content-type without its boundary; then what
+the sender did, a line each in brackets: what an HTML page does (`page.py`), letters that are there to be
+misread (`letters.py`), charsets that are not what they claim, attachments by name, type and size; then
+the text parts, decoded, HTML as it is seen and before plain text. Whoever reads a bounded beginning of what
+stands below the empty line has the fields and the tricks in it.
 
 Work is bounded, whatever the message: before it is parsed, what lies between lines that may be boundaries
 is cut to `MOST_PIECE` bytes each, and to less when that comes to `MOST_BYTES`, which keeps the tree of
