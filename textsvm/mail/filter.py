@@ -1,9 +1,9 @@
 """The filter of one user: messages in, decisions out, and what it learns is on disk before it says so.
 
 A decision needs what is in `Known` alone: a process that decides on one mail loads no lesson, and neither
-Numba nor scikit-learn. Learning needs the machine with
-all lessons: it is loaded when the first lesson comes, and kept. A lesson, the alphas that it moves and the
-calibration are one transaction. What another process learns meanwhile is seen by the store's
+Numba nor scikit-learn. Learning needs the machine with all lessons: it is loaded when the first lesson comes,
+and kept. It has no free bias, so that values of all times are on one scale. A lesson, the alphas that it
+moves and the calibration are one transaction. What another process learns meanwhile is seen by the store's
 generation, and taken over before the next lesson.
 """
 
