@@ -237,6 +237,10 @@ def test_reasons_are_words_and_their_shares_add_up(store):
             "日本語 viagra " * 300,
             "x" * 2999 + "é",
             "a\udc80 viagra",
+            "To: Viagra 123\n\nviagra viagra",
+            "To: " + "é" * 1999 + "\n\nviagra",
+            "To: viagra\n\n",
+            "\n\nviagra",
         ]
         for text in texts:
             keys, values = features(text)
