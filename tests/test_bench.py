@@ -24,6 +24,7 @@ QUICK = (
     "mixtures",
     "keeping",
     "tiers",
+    "mail_text",
 )
 
 

@@ -44,11 +44,14 @@ def test_help_is_quick_and_names_the_commands():
         "gram",
         "features",
         "devices",
+        "mail",
     ):
         assert command in result.stdout.decode()
 
 
-@pytest.mark.parametrize("command", [[], ["train"], ["tune"], ["bench"]], ids=str)
+@pytest.mark.parametrize(
+    "command", [[], ["train"], ["tune"], ["bench"], ["mail"], ["mail", "classify"]], ids=str
+)
 def test_help_imports_nothing_that_takes_long(command):
     code = (
         "import sys\n"

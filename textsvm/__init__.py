@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+# `typing` would be half of what a mail waits for in `textsvm.mail.client`; type checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from textsvm.errors import InputError
     from textsvm.estimators.features import SpectrumFeatures
     from textsvm.estimators.one_class import OneClassSVM
+    from textsvm.estimators.online import OnlineSVC
     from textsvm.estimators.svc import SVC
     from textsvm.estimators.svr import SVR
     from textsvm.gram.files import read_gram, write_gram
@@ -44,6 +46,7 @@ _HOME = {
     "SVC": "textsvm.estimators.svc",
     "SVR": "textsvm.estimators.svr",
     "OneClassSVM": "textsvm.estimators.one_class",
+    "OnlineSVC": "textsvm.estimators.online",
     "SpectrumFeatures": "textsvm.estimators.features",
     "CalibratedSVC": "textsvm.selection.calibration",
     "MultilabelSVC": "textsvm.selection.multilabel",
@@ -92,6 +95,7 @@ __all__ = [
     "MultilabelSVC",
     "On",
     "OneClassSVM",
+    "OnlineSVC",
     "Polynomial",
     "Product",
     "Sigmoid",
@@ -117,6 +121,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
     if name not in _HOME:
         raise AttributeError(f"module 'textsvm' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

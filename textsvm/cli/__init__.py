@@ -17,6 +17,7 @@ from textsvm.cli.evaluate import evaluate
 from textsvm.cli.explain import explain
 from textsvm.cli.features import features
 from textsvm.cli.gram import gram
+from textsvm.cli.mail import mail
 from textsvm.cli.predict import predict
 from textsvm.cli.train import train
 from textsvm.cli.tune import tune
@@ -31,6 +32,7 @@ app = typer.Typer(
 for command in (demo, corpus, train, evaluate, predict, explain, tune, cv, compare, gram, features, devices):
     app.command()(command)
 app.command(context_settings=BENCH_SETTINGS)(bench)
+app.add_typer(mail, name="mail")
 
 
 def _version(shown: bool) -> None:

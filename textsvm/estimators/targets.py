@@ -68,6 +68,29 @@ def as_classes(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     return classes, codes.astype(np.int64)
 
 
+def as_known(y: Any, n: int, classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Labels of n documents -> the number of each one's class, of classes that are known.
+
+    Parameters
+    ----------
+    y : labels, shape (n,)
+    n : int
+    classes : array, shape (n_classes,), sorted
+
+    Raises
+    ------
+    InputError
+        If there are not n labels, or one is none of the classes.
+    """
+    numbers = {name: number for number, name in enumerate(classes.tolist())}
+    labels = _one_a_document(y, n, "label").tolist()
+    for i in [i for i, label in enumerate(labels) if label not in numbers][:1]:
+        raise InputError(
+            f"the label of document {i} is {labels[i]!s}, and the classes are {', '.join(map(str, numbers))}"
+        )
+    return np.array([numbers[label] for label in labels], np.int64)
+
+
 def as_numbers(y: Any, n: int) -> NDArray[np.float64]:
     """Targets of n documents as numbers.
 

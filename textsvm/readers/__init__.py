@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from textsvm.errors import InputError
-from textsvm.readers.corpus import Corpus
-from textsvm.readers.read import FORMATS, read_corpus, read_documents
-from textsvm.readers.stream import CorpusStream, is_large, stream_corpus
+
+if TYPE_CHECKING:
+    from textsvm.readers.corpus import Corpus
+    from textsvm.readers.read import FORMATS, read_corpus, read_documents
+    from textsvm.readers.stream import CorpusStream, is_large, stream_corpus
+
+# Imported when first used: who decides on one mail reads no tables and no archives.
+_HOME = {
+    "Corpus": "textsvm.readers.corpus",
+    "FORMATS": "textsvm.readers.read",
+    "read_corpus": "textsvm.readers.read",
+    "read_documents": "textsvm.readers.read",
+    "CorpusStream": "textsvm.readers.stream",
+    "is_large": "textsvm.readers.stream",
+    "stream_corpus": "textsvm.readers.stream",
+}
 
 __all__ = [
     "FORMATS",
@@ -51,3 +66,9 @@ def sample(name: str) -> Path:
         if (folder / SAMPLES[name]).exists():
             return folder / SAMPLES[name]
     raise InputError(f"the sample {name!r} is not in {package}: install textsvm again")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'textsvm.readers' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

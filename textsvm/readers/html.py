@@ -29,16 +29,17 @@ def html_text(source: str) -> str:
     Comments, scripts and styles go; tags inside a line go without a trace, so that a word with a
     tag or a comment in the middle is whole; tags that begin a block become a line break.
     """
-    text = _TAG.sub("", _BLOCK.sub("\n", _without_hidden(_without_comments(source))))
+    text = _TAG.sub("", _BLOCK.sub("\n", without_hidden(without_comments(source))))
     return _LINES.sub("\n", _BLANK.sub(" ", html.unescape(text))).strip()
 
 
-def _without_comments(source: str) -> str:
+def without_comments(source: str) -> str:
+    """A page without its comments; one that is never closed ends where the next one begins, or at the end."""
     first, *others = source.split("<!--")
     return first + "".join(piece.partition("-->")[2] for piece in others)
 
 
-def _without_hidden(source: str) -> str:
+def without_hidden(source: str) -> str:
     """Without scripts and styles; one that is never closed ends at the next one, or at the end."""
     kept, position = [], 0
     starts = [*_HIDDEN.finditer(source)]

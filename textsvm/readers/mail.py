@@ -11,16 +11,12 @@ Labels are words of the folders: "ham" or "spam" where a folder or archive is na
 
 from __future__ import annotations
 
-import base64
-import binascii
 import email
-import email.errors
-import quopri
 import re
 from collections.abc import Iterator, Sequence
 from email.message import Message
-from email.policy import Compat32
 from itertools import islice, zip_longest
+from mmap import mmap
 from pathlib import PurePosixPath
 
 from textsvm.parallel import Progress
@@ -28,6 +24,7 @@ from textsvm.readers.archives import stem
 from textsvm.readers.charsets import decode_declared
 from textsvm.readers.corpus import Document
 from textsvm.readers.folders import part_of
+from textsvm.readers.headers import PARSER_ERRORS, AsSent, decoded_header
 from textsvm.readers.html import html_text, is_html
 from textsvm.readers.opened import File
 
@@ -43,7 +40,6 @@ _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 _INTERNAL = b"FOLDER INTERNAL DATA"
 _NOT_MAIL = re.compile(r"(?:cmds|readme.*|index.*|license.*|\.ds_store|dovecot.*)", re.IGNORECASE)
 _CLASS = re.compile(r"(?<![a-z])(ham|spam)(?![a-z])", re.IGNORECASE)
-_WORD = re.compile(r"=\?([^?*\s]{1,60})(?:\*[^?\s]*)?\?([bq])\?([^?]*)\?=", re.IGNORECASE)
 _NO_HEADERS = "it has no headers"
 _DEFECTS = {
     "NoBoundaryInMultipartDefect": "a multipart message without a boundary",
@@ -60,26 +56,7 @@ _DEFECTS = {
 }
 
 
-# What the standard parser lets through on hostile input.
-_PARSER_ERRORS = (
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    RecursionError,
-    AssertionError,
-    email.errors.MessageError,
-)
-
-
-class _AsSent(Compat32):
-    """Headers come as they were sent, undecoded."""
-
-    def header_fetch_parse(self, name: str, value: str) -> str:
-        return value
-
-
-_POLICY = _AsSent()
+_POLICY = AsSent()
 
 
 def is_mail(data: bytes) -> bool:
@@ -96,9 +73,27 @@ def is_mail(data: bytes) -> bool:
     return bool(block) and _KNOWN.search(b"\n".join(block)) is not None
 
 
-def is_mbox(data: bytes) -> bool:
+def is_mbox(data: bytes | mmap) -> bool:
     """Whether bytes hold several messages of an mbox."""
-    return data.startswith(b"From ") and len(list(islice(_separators(data), 2))) == 2
+    return data[:5] == b"From " and len(list(islice(_separators(data), 2))) == 2
+
+
+def messages(name: str, data: bytes | mmap) -> Iterator[tuple[str, bytes]]:
+    """The raw messages of a file, each under its name: one, or those of an mbox, numbered.
+
+    Parameters
+    ----------
+    name : str
+    data : bytes, or a file mapped into memory
+    """
+    if not is_mbox(data):
+        yield name, data[:]
+        return
+    starts = list(_separators(data))
+    for number, (start, end) in enumerate(zip_longest(starts, starts[1:]), 1):
+        message = data[start:end]
+        if _INTERNAL not in message[:2048]:
+            yield f"{name}:{number}", _QUOTED_FROM.sub(rb"\1", message)
 
 
 def read(
@@ -131,7 +126,7 @@ def read(
         if _folder(file) == "tmp" and path.parent.parent in maildirs:  # not delivered yet
             continue
         label, part = _label(file, several), part_of(str(path.parent))
-        for identifier, data in _messages(file):
+        for identifier, data in messages(file.name, file.data):
             text, damage = message_text(data, headers=headers)
             problems += [(identifier, problem) for problem in damage]
             yield Document(identifier, text, label, part)
@@ -154,7 +149,7 @@ def message_text(data: bytes, *, headers: bool = False) -> tuple[str, list[str]]
     try:
         message = email.message_from_bytes(data, policy=_POLICY)
         parts = [*_text_parts(message)]
-    except _PARSER_ERRORS as error:
+    except PARSER_ERRORS as error:
         # The standard parser gave up on something hostile: the bytes themselves are still evidence.
         return decode_declared(data, None)[0], [f"it cannot be parsed as a message ({type(error).__name__})"]
     pieces = [*_headers(message, headers, damage), *(_part_text(*part, damage) for part in parts)]
@@ -173,18 +168,7 @@ def _folder(file: File) -> str:
     return PurePosixPath(file.name).parent.name
 
 
-def _messages(file: File) -> Iterator[tuple[str, bytes]]:
-    if not is_mbox(file.data):
-        yield file.name, file.data
-        return
-    starts = list(_separators(file.data))
-    for number, (start, end) in enumerate(zip_longest(starts, starts[1:]), 1):
-        data = file.data[start:end]
-        if _INTERNAL not in data[:2048]:
-            yield f"{file.name}:{number}", _QUOTED_FROM.sub(rb"\1", data)
-
-
-def _separators(data: bytes) -> Iterator[int]:
+def _separators(data: bytes | mmap) -> Iterator[int]:
     """Where the messages of an mbox begin: a From line with a date, after an empty line, before a header."""
     return (match.start() for match in _FROM_LINE.finditer(data) if _FROM_DATE.search(match[1]))
 
@@ -205,47 +189,10 @@ def _label(file: File, several: bool) -> str | None:
 
 def _headers(message: Message, all_of_them: bool, damage: dict[str, None]) -> Iterator[str]:
     if not all_of_them:
-        yield _header(str(message.get("Subject", "")), damage)
+        yield decoded_header(str(message.get("Subject", "")), damage)
         return
     for name, value in message.items():
-        yield f"{name}: {_header(str(value), damage)}"
-
-
-def _header(raw: str, damage: dict[str, None]) -> str:
-    """Decode the encoded words (RFC 2047) and the raw 8-bit bytes of a header."""
-    text = decode_declared(raw.encode("utf-8", "surrogateescape"), None)[0]
-    pieces: list[tuple[str | None, bytes | str]] = []
-    position = 0
-    for match in _WORD.finditer(text):
-        between = text[position : match.start()]
-        if between.strip() or not pieces:
-            pieces.append((None, between))
-        charset, payload = match[1].lower(), _encoded_word(match[2].lower(), match[3])
-        previous = pieces[-1] if pieces else (None, "")
-        if previous[0] == charset and isinstance(previous[1], bytes):
-            pieces[-1] = (charset, previous[1] + payload)  # one character may be spread over two words
-        else:
-            pieces.append((charset, payload))
-        position = match.end()
-    pieces.append((None, text[position:]))
-    decoded = []
-    for declared, piece in pieces:
-        if isinstance(piece, bytes):
-            piece, problem = decode_declared(piece, declared)
-            if problem:
-                damage[problem] = None
-        decoded.append(piece)
-    return " ".join("".join(decoded).split())
-
-
-def _encoded_word(encoding: str, text: str) -> bytes:
-    raw = text.encode("utf-8", "surrogateescape")
-    if encoding == "q":
-        return quopri.decodestring(raw, header=True)
-    try:
-        return base64.b64decode(raw + b"=" * (-len(raw) % 4))
-    except (binascii.Error, ValueError):
-        return raw
+        yield f"{name}: {decoded_header(str(value), damage)}"
 
 
 def _text_parts(message: Message) -> Iterator[tuple[bytes, str, str | None]]:

@@ -1,0 +1,263 @@
+"""textsvm-bogofilter beside the real Bogofilter: same messages, same options, outputs with numbers masked."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("textsvm.mail.filter")
+from textsvm.mail.bogofilter import run
+from textsvm.mail.bogofilter_options import given
+
+REAL = shutil.which("bogofilter")
+side_by_side = pytest.mark.skipif(REAL is None, reason="needs the program bogofilter")
+HAM = b"From: Ann <ann@example.org>\nSubject: meeting\n\nWe meet on Tuesday at ten, bring the papers on %d.\n"
+SPAM = (
+    b"From: <x@deal.example>\nSubject: CHEAP pills!!!\n\nBuy viagra now, free money, http://deal.example/%d\n"
+)
+
+
+@pytest.fixture(scope="module")
+def mails(tmp_path_factory) -> Path:
+    """Messages, an mbox, a Maildir, an MH folder, and both filters' lessons of three of each kind."""
+    folder = tmp_path_factory.mktemp("mails")
+    for n in range(4):
+        (folder / f"ham{n}").write_bytes(HAM % n)
+        (folder / f"spam{n}").write_bytes(SPAM % n)
+    box = b"".join(b"From a@b Thu Aug 22 12:36:23 2002\n%s\n" % mail for mail in (HAM % 9, SPAM % 9))
+    (folder / "box").write_bytes(box)
+    (folder / "list").write_bytes(b"ham3\nspam3\nmaildir\n")
+    for place, mail in (
+        ("maildir/new/b", SPAM % 8),
+        ("maildir/cur/a:2,S", HAM % 8),
+        ("mh/1", HAM % 7),
+        ("mh/2", SPAM % 7),
+        ("mh/notes", HAM % 6),
+    ):
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / place).write_bytes(mail)
+    (folder / "maildir/tmp").mkdir()
+    (folder / "forged").write_bytes(b"Subject: x\nX-Bogosity: Spam\n folded\n\n" + HAM % 3)
+    (folder / "cutoffs").write_bytes(b"# mine\nspam_cutoff = 0.6\nham_cutoff=0.59\nspam_header_name=X-Foo\n")
+    for filter in (ours, real) if REAL else (ours,):
+        for kind, option in (("ham", "-n"), ("spam", "-s")):
+            assert filter(folder, option, "-B", *(f"{kind}{n}" for n in range(3)))[0] == 0
+    return folder
+
+
+def ours(folder: Path, *options: str, message: str = "ham3", store: str = "ours") -> tuple[int, bytes, bytes]:
+    """In this process."""
+    out, err = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
+    home, _ = Path.cwd(), os.chdir(folder)
+    with pytest.MonkeyPatch.context() as patched, open(message) as stdin:
+        for name, stream in (("stdin", stdin), ("stdout", out), ("stderr", err)):
+            patched.setattr(sys, name, stream)
+        patched.setenv("HOME", str(folder))
+        try:
+            code = run([*configured(options), "-d", store, *options])
+        finally:
+            os.chdir(home)
+        for stream in (out, err):
+            stream.flush()
+    return code, out.buffer.getvalue(), err.buffer.getvalue()
+
+
+def real(folder: Path, *options: str, message: str = "ham3", store: str = "real") -> tuple[int, bytes, bytes]:
+    """Bogofilter's own process."""
+    (folder / store).mkdir(exist_ok=True)
+    command = [str(REAL), *configured(options), "-d", store, *options]
+    with (folder / message).open("rb") as stdin:
+        done = subprocess.run(command, cwd=folder, stdin=stdin, capture_output=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def configured(options: tuple[str, ...]) -> list[str]:
+    """No configuration but what the options name."""
+    return [] if {"-c", "-C"} & set(options) else ["-C"]
+
+
+def masked(output: bytes) -> list[bytes]:
+    """Lines in any order (folders are read as they lie on the disk) with every number one letter."""
+    return sorted(
+        re.sub(rb"(?<![\w.])\d+(\.\d+)?(e-\d+)?\b(?!\.)", b"#", line) for line in output.splitlines()
+    )
+
+
+def same(mails: Path, *options: str, message: str = "ham3") -> None:
+    """Exit code, what is printed, and what is said of lessons."""
+    mine, theirs = (filter(mails, *options, message=message) for filter in (ours, real))
+    assert mine[0] == theirs[0], mine[2]
+    assert masked(mine[1]) == masked(theirs[1])
+    assert masked(mine[2]) == masked(theirs[2])
+
+
+@side_by_side
+@pytest.mark.parametrize("message", ["ham3", "spam3"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        "-v -o.5,.5",
+        "-o.5,.5",
+        "-t -o.5,.5",
+        "-TT -o.5,.5",
+        "-e",
+        "-p -e -o.5,.5",
+        "-p -o.5,.5",
+        "-o.5,0 -v",
+        "-v -o2,0",
+    ],
+)
+def test_one_message(mails, options, message):
+    same(mails, *options.split(), message=message)
+
+
+@side_by_side
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("-v -o.5,.5 -M", "box"),
+        ("-t -o.5,.5 -M", "box"),
+        ("-p -o.5,.5 -M", "box"),
+        ("-v -o.5,.5 -B ham3 spam3", "ham3"),
+        ("-t -o.5,.5 -B ham3 spam3 mh maildir", "ham3"),
+        ("-TT -B ham3 spam3 mh maildir", "ham3"),
+        ("-v -o.5,.5 -M -B box ham3", "ham3"),
+        ("-e -v -o.5,.5 -B spam3 ham3", "ham3"),
+        ("-v -o.5,.5 -b", "list"),
+        ("-o.5,.5 -b", "list"),
+        ("-v -o.5,.5 -I spam3", "ham3"),
+        ("-p -o.5,.5", "forged"),
+        ("-v -c cutoffs", "spam3"),
+        ("-p -c cutoffs", "spam3"),
+        ("--spam-cutoff=.5 --ham-cutoff=.5 --spam-header-name=X-Is --verbosity", "spam3"),
+        ("-v -o.5,.5 --input-file=spam3", "ham3"),
+    ],
+)
+def test_many_messages_and_settings(mails, options, message):
+    same(mails, *options.split(), message=message)
+
+
+@side_by_side
+@pytest.mark.parametrize(
+    "options",
+    [
+        "-s -v",
+        "-S -v",
+        "-n -v",
+        "-N -v",
+        "-Sn -v",
+        "-Ns -v",
+        "-s -v -M -B box",
+        "-S -v -M -B box",
+        "-N -v -b",
+        "-n -v -B mh",
+    ],
+)
+def test_lessons(mails, options):
+    """What is printed; afterwards ours is as it was."""
+    same(mails, *options.split(), message="list" if "-b" in options else "ham3")
+    ours(mails, "-N" if {"-n", "-Sn"} & set(options.split()) else "-S", message="ham3")
+
+
+@side_by_side
+def test_updates_what_it_is_sure_of(mails):
+    for filter in (ours, real):
+        store = f"updated by {filter.__name__}"
+        shutil.copytree(mails / filter.__name__, mails / store, dirs_exist_ok=True)
+        code, out, err = filter(mails, "-u", "-v", "-o.5,.5", message="spam3", store=store)
+        assert (code, masked(err)) == (0, [b"# # words, # message"])
+        assert out.startswith(b"X-Bogosity: Spam, ")
+
+
+@side_by_side
+@pytest.mark.parametrize("options", ["-sn", "-sS", "-SN", "-u -s", "-I nothing", "-c nothing", "stray"])
+def test_errors(mails, options):
+    """Exit code 3; ours in one sentence."""
+    code, out, err = ours(mails, *options.split())
+    assert (code, out) == (real(mails, *options.split())[0], b"") == (3, b"")
+    assert err.startswith(b"textsvm-bogofilter: ")
+    assert err.count(b"\n") == 1
+
+
+def test_the_output_file_has_the_message(mails):
+    code, out, _ = ours(mails, "-p", "-e", "-O", "written", "-I", "ham3")
+    assert (code, out) == (0, b"")
+    lines = (mails / "written").read_bytes().splitlines(True)
+    assert [line for line in lines if not line.startswith(b"X-Bogosity: ")] == (HAM % 3).splitlines(True)
+    assert len(lines) == len((HAM % 3).splitlines()) + 1
+
+
+@pytest.mark.parametrize("options", ["-p", "-pe", "-p -Z", "-p -o x", "-p -c nothing", "-p -u -R"])
+def test_a_message_passes_whatever_fails(mails, options, tmp_path):
+    """There is no store, or no sense in the options."""
+    code, out, err = ours(mails, *options.split(), store=str(tmp_path))
+    assert (code, out) == (3, HAM % 3)
+    assert err.count(b"\n") == 1
+
+
+def test_a_forged_field_of_another_name_is_removed(mails):
+    (mails / "other").write_bytes(b"x-is: Ham\nSubject: x\nX-IS: Ham\n folded\n\nX-Is: body\n")
+    _, out, _ = ours(mails, "-p", "--spam-header-name=X-Is", message="other")
+    assert re.fullmatch(rb"Subject: x\nX-Is: \w+, tests=bogofilter, [^\n]+\n\nX-Is: body\n", out)
+
+
+def test_what_is_not_there_is_an_error_and_not_spam(mails):
+    code, out, err = ours(mails, "-v", "-B", "spam3", "nothing")
+    assert code == 3
+    assert out.startswith(b"spam3 X-Bogosity: ")
+    assert err == b"textsvm-bogofilter: cannot read nothing: No such file or directory\n"
+
+
+def test_an_undone_lesson_of_the_other_kind_stays(mails):
+    ours(mails, "-n", message="ham3", store="undone")
+    ours(mails, "-S", message="ham3", store="undone")
+    from textsvm.mail.filter import Filter
+
+    with Filter(mails / "undone") as mail:
+        assert mail.knows(HAM % 3) == "ham"
+
+
+def test_verbose_names_what_means_nothing(mails):
+    (mails / "many").write_bytes(b"robx=0.5\nterse=yes # short\n\n#robs=1\n")
+    code, out, err = ours(mails, "-v", "-c", "many", "-m.1,.2", "-k4")
+    assert code in (0, 1, 2)
+    assert re.fullmatch(rb"[SHU] \d\.\d{6}\n", out)
+    assert err == b"textsvm-bogofilter: no meaning here: robx, -m, -k\n"
+
+
+def test_reasons_and_answers(mails):
+    assert re.search(rb"\n  [+-]\d\.\d{4} '", ours(mails, "-vv", message="spam3")[1])
+    for option, answer in (
+        ("-h", b"Usage:"),
+        ("-V", b"textsvm-bogofilter "),
+        ("-Q", b"# textsvm-bogofilter "),
+    ):
+        code, out, _ = ours(mails, option)
+        assert code == 0
+        assert out.startswith(answer)
+
+
+def test_cutoffs():
+    settings = given(["-C", "-o", ",0.2"]).settings
+    assert [settings.kind(score) for score in (0.2, 0.21, 0.99)] == ["ham", "unsure", "spam"]
+    assert [given(["-C", "-o.6,0"]).settings.kind(score) for score in (0.59, 0.6)] == ["ham", "spam"]
+    assert given(["-C", "-Ns", "-vv", "--bogofilter-dir=x"]).settings.folder == "x"
+
+
+def test_as_a_process(mails):
+    """What is called, and a reader that goes away: nothing but exit code 3."""
+    command = [sys.executable, "-m", "textsvm.mail.bogofilter", "-C", "-d", "ours", "-p", "-e"]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    with (mails / "ham3").open("rb") as stdin:
+        done = subprocess.run(
+            command, cwd=mails, stdin=stdin, capture_output=True, env=environment, check=False
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith((HAM % 3).partition(b"\n\n")[0] + b"\nX-Bogosity: ")

@@ -1,0 +1,313 @@
+"""textsvm mail, as mail programs and people call it: exit codes, lines, and a message that is never lost."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+from command import fails, run_fresh
+from mails import mail, teach
+from typer.testing import CliRunner
+
+from textsvm.cli import app
+from textsvm.mail.filter import Filter
+from textsvm.mail.store_file import FILE
+
+SPAM = b"From: winner@example.org\nSubject: lottery prize\n\ncheap viagra pills, click: casino bonus credit\n"
+HAM = b"From: family@example.org\nSubject: report\n\nphotos of the train, tuesday lunch meeting review\n"
+#: Neither of the kinds.
+UNSURE = b"Subject: xyzzy\n\nqwerty plugh\n"
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory):
+    """A store of forty mails of each kind; nobody changes it."""
+    folder = tmp_path_factory.mktemp("taught") / "store"
+    with Filter(folder, create=True) as opened:
+        teach(opened, 40)
+    return folder
+
+
+@pytest.fixture
+def store(taught, tmp_path, monkeypatch):
+    """A copy of it, which is where TEXTSVM_MAIL leads."""
+    folder = tmp_path / "store"
+    folder.mkdir(0o700)
+    for file in taught.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    monkeypatch.setenv("TEXTSVM_MAIL", str(folder))
+    return folder
+
+
+def call(*arguments, stdin=b""):
+    return CliRunner().invoke(app, ["mail", *map(str, arguments)], input=stdin)
+
+
+def counts():
+    found = json.loads(call("status", "--json").stdout)
+    return found["spam"], found["ham"]
+
+
+# Deciding
+
+
+def test_exit_codes_are_bogofilters(store):
+    assert [call("classify", stdin=data).exit_code for data in (SPAM, HAM, UNSURE)] == [0, 1, 2]
+    assert [call("classify", "-e", stdin=data).exit_code for data in (SPAM, HAM, UNSURE)] == [0, 0, 0]
+
+
+def test_forms_of_a_line(store):
+    word, score = call("classify", stdin=SPAM).stdout.split()
+    assert word == "spam"
+    assert len(score) == 8
+    assert call("classify", "-t", stdin=SPAM).stdout == f"S {score}\n"
+    letter, short = call("classify", "-T", stdin=HAM).stdout.split()
+    assert letter == "H"
+    exact = call("classify", "-TT", stdin=HAM).stdout.strip()
+    assert len(exact) == 18
+    assert f"{float(exact):g}" == short
+    row = json.loads(call("classify", "--json", "-v", stdin=SPAM).stdout)
+    assert (row["id"], row["kind"]) == ("-", "spam")
+    assert f"{row['score']:.6f}" == score
+    assert max(row["reasons"].values()) > 0
+
+
+def test_reasons_are_lines(store):
+    first, *lines = call("classify", "-v", stdin=SPAM).stdout.splitlines()
+    assert first.startswith("spam 0.9")
+    assert 1 <= len(lines) <= 10
+    weight, word = lines[0].split()
+    assert float(weight) > 0
+    assert word.strip("'").encode() in SPAM
+
+
+def test_several_messages_have_a_line_each_and_the_last_one_decides(store, tmp_path):
+    (tmp_path / "one").write_bytes(SPAM)
+    (tmp_path / "two").write_bytes(HAM)
+    result = call("classify", "-t", tmp_path / "one", tmp_path / "two")
+    names = [line.split()[:2] for line in result.stdout.splitlines()]
+    assert names == [[str(tmp_path / "one"), "S"], [str(tmp_path / "two"), "H"]]
+    assert result.exit_code == 1
+    assert call("classify", tmp_path / "two", tmp_path / "one").exit_code == 0
+    assert call("classify", tmp_path / "one").stdout.startswith("spam 0.9")
+    start = b"From me@example.org Mon Jan  1 00:00:00 2024\n"
+    (tmp_path / "mbox").write_bytes(start + SPAM + b"\n" + start + HAM)
+    lines = call("classify", tmp_path / "mbox").stdout.splitlines()
+    assert [line.split(":")[-1].split()[:2] for line in lines] == [["1", "spam"], ["2", "ham"]]
+    (tmp_path / "empty").mkdir()
+    assert call("classify", tmp_path / "empty").exit_code == 3
+
+
+# Passing through
+
+
+@pytest.mark.parametrize(
+    "data", [SPAM, SPAM.replace(b"\n", b"\r\n"), HAM, b"", b"\x00\xff\n\n\x80", b"no header"]
+)
+def test_a_message_passes_through_byte_for_byte(store, data):
+    result = call("classify", "-p", "-e", stdin=data)
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout_bytes.splitlines(keepends=True)
+    added = [line for line in lines if line.startswith((b"X-Textsvm: ", b"X-Spam-Flag: "))]
+    kept = b"".join(line for line in lines if line not in added)
+    assert kept.rstrip(b"\r\n") == data.rstrip(b"\r\n") or kept.strip(b"\r\n") == data.strip(b"\r\n")
+    assert any(b"score=0." in line for line in added)
+
+
+def test_passing_through_exits_as_deciding_does(store):
+    assert [call("classify", "-p", stdin=data).exit_code for data in (SPAM, HAM, UNSURE)] == [0, 1, 2]
+    assert (
+        b"X-Bogosity: Spam, tests=bogofilter"
+        in call("classify", "-p", "--bogofilter", stdin=SPAM).stdout_bytes
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-p", "--store", "/does/not/exist"],
+        ["-pe", "--store", "/does/not/exist"],
+        ["--passthrough", "--eggs"],
+        ["-ep", "--eggs"],
+        ["-p", "-v"],
+        ["-p", "-", "-"],
+        ["-p", "--store"],
+    ],
+)
+def test_whatever_fails_the_message_is_handed_through(store, arguments):
+    result = call("classify", *arguments, stdin=SPAM)
+    assert result.exit_code == 3
+    assert result.stdout_bytes == SPAM
+    assert result.stderr.startswith("textsvm: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_damaged_store_and_a_bug_hand_the_message_through(store, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(Filter, "classify", lambda *_: 1 / 0)
+        result = call("classify", "-p", stdin=SPAM)
+    assert (result.exit_code, result.stdout_bytes) == (3, SPAM)
+    assert "ZeroDivisionError" in result.stderr
+    (store / FILE).write_bytes(b"eggs" * 5000)
+    result = call("classify", "-p", stdin=SPAM)
+    assert (result.exit_code, result.stdout_bytes) == (3, SPAM)
+    assert "is not a mail store" in result.stderr
+
+
+def test_a_full_disk_and_a_closed_pipe_are_failures_and_not_ham(store):
+    command = [sys.executable, "-m", "textsvm", "mail", "classify"]
+    if os.path.exists("/dev/full"):
+        with open("/dev/full", "wb") as full:
+            result = subprocess.run([*command, "-p"], input=SPAM, stdout=full, stderr=subprocess.PIPE)
+        assert result.returncode == 3
+        assert result.stderr.startswith(b"textsvm: ")
+        assert result.stderr.count(b"\n") == 1
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as closed:
+        result = subprocess.run(command, input=HAM, stdout=closed, stderr=subprocess.PIPE)
+    assert result.returncode == 3
+    assert b"Traceback" not in result.stderr
+
+
+# Learning
+
+
+def test_learning_counts_once_and_minds_change(store):
+    data = mail("spam", 5000)
+    before = counts()
+    assert "1 message learnt as spam; there are 41 spam" in call("learn", "--as", "spam", stdin=data).stderr
+    again = call("learn", "--as", "spam", stdin=data)
+    assert again.exit_code == 0
+    assert "0 messages learnt as spam, 1 known already" in again.stderr
+    assert counts() == (before[0] + 1, before[1])
+    assert "1 message moved to ham" in call("relearn", "--as", "ham", stdin=data).stderr
+    assert counts() == (before[0], before[1] + 1)
+    assert "1 were ham already" in call("relearn", "--as", "ham", stdin=data).stderr
+    assert "1 message forgotten" in call("unlearn", stdin=data).stderr
+    assert "1 had not been learnt" in call("unlearn", stdin=data).stderr
+    assert "1 had not been learnt" in call("relearn", "--as", "ham", stdin=data).stderr
+    assert counts() == before
+    assert call("learn", "--as", "spam", "-q", stdin=data).output == ""
+
+
+def test_learning_makes_a_store(tmp_path):
+    folder = tmp_path / "new"
+    mbox = tmp_path / "mbox"
+    start = b"From me@example.org Mon Jan  1 00:00:00 2024\n"
+    mbox.write_bytes(b"\n".join(start + mail("ham", i) for i in range(30)))
+    assert "30 messages learnt" in call("learn", "--as", "ham", "--store", folder, mbox).stderr
+    assert call("classify", "--store", folder, stdin=SPAM).stdout.startswith("unsure 0.")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert call("learn", "--as", "spam", "--store", folder, "--most", "20", stdin=SPAM).exit_code == 0
+    found = json.loads(call("status", "--json", "--store", folder).stdout)
+    assert (found["spam"] + found["ham"], found["most"]) == (20, 20)
+
+
+def test_without_texts(tmp_path):
+    folder = tmp_path / "new"
+    for i in range(3):
+        call("learn", "--as", "ham", "--without-texts", "--store", folder, stdin=mail("ham", i))
+        call("learn", "--as", "spam", "--store", folder, stdin=mail("spam", i))
+    assert "features of messages, no texts" in call("status", "--store", folder).stdout
+    lines = call("export", "--store", folder, "-").stdout.splitlines()
+    assert all("message" not in json.loads(line) for line in lines)
+    result = call("report", "--store", folder, tmp_path / "report.html")
+    assert result.exit_code == 0, result.output
+    assert "holds no texts" in result.stderr
+
+
+def test_without_texts_is_for_a_new_store(store):
+    result = call("learn", "--as", "ham", "--without-texts", stdin=HAM)
+    assert result.exit_code == 3
+    assert "holds texts already" in result.stderr
+    assert counts() == (40, 40)
+
+
+# The lessons as a whole
+
+
+def test_status_checks_the_file(store):
+    assert call("status", "--check").exit_code == 0
+    data = (store / FILE).read_bytes()
+    (store / FILE).write_bytes(data[:12288] + b"\xff" * 4096 + data[16384:])
+    result = call("status", "--check")
+    assert result.exit_code == 3
+    assert "damaged" in result.stderr
+
+
+def test_lessons_travel(store, tmp_path):
+    file = tmp_path / "lessons.jsonl"
+    assert "80 lessons written" in call("export", file).stderr
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert call("export", "-").stdout_bytes == file.read_bytes()
+    other = tmp_path / "other"
+    assert "80 messages learnt" in call("import", "--store", other, file).stderr
+    assert "0 messages learnt" in call("import", "--store", other, "-", stdin=file.read_bytes()).stderr
+    scores = [float(call("classify", "-TT", "--store", each, stdin=SPAM).stdout) for each in (store, other)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-3)
+    (tmp_path / "note").write_text("mine")
+    assert "is not lessons of textsvm mail" in call("export", tmp_path / "note").stderr
+    assert (tmp_path / "note").read_text() == "mine"
+    assert "line 1 is no lesson" in call("import", "--store", other, tmp_path / "note").stderr
+
+
+def test_retraining_and_a_report(store, tmp_path):
+    assert "trained on 80 messages" in call("retrain").stderr
+    for name in ("report.html", "report.md", "report.json"):
+        result = call("report", tmp_path / name)
+        assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "report.json").read_text())["n"] == 80
+    assert call("report", tmp_path / "report.doc").exit_code == 3
+
+
+# Failures
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["eggs"],
+        ["--eggs"],
+        ["classify", "--eggs"],
+        ["classify", "/does/not/exist"],
+        ["classify", "--store", "/does/not/exist"],
+        ["learn"],
+        ["learn", "--as", "eggs"],
+        ["learn", "--as", "ham", "--most", "x"],
+        ["learn", "--as", "ham", "--store", "/dev/null/x"],
+        ["unlearn", "--store", "/does/not/exist"],
+        ["status", "--store", "/does/not/exist"],
+        ["export", "/does/not/exist/file"],
+        ["import", "/does/not/exist"],
+        ["report", "/does/not/exist/report.html"],
+    ],
+)
+def test_every_failure_has_an_exit_code_of_its_own(store, arguments):
+    result = call(*arguments)
+    assert result.exit_code == 3, result.output
+    if arguments:
+        assert result.stderr.startswith("textsvm: ")
+        assert result.stderr.count("\n") == 1
+
+
+def test_as_a_process(store):
+    assert run_fresh("mail", "classify", "-t", stdin=HAM).returncode == 1
+    assert fails("mail", "classify", "--eggs", code=3, run=run_fresh).endswith("(see textsvm mail --help)")
+
+
+def test_deciding_needs_neither_numba_nor_scikit_learn(store):
+    seen = (
+        "import sys\n"
+        "from textsvm.cli import main\n"
+        "sys.argv = ['textsvm', 'mail', 'classify', '-p']\n"
+        "try: main()\n"
+        "except SystemExit as end: code = end.code\n"
+        "heavy = [name for name in ('numba', 'sklearn', 'scipy', 'pandas') if name in sys.modules]\n"
+        "print(code, heavy, file=sys.stderr)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", seen], input=SPAM, capture_output=True)
+    assert result.stderr == b"0 []\n"

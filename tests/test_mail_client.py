@@ -1,0 +1,261 @@
+"""textsvm-mail-client: its answers, and that no mail is lost or changed whatever happens to the server."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+from mail_servers import HAM, ROOT, SPAM, UNSURE, ToyFilter, toy
+
+from textsvm.mail.client import socket_path
+from textsvm.mail.passing import marked
+
+pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
+MESSAGES = [
+    SPAM,
+    HAM.replace(b"\n", b"\r\n"),
+    b"",
+    b"\n",
+    b"no header at all, no end of line",
+    b"From someone Mon Jan  1 00:00:00 2026\nSubject: in an mbox\n\nx",
+    b"Subject: \xff\x00\n\n\x00\x01\xfe\r\r\n\n",
+    b"X-Textsvm: Ham, score=0\nX-Spam-Flag:\n NO\nSubject: forged\n\nbody\n",
+    b"Subject: no body",
+    b"Subject: large\n\n" + bytes(range(256)) * 3000,
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    path = tmp_path_factory.mktemp("mail") / "socket"
+    with toy(path):
+        yield str(path)
+
+
+def run(*arguments, server=None, data=SPAM, env=None, **more):
+    """The client as a process; code, stdout and stderr."""
+    found = subprocess.run(
+        [sys.executable, "-m", "textsvm.mail.client", *(["--socket", server] if server else []), *arguments],
+        input=data,
+        capture_output=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
+        **more,
+    )
+    return found.returncode, found.stdout, found.stderr.decode()
+
+
+@contextmanager
+def listening(path, answer):
+    """A server that sends these bytes to who connects, and hangs up; with None it sends nothing and stays."""
+    with socket.socket(socket.AF_UNIX) as face:
+        face.bind(str(path))
+        face.listen()
+        open_lines = []
+
+        def serve():
+            while True:
+                try:
+                    line, _ = face.accept()
+                except OSError:
+                    return
+                open_lines.append(line)
+                if answer is not None:
+                    line.recv(1 << 20)
+                    line.sendall(answer)
+                    line.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        try:
+            yield str(path)
+        finally:
+            face.shutdown(socket.SHUT_RDWR)
+            for line in open_lines:
+                line.close()
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "terse"), [(SPAM, 0, "S 0.998918"), (HAM, 1, "H 0.010000"), (UNSURE, 2, "U 0.500000")]
+)
+def test_exit_codes(server, data, code, terse):
+    assert run(server=server, data=data) == (code, b"", "")
+    assert run("classify", "-t", server=server, data=data) == (code, terse.encode() + b"\n", "")
+    assert run("-p", "-e", "-t", server=server, data=data)[::2] == (0, terse + "\n")
+
+
+@pytest.mark.parametrize("data", MESSAGES)
+def test_a_message_passes_with_the_decision_and_no_other_change(server, data):
+    code, out, _ = run("-p", "-e", server=server, data=data)
+    assert code == 0
+    assert out == marked(data, ToyFilter().classify(data))
+
+
+@pytest.mark.parametrize("data", MESSAGES)
+def test_a_message_passes_unchanged_without_a_server(tmp_path, data):
+    code, out, err = run("-p", "-e", server=str(tmp_path / "none"), data=data)
+    assert (code, out) == (3, data)
+    assert "no server at" in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (None, "has not answered in 0.2 seconds"),
+        (b"", "went away before it answered"),
+        (b"SPAMD/1.1 0 EX_OK\r\nContent-le", "went away in the middle"),
+        (
+            b"SPAMD/1.1 0 EX_OK\r\nContent-length: 9\r\nDecision: Spam 1\r\nReplaced: 0\r\n\r\nX: y",
+            "in the middle",
+        ),
+        (b"SPAMD/1.1 0 EX_OK\r\nContent-length: 2\r\n\r\n\n\n", "is no server of textsvm"),
+        (b"SPAMD/1.1 0 EX_OK\r\nContent-length: x\r\n\r\n\n\n", "in the middle"),
+        (b"SPAMD/1.0 75 EX_TEMPFAIL: the disk is full\r\n", "the server says: EX_TEMPFAIL: the disk is full"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "went away before it answered"),
+        (b"\xff" * 100_000, "went away before it answered"),
+    ],
+)
+def test_a_message_passes_unchanged_whatever_the_server_does(tmp_path, answer, why):
+    with listening(tmp_path / "socket", answer) as server:
+        for data in (SPAM, MESSAGES[-1]):
+            code, out, err = run("-p", "-e", "--timeout", "0.2", server=server, data=data)
+            assert (code, out) == (3, data)
+            assert why in err or (data != SPAM and "no server" in err)
+        learnt = run("learn", "--as=spam", "--timeout=0.2", server=server)[0]
+        assert learnt == (0 if why == "is no server of textsvm" else 3)
+
+
+def test_a_full_queue_of_clients_is_waited_for(tmp_path):
+    """Linux turns away at once who comes to a Unix socket whose queue is full, as 200 clients at once may."""
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX) as face:
+        face.bind(path)
+        face.listen(0)
+        first = socket.socket(socket.AF_UNIX)
+        first.connect(path)
+        started = subprocess.Popen(
+            [sys.executable, "-m", "textsvm.mail.client", "--socket", path],
+            stdin=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        started.stdin.close()
+        time.sleep(0.3)
+        assert started.poll() is None
+        face.accept()[0].close()
+        line = face.accept()[0]
+        while line.recv(4096):
+            pass
+        line.sendall(b"SPAMD/1.1 0 EX_OK\r\nDecision: Ham 0.000000\r\n\r\n")
+        line.close()
+        first.close()
+        assert started.wait(20) == 1
+
+
+def test_lessons(server):
+    data = b"Subject: a lesson\n\nx\n"
+    assert run("learn", "--as", "spam", server=server, data=data) == (0, b"", "")
+    assert run("learn", "--as", "spam", server=server, data=data) == (0, b"", "")
+    assert run(server=server, data=data)[0] == 0
+    assert run("--as=ham", "learn", server=server, data=data)[0] == 0
+    assert run(server=server, data=data)[0] == 1
+    assert run("unlearn", server=server, data=data) == (0, b"", "")
+    assert run("unlearn", server=server, data=data) == (0, b"", "")
+    assert run(server=server, data=data)[0] == 2
+
+
+def test_a_file(server, tmp_path):
+    (tmp_path / "message").write_bytes(HAM)
+    assert run("-p", str(tmp_path / "message"), server=server)[:2] == (
+        1,
+        marked(HAM, ToyFilter().classify(HAM)),
+    )
+    code, _, err = run("-p", str(tmp_path / "none"), server=server)
+    assert (code, err) == (3, f"textsvm-mail-client: {tmp_path}/none: No such file or directory\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--bogus"], "there is no option --bogus"),
+        (["-x"], "there is no option -x"),
+        (["--socket"], "--socket needs a value"),
+        (["--timeout", "soon"], "--timeout soon is no number"),
+        (["--timeout=nan"], "is no number"),
+        (["learn"], "learn takes --as spam or --as ham"),
+        (["learn", "--as", "eggs"], "learn takes --as"),
+        (["--as", "spam"], "learn takes --as"),
+        (["learn", "--as", "ham", "-t"], "learn takes no -t"),
+        (["one", "two"], "one message at a time"),
+    ],
+)
+def test_wrong_usage_is_a_sentence_and_keeps_the_mail(arguments, why):
+    for given, data in ((arguments, b""), (["-pe", *arguments], SPAM)):
+        code, out, err = run(*given)
+        assert (code, out) == (3, data)
+        assert err.startswith("textsvm-mail-client: ")
+        assert len(err.splitlines()) == 1
+    assert why in run(*arguments)[2]
+
+
+def test_nobody_reads_the_output(server):
+    reading, writing = os.pipe()
+    os.close(reading)
+    found = subprocess.run(
+        [sys.executable, "-m", "textsvm.mail.client", "--socket", server, "-p"],
+        input=SPAM,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    os.close(writing)
+    assert found.returncode == 3
+    assert b"Traceback" not in found.stderr
+
+
+def test_help():
+    code, out, err = run("--help")
+    assert (code, err) == (0, "")
+    assert out.startswith(b"Usage: textsvm-mail-client")
+
+
+def test_where_the_server_is(monkeypatch):
+    for name in ("TEXTSVM_MAIL", "TEXTSVM_MAIL_SOCKET", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "/home/anna")
+    assert socket_path() == "/home/anna/.local/share/textsvm/socket"
+    monkeypatch.setenv("XDG_DATA_HOME", "/data")
+    assert socket_path() == "/data/textsvm/socket"
+    monkeypatch.setenv("TEXTSVM_MAIL", "/lessons")
+    assert socket_path() == "/lessons/socket"
+    monkeypatch.setenv("TEXTSVM_MAIL_SOCKET", "/run/s")
+    assert socket_path() == "/run/s"
+    assert socket_path("/other") == "/other/socket"
+
+
+def test_it_imports_next_to_nothing(server):
+    """The time of a mail is the time of imports: `typing` and `socket` alone would double it."""
+    look = (
+        "import os, sys; bare = set(sys.modules); from textsvm.mail import client; client.run(sys.argv[1:]); "
+    )
+    look += "print(*sorted(set(sys.modules) - bare), file=sys.stderr)"
+    found = subprocess.run(
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            f"import sys; sys.path.insert(0, {str(ROOT)!r}); {look}",
+            "--socket",
+            server,
+        ],
+        input=SPAM,
+        capture_output=True,
+        check=True,
+    )
+    names = set(found.stderr.decode().split())
+    assert {"textsvm", "textsvm.mail", "textsvm.mail.client"} <= names
+    assert names <= {"textsvm", "textsvm.mail", "textsvm.mail.client", "_socket", "__future__", "time"}

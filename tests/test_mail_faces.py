@@ -1,0 +1,247 @@
+"""The filter between mail servers: content filters by SMTP and LMTP, and as a milter."""
+
+import asyncio
+import shutil
+import smtplib
+import socket
+import struct
+import subprocess
+import threading
+from contextlib import contextmanager
+
+import pytest
+from mail_servers import HAM, SPAM, UNSURE, free_port, toy, until
+
+pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
+
+
+class Next:
+    """The next mail server, which keeps what it is given."""
+
+    def __init__(self):
+        self.kept = []
+
+    async def handle_RCPT(self, server, session, envelope, address, options):
+        if address.startswith("nobody"):
+            return "550 5.1.1 no such user"
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+
+    async def handle_DATA(self, server, session, envelope):
+        if b"full" in envelope.content:
+            return "452 4.3.1 the disk is full"
+        self.kept.append((envelope.mail_from, envelope.rcpt_tos, envelope.content))
+        return "250 2.0.0 kept"
+
+
+@pytest.fixture(params=["smtp", "lmtp"])
+def between(request, tmp_path):
+    """A connection to the filter, and what the next server has."""
+    pytest.importorskip("aiosmtpd")
+    lmtp, kept, port = request.param == "lmtp", Next(), free_port()
+    connect = smtplib.LMTP if lmtp else smtplib.SMTP
+    with (
+        listening(lmtp, kept) as next,
+        toy(tmp_path / "socket", f"{request.param}={port},127.0.0.1:{next.sockets[0].getsockname()[1]}"),
+        connect("127.0.0.1", port, timeout=20) as line,
+    ):
+        yield line, kept, next.close
+
+
+@contextmanager
+def listening(lmtp, handler):
+    """A mail server in a thread."""
+    from aiosmtpd.lmtp import LMTP
+    from aiosmtpd.smtp import SMTP
+
+    loop = asyncio.new_event_loop()
+
+    class Protocol(LMTP if lmtp else SMTP):
+        line_length_limit = 1 << 20
+
+    def make():
+        return Protocol(handler, enable_SMTPUTF8=True, hostname="localhost", loop=loop)
+
+    server = loop.run_until_complete(loop.create_server(make, "127.0.0.1", 0))
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield server
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        server.close()
+        loop.close()
+
+
+def crlf(data):
+    return data.replace(b"\n", b"\r\n")
+
+
+def test_mail_goes_on_with_the_decision(between):
+    line, next, _ = between
+    odd = b"Subject: odd\n\n.dot\n" + b"x" * 5000 + b"\n\xff\x00 Grus\xc3\xb6\n"
+    for data in (SPAM, HAM, odd):
+        assert line.sendmail("a@example.org", ["b@example.org"], crlf(data)) == {}
+    decided = b"X-Textsvm: Spam, score=0.998918, version=0.1.0\nX-Spam-Flag: YES\n\n"
+    assert next.kept[0] == ("a@example.org", ["b@example.org"], crlf(SPAM.replace(b"\n\n", b"\n" + decided)))
+    assert b"X-Textsvm: Ham" in next.kept[1][2]
+    assert next.kept[2][2].endswith(crlf(odd.partition(b"\n\n")[2]))
+    assert line.sendmail("", ["b@example.org"], crlf(UNSURE)) == {}
+    assert next.kept[3][0] in ("", "<>", None)
+
+
+def data_answers(line, recipients, data):
+    """The answers to DATA: one for each recipient by LMTP."""
+    line.ehlo_or_helo_if_needed()
+    line.mail("a@example.org")
+    for each in recipients:
+        line.rcpt(each)
+    assert line.docmd("DATA")[0] == 354
+    line.send(data + b"\r\n.\r\n")
+    count = len(recipients) if isinstance(line, smtplib.LMTP) else 1
+    return [line.getreply()[0] for _ in range(count)]
+
+
+def test_what_the_next_server_refuses_is_refused(between):
+    line, next, _ = between
+    lmtp = isinstance(line, smtplib.LMTP)
+    assert data_answers(line, ["b@example.org"], b"Subject: full\r\n\r\n") == [452]
+    found = data_answers(line, ["b@example.org", "nobody@example.org"], crlf(HAM))
+    assert found == ([250, 550] if lmtp else [550])
+    assert len(next.kept) == 1
+
+
+def test_nothing_is_taken_that_cannot_be_handed_on(between):
+    line, next, close = between
+    close()
+    assert data_answers(line, ["b@example.org", "c@example.org"], crlf(HAM))[0] == 451
+    line.rset()
+    assert data_answers(line, ["b@example.org"], b"Subject: x\r\n\r\nBREAK") == [451]
+    assert next.kept == []
+
+
+# Milter: the mail server's side of Sendmail's protocol, as far as it takes.
+
+_QUIT = b"Q"
+
+
+class Mta:
+    """A mail server that asks a milter about one message after another."""
+
+    def __init__(self, path):
+        self.line = socket.socket(socket.AF_UNIX)
+        self.line.settimeout(20)
+        self.line.connect(path)
+        self.send(b"O", struct.pack("!III", 6, 0x1FF, 0x1FFFFF))
+        self.protocol = struct.unpack("!III", self.receive()[1][:12])[2]
+
+    def send(self, command, data=b""):
+        self.line.sendall(struct.pack("!I", len(data) + 1) + command + data)
+
+    def receive(self):
+        size = struct.unpack("!I", self._exactly(4))[0]
+        packet = self._exactly(size)
+        return packet[:1], packet[1:]
+
+    def _exactly(self, size):
+        found = b""
+        while len(found) < size:
+            part = self.line.recv(size - len(found))
+            assert part, "the milter has gone"
+            found += part
+        return found
+
+    def ask(self, command, data, no_step, no_reply):
+        """One step of SMTP, where the milter wants it; its answer where it gives one."""
+        if not self.protocol & no_step:
+            self.send(command, data)
+            if not self.protocol & no_reply:
+                assert self.receive()[0] in (b"c", b"s")
+
+    def connect(self):
+        self.ask(b"C", b"host\x004\x00\x19127.0.0.1\x00", 0x1, 0x1000)
+
+    def message(self, fields, body):
+        """What the milter wants to be changed, and its last word."""
+        self.ask(b"H", b"host\0", 0x2, 0x2000)
+        self.ask(b"M", b"<a@example.org>\0", 0x4, 0x4000)
+        self.ask(b"R", b"<b@example.org>\0", 0x8, 0x8000)
+        self.ask(b"T", b"", 0x200, 0x10000)
+        for name, value in fields:
+            self.ask(b"L", name + b"\0" + value + b"\0", 0x20, 0x80)
+        self.ask(b"N", b"", 0x40, 0x40000)
+        for start in range(0, len(body), 65535):
+            self.ask(b"B", body[start : start + 65535], 0x10, 0x80000)
+        self.send(b"E")
+        changes = []
+        while (found := self.receive())[0] in (b"h", b"i", b"m"):
+            changes.append(found)
+        self.send(b"A")  # Postfix says so after each message
+        return changes, found[0]
+
+
+@pytest.fixture
+def mta(tmp_path):
+    pytest.importorskip("kilter.service")
+    path = str(tmp_path / "milter")
+    with toy(tmp_path / "socket", f"milter={path}"):
+        until(lambda: not connection_refused(path))
+        found = Mta(path)
+        found.connect()
+        yield found
+        found.send(_QUIT)
+        found.line.close()
+
+
+def connection_refused(path):
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(path) != 0
+
+
+def added(name, value):
+    return b"h", name + b"\0" + value + b"\0"
+
+
+def test_a_milter_adds_the_decision_and_removes_forged_ones(mta):
+    decided = added(b"X-Textsvm", b"Spam, score=0.998918, version=0.1.0")
+    changes, last = mta.message([(b"Subject", b"offer")], b"Cheap pills\r\n" * 20_000)
+    assert (changes, last) == ([decided, added(b"X-Spam-Flag", b"YES")], b"a")
+    fields = [(b"X-Textsvm", b"Ham"), (b"Subject", b"m"), (b"x-textsvm", b"Spam"), (b"X-SPAM-FLAG", b"NO")]
+    changes, last = mta.message(fields, b"the meeting\r\n")
+    assert last == b"a"
+    assert [kind for kind, _ in changes] == [b"m", b"m", b"m", b"h"]
+    assert all(data.endswith(b"\0\0") and data[:4] == b"\0\0\0\1" for _, data in changes[:3])
+    assert changes[3] == added(b"X-Textsvm", b"Ham, score=0.010000, version=0.1.0")
+
+
+def test_a_milter_lets_mail_pass_that_it_cannot_decide_on(mta):
+    assert mta.message([(b"Subject", b"x")], b"BREAK") == ([], b"a")
+    assert mta.message([(b"Subject", b"\xff\xfe")], b"\0meeting")[0][0][0] == b"h"
+
+
+@pytest.mark.skipif(shutil.which("miltertest") is None, reason="needs miltertest (Debian: miltertest)")
+def test_miltertest(tmp_path):
+    """The test client of the OpenDKIM project, which is written on Sendmail's protocol independently."""
+    pytest.importorskip("kilter.service")
+    path = str(tmp_path / "milter")
+    script = tmp_path / "script.lua"
+    script.write_text(
+        f"""
+conn = mt.connect("unix:{path}")
+if conn == nil then error("no connection") end
+if mt.conninfo(conn, "localhost", "127.0.0.1") ~= nil then error("connect") end
+if mt.mailfrom(conn, "a@example.org") ~= nil then error("mail") end
+if mt.header(conn, "Subject", "offer") ~= nil then error("header") end
+if mt.eoh(conn) ~= nil then error("end of header") end
+if mt.bodystring(conn, "Cheap pills\\r\\n") ~= nil then error("body") end
+if mt.eom(conn) ~= nil then error("end of message") end
+if not mt.eom_check(conn, MT_HDRADD, "X-Textsvm") then error("nothing was added") end
+if mt.getreply(conn) ~= SMFIR_ACCEPT then error("not accepted") end
+mt.disconnect(conn)
+"""
+    )
+    with toy(tmp_path / "socket", f"milter={path}"):
+        until(lambda: not connection_refused(path))
+        found = subprocess.run(["miltertest", "-vvv", "-s", str(script)], capture_output=True, timeout=30)
+    assert found.returncode == 0, (found.stdout + found.stderr).decode()

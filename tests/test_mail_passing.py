@@ -1,0 +1,168 @@
+"""A message passed on: byte for byte, but for the fields of the decision; as Bogofilter passes it on."""
+
+import re
+import shutil
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import textsvm
+from textsvm.mail.digest import digest
+from textsvm.mail.message import read_message
+from textsvm.mail.passing import marked, pieces
+from textsvm.readers import sample
+from textsvm.readers.archives import read_files
+
+SPAM = SimpleNamespace(kind="spam", score=0.9989183, value=2.0)
+HAM = SimpleNamespace(kind="ham", score=0.0000001, value=-2.0)
+OURS = f"X-Textsvm: Spam, score=0.998918, version={textsvm.__version__}".encode()
+BOGOSITY = b"X-Bogosity: Spam, tests=bogofilter, spamicity=0.998918, version=1.2.5"
+
+
+def bogosity(data):
+    return marked(data, SPAM, bogofilter=True)
+
+
+def test_our_fields():
+    data = b"Subject: x\n\nbody\n"
+    assert marked(data, SPAM) == b"Subject: x\n" + OURS + b"\nX-Spam-Flag: YES\n\nbody\n"
+    ham = OURS.replace(b"Spam, score=0.998918", b"Ham, score=0.000000")
+    assert marked(data, HAM) == b"Subject: x\n" + ham + b"\n\nbody\n"
+    unsure = SimpleNamespace(kind="unsure", score=0.5, value=0.0)
+    assert b"X-Bogosity: Unsure, tests=bogofilter, spamicity=0.500000" in marked(
+        data, unsure, bogofilter=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"S: x\n\nbody", b"S: x\n%\n\nbody"),
+        (b"S: x\r\n\r\nbody\r\nno end", b"S: x\r\n%\r\n\r\nbody\r\nno end"),
+        (b"From a@b Mon\nS: x\n\nb\n", b"From a@b Mon\nS: x\n%\n\nb\n"),
+        (b">From a@b Mon\nS: x\n\nb\n", b">From a@b Mon\nS: x\n%\n\nb\n"),
+        (b"S: x\n folded\n\tmore\n\nb\n", b"S: x\n folded\n\tmore\n%\n\nb\n"),
+        (b"S: x\x00\xff\n\n\x00\xff", b"S: x\x00\xff\n%\n\n\x00\xff"),
+        (b"S: x\nno field\nT: y\n\nb", b"S: x\n%\nno field\nT: y\n\nb"),
+        (b"S: x\nT : y\nU: z\n\nb", b"S: x\n%\nT : y\nU: z\n\nb"),
+        (b"T : y\r\nU: z\r\n\r\nb", b"%\r\nT : y\r\nU: z\r\n\r\nb"),
+        (b"no header\r\nat all\r\n", b"%\r\n\r\nno header\r\nat all\r\n"),
+        (b"S: x\nT: y\n z\r\r\n\nb", b"S: x\n%\nT: y\n z\r\r\n\nb"),
+        (b"no header\nat all\n", b"%\n\nno header\nat all\n"),
+        (b" begins with a blank\nS: x\n\nb", b"%\n\n begins with a blank\nS: x\n\nb"),
+        (b"\nbody\n", b"%\n\nbody\n"),
+        (b"\r\nbody\r\n", b"%\r\n\r\nbody\r\n"),
+        (b"", b"%\n\n"),
+        (b"S: x\n", b"S: x\n%\n\n"),
+        (b"S: x", b"S: x\n%\n\n"),
+        (b"From a@b", b"From a@b\n%\n\n"),
+    ],
+)
+def test_nothing_else_changes(before, after):
+    assert bogosity(before) == after.replace(b"%", BOGOSITY)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"S: x\nX-Bogosity: Ham, forged\nT: y\n\nb", b"S: x\nT: y\n%\n\nb"),
+        (b"S: x\nx-bogosity : Ham\n folded\n\tmore\nT: y\n\nb", b"S: x\n%\nT: y\n\nb"),
+        (b"X-BOGOSITY:Ham\nX-Bogosity: a\nS: x\n\nb", b"S: x\n%\n\nb"),
+        (b"S: x\nX-Bogosity: a", b"S: x\n%\n\n"),
+        (b"X-Bogosity: a", b"%\n\n"),
+        (b"S: x\nno field\nX-Bogosity: a\nT: y\n\nb", b"S: x\n%\nno field\nT: y\n\nb"),
+        (
+            b"S: x\nX-Bogosity-Not: a\nX-Spam-Flag: YES\n\n",
+            b"S: x\nX-Bogosity-Not: a\nX-Spam-Flag: YES\n%\n\n",
+        ),
+        (b"S: x\n\nX-Bogosity: in the body\n", b"S: x\n%\n\nX-Bogosity: in the body\n"),
+        (b"S: x\r\nX-Bogosity: a\r\n b\r\n\r\nb", b"S: x\r\n%\r\n\r\nb"),
+    ],
+)
+def test_forged_fields_go(before, after):
+    assert bogosity(before) == after.replace(b"%", BOGOSITY)
+
+
+def test_our_own_forged_fields_go():
+    data = b"X-Spam-Flag: YES\nS: x\nX-TEXTSVM: Ham\n y\nX-Bogosity: Ham\n\nb"
+    assert marked(data, HAM).count(b"X-") == 2
+    assert b"X-Bogosity: Ham\n" in marked(data, HAM)
+    assert b"X-Spam-Flag" not in marked(data, HAM)
+
+
+@given(st.binary(max_size=200) | st.lists(
+    st.sampled_from(["a: b", "\n", "\r\n", " ", "X-Textsvm: c", "x-spam-flag:", "From ", "no", "\n\n", ":"]),
+    max_size=15,
+).map(lambda pieces: "".join(pieces).encode()))  # fmt: skip
+@example(b"X-Textsvm:\nFrom :")
+@settings(max_examples=500)
+def test_marking_is_adding_lines(data):
+    once = marked(data, SPAM)
+    assert once.count(OURS) == 1
+    assert marked(once, SPAM) == once
+    # The lesson and the decision stay those of the message as it came.
+    assert digest(once) == digest(data)
+    rest = once.replace(OURS, b"", 1).replace(b"X-Spam-Flag: YES", b"", 1)
+    forged = re.compile(rb"(?i)(?:\A|(?<=\n))(?:x-textsvm|x-spam-flag)[ \t]*:")
+    if not forged.search(data):
+        assert re.sub(rb"\s", b"", rest) == re.sub(rb"\s", b"", data)
+        assert len(once) - len(data) <= len(OURS) + len(b"X-Spam-Flag: YES") + 8
+
+
+def test_a_large_message_is_not_copied():
+    data = b"S: x\n\n" + bytes(1_000_000)
+    parts = pieces(data, SPAM)
+    assert b"".join(parts) == marked(data, SPAM)
+    assert all(piece.obj is data for piece in parts if isinstance(piece, memoryview))
+    assert sum(len(piece) for piece in parts if isinstance(piece, bytes)) < 200
+
+
+def test_the_decision_is_taken_from_the_same_text_again():
+    for mail in read_files(sample("mail")).files[:50]:
+        assert read_message(marked(mail.data, SPAM)) == read_message(mail.data)
+
+
+def normal(data):
+    """Without the values that two filters do not share."""
+    return re.sub(rb"(?m)^(X-Bogosity:)[^\r\n]*", rb"\1", data)
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    """The real program's `-p`, with an empty store: it is unsure about everything."""
+    program = shutil.which("bogofilter")
+    if program is None:
+        pytest.skip("bogofilter is not installed")
+    folder = tmp_path_factory.mktemp("bogofilter")
+    subprocess.run([program, "-d", folder, "-n"], input=b"S: x\n\nb\n", check=True)
+
+    def passed(data):
+        done = subprocess.run([program, "-C", "-d", folder, "-p", "-e"], input=data, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return passed
+
+
+def test_bogofilter_writes_this_field(real):
+    (line,) = [line for line in real(b"S: x\n\nb\n").splitlines() if line.startswith(b"X-Bogosity")]
+    score = float(re.search(rb"spamicity=([\d.]+)", line)[1])
+    kind = re.search(rb": (\w+),", line)[1].decode().lower()
+    decision = SimpleNamespace(kind=kind, score=score, value=0.0)
+    assert marked(b"S: x\n\nb\n", decision, bogofilter=True).splitlines()[1] == line
+
+
+@pytest.mark.parametrize("ends", [b"\n", b"\r\n"])
+def test_mails_pass_as_through_bogofilter(real, ends):
+    mails = [mail.data for mail in read_files(sample("mail")).files[::8]]
+    mails += [b"From a@b Mon\nS: x\nX-Bogosity: Ham\n folded\n\nb\n", b"S: x\n", b"\nbody\n", b""]
+    for data in mails:
+        data = data.replace(b"\r\n", b"\n").replace(b"\n", ends)
+        if not data.endswith(b"\n") and data:  # Bogofilter would end the last line
+            data += ends
+        if data.startswith(b"\r\n"):  # Bogofilter ends its own line in LF here
+            continue
+        assert normal(real(data)) == normal(bogosity(data))

@@ -1,0 +1,387 @@
+"""The recipes of docs/mail.md as they stand there, run by the programs that they are for."""
+
+import imaplib
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from mail_servers import HAM, PYTHONPATH, ROOT, SPAM, UNSURE, free_port, toy, until
+
+from textsvm.mail.client import ask
+
+PAGE = (ROOT / "docs" / "mail.md").read_text(encoding="utf-8")
+DECIDED = b"X-Textsvm: Spam, score=0.998918, version=0.1.0\nX-Spam-Flag: YES\n"
+
+
+def recipe(name):
+    """A block of the page."""
+    return re.search(rf"<!-- recipe: {re.escape(name)} -->\n```\w*\n(.*?)```", PAGE, re.DOTALL)[1]
+
+
+def needs(program):
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"])
+    return pytest.mark.skipif(
+        shutil.which(program, path=path) is None, reason=f"needs {program} (Debian package)"
+    )
+
+
+SERVERS = str(ROOT / "tests/mail_servers.py")
+#: Who mail is for where root runs the tests: Dovecot delivers nothing to root.
+NOBODY = 65534
+
+
+class Home:
+    """A home folder with a server, and the client on the PATH."""
+
+    def __init__(self, path):
+        self.path = path
+        self.bin = path / "bin"
+        self.bin.mkdir()
+        self.socket = path / ".local/share/textsvm/socket"
+        # The file alone, and the system's Python: others than root may not see this one.
+        client = shutil.copy(ROOT / "textsvm/mail/client.py", self.bin)
+        python = shutil.which("python3", path="/usr/bin") or sys.executable
+        self.script("textsvm-mail-client", f'#!/bin/sh\nexec {python} -I -S {client} "$@"\n')
+
+    def script(self, name, text):
+        (self.bin / name).write_text(text)
+        (self.bin / name).chmod(0o755)
+
+    def run(self, *command, data=b"", **env):
+        return subprocess.run(
+            command,
+            input=data,
+            capture_output=True,
+            cwd=self.path,
+            timeout=60,
+            env={"HOME": str(self.path), "PATH": f"{self.bin}:/usr/bin:/bin", "LOGNAME": "root", **env},
+        )
+
+    def knows(self, data):
+        return ask(str(self.socket), "CHECK SPAMC/1.5\r\n", data)[0]["Decision"].split(" ")[0]
+
+    def owner(self):
+        """User and group that mail is for; all of the home is theirs."""
+        if os.getuid():
+            return os.getuid(), os.getgid()
+        for each in (self.path, *self.path.rglob("*")):
+            os.chown(each, NOBODY, NOBODY)
+        return NOBODY, NOBODY
+
+
+@pytest.fixture
+def down():
+    """A home without a server, where others than the user who runs the tests may look."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o755)
+        yield Home(Path(name))
+
+
+@pytest.fixture
+def home(down):
+    with toy(down.socket):
+        yield down
+
+
+def in_folder(path):
+    """Messages of a Maildir."""
+    return [each.read_bytes() for name in ("new", "cur") for each in sorted((path / name).glob("*"))]
+
+
+def test_first(home):
+    (home.path / "message.eml").write_bytes(SPAM)
+    found = home.run("sh", "-ec", recipe("first"))
+    assert (found.returncode, found.stderr) == (0, b"")
+    marked = SPAM.replace(b"\n\n", b"\n" + DECIDED + b"\n")
+    assert found.stdout == b"0\nS 0.998918\n" + marked
+
+
+def procmail(home, data):
+    """Deliver by procmail, which takes HOME and PATH from the system where its file is silent."""
+    own = (
+        f"HOME={home.path}\nPATH={home.bin}:/usr/bin:/bin\nMAILDIR={home.path}\nDEFAULT={home.path}/Inbox/\n"
+    )
+    (home.path / ".procmailrc").write_text(own + recipe("procmail"))
+    found = home.run("procmail", str(home.path / ".procmailrc"), data=data)
+    assert found.returncode == 0
+    return found.stderr
+
+
+@needs("systemd-analyze")
+def test_systemd_units(down):
+    """systemd finds nothing to complain of."""
+    for name in ("textsvm-mail.socket", "textsvm-mail.service"):
+        text = recipe(name).replace("%h/.local/bin/textsvm", str(down.bin / "textsvm-mail-client"))
+        (down.path / name).write_text(text)
+    names = [str(down.path / name) for name in ("textsvm-mail.socket", "textsvm-mail.service")]
+    found = down.run("systemd-analyze", "verify", "--user", *names, XDG_RUNTIME_DIR=str(down.path))
+    lines = (found.stdout + found.stderr).decode().splitlines()
+    assert [line for line in lines if "textsvm-mail" in line] == []
+
+
+@needs("systemd-socket-activate")
+def test_systemd_starts_the_server_for_the_first_client(down):
+    down.socket.parent.mkdir(parents=True)
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
+    command = ["systemd-socket-activate", "-l", str(down.socket), "-E", "PYTHONPATH", sys.executable, SERVERS]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    try:
+        until(down.socket.exists)
+        found = down.run("textsvm-mail-client", "-t", data=SPAM)
+        assert (found.returncode, found.stdout) == (0, b"S 0.998918\n")
+    finally:
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+@needs("procmail")
+def test_procmail(home):
+    for data in (SPAM, HAM, UNSURE):
+        assert procmail(home, data) == b""
+    marked = SPAM.replace(b"\n\n", b"\n" + DECIDED + b"\n")
+    assert in_folder(home.path / "Junk") == [
+        marked + b"\n"
+    ]  # procmail ends a filtered message with an empty line
+    assert [b"X-Textsvm: Unsure" in each for each in in_folder(home.path / "Unsure")] == [True]
+    assert [b"X-Textsvm: Ham" in each for each in in_folder(home.path / "Inbox")] == [True]
+
+
+@needs("procmail")
+def test_procmail_without_a_server(down):
+    assert b"no server at" in procmail(down, SPAM)
+    assert in_folder(down.path / "Inbox") == [SPAM]
+
+
+def maildrop(home, data):
+    for name in ("Maildir", "Maildir/.Junk"):
+        for part in ("cur", "new", "tmp"):
+            (home.path / name / part).mkdir(parents=True, exist_ok=True)
+    script = home.path / "mailfilter"
+    own = f'HOME="{home.path}"\nPATH="{home.bin}:/usr/bin:/bin"\n'  # as for procmail
+    script.write_text(own + recipe("maildrop"))
+    script.chmod(0o600)
+    return home.run("maildrop", str(script), data=data)
+
+
+@needs("maildrop")
+def test_maildrop(home):
+    for data in (SPAM, HAM):
+        found = maildrop(home, data)
+        assert found.returncode == 0, found.stderr.decode()
+    assert in_folder(home.path / "Maildir/.Junk") == [SPAM.replace(b"\n\n", b"\n" + DECIDED + b"\n")]
+    assert [b"X-Textsvm: Ham" in each for each in in_folder(home.path / "Maildir")] == [True]
+
+
+@needs("maildrop")
+def test_maildrop_without_a_server(down):
+    found = maildrop(down, SPAM)
+    assert found.returncode == 0, found.stderr.decode()
+    assert b"no server at" in found.stderr
+    assert in_folder(down.path / "Maildir") == [SPAM]
+
+
+@needs("spamc")
+def test_spamc(home):
+    (home.path / "message.eml").write_bytes(SPAM)
+    lines = recipe("spamc").splitlines()
+    found = [home.run("sh", "-c", line) for line in lines]
+    assert found[0].stdout == SPAM.replace(b"\n\n", b"\n" + DECIDED + b"\n")
+    assert found[1].stdout == b"7.4/5.0\n"
+    assert b"pills" in found[2].stdout
+    assert [each.stdout for each in found[3:]] == [b"Message successfully un/learned\n"] * 2
+
+
+@needs("mutt")
+def test_mutt(home):
+    inbox = home.path / "Inbox"
+    inbox.write_bytes(b"From c@example.net Mon Jan  1 00:00:00 2026\n" + UNSURE + b"\n")
+    start = f"set folder={home.path} spoolfile={inbox} copy=no quit=yes delete=yes mbox_type=mbox\n"
+    start += "set sort=mailbox-order nomark_old nomove\n"
+    (home.path / "muttrc").write_text(start + recipe("mutt") + "push S<sync-mailbox><quit>\n")
+    child, terminal = pty.fork()
+    if child == 0:
+        env = {"HOME": str(home.path), "PATH": f"{home.bin}:/usr/bin:/bin", "TERM": "vt100"}
+        os.execvpe("mutt", ["mutt", "-F", str(home.path / "muttrc"), "-f", str(inbox)], env)
+    end, shown = time.monotonic() + 30, b""
+    while time.monotonic() < end:
+        if select.select([terminal], [], [], 0.2)[0]:
+            try:
+                shown += os.read(terminal, 4096)
+            except OSError:
+                break
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(terminal)
+    assert home.knows(UNSURE) == "Spam", shown
+    assert b"Who knows." in (home.path / "Junk").read_bytes()
+    assert b"Who knows." not in (inbox.read_bytes() if inbox.exists() else b"")
+
+
+# Postfix
+
+
+def postfix_script(home):
+    text = recipe("postfix").replace("/usr/sbin/sendmail", str(home.bin / "sendmail"))
+    home.script("textsvm-filter", text)
+    home.script(
+        "sendmail", f'#!/bin/sh\necho "$@" > {home.path}/given\ncat > {home.path}/sent\nexit $SENDMAIL\n'
+    )
+    command = ["textsvm-filter", "-f", "a@example.org", "--", "b@example.org", "c@example.org"]
+    return home.run(*command, data=SPAM, SENDMAIL=os.environ.get("SENDMAIL", "0"), TMPDIR=str(home.path))
+
+
+def test_postfix_script(home):
+    found = postfix_script(home)
+    assert (found.returncode, found.stdout, found.stderr) == (0, b"", b"")
+    assert (home.path / "sent").read_bytes() == SPAM.replace(b"\n\n", b"\n" + DECIDED + b"\n")
+    assert (home.path / "given").read_text() == "-G -i -f a@example.org -- b@example.org c@example.org\n"
+    assert not list(home.path.glob("tmp.*"))
+
+
+def test_postfix_script_passes_on_what_sendmail_says(home, monkeypatch):
+    monkeypatch.setenv("SENDMAIL", "67")
+    assert postfix_script(home).returncode == 67
+
+
+def test_postfix_script_without_a_server_has_postfix_keep_the_mail(down):
+    assert postfix_script(down).returncode == 75
+    assert not (down.path / "sent").exists()
+
+
+# Dovecot
+
+
+def dovecot_folder(home):
+    """What is in /etc/dovecot/textsvm."""
+    for name in ("textsvm-classify", "textsvm-learn"):
+        home.script(name, recipe(name).replace("/usr/local/bin", str(home.bin)))
+    (home.bin / "sort.sieve").write_text(recipe("sort.sieve"))
+    learn = recipe("learn-spam.sieve")
+    (home.bin / "learn-spam.sieve").write_text(learn)
+    (home.bin / "learn-ham.sieve").write_text(learn.replace('"spam"', '"ham"'))
+
+
+def sieve_test(home, data):
+    dovecot_folder(home)
+    (home.path / "message").write_bytes(data)
+    uid, gid = home.owner()
+    options = [f"mail_uid={uid}", f"mail_gid={gid}"]
+    options += [f"plugin/sieve_filter_bin_dir={home.bin}", "plugin/sieve_plugins=sieve_extprograms"]
+    command = [
+        "sieve-test",
+        "-x",
+        "+vnd.dovecot.filter",
+        *(word for each in options for word in ("-o", each)),
+    ]
+    found = home.run(*command, str(home.bin / "sort.sieve"), str(home.path / "message"))
+    assert found.returncode == 0, found.stderr.decode()
+    return found.stdout
+
+
+@needs("sieve-test")
+def test_sieve(home):
+    assert b"store message in folder: Junk" in sieve_test(home, SPAM)
+    assert b"Junk" not in sieve_test(home, HAM)
+
+
+@needs("sieve-test")
+def test_sieve_without_a_server(down):
+    found = sieve_test(down, SPAM)
+    assert b"Junk" not in found
+    assert b"Implicit keep" in found
+
+
+DOVECOT = """
+base_dir = {home}/run
+state_dir = {home}/state
+log_path = {home}/log
+protocols = imap
+listen = 127.0.0.1
+ssl = no
+disable_plaintext_auth = no
+service imap-login {{
+  chroot =
+  inet_listener imap {{
+    port = {port}
+  }}
+  inet_listener imaps {{
+    port = 0
+  }}
+}}
+passdb {{
+  driver = static
+  args = password=x
+}}
+userdb {{
+  driver = static
+  args = uid={uid} gid={gid} home={home}
+}}
+mail_location = maildir:{home}/Mail
+namespace inbox {{
+  inbox = yes
+}}
+"""
+
+
+@needs("dovecot")
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="Dovecot starts as root alone")
+@pytest.mark.skipif(not Path("/usr/lib/dovecot/modules/sieve").exists(), reason="needs dovecot-sieve")
+def test_dovecot(home):
+    """Delivery by dovecot-lda, and lessons by moving messages over IMAP."""
+    dovecot_folder(home)
+    port, config = free_port(), home.path / "dovecot.conf"
+    uid, gid = home.owner()
+    settings = DOVECOT.format(home=home.path, port=port, uid=uid, gid=gid)
+    config.write_text(settings + recipe("dovecot").replace("/etc/dovecot/textsvm", str(home.bin)))
+    for name in ("sort", "learn-spam", "learn-ham"):
+        assert home.run("sievec", "-c", str(config), str(home.bin / f"{name}.sieve")).returncode == 0
+    server = subprocess.Popen(["dovecot", "-F", "-c", str(config)], stderr=subprocess.PIPE)
+    try:
+        mail = imap(port)
+        for data in (SPAM, HAM, UNSURE):
+            found = home.run("/usr/lib/dovecot/dovecot-lda", "-c", str(config), "-d", "anna", data=data)
+            assert found.returncode == 0, found.stderr.decode()
+        assert subjects(mail, "Junk") == ["offer"]
+        assert subjects(mail, "INBOX") == ["minutes", "hm"]
+        mail.select("INBOX")
+        mail.copy("2", "Junk")
+        until(lambda: home.knows(UNSURE) == "Spam")
+        mail.select("Junk")
+        mail.copy("2", "INBOX")
+        until(lambda: home.knows(UNSURE) == "Ham")
+        mail.logout()
+    finally:
+        server.terminate()
+        server.wait(20)
+        server.stderr.close()
+
+
+def imap(port):
+    def connected():
+        nonlocal mail
+        try:
+            mail = imaplib.IMAP4("127.0.0.1", port)
+        except OSError:
+            return False
+        return True
+
+    mail = None
+    until(connected)
+    mail.login("anna", "x")
+    return mail
+
+
+def subjects(mail, folder):
+    mail.select(folder)
+    numbers = mail.search(None, "ALL")[1][0].split()
+    found = [mail.fetch(each, "(BODY.PEEK[HEADER.FIELDS (SUBJECT)])")[1][0][1] for each in numbers]
+    return [each.decode().strip().removeprefix("Subject: ") for each in found]

@@ -1,0 +1,121 @@
+"""`textsvm mail serve` with the filter itself."""
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from command import fails
+from mail_servers import HAM, PYTHONPATH, SPAM, free_port, process
+
+from textsvm.mail.client import ask, run
+
+pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
+
+
+def serve(store, *options):
+    return process("-m", "textsvm", "mail", "serve", "--store", store, *options, socket=store / "socket")
+
+
+def kind(server, data):
+    return ask(str(server), "CHECK SPAMC/1.5\r\n", data)[0]["Decision"].split(" ")[0]
+
+
+def test_it_learns_and_remembers(tmp_path, monkeypatch):
+    store = tmp_path / "store"
+    server = store / "socket"
+    (tmp_path / "spam").write_bytes(SPAM)
+    (tmp_path / "ham").write_bytes(HAM)
+    monkeypatch.setenv("TEXTSVM_MAIL", str(store))
+    with serve(store) as started:
+        assert kind(server, SPAM) == "Unsure"
+        for each in ("spam", "ham"):
+            assert run(["learn", "--as", each, str(tmp_path / each)]) == 0
+        asked = ask(str(server), "TELL SPAMC/1.5\r\nMessage-class: spam\r\nSet: local\r\n", SPAM)[0]
+        assert "DidSet" not in asked  # known already
+        before = ask(str(server), "REPORT SPAMC/1.5\r\n", SPAM)[1]
+        assert before.startswith(b"textsvm: ")
+        assert (store / "socket").stat().st_mode & 0o777 == 0o600
+        fails("mail", "serve", "--store", store, code=3)
+        started.send_signal(signal.SIGTERM)
+        assert started.wait(20) == 0
+        assert started.stderr.read().decode().splitlines() == [f"answering at {server}"]
+    assert not server.exists()
+    with serve(store):
+        assert ask(str(server), "REPORT SPAMC/1.5\r\n", SPAM)[1] == before
+        assert run(["unlearn", str(tmp_path / "spam")]) == 0
+        assert kind(server, SPAM) == "Unsure"
+
+
+def test_what_another_process_learns_is_heeded(tmp_path):
+    store = tmp_path / "store"
+    from textsvm.mail.filter import Filter
+
+    with serve(store):
+        assert kind(store / "socket", HAM) == "Unsure"
+        with Filter(store) as other:
+            other.learn(SPAM, "spam")
+            other.learn(HAM, "ham")
+            said = other.classify(HAM).kind
+        assert kind(store / "socket", HAM).lower() == said
+
+
+def test_decisions_go_on_while_a_lesson_is_learnt(tmp_path):
+    """A lesson that takes long, as the first one of a large store does, keeps nobody waiting."""
+    program = f"""
+import sys, time
+from pathlib import Path
+from textsvm.mail.filter import Filter
+from textsvm.mail.server import listen, serve
+
+class Slow(Filter):
+    def _loaded(self, generation):
+        time.sleep(1.5)
+        return super()._loaded(generation)
+
+store = Path({str(tmp_path / "store")!r})
+with Filter(store, create=True) as mail:
+    mail.learn({SPAM!r}, "spam")
+    mail.learn({HAM!r}, "ham")
+serve(Slow(store), [listen(store / "socket")], print)
+"""
+    server = tmp_path / "store" / "socket"
+    with process("-c", program, socket=server):
+        lesson = subprocess.Popen(
+            [sys.executable, "-m", "textsvm.mail.client", "learn", "--as", "ham", "--socket", str(server)],
+            stdin=subprocess.PIPE,
+            env={"PYTHONPATH": PYTHONPATH},
+        )
+        lesson.stdin.write(b"Subject: more\n\nof it\n")
+        lesson.stdin.close()
+        time.sleep(0.4)
+        for _ in range(5):
+            assert kind(server, HAM)
+        assert lesson.poll() is None
+        assert lesson.wait(20) == 0
+
+
+def test_wrong_usage(tmp_path):
+    store = tmp_path / "store"
+    assert "--next" in fails("mail", "serve", "--store", store, "--smtp", free_port(), code=3)
+    found = fails("mail", "serve", "--store", store, "--smtp", "10025", "--next", "nowhere", code=3)
+    assert "--next nowhere is neither HOST:PORT nor the path of a socket" in found
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert "cannot listen at" in fails("mail", "serve", "--store", store, "--tcp", port, code=3)
+
+
+def test_ten_kills_lose_no_lesson():
+    """`python tests/mail_kills.py 100` does more of them."""
+    import mail_kills
+
+    found = subprocess.run(
+        [sys.executable, mail_kills.__file__, "5"],
+        capture_output=True,
+        env={"PYTHONPATH": PYTHONPATH},
+        timeout=120,
+    )
+    assert found.returncode == 0, found.stderr.decode()
+    assert found.stdout.startswith(b"10 kills, ")

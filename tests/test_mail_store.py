@@ -1,0 +1,667 @@
+"""The filter and its lessons on disk: what it says, and what is left after every kind of trouble."""
+
+import json
+import os
+import random
+import re
+import sqlite3
+import stat
+import tempfile
+import threading
+from pathlib import Path
+
+import mail_faults
+import numpy as np
+import pytest
+from mails import mail, teach
+
+from textsvm.errors import InputError
+from textsvm.mail import store_file
+from textsvm.mail.decision import Decision, kind_of
+from textsvm.mail.features import features
+from textsvm.mail.filter import Filter
+from textsvm.mail.lessons import Lesson, Lessons, packed, store_folder, unpacked
+from textsvm.mail.mailboxes import raw_messages
+from textsvm.mail.portable import lessons_of, line_of
+from textsvm.mail.reasons import shares_of, words_of
+from textsvm.mail.report import report_of
+from textsvm.mail.status import RECENT
+from textsvm.mail.store_file import FILE, FORMAT
+from textsvm.mail.weights import Weights, read_weights, sum_of
+from textsvm.solvers.online import OnlineMachine
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory):
+    """A store of ten mails of each kind, to be copied."""
+    folder = tmp_path_factory.mktemp("taught")
+    with Filter(folder, create=True) as opened:
+        teach(opened, 10)
+    return folder
+
+
+@pytest.fixture
+def store(taught, tmp_path):
+    """A folder with a copy of it."""
+    folder = tmp_path / "store"
+    folder.mkdir(0o700)
+    for file in taught.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    return folder
+
+
+def copy_of_rows(folder, table="lessons"):
+    with sqlite3.connect(folder / FILE) as connection:
+        return connection.execute(f"select * from {table} order by 1").fetchall()
+
+
+# What it says
+
+
+def test_no_lesson_says_nothing(tmp_path):
+    with Filter(tmp_path, create=True) as opened:
+        assert opened.classify(mail("spam", 1)) == Decision("unsure", 0.5, 0.0)
+        assert opened.reasons(mail("spam", 1)) == []
+    with Filter(tmp_path) as opened:
+        assert opened.classify(mail("spam", 1)) == Decision("unsure", 0.5, 0.0)
+
+
+@pytest.mark.parametrize(("kind", "sign"), [("spam", 1), ("ham", -1)])
+def test_one_kind_alone_is_unsure_of_everything_and_ranks_what_is_like_it(tmp_path, kind, sign):
+    """Of ham alone a copy has a score below the one for ham, and is unsure all the same."""
+    with Filter(tmp_path, create=True) as opened:
+        opened.learn(mail(kind, 1), kind)
+        here = opened.classify(mail(kind, 1)), opened.classify(b"Subject: zzzz\n\nqqqq qqqq\n")
+    with Filter(tmp_path) as opened:
+        there = opened.classify(mail(kind, 1)), opened.classify(b"Subject: zzzz\n\nqqqq qqqq\n")
+    for copy, other in (here, there):
+        assert copy.kind == other.kind == "unsure"
+        assert sign * copy.value == pytest.approx(1, abs=1e-3)
+        assert 0 <= sign * other.value < 0.5
+        assert sign * (copy.score - other.score) > 0
+
+
+def test_it_tells_kinds_apart_that_it_has_not_seen(store):
+    with Filter(store) as opened:
+        for i in range(100, 110):
+            assert opened.classify(mail("spam", i)).value > 0 > opened.classify(mail("ham", i)).value
+
+
+def test_a_process_that_only_decides_says_what_the_learner_said(tmp_path):
+    with Filter(tmp_path, create=True) as opened:
+        teach(opened, 8)
+        said = [opened.classify(mail(kind, i)).value for kind in ("spam", "ham") for i in range(50, 55)]
+        stale = (tmp_path / "weights").exists()
+    assert not stale
+    for weights in ("as the learner left them", "deleted", "cut off", "another store's"):
+        file = tmp_path / "weights"
+        if weights == "deleted":
+            file.unlink()
+        elif weights == "cut off":
+            file.write_bytes(file.read_bytes()[:-4])
+        elif weights == "another store's":
+            file.write_bytes(file.read_bytes()[:20] + b"x" + file.read_bytes()[21:])
+        with Filter(tmp_path) as opened:
+            again = [opened.classify(mail(kind, i)).value for kind in ("spam", "ham") for i in range(50, 55)]
+            assert opened._machine is None
+        np.testing.assert_allclose(again, said, atol=1e-5)
+        assert file.stat().st_size % 12 == 64 % 12
+
+
+def test_thresholds_are_bogofilters():
+    assert [kind_of(score) for score in (0, 0.45, 0.450001, 0.98999, 0.99, 1)] == [
+        "ham", "ham", "unsure", "unsure", "spam", "spam"
+    ]  # fmt: skip
+
+
+def test_learning_twice_counts_once_and_a_change_of_mind_moves(store):
+    with Filter(store) as opened:
+        before = opened.lessons.counts()
+        assert not opened.learn(mail("spam", 3), "spam")
+        assert opened.lessons.counts() == before
+        assert opened.knows(mail("spam", 3)) == "spam"
+        assert opened.learn(mail("spam", 3), "ham")
+        assert opened.knows(mail("spam", 3)) == "ham"
+        assert opened.lessons.counts() == {"spam": before["spam"] - 1, "ham": before["ham"] + 1}
+        assert opened.unlearn(mail("spam", 3))
+        assert not opened.unlearn(mail("spam", 3))
+        assert opened.lessons.counts() == {"spam": before["spam"] - 1, "ham": before["ham"]}
+
+
+def test_what_delivery_adds_does_not_make_it_another_message(store):
+    with Filter(store) as opened:
+        added = b"Received: from somewhere\nX-Spam-Flag: YES\n" + mail("spam", 3)
+        assert opened.knows(added) == "spam"
+
+
+def test_unlearning_leaves_the_machine_that_never_learnt(tmp_path):
+    with Filter(tmp_path / "a", create=True) as one, Filter(tmp_path / "b", create=True) as other:
+        teach(one, 6)
+        teach(other, 6)
+        for i in (90, 91):
+            other.learn(mail("ham", i), "spam")
+        for i in (90, 91):
+            other.unlearn(mail("ham", i))
+        for i in range(200, 210):
+            assert one.classify(mail("ham", i)).value == pytest.approx(
+                other.classify(mail("ham", i)).value, abs=5e-3
+            )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_sequence_leaves_what_was_said_last(tmp_path, seed):
+    """Learn, change minds, forget, come back: lessons as in a dict, and a machine trained on those."""
+    draw = random.Random(seed)
+    mails = [mail(kind, i) for kind in ("spam", "ham") for i in range(6)] + [b"", b"\x00", b"Subject: x\n\n"]
+    expected = {}
+    opened = Filter(tmp_path / "a", create=True)
+    for _ in range(50):
+        data, what = draw.choice(mails), draw.choice(["spam", "ham", "unlearn", "reopen"])
+        if what == "reopen":
+            opened.close()
+            opened = Filter(tmp_path / "a")
+        elif what == "unlearn":
+            assert opened.unlearn(data) == (expected.pop(data, None) is not None)
+        else:
+            assert opened.learn(data, what) == (expected.get(data) != what)
+            expected[data] = what
+    with opened, Filter(tmp_path / "b", create=True) as other:
+        for data, kind in expected.items():
+            assert opened.knows(data) == kind
+            other.learn(data, kind)
+        assert sorted(opened.lessons.kinds()) == sorted(other.lessons.kinds())
+        for i in range(100, 105):
+            assert opened.classify(mail("ham", i)).value == pytest.approx(
+                other.classify(mail("ham", i)).value, abs=5e-3
+            )
+
+
+def test_a_kind_is_spam_or_ham(store):
+    with Filter(store) as opened, pytest.raises(InputError, match="not as 'eggs'"):
+        opened.learn(mail("ham", 1), "eggs")
+
+
+def test_many_are_learnt_in_parts(tmp_path):
+    with Filter(tmp_path, create=True) as opened:
+        assert opened.learn_all((mail("ham", i) for i in [*range(60), 0, 1]), "ham") == 60
+        assert opened.learn_all((mail("spam", i) for i in range(60)), "spam") == 60
+        generation = opened.lessons.generation
+        assert opened.lessons.counts() == {"spam": 60, "ham": 60}
+    assert generation < 120
+    with Filter(tmp_path) as opened:
+        assert opened.classify(mail("spam", 99)).value > 0 > opened.classify(mail("ham", 99)).value
+
+
+def test_many_that_take_long_are_settled_in_the_end(tmp_path, monkeypatch):
+    whole = OnlineMachine.settle
+    monkeypatch.setattr(OnlineMachine, "settle", lambda self, s=None: s is None and whole(self))
+    with Filter(tmp_path, create=True) as opened:
+        opened.learn_all((mail("ham", i) for i in range(40)), "ham")
+        opened.learn_all((mail("spam", i) for i in range(40)), "spam")
+        assert opened._machine.violation <= opened._machine.tol
+
+
+def test_most_lessons_are_kept_to(store):
+    with Filter(store) as opened:
+        opened.keep_at_most(12)
+        opened.learn(mail("spam", 50), "spam")
+        assert sum(opened.lessons.counts().values()) == 12
+        assert min(opened.lessons.counts().values()) > 0
+        assert set(opened.lessons.kinds()) == set(opened._machine.alphas)
+        assert opened.classify(mail("spam", 99)).value > 0 > opened.classify(mail("ham", 99)).value
+
+
+def test_status_remembers_what_was_said_before(store):
+    with Filter(store) as opened:
+        status = opened.status()
+        assert (status.spam, status.ham, status.texts, status.most) == (10, 10, True, None)
+        assert status.recent.judged == 18  # the first spam and the first ham had no machine before them
+        assert status.before.judged == 0
+        wrong = status.recent.wrong
+        for i in range(300, 306):
+            opened.learn(mail("spam", i), "ham")
+        assert opened.status().recent.wrong + opened.status().recent.unsure >= wrong + 3
+        assert opened.status().last[0].kind == "ham"
+        assert len(opened.status().last) <= RECENT
+
+
+def test_reasons_are_words_and_their_shares_add_up(store):
+    with Filter(store) as opened:
+        weights = opened.known().weights
+        reasons = dict(opened.reasons(mail("spam", 77), most=100))
+        assert max(reasons.values()) > 0
+        texts = [
+            "viagra meeting prize",
+            "",
+            "abc",
+            "日本語 viagra " * 300,
+            "x" * 2999 + "é",
+            "a\udc80 viagra",
+            "To: Viagra 123\n\nviagra viagra",
+            "To: " + "é" * 1999 + "\n\nviagra",
+            "To: viagra\n\n",
+            "\n\nviagra",
+        ]
+        for text in texts:
+            keys, values = features(text)
+            read, shares = shares_of(text, weights)
+            assert len(read) == len(shares)
+            assert shares.sum() == pytest.approx(float(weights.of(keys) @ values), abs=1e-6)
+        top = [word for word, share in words_of("casino meeting casino", weights) if share > 0]
+        assert top == ["casino"]
+
+
+def test_weights_are_summed_and_read_back(tmp_path):
+    draw = np.random.default_rng(1)
+    vectors = [(np.unique(draw.integers(0, 50, 20)).astype(np.uint64), factor) for factor in (0.5, -2.0, 1.0)]
+    dense = np.zeros(50)
+    for keys, factor in vectors:
+        dense[keys.astype(int)] += factor * 0.25
+    total = sum_of((keys, np.full(len(keys), 0.25, np.float32), factor) for keys, factor in vectors)
+    np.testing.assert_allclose(total.of(np.arange(60, dtype=np.uint64))[:50], dense, atol=1e-7)
+    total.write(tmp_path / "weights", "s" * 32, 7)
+    back = read_weights(tmp_path / "weights", "s" * 32, 7)
+    assert (back.keys == total.keys).all()
+    assert (back.values == total.values).all()
+    assert read_weights(tmp_path / "weights", "s" * 32, 8) is None
+    assert Weights(total.keys[:0], total.values[:0]).of(total.keys).sum() == 0
+
+
+# What is on disk
+
+
+def test_files_are_their_owners_alone(tmp_path):
+    mask = os.umask(0)
+    try:
+        folder = tmp_path / "new" / "textsvm"
+        with Filter(folder, create=True) as opened:
+            teach(opened, 2)
+            names = {file.name for file in folder.iterdir()}
+            assert {FILE, FILE + "-wal", FILE + "-shm"} <= names
+            modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
+            assert set(modes.values()) == {0o600}, modes
+        assert stat.S_IMODE((folder / "weights").stat().st_mode) == 0o600
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    finally:
+        os.umask(mask)
+
+
+def test_a_commit_waits_for_the_disk(store):
+    with Filter(store) as opened:
+        assert opened.lessons.pragma("synchronous") == 2
+        assert opened.lessons.pragma("journal_mode") == "wal"
+
+
+def test_a_store_without_texts_holds_none(tmp_path):
+    word = b"schadenfreude"
+    with Filter(tmp_path, create=True, texts=False) as opened:
+        teach(opened, 3)
+        opened.learn(b"From: schadenfreude@example.org\nSubject: schadenfreude\n\nschadenfreude\n", "spam")
+        assert not opened.status().texts
+        assert opened.retrain() == 7
+        assert report_of(opened).mistakes == []
+    with Filter(tmp_path, texts=True) as opened:
+        assert not opened.lessons.holds_texts
+    assert word not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+
+
+def test_folders_follow_the_environment(monkeypatch, tmp_path):
+    monkeypatch.delenv("TEXTSVM_MAIL", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert store_folder() == tmp_path / "textsvm"
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")
+    assert store_folder() == Path.home() / ".local" / "share" / "textsvm"
+    monkeypatch.setenv("TEXTSVM_MAIL", "/mail")
+    assert store_folder() == Path("/mail")
+    assert store_folder(Path("/given")) == Path("/given")
+
+
+def fails(folder, **options):
+    with pytest.raises(InputError) as error:
+        Filter(folder, **options).close()
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_no_store_is_a_sentence(tmp_path):
+    assert "there is no mail store" in fails(tmp_path)
+    (tmp_path / "file").touch()
+    assert "cannot make" in fails(tmp_path / "file" / "folder", create=True)
+
+
+def test_another_programs_file_is_left_alone(tmp_path):
+    with sqlite3.connect(tmp_path / FILE) as connection:
+        connection.execute("create table mine (x)")
+    before = (tmp_path / FILE).read_bytes()
+    for create in (False, True):
+        assert "is not a mail store" in fails(tmp_path, create=create)
+    assert (tmp_path / FILE).read_bytes() == before
+    (tmp_path / FILE).write_bytes(b"From: me\n\nnot a database\n" * 100)
+    for create in (False, True):
+        assert "is not a mail store" in fails(tmp_path, create=create)
+
+
+def test_an_empty_file_becomes_a_store_when_something_is_learnt(tmp_path):
+    (tmp_path / FILE).touch()
+    assert "holds nothing yet" in fails(tmp_path)
+    with Filter(tmp_path, create=True) as opened:
+        assert opened.learn(mail("ham", 1), "ham")
+
+
+def test_a_newer_store_is_left_alone(store):
+    with sqlite3.connect(store / FILE) as connection:
+        connection.execute(f"pragma user_version = {FORMAT + 1}")
+    assert "newer textsvm" in fails(store)
+
+
+def test_damage_is_a_sentence(store):
+    data = (store / FILE).read_bytes()
+    (store / "weights").unlink()
+    for damaged in (data[: len(data) // 3], data[:8192] + b"\xff" * (len(data) - 8192)):
+        (store / FILE).write_bytes(damaged)
+        with pytest.raises(InputError, match="damaged") as error:
+            check(store)
+        assert "\n" not in str(error.value)
+
+
+def check(store):
+    with Lessons(store) as opened:
+        opened.check()
+        list(opened.read())
+
+
+@pytest.mark.parametrize("keys", [[], [7], [1, 2, 9], [0, 5, 1 << 40], [3 << 56, 4 << 56, (1 << 64) - 1]])
+@pytest.mark.parametrize("same", [True, False])
+def test_features_are_packed_and_unpacked(keys, same):
+    values = np.full(len(keys), 0.3, np.float32) if same else np.arange(len(keys), dtype=np.float32)
+    blobs = packed(Lesson("0", "ham", np.array(keys, np.uint64), values))
+    found = unpacked(*blobs)
+    assert found[0].tolist() == keys
+    assert found[1].tolist() == values.tolist()
+    if len(keys) > 1:
+        for damaged in ((blobs[0][:-1], blobs[1]), (b"\x05" + blobs[0][1:], blobs[1]), (blobs[0], b"12345")):
+            with pytest.raises(ValueError, match=r"keys|size"):
+                unpacked(*damaged)
+
+
+def test_features_that_are_cut_off_are_told(store):
+    with sqlite3.connect(store / FILE) as connection:
+        connection.execute("update bodies set keys = x'0102' where id = 3")
+    with Filter(store) as opened, pytest.raises(InputError, match="damaged: lesson"):
+        opened.learn(mail("ham", 500), "ham")
+
+
+def test_a_file_that_cannot_be_written_is_a_sentence_and_nothing_is_half_done(store):
+    with Filter(store) as opened:
+        before = opened.lessons.kinds()
+        opened.lessons.sql.execute("pragma query_only = 1")
+        with pytest.raises(InputError, match="read-only"):
+            opened.learn(mail("ham", 500), "ham")
+        opened.lessons.sql.execute("pragma query_only = 0")
+        assert opened.lessons.kinds() == before
+        assert opened.learn(mail("ham", 500), "ham")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_what_the_user_may_not_do_is_a_sentence(taught):
+    with Filter(taught) as opened:
+        opened.classify(mail("ham", 1))  # whatever is imported is imported now
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / FILE).write_bytes((taught / FILE).read_bytes())
+        for mode, expected in ((0o555, "read-only|writable"), (0o000, "cannot open")):
+            folder.chmod(mode)
+            for create in (False, True):
+                said = as_nobody(
+                    lambda create=create: Filter(folder, create=create).learn(mail("ham", 1), "spam")
+                )
+                assert re.search(expected, said)
+        folder.chmod(0o700)
+
+
+def as_nobody(work):
+    """The sentence with which work fails for a user who has no rights."""
+    read, write = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            if os.geteuid() == 0:
+                os.setuid(65534)
+            work()
+        except InputError as error:
+            os.write(write, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    os.waitpid(child, 0)
+    with os.fdopen(read) as stream:
+        return stream.read()
+
+
+def test_a_full_disk_is_a_sentence_and_nothing_is_half_done(store):
+    with Filter(store) as opened:
+        before = opened.lessons.kinds()
+        opened.lessons.sql.execute(f"pragma max_page_count = {opened.lessons.pragma('page_count')}")
+        with pytest.raises(InputError, match="disk is full"):
+            opened.learn_all((mail("ham", i, words=900) for i in range(500, 505)), "ham")
+        opened.lessons.sql.execute("pragma max_page_count = 1000000")
+        rest = {name: kind for name, kind in opened.lessons.kinds().items() if name not in before}
+        assert len(rest) < 5
+        opened.lessons.check()
+        assert opened.learn(mail("ham", 600), "ham")
+
+
+def test_a_failure_on_the_way_to_the_optimum_learns_nothing(store, monkeypatch):
+    with Filter(store) as opened:
+        before = copy_of_rows(store)
+        with monkeypatch.context() as patch:
+            patch.setattr(OnlineMachine, "settle", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                opened.learn(mail("ham", 500), "ham")
+        assert copy_of_rows(store) == before
+        assert opened.learn(mail("ham", 500), "ham")
+        assert opened.classify(mail("spam", 99)).value > 0
+
+
+# Several at once
+
+
+def test_a_second_writer_waits_and_says_so_when_it_takes_too_long(store, monkeypatch):
+    monkeypatch.setattr(store_file, "PATIENCE", 0.5)
+    other = sqlite3.connect(store / FILE, isolation_level=None, check_same_thread=False)
+    with Filter(store) as opened:
+        other.execute("begin immediate")
+        with pytest.raises(InputError, match="another process"):
+            opened.learn(mail("ham", 500), "ham")
+        assert opened.classify(mail("ham", 500)).value < 0  # readers go on
+        threading.Timer(0.2, other.close).start()
+        assert opened.learn(mail("ham", 500), "ham")
+
+
+def test_what_another_process_learns_is_known(store):
+    with Filter(store) as one, Filter(store) as other:
+        one.learn(mail("ham", 500), "ham")
+        assert other.learn(mail("spam", 500), "spam")
+        assert one.learn(mail("spam", 501), "spam")
+        assert other.unlearn(mail("ham", 500))
+        assert one.lessons.counts() == other.lessons.counts() == {"spam": 12, "ham": 10}
+        assert one.classify(mail("ham", 9)).value == pytest.approx(
+            other.classify(mail("ham", 9)).value, abs=1e-5
+        )
+        one.learn(mail("ham", 502), "ham")
+        assert one._machine.alphas.keys() == set(other.lessons.kinds())
+
+
+def test_threads_may_share_a_filter(store):
+    with Filter(store) as opened:
+        wrong = []
+
+        def ask():
+            for i in range(20):
+                if not opened.classify(mail("spam", i)).value > opened.classify(mail("ham", i)).value:
+                    wrong.append(i)
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for each in threads:
+            each.start()
+        teach(opened, 5, first=700)
+        for each in threads:
+            each.join()
+        assert wrong == []
+        assert sum(opened.lessons.counts().values()) == 30
+
+
+def test_decisions_do_not_wait_for_a_lesson_on_its_way(store, monkeypatch):
+    entered, go_on = threading.Event(), threading.Event()
+    with Filter(store) as opened:
+        opened.learn(mail("ham", 500), "ham")
+        opened.refresh()
+        before = opened.classify(mail("spam", 99)).value
+        whole = OnlineMachine.settle
+
+        def slow(self, seconds=None):
+            entered.set()
+            assert go_on.wait(10)
+            return whole(self, seconds)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(OnlineMachine, "settle", slow)
+            learner = threading.Thread(target=opened.learn, args=(mail("spam", 99), "spam"))
+            learner.start()
+            assert entered.wait(10)
+            assert opened.classify(mail("spam", 99)).value == pytest.approx(before, abs=1e-5)
+            go_on.set()
+            learner.join()
+        assert opened.classify(mail("spam", 99)).value > before + 0.01  # an answered lesson counts
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_killed_learner_loses_and_doubles_nothing(tmp_path):
+    answered, most = mail_faults.kill_learners(tmp_path, 30)
+    assert len(answered) >= 30
+    mail_faults.check(tmp_path, answered, most)
+
+
+# Lessons as a whole
+
+
+def test_retraining_keeps_the_lessons_and_calibrates(store):
+    with Filter(store) as opened:
+        said = opened.classify(mail("spam", 99)).value
+        kinds = opened.lessons.kinds()
+        assert opened.retrain() == 20
+        assert opened.lessons.kinds() == kinds
+        assert opened.classify(mail("spam", 99)).value == pytest.approx(said, abs=5e-3)
+        values, spam = opened.lessons.values()
+        assert len(values) == 20
+        assert ((values > 0) == spam).mean() > 0.8
+
+
+def test_other_features_are_told_and_retraining_makes_them_anew(store):
+    with sqlite3.connect(store / FILE) as connection:
+        connection.execute("update meta set value = '[3, 9]' where name = 'features'")
+    with Filter(store) as opened:
+        for ask in (opened.classify, lambda data: opened.learn(data, "ham")):
+            with pytest.raises(InputError, match="textsvm mail retrain"):
+                ask(mail("ham", 500))
+        opened.retrain()
+        assert opened.learn(mail("ham", 500), "ham")
+
+
+def test_other_features_without_texts_cannot_be_made_anew(tmp_path):
+    with Filter(tmp_path, create=True, texts=False) as opened:
+        teach(opened, 2)
+        with opened.lessons.writing():
+            opened.lessons.keep("features", [3, 9])
+        with pytest.raises(InputError, match="does not hold the messages"):
+            opened.retrain()
+
+
+@pytest.mark.parametrize("texts", [True, False])
+def test_lessons_travel_as_lines(tmp_path, texts):
+    with Filter(tmp_path / "a", create=True, texts=texts) as opened:
+        teach(opened, 5)
+        opened.learn(b"Subject: \xff\x00\n\n\x80\r\n" + bytes(range(256)), "spam")
+        lines = [line_of(each) for each in opened.lessons.read(messages=True)]
+        before = {each.digest: each for each in opened.lessons.read(messages=True)}
+    assert all(("message" in json.loads(line)) == texts for line in lines)
+    with Filter(tmp_path / "b", create=True) as opened:
+        assert opened.enter(lessons_of(lines, "lines")) == 11
+        assert opened.enter(lessons_of(lines, "lines")) == 0
+        after = {each.digest: each for each in opened.lessons.read(messages=True)}
+    assert after.keys() == before.keys()
+    for name, one in before.items():
+        other = after[name]
+        assert (one.kind, one.learnt, one.subject, one.sender) == (
+            other.kind, other.learnt, other.subject, other.sender
+        )  # fmt: skip
+        assert one.message == other.message
+        assert (one.keys == other.keys).all()
+        assert (one.values == other.values).all()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{",
+        "[]",
+        "null",
+        "{}",
+        '{"digest": "x", "kind": "ham", "learnt": 1, "message": ""}',
+        '{"digest": "0123456789abcdef", "kind": "eggs", "learnt": 1, "message": ""}',
+        '{"digest": "0123456789abcdef", "kind": "ham", "learnt": NaN, "message": ""}',
+        '{"digest": "0123456789abcdef", "kind": "ham", "learnt": 1, "message": "\u20ac"}',
+        '{"digest": "0123456789abcdef", "kind": "ham", "learnt": 1, "keys": [2, 1], "value": 1}',
+        '{"digest": "0123456789abcdef", "kind": "ham", "learnt": 1, "keys": [-1], "value": 1}',
+        '{"digest": "0123456789abcdef", "kind": "ham", "learnt": 1, "keys": [1], "value": -1}',
+        '{"digest": "0123456789abcdef", "kind": "ham", "learnt": 1, "keys": ["a"], "value": 1}',
+        '{"digest": "0123456789abcdef", "kind": "ham", "learnt": 1, "keys": {}, "value": 1}',
+        "[" * 100_000,
+    ],
+)
+def test_a_line_that_is_no_lesson_is_told(line):
+    with pytest.raises(InputError, match=r"x, line 2 is no lesson"):
+        list(lessons_of(["\n", line], "x"))
+
+
+def test_a_report_shows_mistakes_with_their_words(store):
+    with Filter(store) as opened:
+        for i in range(800, 803):
+            opened.learn(mail("spam", i), "ham")
+        report = report_of(opened, mistakes=2)
+        assert len(report.mistakes) == 2
+        mistake = report.mistakes[0]
+        assert (mistake.truth, mistake.predicted) == ("ham", "spam")
+        assert len(mistake.explanation.text) == len(mistake.explanation.symbols)
+        assert report.results.n == opened.status().recent.judged
+    with Filter(store / "new", create=True) as opened, pytest.raises(InputError, match="nothing to report"):
+        report_of(opened)
+
+
+def test_messages_lie_in_files_mboxes_maildirs_and_folders(tmp_path):
+    one, two = mail("ham", 1), mail("spam", 2)
+    quoted = one + b"\n>From here on\n"
+    from_line = b"From me@example.org Mon Jan  1 00:00:00 2024\n"
+    (tmp_path / "one").write_bytes(one)
+    (tmp_path / "mbox").write_bytes(from_line + quoted + b"\n" + from_line + two)
+    (tmp_path / "none").touch()
+    maildir = tmp_path / "maildir"
+    for folder in ("cur", "new", "tmp", ".Other/cur"):
+        (maildir / folder).mkdir(parents=True)
+        (maildir / folder / "1:2,S").write_bytes(one)
+    mh = tmp_path / "mh" / "deeper"
+    mh.mkdir(parents=True)
+    (mh / "1").write_bytes(two)
+    (mh / ".mh_sequences").write_text("unseen: 1")
+    found = {
+        name: [data for _, data in raw_messages(tmp_path / name)]
+        for name in ("one", "mbox", "none", "maildir", "mh")
+    }
+    assert found["one"] == [one]
+    assert [data.partition(b"\n")[2].rstrip() for data in found["mbox"]] == [
+        quoted.replace(b">From", b"From").rstrip(), two.rstrip()
+    ]  # fmt: skip
+    assert found["none"] == [b""]
+    assert found["maildir"] == [one, one]
+    assert found["mh"] == [two]
+    with pytest.raises(InputError, match="cannot read"):
+        list(raw_messages(tmp_path / "absent"))

@@ -1,0 +1,211 @@
+"""`OnlineSVC`: what scikit-learn asks of a classifier, and that it is `SVC` on the texts that are left."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_matrix
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.utils import estimator_checks, get_tags
+from sklearn.utils.validation import validate_data
+from test_sklearn import NO_DATA, _bar, name_of
+
+from textsvm import SVC, InputError, OnlineSVC, Spectrum
+from textsvm.estimators.online import _digest
+from textsvm.solvers import online as machines
+
+
+class SpeltOnlineSVC(OnlineSVC):
+    """Reads texts from rows of numbers: the more two numbers are alike, the more their texts share."""
+
+    def _spell(self, X, reset):
+        levels = np.clip(np.round(8 * validate_data(self, X, reset=reset)), -48, 48).astype(int) + 56
+        return ["".join(_bar(j, level) for j, level in enumerate(row)) for row in levels]
+
+    def fit(self, X, y):
+        return super().fit(self._spell(X, True), y)
+
+    def partial_fit(self, X, y, classes=None):
+        return super().partial_fit(self._spell(X, not hasattr(self, "n_features_in_")), y, classes)
+
+    def decision_function(self, X):
+        estimator_checks.check_is_fitted(self)
+        return super().decision_function(self._spell(X, False))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = False, True
+        return tags
+
+
+CHECKS = {
+    f"{name_of(check)}({','.join(map(str, getattr(check, 'keywords', {}).values()))})": check
+    for _, check in estimator_checks.estimator_checks_generator(SpeltOnlineSVC(p=3, tol=1e-8))
+    if name_of(check) != "check_array_api_input"  # wants its switch set before SciPy is imported
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.filterwarnings("ignore")
+def test_check_estimator(name):
+    CHECKS[name](SpeltOnlineSVC(p=3, tol=1e-8))
+
+
+@pytest.mark.parametrize("name", NO_DATA)
+@pytest.mark.filterwarnings("ignore")
+def test_checks_that_need_no_data(name):
+    getattr(estimator_checks, name)("OnlineSVC", OnlineSVC())
+
+
+def corpus(n=80, seed=0):
+    rng = np.random.default_rng(seed)
+    words = [["banana", "mango", "and", "the", "of"], ["monday", "sunday", "and", "the", "of"]]
+    codes = np.concatenate([[0, 1], rng.integers(0, 2, n - 2)])
+    wrong = rng.random(n) < 0.1
+    texts = [" ".join(rng.choice(words[code ^ bad], 6)) for code, bad in zip(codes, wrong, strict=True)]
+    return texts, np.array(["fruit", "day"])[codes]
+
+
+def reference(texts, y):
+    """Characters are bytes here, so the presence of p-mers is one kernel for both."""
+    kernel = Spectrum(p=4, weight="presence", keep_case=True)
+    return SVC(kernel, C=10.0, tol=1e-6, normalise="none").fit(texts, y)
+
+
+def test_it_is_svc():
+    texts, y = corpus()
+    expected, found = reference(texts, y), OnlineSVC(C=10.0, tol=1e-6).fit(texts, y)
+    assert found.machine_.objective == pytest.approx(expected.solutions_[0].objective, rel=1e-5)
+    others = corpus(seed=1)[0]
+    np.testing.assert_allclose(found.decision_function(others), expected.decision_function(others), atol=1e-3)
+    assert found.classes_.tolist() == ["day", "fruit"]
+    assert found.predict(others).tolist() == expected.predict(others).tolist()
+
+
+def test_any_order_of_learning_and_unlearning_is_svc_of_what_is_left():
+    texts, y = corpus()
+    model = OnlineSVC(tol=1e-6).partial_fit(texts[:3], y[:3], classes=["fruit", "day"])
+    for first in range(3, 80, 7):
+        model.partial_fit(texts[first : first + 7], y[first : first + 7])
+    model.unlearn(texts[10:40]).unlearn(texts[70:])
+    left = [*range(10), *range(40, 70)]
+    expected = reference([texts[i] for i in left], y[left])
+    assert len(model.machine_) == 40
+    assert model.machine_.objective == pytest.approx(expected.solutions_[0].objective, rel=1e-5)
+
+
+def test_equal_texts_count_each_and_go_one_by_one():
+    model = OnlineSVC(C=1.0).fit(["banana", "banana", "monday"], [1, 1, 0])
+    assert len(model.machine_) == 3
+    model.unlearn(["banana"])
+    assert len(model.machine_) == 2
+    with pytest.raises(InputError, match="document 1 was not learnt"):
+        model.unlearn(["banana", "banana"])
+    assert len(model.machine_) == 2
+    model.unlearn(["banana", "monday"])
+    assert model.decision_function(["banana"]).tolist() == [0.0]
+
+
+def test_a_budget():
+    texts, y = corpus()
+    model = OnlineSVC(budget=30).fit(texts, y)
+    assert len(model.machine_) == 30 == sum(map(len, model._copies.values()))
+    gone = [text for text in texts if _digest(text) not in model._copies]
+    with pytest.raises(InputError, match="forgotten under the budget"):
+        model.unlearn(gone[:1])
+
+
+FORMS = [
+    lambda texts: np.array(texts, dtype="<U60"),
+    lambda texts: np.array(texts, dtype=object),
+    lambda texts: pd.Series(texts, index=range(9, 9 + len(texts))),
+    iter,
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_of_texts(form):
+    texts, y = corpus()
+    expected, found = OnlineSVC().fit(texts, y), OnlineSVC().fit(form(texts), y)
+    np.testing.assert_array_equal(found.decision_function(form(texts)), expected.decision_function(texts))
+    assert not hasattr(found, "n_features_in_")
+
+
+REFUSED = [
+    ("a text", "single string"),
+    ([*["a text"] * 23, None], "document 23 is missing"),
+    (np.arange(24) * 1j, "document 0 is of type complex"),
+    (np.array(["a text"] * 24)[:, None], "one column of texts"),
+    (csr_matrix(np.eye(24)), "one column"),
+]
+
+
+@pytest.mark.parametrize(("X", "message"), REFUSED)
+def test_texts_that_are_refused(X, message):
+    y, model = ["a", "b"] * 12, OnlineSVC().fit(["banana", "monday"], ["a", "b"])
+    for call in (lambda: OnlineSVC().fit(X, y), lambda: model.partial_fit(X, y), lambda: model.predict(X)):
+        with pytest.raises(InputError, match=message):
+            call()
+    with pytest.raises(InputError, match=message):
+        model.unlearn(X)
+    assert len(model.machine_) == 2
+
+
+def test_labels_and_parameters_that_are_refused():
+    texts = ["banana", "monday", "mango"]
+    with pytest.raises(InputError, match="OneVsRestClassifier"):
+        OnlineSVC().fit(texts, [1, 2, 3])
+    with pytest.raises(InputError, match="two classes"):
+        OnlineSVC().fit(texts, [1, 1, 1])
+    with pytest.raises(InputError, match="no documents"):
+        OnlineSVC().fit([], [])
+    model = OnlineSVC().partial_fit(texts[:1], [1], classes=[0, 1])
+    assert model.predict(["anything"]).tolist() == [1]
+    with pytest.raises(InputError, match="label of document 1 is 2, and the classes are 0, 1"):
+        model.partial_fit(texts[1:], [0, 2])
+    wrong = [{"C": 0}, {"C": np.inf}, {"tol": "a"}, {"p": 8}, {"p": 2.5}, {"budget": 0}, {"max_bytes": -1}]
+    for parameters in wrong:
+        with pytest.raises(InputError, match=next(iter(parameters))):
+            OnlineSVC(**parameters).fit(texts, [0, 1, 1])
+
+
+def test_what_takes_too_long_says_so(monkeypatch):
+    texts, y = corpus()
+    monkeypatch.setattr(machines, "MOST_PAIRS", 2)
+    monkeypatch.setattr(machines, "STRETCH", 1)
+    with pytest.warns(ConvergenceWarning, match="the next call goes on"):
+        OnlineSVC().fit(texts, y)
+
+
+def test_scikit_learns_tools_around_it():
+    texts, y = corpus()
+    assert cross_val_score(OnlineSVC(C=0.3), texts, y, cv=3).mean() > 0.8
+    search = GridSearchCV(OnlineSVC(), {"C": [0.1, 10.0], "p": [2, 4]}, cv=2).fit(texts, y)
+    assert search.best_estimator_.p == search.best_params_["p"]
+    many = OneVsRestClassifier(OnlineSVC()).fit(["banana", "monday", "maple"] * 2, ["a", "b", "c"] * 2)
+    assert many.predict(["maples", "mondays"]).tolist() == ["c", "b"]
+    many.partial_fit(["birches"], ["c"])
+    assert many.predict(["birch"]).tolist() == ["c"]
+
+
+def test_tags_clones_and_pickles():
+    assert get_tags(OnlineSVC()).input_tags.string
+    assert not get_tags(OnlineSVC()).classifier_tags.multi_class
+    texts, y = corpus()
+    model = OnlineSVC(p=3).fit(texts, y)
+    assert not hasattr(clone(model), "classes_")
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.decision_function(texts), model.decision_function(texts))
+    np.testing.assert_allclose(
+        again.unlearn(texts[:9]).decision_function(texts), model.unlearn(texts[:9]).decision_function(texts),
+        atol=3e-3,
+    )  # fmt: skip
+    for unfitted in (OnlineSVC(), pickle.loads(pickle.dumps(OnlineSVC()))):
+        with pytest.raises(NotFittedError):
+            unfitted.predict(texts)
+        with pytest.raises(NotFittedError):
+            unfitted.unlearn(texts)

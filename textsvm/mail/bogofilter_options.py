@@ -1,0 +1,246 @@
+"""The options of Bogofilter 1.2.5, and the keys of its configuration files; few mean something here."""
+
+from __future__ import annotations
+
+import getopt
+import os
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from textsvm.errors import InputError
+
+USAGE = """\
+Usage: textsvm-bogofilter [OPTIONS] < MESSAGE      exit code: 0 spam, 1 ham, 2 unsure, 3 error
+
+  -p            pass the message on to standard output, with X-Bogosity at the end of its header
+  -e            exit code 0 whatever the message is, 3 for an error
+  -u            learn the message as what it is called; not where that is unsure
+  -s, -n        learn the message as spam, as ham
+  -S, -N        undo a lesson as spam, as ham; -Sn and -Ns move it
+  -M            the input is an mbox
+  -b, -B        files, mboxes (with -M), Maildirs and MH folders, named on standard input, or as arguments
+  -I, -O FILE   read from a file; with -p write to a file
+  -d DIR        folder of the lessons (default: BOGOFILTER_DIR, TEXTSVM_MAIL, or ~/.local/share/textsvm)
+  -o SPAM,HAM   from here on it is spam (.99), up to here ham (.45; 0: everything else is)
+  -c FILE, -C   read this configuration file, read none (else /etc/bogofilter.cf and ~/.bogofilter.cf)
+  -t, -T, -TT   a letter and the score; in a form that never changes; the score alone, 16 digits
+  -v, -vv       the X-Bogosity line, or what was learnt; what decided
+  -l, -q, -Q, -V, -h   to syslog too; quiet; configuration; version; this text
+
+All options of Bogofilter are taken; those of its arithmetic change nothing here, and -v says so.
+"""
+_SHORT = "hVQpeuMbBRsnSNHCltTqUvDc:d:k:I:O:L:m:o:E:y:x:"
+_LONG = {
+    "help": "h",
+    "version": "V",
+    "query": "Q",
+    "passthrough": "p",
+    "ham-true": "e",
+    "update-as-scored": "u",
+    "classify-mbox": "M",
+    "classify-stdin": "b",
+    "classify-files": "B",
+    "dataframe": "R",
+    "register-spam": "s",
+    "register-ham": "n",
+    "unregister-spam": "S",
+    "unregister-nonspam": "N",
+    "no-config-file": "C",
+    "no-header-tags": "H",
+    "use-syslog": "l",
+    "terse": "t",
+    "fixed-terse-format": "T",
+    "quiet": "q",
+    "report-unsure": "U",
+    "verbosity": "v",
+    "debug-to-stdout": "D",
+}
+_LONG_VALUED = {
+    "config-file": "c",
+    "bogofilter-dir": "d",
+    "db-cachesize": "k",
+    "input-file": "I",
+    "output-file": "O",
+    "syslog-tag": "L",
+    "timestamp-date": "y",
+    "debug-flags": "x",
+}
+#: Options and keys that set something of Bogofilter's own arithmetic, words or database.
+_WITHOUT_MEANING = frozenset("HUDkmEyx")
+#: Keys of configuration files, which are long options too.
+_KEYS = """
+spam_cutoff ham_cutoff spam_header_name bogofilter_dir block_on_subnets charset_default db_cachesize
+db_log_autoremove db_transaction header_format log_header_format log_update_format min_dev min_token_len
+max_token_len max_multi_token_len multi_token_count ns_esf sp_esf replace_nonascii_characters robs robx
+spam_subject_tag unsure_subject_tag spam_header_place spamicity_formats spamicity_tags stats_in_header
+terse_format thresh_update timestamp token_count token_count_min token_count_max unicode user_config_file
+wordlist
+"""
+_FILES = ("/etc/bogofilter.cf", "~/.bogofilter.cf")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What configuration files and options set.
+
+    Attributes
+    ----------
+    spam_cutoff, ham_cutoff : float
+    header : str
+        Name of the header field.
+    folder : str, optional
+        Of the lessons.
+    terse : bool
+    unused : tuple of str
+        What was set and means nothing here.
+    """
+
+    spam_cutoff: float = 0.99
+    ham_cutoff: float = 0.45
+    header: str = "X-Bogosity"
+    folder: str | None = None
+    terse: bool = False
+    unused: tuple[str, ...] = ()
+
+    def kind(self, score: float) -> str:
+        """What a message of this score is called."""
+        if score >= self.spam_cutoff:
+            return "spam"
+        two_kinds = self.ham_cutoff == 0 or self.ham_cutoff >= self.spam_cutoff
+        return "ham" if two_kinds or score <= self.ham_cutoff else "unsure"
+
+    def having(self, key: str, value: str) -> Settings:
+        """With one more key set."""
+        key = key.strip().lower().replace("-", "_")
+        if key in ("spam_cutoff", "ham_cutoff"):
+            return replace(self, **{key: _number(key, value)})  # type: ignore[arg-type]
+        if key == "spam_header_name":
+            return replace(self, header=_name(value))
+        if key == "bogofilter_dir":
+            return replace(self, folder=os.path.expanduser(value))
+        if key == "terse":
+            return replace(self, terse=value[:1].lower() in "yt1")
+        return replace(self, unused=(*self.unused, key))
+
+
+@dataclass
+class Given:
+    """The command line.
+
+    Attributes
+    ----------
+    flags : Counter
+        How often each option without a value was given, by its letter.
+    values : dict of str
+        The others.
+    objects : list of str
+        What -B names.
+    settings : Settings
+    """
+
+    flags: Counter[str] = field(default_factory=Counter)
+    values: dict[str, str] = field(default_factory=dict)
+    objects: list[str] = field(default_factory=list)
+    settings: Settings = Settings()
+
+    @property
+    def registers(self) -> str:
+        """Those of s, n, S and N that were given."""
+        return "".join(letter for letter in "SNsn" if letter in self.flags)
+
+
+def given(arguments: list[str]) -> Given:
+    """Read the command line and the configuration files.
+
+    Raises
+    ------
+    InputError
+        If there is no such option, or options exclude each other, or a file cannot be read.
+    """
+    valued = dict.fromkeys([*_LONG_VALUED, *(key.replace("_", "-") for key in _KEYS.split())])
+    try:
+        pairs, objects = getopt.gnu_getopt(arguments, _SHORT, [*_LONG, *(name + "=" for name in valued)])
+    except getopt.GetoptError as error:
+        raise InputError(f"{error}; see -h") from None
+    found, set_keys = Given(objects=objects), []
+    for name, value in pairs:
+        bare = name.lstrip("-")
+        letter = bare if len(bare) == 1 else _LONG.get(bare) or _LONG_VALUED.get(bare)
+        if letter is None:
+            set_keys.append((bare, value))
+        elif letter + ":" in _SHORT:
+            found.values[letter] = value
+            found.flags["l"] += letter == "L"
+        else:
+            found.flags[letter] += 1
+    _check(found)
+    found.settings = _settings(found, set_keys)
+    return found
+
+
+def _check(found: Given) -> None:
+    flags = found.flags
+    if found.objects and "B" not in flags:
+        raise InputError(
+            f"what is {found.objects[0]!r} for? -B names files, else the message is on standard input"
+        )
+    if found.registers not in ("", "s", "n", "S", "N", "Sn", "Ns"):
+        raise InputError("of -s, -n, -S and -N one is possible, or -Sn, or -Ns")
+    if found.registers and "u" in flags:
+        raise InputError("-u learns what a message is called: it does not go with -s, -n, -S and -N")
+    if "R" in flags:
+        raise InputError("-R, a data frame of Bogofilter's words, is not there: this filter has none")
+
+
+def _settings(found: Given, set_keys: list[tuple[str, str]]) -> Settings:
+    settings = Settings(folder=os.environ.get("BOGOFILTER_DIR") or None)
+    named = found.values.get("c")
+    if named is not None:
+        settings = _read(settings, Path(named))
+    elif "C" not in found.flags:
+        for file in map(Path, map(os.path.expanduser, _FILES)):
+            settings = _read(settings, file) if file.is_file() else settings
+    for key, value in set_keys:
+        settings = settings.having(key, value)
+    cutoffs = found.values.get("o", "").split(",")
+    for key, value in zip(("spam_cutoff", "ham_cutoff"), cutoffs, strict=False):
+        settings = settings.having(key, value) if value else settings
+    unused = [f"-{letter}" for letter in [*found.flags, *found.values] if letter in _WITHOUT_MEANING]
+    return replace(
+        settings, folder=found.values.get("d", settings.folder), unused=(*settings.unused, *unused)
+    )
+
+
+def _read(settings: Settings, file: Path) -> Settings:
+    try:
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}") from error
+    for number, line in enumerate(lines, 1):
+        line = line.partition(" #")[0].partition("\t#")[0].strip()
+        if not line or line.startswith("#"):
+            continue
+        key, equals, value = (
+            line.replace(" ", "=", 1).partition("=") if "=" not in line else line.partition("=")
+        )
+        if not equals:
+            raise InputError(f"{file}, line {number}: {line!r} is no key with a value")
+        settings = settings.having(key, value.strip())
+    return settings
+
+
+def _number(key: str, value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = -1.0
+    if not number >= 0:
+        raise InputError(f"{key} is {value!r}: it is a number from 0 to 1")
+    return number
+
+
+def _name(value: str) -> str:
+    if not value or not all("!" <= letter <= "~" and letter != ":" for letter in value):
+        raise InputError(f"{value!r} is no name of a header field")
+    return value

@@ -1,0 +1,266 @@
+"""textsvm-mail-client: a message to the resident filter, and its decision back; the mail is never lost or
+changed.
+
+It takes the time of Python's start and little more, so it imports next to nothing: `_socket` is what
+`socket` is made of, and without `selectors` and `enum` it is there in a tenth of the time; options are few
+and read by hand. It speaks the protocol of spamd (`textsvm.mail.spamd`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+
+USAGE = """\
+Usage: textsvm-mail-client [-p [-e]] [-t] [FILE]          classify: exit 0 spam, 1 ham, 2 unsure, 3 error
+       textsvm-mail-client learn --as spam|ham [FILE]     exit 0, or 3: error
+       textsvm-mail-client unlearn [FILE]                 exit 0, or 3: error
+
+Asks the server that `textsvm mail serve` runs about a message: a file, or standard input.
+
+  -p            pass the message on to standard output, with the decision in its header;
+                where there is no decision, as it came, with exit 3
+  -e            with -p: exit 0 whatever the decision is, and 3 where there is none
+  -t            print the decision on a line: S, H or U, and P(spam)
+  --socket PATH   the server's socket (default: TEXTSVM_MAIL_SOCKET, or "socket" in the store's folder)
+  --store FOLDER  the store's folder (default: TEXTSVM_MAIL, or ~/.local/share/textsvm)
+  --timeout SECONDS  to wait for the server (default: 10, for lessons 60)
+"""
+CODES = {"Spam": 0, "Ham": 1, "Unsure": 2}
+ERROR = 3
+_FLAGS = ("-p", "-e", "-t", "-pe", "-ep", "-pt", "-pet")
+_VALUED = ("--socket", "--store", "--timeout", "--as")
+
+
+class Trouble(Exception):
+    """One sentence: why there is no answer."""
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    code = run(sys.argv[1:])
+    sys.stdout = None  # nothing was written through it
+    os._exit(code)  # at an ordinary exit Python takes its modules apart, and a mail waits
+
+
+def run(arguments: list[str]) -> int:
+    """What the process does, and its exit code."""
+    if "-h" in arguments or "--help" in arguments:
+        _write(1, USAGE.encode())
+        return 0
+    try:
+        verb, flags, values, files = _parsed(arguments)
+        data = _read(files[0] if files else "-")
+    except Exception as error:
+        _complain(error)
+        if any(word[0:1] == "-" and word[1:2] != "-" and "p" in word for word in arguments):
+            _copy_rest()
+        return ERROR
+    try:
+        return _classify(flags, values, data) if verb == "classify" else _tell(verb, values, data)
+    except Exception as error:  # whatever it is: Python's own exit code would say ham
+        _complain(error)
+    if "-p" in flags:
+        try:
+            _write(1, data)
+        except OSError as error:
+            _complain(error)
+    return ERROR
+
+
+def socket_path(store: str = "") -> str:
+    """Where the server of a store listens."""
+    if not store and os.environ.get("TEXTSVM_MAIL_SOCKET"):
+        return os.environ["TEXTSVM_MAIL_SOCKET"]
+    store = store or os.environ.get("TEXTSVM_MAIL", "")
+    if not store:
+        home = os.environ.get("XDG_DATA_HOME", "")
+        store = os.path.join(home if os.path.isabs(home) else os.path.expanduser("~/.local/share"), "textsvm")
+    return os.path.join(store, "socket")
+
+
+def ask(path: str, request: str, data: bytes, seconds: float = 10.0) -> tuple[dict[str, str], bytes]:
+    """Fields and body of the server's answer to a request with a message.
+
+    Parameters
+    ----------
+    path : str
+        The server's socket.
+    request : str
+        First line and fields, each ended by CR LF; the length of the message is added.
+    data : bytes
+    seconds : float
+        For all of it.
+
+    Raises
+    ------
+    Trouble
+        If there is no server, or no whole answer in that time, or the answer is an error.
+    """
+    from _socket import AF_UNIX, SHUT_WR, SOCK_STREAM
+    from _socket import socket as make
+
+    line, end = make(AF_UNIX, SOCK_STREAM), time.monotonic() + seconds
+    try:
+        _connect(line, path, end)
+        line.sendall(f"{request}Content-length: {len(data)}\r\n\r\n".encode())
+        try:
+            line.sendall(data)
+            line.shutdown(SHUT_WR)
+        except OSError as error:  # it may have said why it does not want the rest
+            if isinstance(error, TimeoutError):
+                raise
+        return _understood(_received(line, end))
+    except TimeoutError:
+        raise Trouble(f"the server at {path} has not answered in {seconds:g} seconds") from None
+    except OSError as error:
+        raise Trouble(
+            f"no server at {path} ({error.strerror or error}); start `textsvm mail serve`"
+        ) from None
+    finally:
+        line.close()
+
+
+def _connect(line: socket, path: str, end: float) -> None:
+    while True:
+        try:
+            line.settimeout(max(end - time.monotonic(), 1e-3))
+            return line.connect(path)
+        except BlockingIOError:  # more clients at once than the socket's queue holds
+            if time.monotonic() > end:
+                raise TimeoutError from None
+            time.sleep(0.01)
+
+
+def _received(line: socket, end: float) -> bytes:
+    found: list[bytes] = []
+    while True:
+        line.settimeout(max(end - time.monotonic(), 1e-3))
+        try:
+            part = line.recv(1 << 18)
+        except ConnectionResetError:  # it has answered before it had read all
+            part = b""
+        if not part:
+            return b"".join(found)
+        found.append(part)
+
+
+def _understood(answer: bytes) -> tuple[dict[str, str], bytes]:
+    head, empty, body = answer.partition(b"\r\n\r\n")
+    status, *lines = head.decode("utf-8", "replace").split("\r\n")
+    words = status.split(" ", 2)
+    if len(words) < 3 or not words[0].startswith("SPAMD/"):
+        raise Trouble("the server went away before it answered")
+    if words[1] != "0":
+        raise Trouble(f"the server says: {words[2].strip()}")
+    fields = dict(line.split(": ", 1) for line in lines if ": " in line)
+    if not empty or str(len(body)) != fields.get("Content-length", "0"):
+        raise Trouble("the server went away in the middle of its answer")
+    return fields, body
+
+
+def _parsed(arguments: list[str]) -> tuple[str, set[str], dict[str, str], list[str]]:
+    """Verb, flags, options with values, and files."""
+    flags: set[str] = set()
+    values: dict[str, str] = {}
+    words: list[str] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.partition("=")
+        if name in _VALUED:
+            if not equals and not rest:
+                raise Trouble(f"{name} needs a value; see --help")
+            values[name] = value if equals else rest.pop(0)
+        elif word in _FLAGS:
+            flags.update(f"-{letter}" for letter in word[1:])
+        elif word.startswith("-") and word != "-":
+            raise Trouble(f"there is no option {word}; see --help")
+        else:
+            words.append(word)
+    verb = words.pop(0) if words and words[0] in ("classify", "learn", "unlearn") else "classify"
+    _check(verb, flags, values, words)
+    return verb, flags, values, words
+
+
+def _check(verb: str, flags: set[str], values: dict[str, str], files: list[str]) -> None:
+    if len(files) > 1:
+        raise Trouble(f"one message at a time, not {len(files)}; `textsvm mail` takes many")
+    if (verb == "learn") != ("--as" in values) or values.get("--as", "ham") not in ("spam", "ham"):
+        raise Trouble("learn takes --as spam or --as ham, and nothing else does; see --help")
+    if flags and verb != "classify":
+        raise Trouble(f"{verb} takes no {' '.join(sorted(flags))}; see --help")
+    try:
+        fine = 0 < float(values.get("--timeout", 1)) < 1e6
+    except ValueError:
+        fine = False
+    if not fine:
+        raise Trouble(f"--timeout {values['--timeout']} is no number of seconds")
+
+
+def _classify(flags: set[str], values: dict[str, str], data: bytes) -> int:
+    verb = "HEADERS" if "-p" in flags else "CHECK"
+    fields, header = _asked(f"{verb} SPAMC/1.5\r\n", values, data, 10.0)
+    try:
+        kind, score = fields["Decision"].split(" ")
+        code, replaced = CODES[kind], int(fields.get("Replaced", 0))
+    except (KeyError, ValueError):
+        raise Trouble("what answers is no server of textsvm") from None
+    if "-p" in flags:
+        _write(1, header, memoryview(data)[replaced:])
+    if "-t" in flags:
+        _write(2 if "-p" in flags else 1, f"{kind[0]} {score}\n".encode())
+    return 0 if "-e" in flags and "-p" in flags else code
+
+
+def _tell(verb: str, values: dict[str, str], data: bytes) -> int:
+    what = f"Message-class: {values['--as']}\r\nSet: local" if verb == "learn" else "Remove: local"
+    _asked(f"TELL SPAMC/1.5\r\n{what}\r\n", values, data, 60.0)
+    return 0
+
+
+def _asked(request: str, values: dict[str, str], data: bytes, usual: float) -> tuple[dict[str, str], bytes]:
+    path = values.get("--socket") or socket_path(values.get("--store", ""))
+    return ask(path, request, data, float(values.get("--timeout", usual)))
+
+
+def _read(path: str) -> bytes:
+    if path == "-":
+        return sys.stdin.buffer.read()
+    try:
+        with open(path, "rb") as stream:
+            return stream.read()
+    except OSError as error:
+        raise Trouble(f"{path}: {error.strerror or error}") from None
+
+
+def _copy_rest() -> None:
+    try:
+        while part := os.read(0, 1 << 18):
+            _write(1, part)
+    except OSError as error:
+        _complain(error)
+
+
+def _write(handle: int, *parts: bytes | memoryview) -> None:
+    for part in parts:
+        left = memoryview(part)
+        while len(left):
+            left = left[os.write(handle, left) :]
+
+
+def _complain(error: BaseException) -> None:
+    why = f"textsvm-mail-client: {error or 'out of memory'}\n"
+    try:  # noqa: SIM105 (contextlib would take a tenth of the time)
+        os.write(2, why.encode("utf-8", "backslashreplace"))
+    except OSError:
+        pass
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,400 @@
+"""A support vector machine that learns and unlearns one example at a time, and stays at its optimum.
+
+The problem is the C-SVM of `textsvm.SVC` with its free bias; with coefficients b_i = sign_i a_i it reads
+
+    minimise  1/2 b'Kb - y'b,   sum b = 0,   b_i between 0 and C y_i,     y_i = +1 or -1, K = XX'
+
+and F = Kb - y is its gradient. It is at the optimum when max over UP of -F <= min over DOWN of -F, to within
+`tol` (`textsvm.solvers.smo`, whose loop does the work here). What an optimum makes of it:
+
+- *A new example* enters with b = 0, which is feasible. If its F agrees with the bias nothing else changes:
+  that is so of most examples once a few hundred are known, and their coefficient of 0 is their optimum.
+  Otherwise pairs of variables are optimised from where they are.
+- *An example that goes* gives its coefficient c to others, so that the sum stays 0: to the i that can take
+  it and for which the objective rises least, c (F_i - F_r) + c^2 (K_ii + K_rr - 2 K_ir) / 2, or to several if
+  one cannot take it all. Others can always take it: they sum to -c. Then pairs are optimised.
+- *A change of label* is both.
+
+What is kept. F of all n examples, in float64. Rows of K of the examples that pairs have needed, in
+float32, up to a number of bytes, the one used longest ago goes first: support vectors and a few besides, so
+that a step takes no more than two rows. w = X'b as one vector over the features, which decides on texts:
+as many look-ups as a text has features. The rows of X: `textsvm.solvers.online_rows`.
+
+The work of a new example among n of m features each, a share s of which another has on average (s = 0.13
+of mails): its row of K, s n m; its column in the rows kept, one number each; and if it violates the bias,
+2 n for each pair, and m for each coefficient that has changed, for w. Nothing is done for all of X (n m),
+except when coefficients are given (`add` with alpha), as they are when a machine is made from a store.
+
+*Without a free bias* one more variable, of a row without features, takes up the sum: its F is 0, so the bias
+is. Values of different times then lie on one scale, and lessons of one kind alone rank what is like them.
+
+Bytes: 8 to 18 for each feature of each example (4 and 4, what pools leave free, and the table of features; 17
+measured on mails of 1,230 features), 100 for an example, and what the rows of K may take.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from textsvm.errors import InputError
+from textsvm.solvers import smo_loop as loop
+from textsvm.solvers.online_bias import free_bias_of, thresholds
+from textsvm.solvers.online_gram import KeptRows
+from textsvm.solvers.online_rows import SparseRows, grown
+from textsvm.solvers.workingset import RELAXATION
+
+#: Pairs that are optimised between looks at the clock.
+STRETCH = 200
+#: Pairs that one call of `settle` optimises at most: far more than a mail takes, some seconds' worth.
+MOST_PAIRS = 1_000_000
+#: No sum of coefficients reaches it.
+NO_BOUND = 1e9
+#: What an example's coefficient gives it beyond what others would, in units of alpha K(x, x); see `left_out`.
+SHARE = 0.3
+
+
+class OnlineMachine:
+    """The exact C-SVM over sets of features, kept at its optimum while examples come and go.
+
+    Parameters
+    ----------
+    C : float
+        Upper bound of the dual variables, > 0.
+    tol : float
+        Largest violation of the optimality conditions to accept, in units of decision values, > 0.
+    budget : int, optional
+        Examples to keep: beyond it `settle` removes the most `redundant`.
+    memory : int
+        Bytes that rows of the kernel matrix may take.
+    free_bias : bool
+        Whether the bias is the one of least objective, or 0.
+
+    Attributes
+    ----------
+    bias : float
+    pairs : int
+        Pairs of variables that the last call of `settle` optimised.
+    forgotten : list
+        Names of examples that have gone under the budget; whoever reads it may empty it.
+
+    Raises
+    ------
+    InputError
+        If C, tol or budget is not above 0.
+    """
+
+    def __init__(
+        self, C: float = 10.0, tol: float = 1e-3, budget: int | None = None, memory: int = 128 << 20,
+        free_bias: bool = True,
+    ) -> None:  # fmt: skip
+        for name, value in (("C", C), ("tol", tol), ("budget", budget)):
+            if value is not None and not value > 0:
+                raise InputError(f"{name}={value!r} must be a number above 0")
+        self.C, self.tol, self.budget = float(C), float(tol), budget
+        self.bias, self.pairs = 0.0, 0
+        self.forgotten: list[Hashable] = []
+        self._X = SparseRows()
+        self._K = KeptRows(self._X, memory)
+        self._places: dict[Hashable, int] = {}
+        self._names: list[Hashable] = []
+        self._made = 0
+        #: Places that `settle` has not looked at.
+        self._new: list[int] = []
+        #: Whether coefficients were given, so that all must be worked out anew.
+        self._given = False
+        self._state, self._extrema = np.array([-1, -1, 0, 0], np.int64), np.zeros(3)
+        self._coef, self._spread, self._F = np.zeros(0), np.zeros(0), np.zeros(0)
+        self._low, self._high = np.zeros(0), np.zeros(0)
+        self._age, self._diag = np.zeros(0, np.int64), np.zeros(0, np.float32)
+        #: The place of the variable that takes up the sum.
+        self._slack = None if free_bias else self._X.add(np.zeros(0, np.uint64), 0.0)
+        if self._slack is not None:
+            self._reserve(self._slack + 1)
+            self._low[self._slack], self._high[self._slack] = -NO_BOUND, NO_BOUND
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, name: Hashable) -> bool:
+        return name in self._places
+
+    @property
+    def alphas(self) -> dict[Hashable, float]:
+        """The dual variable of every example, by its name; 0 of most."""
+        return {name: abs(float(self._coef[place])) for name, place in self._places.items()}
+
+    @property
+    def objective(self) -> float:
+        """What is minimised: 1/2 b'Kb - y'b."""
+        self._catch_up()
+        return 0.5 * float(self._coef @ (self._F - self._sign))
+
+    @property
+    def violation(self) -> float:
+        """The largest violation of the optimality conditions; 0 or less at an optimum."""
+        first, last = thresholds(*self._problem)
+        return first - last if np.isfinite(first) and np.isfinite(last) else 0.0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that examples and rows of the kernel matrix take."""
+        return self._X.nbytes + self._K.nbytes + 100 * len(self._coef)
+
+    def add(
+        self, name: Hashable, keys: ArrayLike, values: ArrayLike, positive: bool, alpha: float = 0.0
+    ) -> None:
+        """Take an example in; `settle` then finds the optimum. One of the same name is replaced.
+
+        Parameters
+        ----------
+        name : hashable
+        keys : uint64 array, shape (m,)
+            Distinct features.
+        values : float array, shape (m,)
+            The value of each: the same of all, > 0.
+        positive : bool
+            Its class.
+        alpha : float
+            Its dual variable if that is known, from 0 to C.
+
+        Raises
+        ------
+        InputError
+            If the values differ, a feature comes twice, or alpha is out of range.
+        """
+        keys, values = np.ascontiguousarray(keys, np.uint64), np.asarray(values, np.float32)
+        if len(values) and not (values[0] > 0 and (values == values[0]).all()):
+            raise InputError("the features of an example must have one value above 0, the same for all")
+        if not (keys[1:] > keys[:-1]).all() and len(np.unique(keys)) < len(keys):
+            raise InputError("a feature of an example is given twice; give each once")
+        if not 0 <= alpha <= self.C:
+            raise InputError(f"alpha={alpha!r} must be from 0 to C={self.C:g}")
+        if name in self._places:
+            self.remove(name)
+        place = self._X.add(keys, float(values[0]) if len(values) else 0.0)
+        self._reserve(place + 1)
+        sign = 1.0 if positive else -1.0
+        self._coef[place], self._spread[place] = sign * alpha, 0.0
+        self._low[place], self._high[place] = min(sign, 0.0) * self.C, max(sign, 0.0) * self.C
+        self._F[place], self._diag[place] = -sign, len(keys) * self._X.scale[place] ** 2
+        self._age[place] = self._made
+        self._made += 1
+        self._places[name], self._names[place] = place, name
+        self._new.append(place)
+        self._given |= alpha > 0
+
+    def remove(self, name: Hashable) -> None:
+        """Take an example out; `settle` then finds the optimum of those that are left.
+
+        Raises
+        ------
+        KeyError
+            If there is none of that name.
+        """
+        place = self._places[name]
+        if self._coef[place] and not self._given:
+            self._catch_up()
+            self._give_away(place)
+        self._X.spread(np.array([place]), -self._spread[[place]])
+        self._X.remove(place)
+        del self._places[name]
+        for array in (self._coef, self._spread, self._F, self._low, self._high, self._diag):
+            array[place] = 0
+        self._names[place] = None
+        if place in self._new:
+            self._new.remove(place)
+        self._K.go(place)
+
+    def settle(self, seconds: float | None = None) -> bool:
+        """Go to the optimum, or as near as the time allows, and then drop what is beyond the budget.
+
+        Parameters
+        ----------
+        seconds : float, optional
+            Time after which to stop; what is reached then is kept, and the next call goes on from there.
+            After `MOST_PAIRS` it stops, too.
+
+        Returns
+        -------
+        bool
+            Whether the optimum is reached.
+        """
+        end = np.inf if seconds is None else time.perf_counter() + seconds
+        self.pairs = 0
+        self._catch_up()
+        done = self._optimise(end)
+        while done and self.budget is not None and len(self) > self.budget:
+            for name in self.redundant(len(self) - self.budget):
+                self.remove(name)
+                self.forgotten.append(name)
+            done = self._optimise(end)
+        self.bias = free_bias_of(*self._problem) if self._slack is None else 0.0
+        self._weigh()
+        return done
+
+    def decision(self, keys: ArrayLike, values: ArrayLike) -> float:
+        """Value of the decision function at a vector: above 0 for the positive class."""
+        return self._X.value(np.ascontiguousarray(keys, np.uint64), np.asarray(values)) + self.bias
+
+    def left_out(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """What the machine would say of every example, had it not learnt it: an estimate.
+
+        Of an example with a dual variable of 0 that is what it says now, exactly. Another's is less right by
+        alpha K(x, x) at most (Jaakkola and Haussler 1999), of which what others span of it remains (Vapnik
+        and Chapelle 2000). `SHARE` of it is taken off: scores made of that call the least spam "unsure" on
+        SpamAssassin's mails, at no more ham called spam than Bogofilter's.
+
+        Returns
+        -------
+        values : float64 array, shape (n,)
+        positive : bool array, shape (n,)
+        """
+        self._catch_up()
+        places = self._every
+        positive = self._high[places] > 0
+        values = self._F[places] + np.where(positive, 1.0, -1.0) + self.bias
+        return values - SHARE * self._coef[places] * self._diag[places], positive
+
+    def weights(self) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
+        """The features whose weight is not 0, ascending, and the weights."""
+        columns = self._X.columns
+        weights = self._X.weights[: columns.n].astype(np.float32)
+        used = np.flatnonzero(weights)
+        used = used[np.argsort(columns.keys[used])]
+        return columns.keys[used], weights[used]
+
+    def redundant(self, most: int) -> list[Hashable]:
+        """Names of examples that the optimum needs least: no support vectors first, and among them those
+        decided with the largest margin, the oldest first; then support vectors, the smallest alpha first."""
+        places = self._every
+        sign = self._sign[places]
+        alpha = np.abs(self._coef[places])
+        margin = np.round(sign * (self._F[places] + self.bias), 9)
+        order = np.lexsort((self._age[places], -margin, alpha))[:most]
+        return [self._names[place] for place in places[order]]
+
+    @property
+    def _every(self) -> NDArray[np.int64]:
+        """The places of all examples."""
+        return np.fromiter(self._places.values(), np.int64, len(self._places))
+
+    @property
+    def _sign(self) -> NDArray[np.float64]:
+        """y by place; 0 where there is no example."""
+        return np.sign(self._low + self._high)
+
+    def _reserve(self, n: int) -> None:
+        """Have room for `n` examples."""
+        if n <= len(self._coef):
+            return
+        for name in ("_coef", "_spread", "_F", "_low", "_high", "_age", "_diag"):
+            setattr(self, name, grown(getattr(self, name), n))
+        self._names += [None] * (len(self._coef) - len(self._names))
+        self._K.reserve(len(self._coef))
+
+    def _catch_up(self) -> None:
+        """Make F and the rows of K right for what has come since."""
+        if self._given:
+            self._work_out()
+        elif len(self._new) > len(self._K):
+            self._K.clear()
+            self._weigh()
+            new = np.array(self._new)
+            self._F[new] = self._X.sums(new) - self._sign[new]
+        else:
+            for place in self._new:
+                row = self._K.come(place)
+                sign = self._sign[place]
+                self._F[place] = row.astype(np.float64) @ self._coef[: len(row)] - sign
+                if sign * (self._F[place] + self.bias) > 0:
+                    self._K.go(place)  # no pair will ask for it
+        self._new.clear()
+
+    def _weigh(self) -> None:
+        """Make w right for the coefficients that have changed."""
+        changed = np.flatnonzero(self._coef != self._spread)
+        self._X.spread(changed, (self._coef - self._spread)[changed])
+        self._spread[changed] = self._coef[changed]
+
+    def _work_out(self) -> None:
+        """Make given coefficients feasible, and everything from them anew."""
+        self._K.clear()
+        self._make_feasible()
+        self._X.weights[:] = 0
+        every = np.flatnonzero(self._coef)
+        self._X.spread(every, self._coef[every])
+        self._spread[:] = self._coef
+        n = self._X.n
+        self._F[:n] = self._X.sums(np.arange(n)) - self._sign[:n]
+        self._given = False
+
+    def _make_feasible(self) -> None:
+        """Make the sum of the coefficients 0."""
+        if self._slack is not None:
+            self._coef[self._slack] = 0.0
+            self._coef[self._slack] = -self._coef.sum()
+            return
+        positive, negative = self._coef > 0, self._coef < 0
+        above, below = self._coef[positive].sum(), -self._coef[negative].sum()
+        if above != below:
+            side = positive if above > below else negative
+            self._coef[side] *= min(above, below) / max(above, below)
+
+    def _give_away(self, place: int) -> None:
+        """Move the coefficient of an example to others."""
+        n = self._X.n
+        while self._coef[place]:
+            c = self._coef[place]
+            row = self._K.row(place)
+            room = (self._high - self._coef if c > 0 else self._coef - self._low)[:n]
+            room[place] = 0
+            if not room.any():  # what is left of rounding
+                self._F[:n] -= c * row.astype(np.float64)
+                self._coef[place] = 0.0
+                break
+            step = np.minimum(abs(c), room)
+            curvature = self._diag[:n] + self._diag[place] - 2 * row
+            rate = np.sign(c) * (self._F[:n] - self._F[place]) + 0.5 * step * curvature
+            other = int(np.argmin(np.where(room > 0, rate, np.inf)))
+            step = np.sign(c) * step[other]
+            self._coef[other] += step
+            self._coef[place] = 0.0 if abs(step) == abs(c) else c - step
+            row = row.copy()  # the other's may take its slot
+            self._F[:n] += step * (self._K.row(other).astype(np.float64) - row)
+
+    def _optimise(self, end: float) -> bool:
+        """Optimise pairs."""
+        if not (n := self._X.n):
+            return True
+        rows, gains = np.arange(n), np.zeros(n, np.float32)
+        F, coef, low, high = self._problem
+        up, down = np.where(coef < high, 0.0, -np.inf), np.where(coef > low, 0.0, -np.inf)
+        tile, none = np.zeros((0, 0), np.float32), np.zeros(0, np.int64)
+        self._state[loop.CLOCK] = self._K.used.max()
+        loop.find_first(F, up, down, gains, self._state, self._extrema)
+        while self.pairs < MOST_PAIRS:
+            relaxation = 1.0 if self.pairs < 2 * n else RELAXATION
+            why, done = loop.iterate(
+                STRETCH, self.tol, relaxation, self._K.values, self._K.slots, self._K.used, tile, none, none,
+                rows, F, coef, low, high, up, down, self._diag[:n], gains, self._state, self._extrema,
+            )  # fmt: skip
+            self.pairs += done
+            if why == loop.MISSING:
+                for place in self._state[[loop.AT_I, loop.AT_J]]:
+                    if place >= 0:
+                        self._K.row(place)
+                self._state[loop.CLOCK] = self._K.used.max()
+            elif why != loop.BUDGET:
+                return bool(why == loop.OPTIMAL)
+            if time.perf_counter() > end:
+                break
+        return False
+
+    @property
+    def _problem(self) -> tuple[NDArray[np.float64], ...]:
+        """F, the coefficients and their bounds."""
+        return tuple(array[: self._X.n] for array in (self._F, self._coef, self._low, self._high))
