@@ -12,6 +12,7 @@ from mails import mail, teach
 from typer.testing import CliRunner
 
 from textsvm.cli import app
+from textsvm.cli.console import Console
 from textsvm.mail.filter import Filter
 from textsvm.mail.store_file import FILE
 
@@ -311,3 +312,17 @@ def test_deciding_needs_neither_numba_nor_scikit_learn(store):
     )
     result = subprocess.run([sys.executable, "-c", seen], input=SPAM, capture_output=True)
     assert result.stderr == b"0 []\n"
+
+
+def test_learning_says_how_far_it_is(tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr(Console, "stage", lambda self, *given: told.append(given))
+    folder = tmp_path / "mails"
+    folder.mkdir()
+    for number in range(5):
+        (folder / str(number)).write_bytes(mail("spam", number))
+    assert call("learn", "--store", tmp_path / "new", "--as", "spam", folder).exit_code == 0
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    assert [total for _, _, total in told] == [size] * 5
+    assert [done for _, done, _ in told] == sorted({done for _, done, _ in told})
+    assert told[-1] == ("learn", size, size)

@@ -30,6 +30,7 @@ STAGES = {
     "predict": "predicting",
     "explain": "explaining",
     "compare": "comparing",
+    "learn": "learning",
 }
 
 #: Exit code after Ctrl-C.

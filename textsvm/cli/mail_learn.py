@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated
 
 import typer
 
 from textsvm.cli import options
 from textsvm.cli.console import Console
-from textsvm.cli.mail_options import As, Messages, Store, messages, open_filter, read_messages
+from textsvm.cli.mail_options import As, Messages, Store, messages, open_filter, read_messages, size_of
 from textsvm.errors import InputError
 
 
@@ -36,8 +36,12 @@ def learn(
 
     When the command ends they are on disk, and the next decision knows them.
     """
-    counted = _Counted(data for _, data in read_messages(files))
-    with open_filter(store, create=True, texts=not without_texts) as opened:
+    console, size = Console(quiet), size_of(files)
+    counted = _Counted(
+        (data for _, data in read_messages(files)),
+        lambda done: console.stage("learn", min(done, size), size),
+    )
+    with open_filter(store, create=True, texts=not without_texts) as opened, console.progress():
         if without_texts and opened.lessons.holds_texts:
             raise InputError(
                 f"{opened.lessons.path} holds texts already: --without-texts is for a new store, into which "
@@ -48,7 +52,7 @@ def learn(
         new = opened.learn_all(counted, kind.value)
         counts = opened.lessons.counts()
     known = f", {counted.n - new:,} known already" if counted.n > new else ""
-    Console(quiet).say(
+    console.say(
         f"{messages(new)} learnt as {kind.value}{known}; there are {counts['spam']:,} spam and "
         f"{counts['ham']:,} ham now"
     )
@@ -80,12 +84,15 @@ def relearn(kind: As, files: Messages = None, store: Store = None, quiet: option
 
 
 class _Counted:
-    """What is passed on, counted."""
+    """What is passed on, counted; `report` is told how many bytes have been taken."""
 
-    def __init__(self, data: Iterable[bytes]) -> None:
-        self._data, self.n = data, 0
+    def __init__(self, data: Iterable[bytes], report: Callable[[int], None]) -> None:
+        self._data, self._report, self.n = data, report, 0
 
     def __iter__(self) -> Iterator[bytes]:
+        size = 0
         for each in self._data:
             self.n += 1
             yield each
+            size += len(each)
+            self._report(size)

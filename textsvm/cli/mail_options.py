@@ -61,6 +61,13 @@ def read_messages(files: list[str] | None) -> Iterator[tuple[str, bytes]]:
             yield from raw_messages(file)
 
 
+def size_of(files: list[str] | None) -> int:
+    """Bytes of the messages that were given, without those on stdin."""
+    from textsvm.mail.mailboxes import size_of
+
+    return sum(size_of(file) for file in files or [] if file != "-")
+
+
 def messages(n: int) -> str:
     """So many messages, in words."""
     return f"{n:,} message" + "s" * (n != 1)

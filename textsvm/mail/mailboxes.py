@@ -32,6 +32,14 @@ def raw_messages(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
         raise InputError(f"cannot read {error.filename or path}: {error.strerror}") from error
 
 
+def size_of(path: str | os.PathLike[str]) -> int:
+    """Bytes of the files at a path, 0 where that cannot be told."""
+    try:
+        return sum(file.stat().st_size for file in _files(Path(path)))
+    except OSError:
+        return 0
+
+
 def _messages_of(file: Path) -> Iterator[tuple[str, bytes]]:
     with file.open("rb") as stream:
         if not os.fstat(stream.fileno()).st_size:  # nothing, or a pipe
