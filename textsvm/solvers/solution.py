@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
+from textsvm.solvers import solution_loop as loop
 from textsvm.solvers.dual import Dual, MulticlassDual
 
 NOT_FINITE = "the kernel matrix holds a value that is not a finite number"
@@ -125,19 +126,16 @@ def assess(
     (F_i + bias) b_i - min over the box of the same is P - D.
     """
     low, high = bounds(dual)
-    up, down = coef < high, coef > low
-    first = float(np.max(np.where(up, -responses, -np.inf), initial=-np.inf))
-    last = float(np.min(np.where(down, -responses, np.inf), initial=np.inf))
-    free = up & down
-    if free.any():
-        bias = float(np.mean(-responses[free]))
+    gaps, slopes = np.empty(len(coef)), np.empty(len(coef))
+    first, last, n_free = loop.thresholds(coef, responses, low, high, gaps)
+    if n_free:
+        bias = float(np.mean(gaps[:n_free]))
     elif np.isfinite(first) and np.isfinite(last):
         bias = (first + last) / 2
     else:
         bias = first if np.isfinite(first) else last if np.isfinite(last) else 0.0
-    slack = responses + bias
-    gap = float(np.maximum(slack * (coef - low), slack * (coef - high)).sum())
-    objective = 0.5 * float(coef @ (responses + dual.sign * dual.linear))
+    loop.terms(coef, responses, low, high, dual.sign * dual.linear, bias, gaps, slopes)
+    gap, objective = float(gaps.sum()), 0.5 * float(coef @ slopes)
     both = gap - 2 * objective
     violation = first - last if np.isfinite(first) and np.isfinite(last) else 0.0
     alpha = dual.sign * coef + 0.0

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
+from textsvm.solvers import solution_loop as loop
 from textsvm.solvers.dual import Dual, MulticlassDual
 from textsvm.solvers.solution import Solution, bounds
 
@@ -84,28 +85,25 @@ def warm_start(dual: Dual, former: Dual, solution: Solution) -> tuple[Vector, Ve
     responses : float64 array, shape (m,), or None
         K coef + sign * linear, if they come without reading rows.
     """
-    low, high = bounds(dual)
-    coef = dual.sign * solution.alpha
-    cut = np.clip(coef, low, high)
-    if dual.total != former.total or not np.array_equal(cut, coef):
-        return _with_total(cut, low, high, dual.total), None
-    q = dual.sign * dual.linear
-    product = solution.responses - former.sign * former.linear
+    coef, q, product = (np.empty(len(dual)) for _ in range(3))
+    within, most = loop.resumed(
+        dual.sign, solution.alpha, dual.upper, dual.linear, former.linear, solution.responses,
+        coef, q, product,
+    )  # fmt: skip
+    if dual.total != former.total or not within:
+        low, high = bounds(dual)
+        return _with_total(np.clip(coef, low, high), low, high, dual.total), None
     if dual.total != 0:
         return coef, product + q
-    ratio = _best_multiple(coef, product, q, dual.upper)
-    scaled = np.clip(ratio * coef, low, high)
-    # A bound is reached exactly or not at all: one rounding error of room would be worth steps to the solver.
-    at_bound = np.abs(scaled) >= (1 - 1e-12) * dual.upper
-    scaled[at_bound] = (dual.sign * dual.upper)[at_bound]
-    return scaled, ratio * product + q
+    scaled, responses = np.empty(len(dual)), np.empty(len(dual))
+    ratio = _best_multiple(coef, product, q, most)
+    loop.multiplied(dual.sign, dual.upper, ratio, coef, product, q, scaled, responses)
+    return scaled, responses
 
 
-def _best_multiple(coef: Vector, product: Vector, q: Vector, upper: Vector) -> float:
-    """The r that minimises r^2/2 b'Kb + r q'b while r |b| <= upper."""
-    some = coef != 0
-    most = float(np.min(upper[some] / np.abs(coef[some]), initial=np.inf))
-    if not some.any():
+def _best_multiple(coef: Vector, product: Vector, q: Vector, most: float) -> float:
+    """The r up to `most` that minimises r^2/2 b'Kb + r q'b."""
+    if np.isinf(most):
         return 0.0
     curvature, slope = float(coef @ product), float(coef @ q)
     if curvature > 0:
