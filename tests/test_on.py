@@ -17,6 +17,7 @@ from textsvm import (
     SVR,
     CalibratedSVC,
     EditDistance,
+    GapWeighted,
     Gaussian,
     InputError,
     Linear,
@@ -113,6 +114,8 @@ def test_what_a_kernel_says_of_itself_it_says_on_a_column_too():
         said = {name for kind in made.__mro__ if kind not in Kernel.__mro__ for name in vars(kind)}
         lost = said & set(vars(Kernel)) - set(vars(On))
         assert {name for name in lost if not name.startswith("_")} == set()
+    assert On("body", GapWeighted(3)).in_shards
+    assert not On("body", Sum([GapWeighted(3), GapWeighted(2)])).in_shards
 
 
 def test_the_kernel_that_was_given_stays_as_it_is():

@@ -119,6 +119,10 @@ class On(Kernel):
         return Kernel.alike if self.of_numbers else float(self.kernel.alike)  # `copies_by` asks no numbers
 
     @property
+    def in_shards(self) -> bool:  # type: ignore[override]
+        return bool(self.kernel.in_shards)
+
+    @property
     def key(self) -> Hashable:
         return self.name, self.columns, self.kernel.key
 
