@@ -5,7 +5,8 @@ Tiles, each made by one card, which puts it in place. Documents are in the order
 A card computes one tile while it puts the one before into the shards, transposed too
 (kernels_cu/place_tile.cu): some are its own, the others it writes to as well.
 
-What that costs, edit distances of n = 100,000 texts of 100 symbols on two H200s: 2.5e9 pairs a card, 424 ms.
+What that was predicted to cost, edit distances of n = 100,000 texts of 100 symbols on two H200s (measured:
+410 ms in all, reports/gpu/cards.md): 2.5e9 pairs a card, 424 ms.
 To be put in place: 10 GB read and 20 GB written a card, 9 ms if all of it stayed there. Tiles whose columns a
 card has itself are its first choice, so a quarter of what is written, 5 GB, goes to the other card: 14 ms at
 368 GB/s, beside computing. Documents in the order of length are scattered in the matrix, which a value alone

@@ -320,10 +320,7 @@ class CudaGap:
         texts = Texts(others, self.kernel.min_length, self._symbols)
         if own is None:
             own = self._self_values(others, texts, self._self)
-        return self._rows_of(texts, own, progress)
-
-    def _rows_of(self, texts: Texts, own: SelfValues, progress: Progress | None = None) -> Any:
-        matrix = self._zeros(len(own.self_values))
+        matrix = self._zeros(len(others))
         self._fill(matrix, texts, self._position_scale(texts, own), MATRIX, progress)
         own.finish_rows(matrix, self._self)
         return matrix
