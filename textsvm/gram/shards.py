@@ -66,7 +66,9 @@ class ShardedGram:
         """See `Gram`: all of it on the first card, for who cannot use shards."""
         with devices.use(self.device):
             every = devices.cupy().arange(self.n, dtype=np.int32)
-            return Window(self.rows(np.arange(self.n)), every, np.zeros(self.n, np.int64))
+        whole = self._whole(self.device)
+        devices.synchronize(self.device)
+        return Window(whole, every, np.zeros(self.n, np.int64))
 
     def copies(self) -> list[DenseGram]:
         """All of it on each card, for problems that share nothing; empty where a card has no room for it.
