@@ -14,9 +14,9 @@ from itertools import chain, islice
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from textsvm.compiled import njit
 from textsvm.normal_form import JOINED, SEVERAL, SPACE, UNKNOWN, NormalForm
 from textsvm.parallel import Progress, n_threads, part, run
 from textsvm.spans import distinct

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from textsvm.compiled import njit
 
 Array = NDArray[Any]
 #: Vectors of a cluster, and clusters that a vector can choose from.

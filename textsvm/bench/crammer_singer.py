@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from sklearn.datasets import load_svmlight_file
 
 from textsvm.bench.harness import Rows, data_folder, paired
+from textsvm.compiled import njit
 from textsvm.device import Device, cupy, select, synchronize
 from textsvm.documents import encode
 from textsvm.gram.base import DenseGram

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from textsvm.bench.harness import Rows, data_folder
 from textsvm.bench.keeping import Problem, problems
+from textsvm.compiled import njit
 from textsvm.gram.base import DenseGram
 from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import Dual

@@ -14,9 +14,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from textsvm.compiled import njit
 from textsvm.documents import Documents
 from textsvm.features.sparse import ALONE, feature_type, share, spread
 from textsvm.features.vocabulary import Vocabulary, check_symbols, last_uses, plan

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from textsvm.compiled import njit
 from textsvm.features.sparse import Sparse, feature_type
 from textsvm.parallel import Progress, run
 

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from textsvm.compiled import njit
 from textsvm.features.dense import DenseRows
 from textsvm.features.pmers import Counts
 from textsvm.features.sparse import Sparse, count_kept, feature_type, share

@@ -24,9 +24,9 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from textsvm.compiled import njit
 from textsvm.device import array_module, device_of
 from textsvm.documents import Documents
 from textsvm.errors import InputError

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
+from textsvm.compiled import njit
 from textsvm.features.sparse import Sparse
 
 Array = NDArray[Any]

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from textsvm import device as devices
+from textsvm.compiled import njit
 from textsvm.errors import InputError
 from textsvm.features.pmers import share
 from textsvm.features.sparse import Sparse, feature_type

@@ -18,9 +18,9 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from textsvm.compiled import njit
 from textsvm.documents import Documents
 from textsvm.features.pmers import Counts, count
 from textsvm.features.sparse import ALONE, count_features_of, spread

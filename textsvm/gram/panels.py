@@ -25,10 +25,10 @@ from itertools import groupby
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from textsvm import parallel
+from textsvm.compiled import njit
 from textsvm.files import replacing
 from textsvm.parallel import Progress
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
 
 from textsvm.documents import Documents, View, Views
 from textsvm.errors import InputError
@@ -25,6 +24,7 @@ from textsvm.kernels.rows import KernelRows as KernelRows
 from textsvm.kernels.rows import MatrixRows as MatrixRows
 from textsvm.kernels.sharing import Sharing as Sharing
 from textsvm.parallel import Progress
+from textsvm.parameters import Parameters
 from textsvm.tokens import Tokens, check_tokens
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def is_whole(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-class Kernel(BaseEstimator, ABC):
+class Kernel(Parameters, ABC):
     """The parameters of a kernel, what it learns from training documents, and all that others ask of it.
 
     A subclass has a `name`, stores its parameters, and makes `rows`; the rest has defaults.
@@ -381,7 +381,6 @@ class SymbolKernel(Kernel):
         if not isinstance(self.keep_case, bool | np.bool_):
             raise InputError(f"keep_case={self.keep_case!r} of the {self.name} kernel must be True or False")
 
-    def __sklearn_clone__(self) -> SymbolKernel:
+    def copied(self, name: str, value: Any) -> Any:
         # A function of tokens stays the one it is: documents are known by it.
-        given = self.get_params(deep=False)
-        return type(self)(**{k: v if k == "tokens" else clone(v, safe=False) for k, v in given.items()})
+        return value if name == "tokens" else super().copied(name, value)

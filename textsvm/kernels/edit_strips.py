@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from textsvm.compiled import njit
 
 LANES = 32
 STRIP = 128  # pattern symbols a strip, two words

@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from textsvm import device as gpu
+from textsvm.compiled import njit
 from textsvm.documents import Documents
 from textsvm.documents_cuda import DeviceDocuments
 from textsvm.errors import InputError

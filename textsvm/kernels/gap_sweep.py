@@ -15,9 +15,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from textsvm.compiled import njit
 from textsvm.documents import Documents
 from textsvm.kernels.gap_recurrence import STRIP, Recurrence
 from textsvm.parallel import run

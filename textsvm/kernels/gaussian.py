@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from textsvm import device as devices
+from textsvm.compiled import njit
 from textsvm.kernels.gaussian_options import OPTIONS
 from textsvm.kernels.option import Option
 from textsvm.kernels.vectors import ScaledKernel

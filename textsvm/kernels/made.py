@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from sklearn.base import clone
-
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel
@@ -36,7 +34,7 @@ def make_kernel(given: Any) -> Kernel:
             raise InputError(f"kernel={given!r} is not one of {known}, precomputed")
         return KERNELS[given]()
     if isinstance(given, Kernel):
-        return on_leaves(clone(given))
+        return on_leaves(given.copy())
     if callable(given):
         return UserKernel(given)
     raise InputError(f"kernel={given!r} is neither a kernel object, a name nor a function")

@@ -6,9 +6,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from textsvm.compiled import njit
 from textsvm.documents import Documents
 from textsvm.features.pmers import count
 from textsvm.features.rows import FeatureRows, SharedFeatures, side_by_side

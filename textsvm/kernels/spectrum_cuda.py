@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from textsvm import device as gpu
 from textsvm.device import Device
@@ -189,7 +188,8 @@ def cuda_grams(
         last = min(kernel.lengths[1], p2)
         if total is None or last >= begin:
             lengths = (begin, max(begin, last))
-            more = clone(kernel).set_params(p=lengths, normalised=False).fit(documents)
+            fresh: Any = kernel
+            more = fresh.copy().set_params(p=lengths, normalised=False).fit(documents)
             rows = CudaSpectrum(more, documents, device)
             size = max(1, last + 1 - begin)  # 1 where no document has a length, and there is nothing to sum
             part = rows.gram(within(progress, begin - p1, size, max(1, p2 + 1 - p1)))

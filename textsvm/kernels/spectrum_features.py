@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from textsvm import device as devices
+from textsvm.compiled import njit
 from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.features.pmers import Counts, count, share

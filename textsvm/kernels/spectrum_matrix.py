@@ -16,10 +16,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from textsvm.compiled import njit
 from textsvm.device import Device, free_memory
 from textsvm.documents import Documents
 from textsvm.errors import InputError

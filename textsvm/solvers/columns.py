@@ -23,9 +23,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from textsvm.compiled import njit
 from textsvm.features.rows import FeatureRows
 from textsvm.parallel import Progress, run
 

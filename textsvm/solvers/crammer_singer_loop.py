@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from textsvm.compiled import njit
 
 #: Curvature in place of one that is not positive (indefinite kernels, empty documents), as in LIBSVM.
 TAU = 1e-12

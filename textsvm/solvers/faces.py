@@ -18,9 +18,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from textsvm.compiled import njit
 from textsvm.features.rows import FeatureRows
 from textsvm.features.sparse import share
 from textsvm.scratch import empty

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from textsvm.compiled import njit
 
 #: Fibonacci hashing: 2^64 divided by the golden ratio.
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)

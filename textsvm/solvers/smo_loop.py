@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit
 from numba.extending import intrinsic
+
+from textsvm.compiled import njit
 
 #: Why the loop came back.
 BUDGET, OPTIMAL, MISSING, STALLED = 0, 1, 2, 3

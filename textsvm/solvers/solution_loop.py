@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from textsvm.compiled import njit
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

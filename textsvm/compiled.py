@@ -1,0 +1,71 @@
+"""`njit` that imports Numba when a compiled function is first called.
+
+Numba takes a quarter of a second to import, and who predicts a single mail calls none of them. A compiled
+function refers to others by names of its module, or of the function around it, and so before it is compiled
+those that are not ready yet are replaced by what Numba knows.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any
+
+_compiling = threading.RLock()
+
+
+class Compiled:
+    """A function that is compiled when it is first called.
+
+    Parameters
+    ----------
+    function : callable
+    options : dict
+        Of `numba.njit`.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        update_wrapper(self, function)
+        self._function, self._options = function, options
+        self._dispatcher: Any = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        return (self._dispatcher or self.dispatcher)(*arguments)
+
+    @property
+    def dispatcher(self) -> Any:
+        """Numba's, for which all functions that this one may call are ready."""
+        from numba import njit as numba_njit
+
+        with _compiling:
+            if self._dispatcher is None:
+                made = numba_njit(**self._options)(self._function)
+                names, cells = self._function.__globals__, self._function.__closure__ or ()
+                self._dispatcher = made  # before the others, which may call it
+                for name, other in list(names.items()):
+                    if isinstance(other, Compiled):
+                        names[name] = other.dispatcher
+                for cell in cells:
+                    if isinstance(cell.cell_contents, Compiled):
+                        cell.cell_contents = cell.cell_contents.dispatcher
+            return self._dispatcher
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.dispatcher, name)
+
+    def __reduce__(self) -> Any:
+        return _named, (self.__module__, self.__qualname__)
+
+
+def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """`numba.njit`, when it is needed."""
+    return lambda function: Compiled(function, options)
+
+
+def _named(module: str, name: str) -> Any:
+    from importlib import import_module
+
+    return getattr(import_module(module), name)
