@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,17 +28,21 @@ from numpy.typing import NDArray
 
 import textsvm
 from textsvm.errors import InputError
+from textsvm.estimators.approximate import landmarks_of
+from textsvm.estimators.decisions import checked_maps
 from textsvm.files import replacing
 from textsvm.kernels.combined_rows import under
-from textsvm.libsvm_model import is_libsvm_model, load_libsvm_model
+from textsvm.libsvm_model import is_libsvm_model
 from textsvm.model_parts import as_count, finite, label_form, pack_coef, read_classes, read_coef, read_label
 from textsvm.plain_json import to_json
+from textsvm.solvers.class_scores import STRATEGIES, number_of_machines
+from textsvm.sources.texts import TextForm, TextSource
 
 if TYPE_CHECKING:
     from textsvm.estimators.base import KernelMachine
     from textsvm.kernels.base import Kernel
     from textsvm.selection.calibration import CalibratedSVC
-    from textsvm.sources.base import Kept
+    from textsvm.sources.base import Kept, Source
 
 FORMAT_VERSION, WITHOUT_TEXTS = 2, 3
 _SHARED = ("normalise", "punctuation", "max_length", "tol", "duality_gap", "max_iter")
@@ -122,10 +126,28 @@ def load(path: str | os.PathLike[str]) -> Any:
         If there is no such file, or it is damaged, of another program or of a newer version.
     """
     if is_libsvm_model(path):
-        return load_libsvm_model(path)
+        return textsvm.load_libsvm_model(path)
+    return _built(path, _build)
+
+
+def load_fitted(path: str | os.PathLike[str]) -> Any:
+    """The same for who wants nothing but decisions: quicker where texts are compared (`estimators.fitted`).
+
+    Raises
+    ------
+    InputError
+        As `load` does.
+    """
+    return load(path) if is_libsvm_model(path) else _built(path, _build_fitted)
+
+
+def _built(path: str | os.PathLike[str], build: Callable[..., Any]) -> Any:
+    """What a file holds, or one sentence why nothing can be made of it."""
     header, arrays = _read(Path(path))
     try:
-        return _build(header, arrays)
+        if not isinstance(header["info"], dict):
+            raise InputError("its information is not an object")
+        return build(header, arrays)
     except InputError as error:
         raise InputError(f"{path} is not a usable model: {error}") from error
     except KeyError as error:
@@ -208,8 +230,6 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 
 def _build(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Any:
-    if not isinstance(header["info"], dict):
-        raise InputError("its information is not an object")
     machine = _build_machine(header, arrays)
     if "calibration" not in header:
         return machine
@@ -226,6 +246,59 @@ def _build(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Any:
 
 
 def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> KernelMachine:
+    name, parameters, kernel = _given(header)
+    model: KernelMachine = getattr(textsvm, name)(kernel=kernel, **parameters)
+    model.check()
+    classes = read_classes(header["classes"]) if name in _CLASSIFIERS else None
+    machines = model.n_machines(0 if classes is None else len(classes))
+    kept, dual_coef, intercept = _machines(header, arrays, model.source, machines)
+    if kept.n_features is not None:
+        model.n_features_in_ = kept.n_features
+    model.restore(kept.kernel, kept.documents, kept.support, dual_coef, intercept, classes, header["info"])
+    model.weight_vectors_ = kept.weights
+    if name == "SVC":
+        model.__dict__.update(C_=parameters["C"], chosen_=str(header.get("chosen", "")))
+    multilabel = isinstance(model, textsvm.MultilabelSVC)
+    if multilabel:
+        model.restore_labels(finite(arrays, "thresholds"), header["label_form"])
+    if multilabel and kept.weights is None:
+        model.n_support_ = (dual_coef != 0).sum(axis=1)
+    else:
+        model.n_support_ = _n_support(header, classes, dual_coef)
+    return model
+
+
+def _build_fitted(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Any:
+    from textsvm.estimators import fitted
+
+    name, parameters, kernel = _given(header)
+    if getattr(kernel, "reads", "") != "texts":
+        return _build(header, arrays)
+    form = TextForm(*(parameters[one] for one in ("normalise", "punctuation", "max_length")))
+    source = TextSource(kernel, form, landmarks_of(parameters.get(_APPROXIMATE)))
+    source.check()
+    classes = read_classes(header["classes"]) if name in _CLASSIFIERS else None
+    strategy, n_classes = parameters.get("multiclass", "ovr"), 0 if classes is None else len(classes)
+    if strategy not in STRATEGIES:
+        raise InputError(f"multiclass={strategy!r} is not one of {', '.join(STRATEGIES)}")
+    several = {"SVC": number_of_machines(n_classes, strategy), "MultilabelSVC": n_classes}
+    made = *_machines(header, arrays, source, several.get(name, 1)), header["info"]
+    if classes is None:
+        return (fitted.FittedRegressor if name == "SVR" else fitted.FittedOneClass)(source, *made)
+    thresholds = finite(arrays, "thresholds") if name == "MultilabelSVC" else None
+    if thresholds is not None and thresholds.shape != (n_classes,):
+        raise InputError("its thresholds do not fit its labels")
+    machine = fitted.FittedClassifier(source, *made, classes, strategy, thresholds)
+    if "calibration" not in header:
+        return machine
+    if name != "SVC":
+        raise InputError("it calibrates something that is no classifier")
+    maps = checked_maps(under(_MAPS, arrays), n_classes)
+    return fitted.FittedCalibrated(machine, maps, header["calibration"]["reject"])
+
+
+def _given(header: dict[str, Any]) -> tuple[str, dict[str, Any], Any]:
+    """The name of an estimator, its parameters, and its kernel or the name of one."""
     name = header["estimator"]
     if name not in _PARAMETERS:
         raise InputError(f"its estimator {name!r} is not known to this version")
@@ -238,11 +311,13 @@ def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> K
     if isinstance(parameters.get("class_weight"), list):
         parameters["class_weight"] = {read_label(form): weight for form, weight in parameters["class_weight"]}
     kernel = _kernel(header["kernel"]) if isinstance(header["kernel"], dict) else header["kernel"]
-    model: KernelMachine = getattr(textsvm, name)(kernel=kernel, **parameters)
-    model.check()
+    return name, parameters, kernel
 
-    classes = read_classes(header["classes"]) if name in _CLASSIFIERS else None
-    machines = model.n_machines(0 if classes is None else len(classes))
+
+def _machines(
+    header: dict[str, Any], arrays: dict[str, NDArray[Any]], source: Source, machines: int
+) -> tuple[Kept, NDArray[np.float64], NDArray[np.float64]]:
+    """What so many machines keep, their coefficients and biases."""
     texts = header["format_version"] != WITHOUT_TEXTS
     intercept, support = finite(arrays, "intercept"), arrays["support"] if texts else np.empty(0, np.int64)
     if intercept.shape != (machines,):
@@ -252,24 +327,11 @@ def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> K
     if (np.diff(support) <= 0).any():
         raise InputError("its support indices do not ascend")
     n_features = header.get("n_features_in")
-    kept = model.source.restore(None if n_features is None else as_count(n_features), support, arrays)
+    kept = source.restore(None if n_features is None else as_count(n_features), support, arrays)
     if texts != (kept.weights is None) or (kept.weights and kept.weights.n_machines != machines):
         raise InputError("its weights do not fit its machines, or its format")
     dual_coef = read_coef(arrays, (machines, len(support))) if texts else np.empty((machines, 0))
-    if kept.n_features is not None:
-        model.n_features_in_ = kept.n_features
-    model.restore(kept.kernel, kept.documents, support, dual_coef, intercept, classes, header["info"])
-    model.weight_vectors_ = kept.weights
-    if name == "SVC":
-        model.__dict__.update(C_=parameters["C"], chosen_=str(header.get("chosen", "")))
-    multilabel = isinstance(model, textsvm.MultilabelSVC)
-    if multilabel:
-        model.restore_labels(finite(arrays, "thresholds"), header["label_form"])
-    if multilabel and texts:
-        model.n_support_ = (dual_coef != 0).sum(axis=1)
-    else:
-        model.n_support_ = _n_support(header, classes, dual_coef)
-    return model
+    return kept, dual_coef, intercept
 
 
 def _n_support(

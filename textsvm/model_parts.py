@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
 from textsvm import device as devices
 from textsvm.errors import InputError
@@ -65,6 +64,8 @@ def read_label(form: Any) -> Any:
 
 def pack_coef(coef: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
     """The coefficients as they take less space."""
+    from scipy.sparse import csr_matrix
+
     packed = csr_matrix(coef)
     if 12 * packed.nnz + 8 * len(packed.indptr) >= coef.nbytes:
         return {"dual_coef": coef}
@@ -95,6 +96,8 @@ def read_coef(arrays: dict[str, NDArray[Any]], shape: tuple[int, int]) -> NDArra
         raise InputError("its coefficients are out of bounds")
     if len(columns) and (columns.min() < 0 or columns.max() >= shape[1]):
         raise InputError("its coefficients do not fit its support vectors")
+    from scipy.sparse import csr_matrix
+
     packed = csr_matrix((data, columns, starts), shape=shape)
     if not packed.has_canonical_format:
         raise InputError("its coefficients are out of order")

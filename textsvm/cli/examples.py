@@ -51,17 +51,19 @@ def beside(corpus: Corpus, given: Any, numbers: bool = False) -> Corpus:
 
 def given_to(model: Any, corpus: Corpus) -> Any:
     """The examples of a corpus as a fitted model takes them; sparse ones with as many columns as it has."""
-    from textsvm.libsvm_model import fit_columns, widened
     from textsvm.readers.corpus import VECTORS
 
     examples = corpus.examples
     machine = getattr(model, "estimator_", model)
     if machine.kernel_ is not None:
         _require(machine.kernel_.reads, "the model", corpus)
-    if not isinstance(examples, dict):
-        return fit_columns(model, examples) if hasattr(examples, "shape") else examples
-    if not hasattr(examples.get(VECTORS), "indptr"):
+    table = isinstance(examples, dict)
+    if not hasattr(examples.get(VECTORS) if table else examples, "indptr" if table else "shape"):
         return examples
+    from textsvm.libsvm_model import fit_columns, widened
+
+    if not table:
+        return fit_columns(model, examples)
     widths = [
         machine.support_documents_.of(view).n_features
         for view in machine.kernel_.views

@@ -18,11 +18,11 @@ def device_of(model: Any) -> Any:
     return select(model.device)
 
 
-def load_model(path: Path, device: str) -> Any:
-    """A model from its file, to be used on a device."""
-    from textsvm.model_file import load
+def load_model(path: Path, device: str, fitted: bool = False) -> Any:
+    """A model from its file, to be used on a device; `fitted`: for nothing but decisions."""
+    from textsvm.model_file import load, load_fitted
 
-    model = load(path)
+    model = load_fitted(path) if fitted else load(path)
     getattr(model, "estimator_", model).device = device
     return model
 

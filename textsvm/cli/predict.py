@@ -51,11 +51,11 @@ def predict(
     console = Console(quiet)
     bounds = None if unsure is None else kernels.several("--unsure", unsure, float)
 
-    from textsvm.evaluation.judge import machine_of
-    from textsvm.evaluation.judge import predict as ask
+    from textsvm.evaluation.asked import machine_of
+    from textsvm.evaluation.asked import predict as ask
     from textsvm.readers import read_documents
 
-    fitted = model_files.load_model(model, device)
+    fitted = model_files.load_model(model, device, fitted=True)
     if (proba or bounds) and not hasattr(fitted, "predict_proba"):
         raise InputError(
             f"{model} gives no probabilities; train it with `textsvm train --calibrate sigmoid`"

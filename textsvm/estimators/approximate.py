@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 from textsvm.errors import InputError
-from textsvm.estimators.default import is_default
 
 _FORM = re.compile(r"nystrom:0*([1-9][0-9]{0,17})")
 
@@ -34,6 +33,8 @@ def check_approximate(approximate: Any, kernel: object) -> None:
     """Raise InputError if `approximate` is out of range, or does not go with the kernel."""
     if landmarks_of(approximate) is None:
         return
+    from textsvm.estimators.default import is_default  # and with it scikit-learn
+
     if is_default(kernel):
         raise InputError(
             f"approximate is for a kernel that is named; kernel={kernel!r} takes one that is exact with any "

@@ -14,12 +14,14 @@ from sklearn.utils.metadata_routing import UNUSED
 
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine, Prepared, Target
+from textsvm.estimators.decisions import scores_of_classes, winners
 from textsvm.estimators.default import Given, fit_default, is_default
 from textsvm.estimators.targets import as_classes, as_weights, check_class_weight, class_factors, is_number
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
 from textsvm.parallel import StageProgress
-from textsvm.solvers.problems import STRATEGIES, Classification, Machines, class_scores
+from textsvm.solvers.class_scores import STRATEGIES, number_of_machines
+from textsvm.solvers.problems import Classification, Machines
 from textsvm.sources.base import Source
 from textsvm.sources.texts import TextForm, TextSource
 
@@ -289,20 +291,16 @@ class SVC(ClassifierMixin, KernelMachine):
 
     def scores(self, values: NDArray[np.float64], n_classes: int) -> NDArray[np.float64]:
         """See `KernelMachine`."""
-        if n_classes == 2 and values.shape[1] == 2:
-            return values[:, 1] - values[:, 0]  # Crammer-Singer; the margin is on the difference
-        return class_scores(values, n_classes, self.multiclass)
+        return scores_of_classes(values, n_classes, self.multiclass)
 
     def predictions(self, scores: NDArray[np.float64], classes: NDArray[Any] | None) -> NDArray[Any]:
         """See `KernelMachine`."""
         assert classes is not None
-        return classes[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+        return winners(scores, classes)
 
     def n_machines(self, n_classes: int) -> int:
         """See `KernelMachine`."""
-        if self.multiclass == "ovo" or (n_classes == 2 and self.multiclass == "ovr"):
-            return n_classes * (n_classes - 1) // 2
-        return n_classes
+        return number_of_machines(n_classes, self.multiclass)
 
     def machine_names(self, classes: NDArray[Any] | None, n_machines: int) -> list[str]:
         """See `KernelMachine`."""

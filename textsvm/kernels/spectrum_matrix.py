@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
 from textsvm.compiled import njit
 from textsvm.device import Device, free_memory
@@ -29,6 +28,9 @@ from textsvm.features.vocabulary import Vocabulary, windows_of
 from textsvm.features.weights import FeatureWeights
 from textsvm.kernels.spectrum_features import FeatureMap
 from textsvm.parallel import Progress
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 Array = NDArray[Any]
 #: What an entry is made of: column and value.
@@ -195,6 +197,8 @@ class _Table:
 def _empty(indptr: NDArray[np.int64], n_columns: int) -> tuple[csr_matrix, type[np.signedinteger]]:
     """A matrix whose entries are still to be written, sorted; SciPy wants all its indices of one type."""
     entries = int(indptr[-1])
+    from scipy.sparse import csr_matrix
+
     kind = feature_type(max(entries, n_columns))
     whole = csr_matrix((len(indptr) - 1, n_columns), dtype=np.float32)
     whole.indptr, whole.indices = indptr.astype(kind), np.empty(entries, kind)

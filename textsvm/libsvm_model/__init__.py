@@ -16,8 +16,24 @@ changes with the order of L_i and L_j. Files are written with classes that desce
 
 from __future__ import annotations
 
-from textsvm.libsvm_model.read import fit_columns, is_libsvm_model, load_libsvm_model, widened
-from textsvm.libsvm_model.write import require_libsvms, save_libsvm_model
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from textsvm.libsvm_model.read import fit_columns, load_libsvm_model, widened
+    from textsvm.libsvm_model.write import require_libsvms, save_libsvm_model
+
+#: What such a file begins with.
+BEGINNING = b"svm_type "
+# Imported when first used, as estimators and scikit-learn are with them.
+_HOME = {
+    "fit_columns": "read",
+    "load_libsvm_model": "read",
+    "widened": "read",
+    "require_libsvms": "write",
+    "save_libsvm_model": "write",
+}
 
 __all__ = [
     "fit_columns",
@@ -27,3 +43,18 @@ __all__ = [
     "save_libsvm_model",
     "widened",
 ]
+
+
+def is_libsvm_model(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as a model of LIBSVM's does."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(len(BEGINNING)) == BEGINNING
+    except OSError:
+        return False
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

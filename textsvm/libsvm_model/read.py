@@ -75,15 +75,6 @@ def load_libsvm_model(path: str | os.PathLike[str], n_features: int | None = Non
     return _built(header, kernel, vectors, coef)
 
 
-def is_libsvm_model(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins as a model of LIBSVM's does."""
-    try:
-        with open(path, "rb") as stream:
-            return stream.read(len(BEGINNING)) == BEGINNING
-    except OSError:
-        return False
-
-
 def fit_columns(model: Any, vectors: Any) -> Any:
     """Sparse vectors with as many columns as a model's, or a model with as many as these: the rest is 0.
 

@@ -17,12 +17,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.utils.metadata_routing import UNUSED
@@ -31,6 +29,8 @@ from sklearn.utils.validation import check_is_fitted
 from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.estimators.base import Target
+from textsvm.estimators.decisions import UNSURE as UNSURE
+from textsvm.estimators.decisions import checked_maps, decide, probabilities_of, rising
 from textsvm.estimators.default import Given, is_default, settle
 from textsvm.estimators.svc import SVC
 from textsvm.estimators.targets import with_classes
@@ -40,8 +40,6 @@ from textsvm.selection.folds import make_folds
 from textsvm.selection.scoring import mean_values, read
 
 METHODS = ("sigmoid", "isotonic")
-#: What `predict` gives for a document that is rejected.
-UNSURE = "unsure"
 
 
 class CalibratedSVC(ClassifierMixin, BaseEstimator):
@@ -101,7 +99,7 @@ class CalibratedSVC(ClassifierMixin, BaseEstimator):
             return
         bounds = np.atleast_1d(np.asarray(self.reject, object))
         numbers = [isinstance(b, int | float | np.number) and not isinstance(b, bool) for b in bounds]
-        if not all(numbers) or bounds.ndim > 1 or len(bounds) > 2 or not _rising([0, *bounds, 1]):
+        if not all(numbers) or bounds.ndim > 1 or len(bounds) > 2 or not rising([0, *bounds, 1]):
             raise InputError(
                 f"reject={self.reject!r} is neither a probability nor two, (low, high), from 0 to 1"
             )
@@ -192,27 +190,7 @@ class CalibratedSVC(ClassifierMixin, BaseEstimator):
 
     def restore_calibration(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Take back what `calibration_state` gave; raises ValueError if it is not that."""
-        n_maps = 1 if len(self.classes_) == 2 else len(self.classes_)
-        taken = {name: np.asarray(values) for name, values in state.items()}
-        if set(taken) not in ({"a", "b"}, {"x", "y", "starts"}):
-            raise ValueError("its calibration is of no known method")
-        for name, values in taken.items():
-            kind = np.int64 if name == "starts" else np.float64
-            if values.ndim != 1 or values.dtype != kind or not np.isfinite(values).all():
-                raise ValueError(f"its calibration {name!r} is not one row of finite numbers")
-        if "a" in taken:
-            if not len(taken["a"]) == len(taken["b"]) == n_maps:
-                raise ValueError("its calibration does not fit its classes")
-        else:
-            x, y, starts = taken["x"], taken["y"], taken["starts"]
-            if len(starts) != n_maps + 1 or starts[0] != 0 or starts[-1] != len(x) or len(x) != len(y):
-                raise ValueError("its calibration does not fit its classes")
-            if (np.diff(starts) < 1).any() or not _rising([0, *np.sort(y), 1]):
-                raise ValueError("its calibration has a map without points, or one that leaves 0..1")
-            for first, last in pairwise(starts):
-                if not _rising(x[first:last]) or not _rising(y[first:last]):
-                    raise ValueError("its calibration has a map that falls")
-        self.calibration_ = taken
+        self.calibration_ = checked_maps(state, len(self.classes_))
 
     def decision_function(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:
         """See `SVC.decision_function`."""
@@ -225,12 +203,7 @@ class CalibratedSVC(ClassifierMixin, BaseEstimator):
 
     def probabilities(self, decision: NDArray[np.float64]) -> NDArray[np.float64]:
         """Decision values, shape (n,) or (n, n_classes) -> probabilities, shape (n, n_classes)."""
-        columns = decision[:, None] if decision.ndim == 1 else decision
-        p = np.stack([_apply(self.calibration_, k, column) for k, column in enumerate(columns.T)], axis=1)
-        if p.shape[1] == 1:
-            return np.concatenate([1 - p, p], axis=1)
-        total = p.sum(axis=1, keepdims=True)
-        return np.divide(p, total, out=np.full_like(p, 1 / p.shape[1]), where=total > 0)
+        return probabilities_of(self.calibration_, decision)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class of each text, shape (n,); "unsure" where it is rejected."""
@@ -238,18 +211,7 @@ class CalibratedSVC(ClassifierMixin, BaseEstimator):
 
     def decide(self, probabilities: NDArray[np.float64]) -> NDArray[Any]:
         """Probabilities, shape (n, n_classes) -> what `predict` gives, shape (n,)."""
-        best = probabilities.argmax(axis=1)
-        if self.reject is None:
-            return self.classes_[best]
-        bounds = np.atleast_1d(np.asarray(self.reject, float))
-        if len(bounds) == 2:
-            best = (probabilities[:, 1] >= bounds[1]).astype(int)
-            unsure = (probabilities[:, 1] > bounds[0]) & (probabilities[:, 1] < bounds[1])
-        else:
-            unsure = probabilities.max(axis=1) < bounds[0]
-        labels = self.classes_[best].astype(object)
-        labels[unsure] = UNSURE
-        return labels
+        return decide(probabilities, self.classes_, self.reject)
 
     def _check_classes(self, classes: NDArray[Any]) -> None:
         if self.reject is None:
@@ -338,15 +300,3 @@ def _fit_map(
         _DecisionValues(), method=method, cv=[(everyone, everyone)], ensemble=False
     ).fit(values[:, None], member.astype(np.int64), sample_weight=weight)
     return machinery.calibrated_classifiers_[0].calibrators[0]
-
-
-def _apply(maps: Mapping[str, NDArray[Any]], k: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Map number k of these decision values, shape (n,)."""
-    if "a" in maps:
-        return expit(-(maps["a"][k] * values + maps["b"][k]))
-    part = slice(maps["starts"][k], maps["starts"][k + 1])
-    return np.interp(values, maps["x"][part], maps["y"][part])
-
-
-def _rising(values: Any) -> bool:
-    return bool(np.all(np.diff(np.asarray(values, float)) >= 0))

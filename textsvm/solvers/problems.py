@@ -27,10 +27,10 @@ from textsvm.gram.base import Gram
 from textsvm.parallel import Progress
 from textsvm.solvers import dual
 from textsvm.solvers.chains import solve_chains
+from textsvm.solvers.class_scores import STRATEGIES as STRATEGIES
+from textsvm.solvers.class_scores import class_scores as class_scores
 from textsvm.solvers.dual import AnyDual, MulticlassDual
 from textsvm.solvers.solution import Solution, Stopping
-
-STRATEGIES = ("ovo", "ovr", "crammer-singer")
 
 
 @dataclass(frozen=True)
@@ -204,36 +204,6 @@ def solve(
         by_problem = zip(*by_machine, strict=True) if by_machine else [()] * len(path)
         result.append([collect(*each) for each in zip(path, made, by_problem, strict=True)])
     return result
-
-
-def class_scores(values: NDArray[np.float64], n_classes: int, strategy: str) -> NDArray[np.float64]:
-    """Values of all machines -> one score a class; the largest wins.
-
-    One-vs-one counts votes, and breaks ties by the sum of the values squashed to less than half a vote.
-
-    Parameters
-    ----------
-    values : float64 array, shape (n, n_machines)
-    n_classes : int
-    strategy : {"ovo", "ovr", "crammer-singer"}
-
-    Returns
-    -------
-    float64 array, shape (n, n_classes); for two classes with one machine, shape (n,), its values
-    """
-    if values.shape[1] == 1:
-        return values[:, 0]
-    if strategy != "ovo":
-        return values
-    votes = np.zeros((len(values), n_classes))
-    sums = np.zeros((len(values), n_classes))
-    for k, (a, b) in enumerate(combinations(range(n_classes), 2)):
-        second = values[:, k] > 0
-        votes[:, b] += second
-        votes[:, a] += ~second
-        sums[:, b] += values[:, k]
-        sums[:, a] -= values[:, k]
-    return votes + sums / (3 * (np.abs(sums) + 1))
 
 
 def parts_of(problem: Problem) -> list[Part]:

@@ -1,0 +1,47 @@
+"""Values of all machines of a classifier -> one score a class."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+STRATEGIES = ("ovo", "ovr", "crammer-singer")
+
+
+def class_scores(values: NDArray[np.float64], n_classes: int, strategy: str) -> NDArray[np.float64]:
+    """Values of all machines -> one score a class; the largest wins.
+
+    One-vs-one counts votes, and breaks ties by the sum of the values squashed to less than half a vote.
+
+    Parameters
+    ----------
+    values : float64 array, shape (n, n_machines)
+    n_classes : int
+    strategy : {"ovo", "ovr", "crammer-singer"}
+
+    Returns
+    -------
+    float64 array, shape (n, n_classes); for two classes with one machine, shape (n,), its values
+    """
+    if values.shape[1] == 1:
+        return values[:, 0]
+    if strategy != "ovo":
+        return values
+    votes = np.zeros((len(values), n_classes))
+    sums = np.zeros((len(values), n_classes))
+    for k, (a, b) in enumerate(combinations(range(n_classes), 2)):
+        second = values[:, k] > 0
+        votes[:, b] += second
+        votes[:, a] += ~second
+        sums[:, b] += values[:, k]
+        sums[:, a] -= values[:, k]
+    return votes + sums / (3 * (np.abs(sums) + 1))
+
+
+def number_of_machines(n_classes: int, strategy: str) -> int:
+    """How many machines tell so many classes apart."""
+    if strategy == "ovo" or (n_classes == 2 and strategy == "ovr"):
+        return n_classes * (n_classes - 1) // 2
+    return n_classes
