@@ -17,6 +17,7 @@ from textsvm.errors import InputError
 from textsvm.gram import cards
 from textsvm.gram.base import DenseGram
 from textsvm.gram.cards import bounds_of, divide, sharded_gram, spread
+from textsvm.gram.shards import ShardedGram
 
 CPU = Device("cpu", 0, "cpu")
 
@@ -58,6 +59,8 @@ def played(monkeypatch):
     monkeypatch.setattr(devices, "require_memory", lambda *given: None)
     monkeypatch.setattr(devices, "free_memory", lambda device=None: 1 << 34)
     monkeypatch.setattr(devices, "cupy", lambda: np)
+    together = lambda self, card: np.hstack([shard.values for shard in self.shards])  # noqa: E731
+    monkeypatch.setattr(ShardedGram, "_whole", together)
 
 
 def several(count):
@@ -217,7 +220,7 @@ def test_the_structure_that_the_kernel_takes():
 
 
 def test_the_list_of_devices_says_what_can_work_together(monkeypatch, capsys):
-    from textsvm.cli import devices as command
+    from textsvm.cli.devices import devices as command
 
     cards = [devices.Finding(Device("cuda", index, f"cuda:{index}"), "") for index in range(2)]
     monkeypatch.setattr(devices, "devices", lambda: [devices.Finding(CPU, ""), *cards])

@@ -3,15 +3,21 @@
 Numba takes a quarter of a second to import, and who predicts a single mail calls none of them. A compiled
 function refers to others by names of its module, or of the function around it, and so before it is compiled
 those that are not ready yet are replaced by what Numba knows.
+
+What a single mail is predicted with has a form in NumPy beside the compiled one, of the same bits, for as
+long as Numba is not there and there is little to do (`few`).
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
 
+#: Symbols, or entries, that NumPy does before Numba would have been imported.
+FEW = 1 << 16
 _compiling = threading.RLock()
 
 
@@ -58,6 +64,11 @@ class Compiled:
 
     def __reduce__(self) -> Any:
         return _named, (self.__module__, self.__qualname__)
+
+
+def few(size: int) -> bool:
+    """Whether so many symbols, or entries, are better done without compiled functions."""
+    return size <= FEW and "numba" not in sys.modules
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.compiled import njit
-from textsvm.normal_form import JOINED, SEVERAL, SPACE, UNKNOWN, NormalForm
+from textsvm.compiled import few, njit
+from textsvm.normal_form import JOINED, SEVERAL, SPACE, UNKNOWN, NormalForm, normalise
 from textsvm.parallel import Progress, n_threads, part, run
 from textsvm.spans import distinct
 
@@ -95,6 +95,11 @@ def encode_characters(
 
     def place(k: int) -> None:
         one, parts[k] = parts[k], empty  # its memory is needed no longer
+        if few(len(one.codes)):
+            ends = offsets_of(one.lengths)
+            for i, first in enumerate(offsets[one.numbers]):
+                codes[first : first + one.lengths[i]] = code_of[one.symbols[one.codes[ends[i] : ends[i + 1]]]]
+            return
         _place(one.codes, one.lengths, offsets[one.numbers], code_of[one.symbols], codes)
 
     _all(place, range(len(parts)))
@@ -112,6 +117,8 @@ def gather(
 ) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]]:
     """Stretches ``codes[starts[k]:stops[k]]``, one behind the other, and their offsets."""
     offsets = offsets_of(stops - starts)
+    if few(len(starts) + int(offsets[-1])):
+        return np.concatenate([codes[:0], *(codes[a:b] for a, b in zip(starts, stops, strict=True))]), offsets
     taken = np.empty(offsets[-1], codes.dtype)
     _gather(codes, starts, offsets, taken)
     return taken, offsets
@@ -193,6 +200,11 @@ def _read(texts: list[str], first: int, reading: Reading) -> list[Part]:
 
 def _numbered(points: Array) -> NDArray[np.uint32]:
     """Put codes in place of code points; the code point of each code."""
+    if few(len(points)):
+        found, firsts, numbers = np.unique(points, return_index=True, return_inverse=True)
+        order = np.argsort(firsts)
+        points[:] = np.argsort(order)[numbers]
+        return found[order].astype(np.uint32)
     if not hasattr(_scratch, "number"):
         _scratch.number, _scratch.symbols = np.zeros((2, POINTS), np.uint32)
     return np.array(_scratch.symbols[: _number(points, _scratch.number, _scratch.symbols)])
@@ -201,6 +213,13 @@ def _numbered(points: Array) -> NDArray[np.uint32]:
 def _normalised(texts: list[str], reading: Reading) -> tuple[Array, NDArray[np.int64]]:
     """The code points of texts in their form: uint8 of ASCII, uint32 of others; and their lengths."""
     form, most = reading.form, reading.max_length
+    if few(sum(map(len, texts))):
+        parts = [
+            normalise(text, form.form, punctuation=form.punctuation, keep_case=form.keep_case)[:most]
+            for text in texts
+        ]
+        points, starts = _points(parts)
+        return points.copy(), np.diff(starts)
     if not form.changes and most is not None:
         texts = [text[:most] for text in texts]
     points, starts = _points(texts)

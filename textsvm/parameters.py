@@ -57,7 +57,7 @@ class Parameters:
             name, _, rest = key.partition("__")
             if name not in known:
                 raise ValueError(
-                    f"Invalid parameter {name!r} for {self!r}. Valid parameters are: {sorted(_defaults(type(self)))!r}."
+                    f"Invalid parameter {name!r} for {self!r}; there is {', '.join(_defaults(type(self)))}"
                 )
             if rest:
                 inner.setdefault(name, {})[rest] = value

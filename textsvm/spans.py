@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.compiled import njit
+from textsvm.compiled import few, njit
 from textsvm.parallel import run
 from textsvm.tokens import ALONE, WITHIN
 
@@ -67,6 +67,9 @@ def find_words(codes: Array, offsets: NDArray[np.int64], kinds: NDArray[np.uint8
 def translate(numbers: Sequence[NDArray[np.uint32]], code_of: Sequence[Array], dtype: Any) -> Array:
     """Arrays of numbers, one behind the other, with the code of each number: its own for each array."""
     ends = np.cumsum([len(one) for one in numbers])
+    if few(int(ends[-1])):
+        found = [own.astype(dtype)[one] for one, own in zip(numbers, code_of, strict=True)]
+        return np.concatenate([np.empty(0, dtype), *found])
     codes = np.empty(ends[-1], dtype)
 
     def write(k: int) -> None:
@@ -80,6 +83,11 @@ def distinct(
     codes: Array, starts: NDArray[np.int64], stops: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
     """Number spans in order of first occurrence: the number of each, and the first of each number."""
+    if few(len(starts) + len(codes)):
+        number: dict[bytes, int] = {}
+        bounds = zip(starts.tolist(), stops.tolist(), strict=True)
+        known = [number.setdefault(codes[a:b].tobytes(), len(number)) for a, b in bounds]
+        return np.array(known, np.uint32), np.unique(np.array(known, np.int64), return_index=True)[1]
     ids, size = np.empty(len(starts), np.uint32), FEW
     firsts, keys, done, found = np.empty(0, np.int64), np.empty(0, np.uint64), 0, 0
     while done < len(ids):
@@ -99,8 +107,23 @@ def _pieces(offsets: NDArray[np.int64]) -> list[int]:
 def _find(codes: Array, offsets: NDArray[np.int64], kinds: NDArray[np.uint8]) -> tuple[Array, Array, Array]:
     starts, stops = np.empty((2, offsets[-1] - offsets[0] + 1), np.int64)
     lengths = np.empty(len(offsets) - 1, np.int64)
+    if few(len(starts)):
+        return _find_few(kinds[codes[offsets[0] : offsets[-1]]], offsets, lengths)
     n = _find_words(codes, offsets, kinds, starts, stops, lengths)
     return starts[:n], stops[:n], lengths
+
+
+def _find_few(
+    kinds: NDArray[np.uint8], offsets: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> tuple[Array, Array, Array]:
+    within, alone, first = kinds == WITHIN, kinds == ALONE, np.zeros(len(kinds) + 1, bool)
+    first[offsets - offsets[0]] = True
+    before = np.concatenate([[False], within[:-1]]) & ~first[:-1] if len(kinds) else within
+    after = np.concatenate([within[1:], [False]]) & ~first[1:] if len(kinds) else within
+    starts = np.flatnonzero(alone | (within & ~before)) + offsets[0]
+    stops = np.flatnonzero(alone | (within & ~after)) + 1 + offsets[0]
+    lengths[:] = np.diff(np.searchsorted(starts, offsets))
+    return starts, stops, lengths
 
 
 @njit(nogil=True, cache=True)

@@ -66,4 +66,4 @@ def bench(
 
 
 #: Options after the name of the benchmark are its own.
-BENCH_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}

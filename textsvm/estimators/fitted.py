@@ -55,7 +55,6 @@ class FittedMachine:
         if not len(self.kept.support) and self.kept.weights is None:
             return np.tile(self.intercept_, (len(given), 1))
         with devices.use(self.device_):
-            predictor = self._prepared()
             others = self.source.others(given, self.kept)
             made: Any = self._prepared()
             return self.intercept_ + made.values(others, of_stage(progress, "predict"))

@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.compiled import njit
+from textsvm.compiled import few, njit
 from textsvm.documents import Documents
+from textsvm.features import pmers_few
+from textsvm.features.pmers_few import Part
 from textsvm.features.sparse import ALONE, feature_type, share, spread
 from textsvm.features.vocabulary import Vocabulary, check_symbols, last_uses, plan
 from textsvm.parallel import n_threads, run
@@ -105,6 +107,8 @@ def _pair(
     size_b: int,
 ) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
     """Distinct keys of the windows of length q, and the id of the window at every position."""
+    if few(len(left)):
+        return pmers_few.pair(offsets, q, left, right, b, size_b)
     ids = empty(len(left), np.int32)
     if size_a * size_b <= TABLE * len(left):
         seen = _marked(offsets, q, left, right, b, size_a, size_b)
@@ -194,16 +198,9 @@ def _ranked(seen: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.uin
     return before, keys
 
 
-@dataclass(frozen=True)
-class _Part:
-    """The counts of one length: document d has the entries from `indptr[d]` to `indptr[d + 1]`."""
-
-    indptr: NDArray[np.int64]
-    features: NDArray[np.signedinteger]
-    counts: NDArray[np.int32]
-
-
-def _count_length(offsets: NDArray[np.int64], q: int, ids: NDArray[np.int32], size: int, base: int) -> _Part:
+def _count_length(offsets: NDArray[np.int64], q: int, ids: NDArray[np.int32], size: int, base: int) -> Part:
+    if few(len(ids)):
+        return pmers_few.count(offsets, q, ids, size, base)
     indptr = np.zeros(len(offsets), np.int64)
     room = int(np.diff(offsets).max(initial=1))
     pieces: dict[int, tuple[Array, Array]] = {}
@@ -218,10 +215,10 @@ def _count_length(offsets: NDArray[np.int64], q: int, ids: NDArray[np.int32], si
     share(offsets, count_piece)
     np.cumsum(indptr, out=indptr)
     parts = [pieces[first] for first in sorted(pieces)]
-    return _Part(indptr, *(joined([part[k] for part in parts]) for k in (0, 1)))
+    return Part(indptr, *(joined([part[k] for part in parts]) for k in (0, 1)))
 
 
-def _merge(offsets: NDArray[np.int64], parts: list[_Part]) -> Counts:
+def _merge(offsets: NDArray[np.int64], parts: list[Part]) -> Counts:
     """The counts of all lengths; `parts` is empty then."""
     if len(parts) == 1:
         [part] = parts
@@ -232,6 +229,10 @@ def _merge(offsets: NDArray[np.int64], parts: list[_Part]) -> Counts:
     begin = indptr[:-1].copy()
     while parts:
         part = parts.pop(0)
+        if few(len(part.features)):
+            pmers_few.place(part, begin, merged.features, merged.counts)
+            begin += np.diff(part.indptr)
+            continue
         arrays = (part.indptr, part.features, part.counts, begin, merged.features, merged.counts)
         share(offsets, partial(_move, *arrays))
         begin += np.diff(part.indptr)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.compiled import njit
+from textsvm.compiled import few, njit
 from textsvm.parallel import n_threads, run
 from textsvm.scratch import empty
 
@@ -112,6 +112,10 @@ class Sparse:
 
     def squares(self) -> NDArray[np.float64]:
         """|x|^2 of every row, shape (n,)."""
+        if few(len(self.values)):
+            owner = np.repeat(np.arange(len(self)), np.diff(self.indptr))
+            exact = np.square(self.values.astype(np.float64))
+            return np.bincount(owner, exact, len(self)).astype(np.float64)
         values = np.zeros(len(self))
         share(self.indptr, lambda i, j: _squares(i, j, self.indptr, self.values, values))
         return values

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.compiled import njit
+from textsvm.compiled import few, njit
 from textsvm.device import array_module, device_of
 from textsvm.documents import Documents
 from textsvm.errors import InputError
@@ -138,7 +138,7 @@ class Vocabulary:
         if not len(mine):
             return xp.full(len(theirs), -1, np.int64)
         width = np.uint64(max(other.size(b), 1))
-        if xp is np:
+        if xp is np and not few(len(theirs)):
             return _find_on_host(mine, np.uint64(self.size(b)), theirs, width, left, right)
         left, right = left[(theirs // width).astype(np.int64)], right[(theirs % width).astype(np.int64)]
         sought = (left * self.size(b) + right).astype(np.uint64)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm import device as devices
-from textsvm.compiled import njit
+from textsvm.compiled import few, njit
 from textsvm.errors import InputError
 from textsvm.features.pmers import share
 from textsvm.features.sparse import Sparse, feature_type
@@ -159,6 +159,13 @@ def dot(x: Sparse, target: NDArray[np.signedinteger], dense: NDArray[np.float64]
     float64 array, shape (n, n_machines)
     """
     out, dense = np.zeros((len(x), dense.shape[1])), np.ascontiguousarray(dense)
+    if few(len(x.values) * dense.shape[1]):
+        known = target[x.features] >= 0
+        owner = np.repeat(np.arange(len(x)), np.diff(x.indptr))[known]
+        terms = x.values[known, None].astype(np.float64) * dense[target[x.features[known]]]
+        for c, column in enumerate(terms.T):
+            out[:, c] = np.bincount(owner, column, len(x))
+        return out
     if dense.shape[1] == 1:
         arrays = (x.indptr, x.features, x.values, target, dense[:, 0], out[:, 0])
         share(x.indptr, lambda first, last: _dot_one(*arrays, first, last))

@@ -7,10 +7,7 @@ from typing import Any
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.nystroem import Nystroem
-from textsvm.kernels.on import on_leaves
 from textsvm.kernels.spectrum import fixed_default
-from textsvm.kernels.user import UserKernel
 
 #: What others call kernels that are here.
 _ELSEWHERE = {"rbf": "gaussian", "poly": "polynomial"}
@@ -34,8 +31,14 @@ def make_kernel(given: Any) -> Kernel:
             raise InputError(f"kernel={given!r} is not one of {known}, precomputed")
         return KERNELS[given]()
     if isinstance(given, Kernel):
+        if given.reads != "columns":
+            return given.copy()
+        from textsvm.kernels.on import on_leaves
+
         return on_leaves(given.copy())
     if callable(given):
+        from textsvm.kernels.user import UserKernel
+
         return UserKernel(given)
     raise InputError(f"kernel={given!r} is neither a kernel object, a name nor a function")
 
@@ -56,4 +59,6 @@ def approximated(kernel: Kernel, landmarks: int | None, n: int) -> Kernel:
             f"approximate asks for {landmarks:,} landmarks and there are {n:,} "
             "documents; take fewer, or leave it out: the kernel itself is no more work then"
         )
+    from textsvm.kernels.nystroem import Nystroem
+
     return Nystroem(kernel, landmarks)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm import device as devices
-from textsvm.compiled import njit
+from textsvm.compiled import few, njit
 from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.features.pmers import Counts, count, share
@@ -165,7 +165,11 @@ def matrix_of(
     table = weigh(kernel.weight, np.arange(1, 1 + int(counts.counts.max(initial=1)), dtype=np.int32))
     weights = np.empty(0) if weights is None else np.sqrt(weights) if unary else weights
     arrays = (counts.indptr, counts.features, counts.counts, table.astype(np.float64), weights, values)
-    share(counts.indptr, lambda first, last: _weigh_entries(*arrays, first, last))
+    if few(len(values)):
+        exact = table[counts.counts - 1].astype(np.float64)
+        values[:] = weights[counts.features] * exact if len(weights) else exact
+    else:
+        share(counts.indptr, lambda first, last: _weigh_entries(*arrays, first, last))
     x = Sparse(counts.indptr, counts.features, values, len(starts) - 1)
     return x.unary(counts.counts, starts) if unary else x
 

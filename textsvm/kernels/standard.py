@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from textsvm.device import Device
 from textsvm.errors import InputError
@@ -107,6 +106,8 @@ class CountedNumbers:
         """All of them as rows of features."""
         seen: Any = Standard.of(self.numbers.take(train)).apply(self.numbers)
         if not seen.sparse:  # as those of texts beside them are
+            from scipy.sparse import csr_array
+
             seen = replace(seen, values=csr_array(seen.values))
         rows: FeatureRows = kernel.counted(seen).rows(kernel, train)
         # Numbers of one scale suit coordinate descent: beside texts it takes a quarter of Newton's time.

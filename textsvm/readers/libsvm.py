@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
 from textsvm.errors import InputError
 from textsvm.files import replacing
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
     from textsvm.readers.opened import File, FileOnDisk
 
 SUFFIXES = (".libsvm", ".svm", ".svmlight")
@@ -89,6 +90,8 @@ def write_libsvm(path: str | os.PathLike[str], vectors: Any, labels: Sequence[An
     InputError
         If the labels do not fit or are no numbers, or the file cannot be written.
     """
+    from scipy.sparse import csr_matrix
+
     rows = csr_matrix(vectors)
     rows.sum_duplicates()
     rows.eliminate_zeros()
@@ -125,6 +128,8 @@ def parse(
         problems.append((file.name, "qid: is left out; examples are not ranked within queries"))
     starts = vectors.indptr.astype(np.int32) if vectors.nnz <= MOST else vectors.indptr
     indices = vectors.indices.astype(starts.dtype)
+    from scipy.sparse import csr_matrix
+
     return csr_matrix((vectors.data, indices, starts), shape=vectors.shape), labels
 
 

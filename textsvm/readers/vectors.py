@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from textsvm.errors import InputError
 from textsvm.readers import libsvm
@@ -200,6 +199,8 @@ def _sparse(arrays: dict[str, NDArray[Any]], source: str) -> Any:
         raise InputError(f"{source} has a sparse matrix of format {name}; write it as CSR (X.tocsr())")
     try:
         shape = tuple(int(each) for each in arrays["shape"].tolist())
+        from scipy import sparse
+
         make: Any = sparse.csr_matrix if name == "csr" else sparse.csc_matrix
         matrix = make((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape)
         matrix.check_format(full_check=True)
@@ -210,7 +211,7 @@ def _sparse(arrays: dict[str, NDArray[Any]], source: str) -> Any:
 
 def _matrix(values: Any, name: str) -> Any:
     """A matrix of finite numbers as float32 or float64, compressed rows in order where it is sparse."""
-    kind, numbers = values.dtype.kind, values.data if sparse.issparse(values) else values
+    kind, numbers = values.dtype.kind, values.data if not isinstance(values, np.ndarray) else values
     if values.ndim != 2 or kind not in "fiub" or values.dtype.itemsize > 8:
         raise InputError(
             f"{name} has an array of {values.dtype} and shape {values.shape}; vectors are the rows of a "
@@ -221,8 +222,8 @@ def _matrix(values: Any, name: str) -> Any:
     if values.dtype not in (np.float32, np.float64):
         small = kind == "b" or values.dtype.itemsize <= 2
         values = values.astype(np.float32 if small else np.float64)
-        numbers = values.data if sparse.issparse(values) else values
-    if sparse.issparse(values):
+        numbers = values.data if not isinstance(values, np.ndarray) else values
+    if not isinstance(values, np.ndarray):
         values = values.tocsr()
         values.sum_duplicates()
         numbers = values.data
@@ -233,7 +234,7 @@ def _matrix(values: Any, name: str) -> Any:
 def _require_finite(values: Any, numbers: Any, name: str) -> None:
     if np.isfinite(numbers.sum()) or np.isfinite(numbers).all():  # the first takes no memory
         return
-    if sparse.issparse(values):
+    if not isinstance(values, np.ndarray):
         at = int((~np.isfinite(numbers)).argmax())
         row = int(np.searchsorted(values.indptr, at, "right")) - 1
         column = int(values.indices[at])

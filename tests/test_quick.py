@@ -1,0 +1,160 @@
+"""One mail is predicted without scikit-learn, SciPy and Numba, with the bits of all others."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+import textsvm
+from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, Spectrum, Sum, compiled, load, save
+from textsvm.compiled import Compiled, njit
+from textsvm.documents import encode, encode_as
+from textsvm.encoding import Reading
+from textsvm.features import pmers
+from textsvm.kernels import EditDistance, GappedKmers, GapWeighted
+from textsvm.model_file import load_fitted
+from textsvm.normal_form import normal_form
+
+TEXTS = ["the cat sat", "a dog ran", "the cat ran far", "dogs sat down", "Ünï cödé Σς ﬁne", "the end of it"]
+LABELS = ["x", "y", "x", "y", "z", "x"]
+WORDS = Spectrum((1, 2), "log", idf=True, tokens="words")
+KERNELS = [Spectrum((1, 3), "log", idf=True), Sum([Spectrum(2, odds=True), WORDS]), Spectrum(3, "presence")]
+
+
+@pytest.fixture
+def no_numba(monkeypatch):
+    """As in a process that has not imported Numba."""
+    monkeypatch.setattr(compiled, "few", lambda size: True)
+    for module in list(sys.modules.values()):
+        if getattr(module, "__name__", "").startswith("textsvm.") and "few" in vars(module):
+            monkeypatch.setattr(module, "few", lambda size: True)
+
+
+def given_documents(texts, tokens="characters", form="unicode", length=None):
+    documents = encode(texts, None, Reading(normal_form(form, True, False), length))
+    return encode_as(documents, tokens)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.text("ab cé̈ßﬁΣ.", max_size=12), min_size=1, max_size=4),
+    st.sampled_from(["characters", "words", "whitespace"]),
+    st.sampled_from(["unicode", "paper", "none"]),
+    st.sampled_from([None, 1, 5]),
+    st.integers(1, 3),
+    st.integers(0, 3),
+)
+def test_few_documents_are_counted_as_many_are(texts, tokens, form, length, p1, more):
+    compiled_ones = given_documents(texts, tokens, form, length)
+    counted = pmers.count(compiled_ones, p1, p1 + more)
+    with pytest.MonkeyPatch.context() as patch:
+        no_numba.__wrapped__(patch)
+        plain = given_documents(texts, tokens, form, length)
+        again = pmers.count(plain, p1, p1 + more)
+    for name in ("codes", "offsets", "alphabet"):
+        ours, theirs = getattr(plain, name), getattr(compiled_ones, name)
+        assert ours.dtype == theirs.dtype
+        assert np.array_equal(ours, theirs)
+    assert counted[0].p2 == again[0].p2
+    for q, keys in counted[0].keys.items():
+        assert np.array_equal(keys, again[0].keys[q])
+    for name in ("indptr", "features", "counts"):
+        ours, theirs = getattr(again[1], name), getattr(counted[1], name)
+        assert ours.dtype == theirs.dtype
+        assert np.array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("texts", [False, True])
+def test_values_have_the_same_bits(kernel, texts, tmp_path, monkeypatch, request):
+    save(SVC(kernel).fit(TEXTS, LABELS), tmp_path / "m", texts=texts)
+    others = [*TEXTS, "", "zzz", "A CAT"]
+    expected = load(tmp_path / "m").decision_function(others)
+    request.getfixturevalue("no_numba")
+    assert np.array_equal(load_fitted(tmp_path / "m").decision_function(others), expected)
+
+
+MODELS = [
+    (SVC(Spectrum(2)), LABELS),
+    (SVC(Spectrum(2), multiclass="ovo"), LABELS),
+    (SVC(GapWeighted(2), multiclass="crammer-singer"), [label == "x" for label in LABELS]),
+    (CalibratedSVC(SVC(Spectrum(2)), cv=2), ["x", "y"] * 3),
+    (CalibratedSVC(SVC(Spectrum(2)), "isotonic", cv=2, reject=(0.3, 0.7)), ["x", "y"] * 3),
+    (SVR(EditDistance()), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
+    (OneClassSVM(GappedKmers(2, 1)), None),
+    (MultilabelSVC(Spectrum(2), cv=2), [("a",), ("b",), ("a", "b"), ("b",), ("a",), ("b",)]),
+]
+
+
+@pytest.mark.parametrize(("model", "labels"), MODELS, ids=lambda value: type(value).__name__)
+def test_fitted_machines_answer_as_estimators_do(model, labels, tmp_path):
+    from textsvm.evaluation.asked import predict
+
+    model = clone(model).fit(TEXTS, labels)
+    save(model, tmp_path / "m", {"reading": {"headers": True}})
+    whole, quick = load(tmp_path / "m"), load_fitted(tmp_path / "m")
+    positive = "inside" if isinstance(model, OneClassSVM) else None
+    for ours, theirs in zip(
+        predict(quick, TEXTS, [], positive, None), predict(whole, TEXTS, [], positive, None), strict=True
+    ):
+        assert np.array_equal(ours, theirs)
+    assert quick.info_ == whole.info_
+    assert quick.device_.kind == whole.device_.kind
+    assert hasattr(quick, "predict_proba") == hasattr(whole, "predict_proba")
+
+
+def test_damaged_files_are_refused_alike(tmp_path):
+    save(SVC(Spectrum(2)).fit(TEXTS, LABELS), tmp_path / "m")
+    content = (tmp_path / "m").read_bytes()
+    rng = np.random.default_rng(0)
+    refused = 0
+    for _ in range(60):
+        damaged = bytearray(content)
+        damaged[rng.integers(len(content))] ^= 1 << int(rng.integers(8))
+        (tmp_path / "d").write_bytes(damaged)
+        found = []
+        for read in (load, load_fitted):
+            try:
+                read(tmp_path / "d")
+                found.append("")
+            except textsvm.InputError as error:
+                found.append(str(error))
+        refused += bool(found[0])
+        assert not found[1] or found[0]  # what the quick way refuses, the whole does
+    assert refused
+
+
+def test_a_mail_waits_for_no_library_that_takes_long(tmp_path):
+    save(CalibratedSVC(SVC(KERNELS[1]), cv=2).fit(TEXTS, ["x", "y"] * 3), tmp_path / "m", texts=False)
+    (tmp_path / "mail.eml").write_bytes(b"Subject: cats\nFrom: a@b.example\n\nthe cat sat\n")
+    code = (
+        "import sys\n"
+        "from textsvm.cli import main\n"
+        "try: main()\n"
+        "finally: print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code, "predict", "m", "mail.eml", "--proba"],
+        capture_output=True, text=True, timeout=120, cwd=tmp_path,
+    )  # fmt: skip
+    assert json.loads(result.stdout)["label"] in "xy"
+    assert not set(result.stderr.split()) & {"scipy", "sklearn", "numba", "pandas", "pyarrow", "matplotlib"}
+
+
+def test_compiled_functions_know_each_other():
+    @njit(cache=False)
+    def inner(x):
+        return x + 1
+
+    @njit(cache=False)
+    def outer(x):
+        return inner(x) * 2
+
+    assert isinstance(outer, Compiled)
+    assert outer(3) == 8
+    assert outer.py_func is not None
