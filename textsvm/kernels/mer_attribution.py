@@ -17,9 +17,7 @@ from textsvm.documents import Documents
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.parallel import Progress
 
-MERS = Attribution(
-    "l-mers", "exact: each l-mer's contribution, spread evenly over its symbols", exact=True
-)
+MERS = Attribution("l-mers", "exact: each l-mer's contribution, spread evenly over its symbols", exact=True)
 _PAIRED = str.maketrans("acgtu", "tgcaa")
 
 

@@ -41,30 +41,25 @@ from textsvm.simd import (
 
 Array = NDArray[Any]
 BITS = 64
-ALL, NONE, ONE = np.uint64(2**64 - 1), np.uint64(0), np.uint64(1)
+ALL, NONE, ONE, TWO = np.uint64(2**64 - 1), np.uint64(0), np.uint64(1), np.uint64(2)
 #: Bit planes of weights.
 WEIGHT_PLANES = 8
 
 
-def shapes(most: int, weighted: bool) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """What the compiled loop is specialised by: distances that count, upper planes, planes of weights."""
-    upper = max(most.bit_length() - 2, 0) + 1
-    return (0,) * (most + 1), (0,) * upper, (0,) * (WEIGHT_PLANES if weighted else 1)
+def upper_planes(most: int) -> tuple[int, ...]:
+    """One for each plane 4, 8, ... that distances up to `most` need, and the last."""
+    return (0,) * (max(most.bit_length() - 2, 0) + 1)
 
 
 def scratch(n_symbols: int, length: int, weighted: bool) -> tuple[Array, Array, Array]:
     """Room for the slots, masks and planes of a group."""
     most = min(n_symbols, LANES * (BITS + length))
     slots = np.zeros(max(n_symbols, 1), np.int64)
-    return slots, aligned((most + 1) * _padded(length) * LANES, np.uint64), _planes(weighted)
+    return slots, aligned((most + 1) * (-(-length // 4) * 4) * LANES, np.uint64), _planes(weighted)
 
 
 def _planes(weighted: bool) -> Array:
     return aligned((WEIGHT_PLANES if weighted else 1) * LANES, np.uint64)
-
-
-def _padded(length: int) -> int:
-    return -(-length // 4) * 4
 
 
 @njit(nogil=True, cache=True)
@@ -82,7 +77,7 @@ def _build(
             mer = words[lane, 1] + bit
             one = ONE << np.uint64(bit)
             for k in range(len(planes) // LANES):
-                if (weights[mer] >> k) & 1:
+                if (weights[mer] >> (len(planes) // LANES - 1 - k)) & 1:
                     planes[k * LANES + lane] |= one
             for p in range(length):
                 code = codes[starts[mer] + p]
@@ -116,15 +111,14 @@ def _add(ones: Any, a: Any, b: Any) -> Any:
 @njit(nogil=True, cache=True)
 def _compare(
     codes: Array, starts: Array, weights: Array, begin: int, end: int, slots: Array, masks: Array,
-    planes: Array, length: int, distances: Any, upper: Any, weighted: Any, out: Array,
+    planes: Array, length: int, most: int, upper: Any, out: Array,
 ) -> None:  # fmt: skip
     """Sums over the l-mers begin .. end of a row document, for each distance and lane."""
-    padded, zero = (length + 3) // 4 * 4, fill(NONE)
-    counts, higher = stack(distances, zero), stack(upper, zero)
-    for d in range(len(distances)):
-        put(counts, d, zero)
+    padded, zero, last = (length + 3) // 4 * 4, fill(NONE), len(upper) - 1
+    higher = stack(upper, zero)
     at = np.empty(padded, np.int64)
     at[:] = np.arange(padded) * LANES
+    out[:] = 0
     for mer in range(begin, end):
         first = starts[mer]
         for p in range(length):
@@ -136,28 +130,27 @@ def _compare(
             ones, a = _add(ones, load(masks, at[p]), load(masks, at[p + 1]))
             ones, b = _add(ones, load(masks, at[p + 2]), load(masks, at[p + 3]))
             twos, carry = _add(twos, a, b)
-            for k in range(len(upper) - 1):
+            for k in range(last):
                 plane = get(higher, k)
                 put(higher, k, bits_xor(plane, carry))
                 carry = bits_and(plane, carry)
-            put(higher, len(upper) - 1, bits_or(get(higher, len(upper) - 1), carry))
-        near = bits_xor(get(higher, len(upper) - 1), fill(ALL))
-        times = fill(np.uint64(weights[mer]))
-        for d in range(len(distances)):
+            put(higher, last, bits_or(get(higher, last), carry))
+        near = bits_xor(get(higher, last), fill(ALL))
+        for d in range(most + 1):
             same = bits_and(near, bits_xor(ones, fill(NONE if d & 1 else ALL)))
             same = bits_and(same, bits_xor(twos, fill(NONE if d & 2 else ALL)))
-            for k in range(len(upper) - 1):
+            for k in range(last):
                 same = bits_and(same, bits_xor(get(higher, k), fill(NONE if (d >> (k + 2)) & 1 else ALL)))
-            if len(weighted) == 1:
-                put(counts, d, add_ones(bits_and(same, load(planes, 0)), get(counts, d)))
+            if len(planes) == LANES:
+                number = add_ones(bits_and(same, load(planes, 0)), load(out, d * LANES))
             else:
-                total = zero
-                for k in range(len(weighted)):
-                    number = add_ones(bits_and(same, load(planes, k * LANES)), zero)
-                    total = multiply_add_whole(number, fill(ONE << np.uint64(k)), total)
-                put(counts, d, multiply_add_whole(total, times, get(counts, d)))
-    for d in range(len(distances)):
-        store(out, d * LANES, get(counts, d))
+                number = zero
+                for k in range(0, len(planes), LANES):
+                    number = multiply_add_whole(
+                        number, fill(TWO), add_ones(bits_and(same, load(planes, k)), zero)
+                    )
+                number = multiply_add_whole(number, fill(np.uint64(weights[mer])), load(out, d * LANES))
+            store(out, d * LANES, number)
 
 
 @njit(nogil=True, cache=True)
@@ -165,7 +158,7 @@ def add_counts(
     row_codes: Array, row_starts: Array, row_weights: Array, row_indptr: Array, picks: Array,
     codes: Array, starts: Array, weights: Array, words: Array, length: int,
     slots: Array, masks: Array, planes: Array, found: Array,
-    distances: Any, upper: Any, weighted: Any, counts: Array,
+    most: int, upper: Any, counts: Array,
 ) -> None:  # fmt: skip
     """counts[i, j, d] += pairs of l-mers of row document picks[i] and column document j at distance d.
 
@@ -179,9 +172,9 @@ def add_counts(
             if begin < end:
                 _compare(
                     row_codes, row_starts, row_weights, begin, end, slots, masks, planes, length,
-                    distances, upper, weighted, found,
+                    most, upper, found,
                 )  # fmt: skip
-                for d in range(len(distances)):
+                for d in range(most + 1):
                     for lane in range(len(some)):
                         counts[i, some[lane, 0], d] += np.int64(found[d * LANES + lane])
         _forget(codes, starts, some, length, slots)
@@ -192,7 +185,7 @@ def add_own_counts(
     row_codes: Array, row_starts: Array, row_weights: Array, row_indptr: Array, first: int, last: int,
     codes: Array, starts: Array, weights: Array, words: Array, word_indptr: Array, length: int,
     slots: Array, masks: Array, planes: Array, found: Array,
-    distances: Any, upper: Any, weighted: Any, counts: Array,
+    most: int, upper: Any, counts: Array,
 ) -> None:  # fmt: skip
     """counts[i, 0, d] += pairs of l-mers of row document i and of column document i."""
     pick = np.empty(1, np.int64)
@@ -202,7 +195,7 @@ def add_own_counts(
         own[:, 0] = 0
         add_counts(
             row_codes, row_starts, row_weights, row_indptr, pick, codes, starts, weights, own, length,
-            slots, masks, planes, found, distances, upper, weighted, counts[i : i + 1],
+            slots, masks, planes, found, most, upper, counts[i : i + 1],
         )  # fmt: skip
 
 

@@ -8,7 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.features.mers import Mers
-from textsvm.kernels.mer_counts import add_counts, add_own_counts, scratch, shapes, weigh_counts, words_of
+from textsvm.kernels.mer_counts import (
+    add_counts,
+    add_own_counts,
+    scratch,
+    upper_planes,
+    weigh_counts,
+    words_of,
+)
 from textsvm.kernels.mer_rows import MerRows
 from textsvm.kernels.mer_scores import HostTable
 from textsvm.parallel import Progress, run
@@ -27,7 +34,7 @@ class HostMers(MerRows):
         self.batches = np.unique(np.clip([0, *whole, self.n], 0, self.n))
 
     def self_values(self, rows: Mers, columns: Mers) -> NDArray[np.float64]:
-        n, weights = len(rows.numbers), self.kernel.weights
+        n, weights = len(rows.numbers), self.weights
         counts, (words, begins) = np.zeros((n, 1, len(weights)), np.int64), words_of(columns.indptr)
         size = max(1, n // 256)
 
@@ -37,7 +44,7 @@ class HostMers(MerRows):
             add_own_counts(
                 rows.codes, rows.starts, rows.weights, rows.indptr, first, last,
                 columns.codes, columns.starts, columns.weights, words, begins, self.kernel.length,
-                *room, *self._shapes, counts,
+                *room, counts,
             )  # fmt: skip
 
         run(piece, range(0, n, size))
@@ -58,22 +65,19 @@ class HostMers(MerRows):
         return out
 
     def table(self, of_mers: NDArray[np.float64]) -> HostTable:
-        return HostTable(self.columns, self.kernel.weights, of_mers)
+        return HostTable(self.columns, self.weights, of_mers)
 
-    @property
-    def _shapes(self) -> Any:
-        return shapes(len(self.kernel.weights) - 1, self.kernel.centred is not None)
-
-    def _room(self, n_symbols: int) -> Any:
-        """Scratch for one piece."""
-        found = aligned(len(self.kernel.weights) * LANES, np.uint64)
-        return *scratch(n_symbols, self.kernel.length, self.kernel.centred is not None), found
+    def _room(self, n_symbols: int) -> tuple[Any, Any, Any, Any, int, tuple[int, ...]]:
+        """Scratch for one piece, distances that count, and what the compiled loop is specialised by."""
+        most, found = len(self.weights) - 1, aligned(len(self.weights) * LANES, np.uint64)
+        slots, masks, planes = scratch(n_symbols, self.kernel.length, self.kernel.centred is not None)
+        return slots, masks, planes, found, most, upper_planes(most)
 
     def _fill(
         self, rows: Mers, scale: NDArray[np.float64], out: Any, symmetric: bool, progress: Progress | None
     ) -> None:
         """All values, or of a symmetric matrix those up to the end of each batch, and their mirror images."""
-        columns, weights, column_scale = self.columns, self.kernel.weights, self.normalisation.scale
+        columns, weights, column_scale = self.columns, self.weights, self.normalisation.scale
         n_symbols = max(rows.n_symbols, columns.n_symbols)
 
         def piece(bounds: tuple[int, int, int, int]) -> None:
@@ -81,13 +85,16 @@ class HostMers(MerRows):
             picks = np.arange(row, stop)
             words = self.words[self.begins[first] : self.begins[last]].copy()
             words[:, 0] -= first
+            room = self._room(n_symbols)
             counts = np.zeros((len(picks), last - first, len(weights)), np.int64)
             add_counts(
                 rows.codes, rows.starts, rows.weights, rows.indptr, picks,
                 columns.codes, columns.starts, columns.weights, words, self.kernel.length,
-                *self._room(n_symbols), *self._shapes, counts,
+                *room, counts,
             )  # fmt: skip
-            weigh_counts(counts, weights, scale[row:stop], column_scale[first:last], out[row:stop, first:last])
+            weigh_counts(
+                counts, weights, scale[row:stop], column_scale[first:last], out[row:stop, first:last]
+            )
             if symmetric and stop <= first:
                 out[first:last, row:stop] = out[row:stop, first:last].T
 
@@ -96,9 +103,13 @@ class HostMers(MerRows):
 
     def _pieces(self, rows: Mers, symmetric: bool) -> tuple[list[tuple[int, int, int, int]], list[float]]:
         """(first and last column, first and last row) of every piece, and pairs of l-mers."""
-        pieces, work, m = [], [], len(rows.numbers)
+        pieces: list[tuple[int, int, int, int]] = []
+        work: list[float] = []
+        m = len(rows.numbers)
+        if not m:
+            return pieces, work
         for first, last in zip(self.batches[:-1].tolist(), self.batches[1:].tolist(), strict=True):
-            size = max(1, COUNTS // ((last - first) * len(self.kernel.weights)))
+            size = max(1, COUNTS // ((last - first) * len(self.weights)))
             cuts = [*range(0, first, size), *range(first, last, size)] if symmetric else [*range(0, m, size)]
             for row, stop in zip(cuts, [*cuts[1:], last if symmetric else m], strict=True):
                 pieces.append((first, last, row, stop))

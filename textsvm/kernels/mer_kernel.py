@@ -69,9 +69,13 @@ class MerKernel(SymbolKernel):
                 f"canonical=True reads letters of DNA or RNA, so tokens={self.tokens!r} cannot go with it"
             )
         if not is_whole(self.alphabet) or self.alphabet < 2:
-            raise InputError(f"alphabet={self.alphabet!r} is no number of letters: give a whole number from 2")
+            raise InputError(
+                f"alphabet={self.alphabet!r} is no number of letters: give a whole number from 2"
+            )
         if self.canonical and self.alphabet != 4:
-            raise InputError(f"canonical=True reads the 4 letters of DNA, so alphabet={self.alphabet} must be 4")
+            raise InputError(
+                f"canonical=True reads the 4 letters of DNA, so alphabet={self.alphabet} must be 4"
+            )
 
     def fit(self, documents: Documents) -> MerKernel:
         self.check()
@@ -79,8 +83,8 @@ class MerKernel(SymbolKernel):
             letters = np.count_nonzero(np.bincount(documents.codes))
             if letters > self.alphabet:
                 raise InputError(
-                    f"the texts have {letters:,} different symbols, and the {self.name} kernel counts over an "
-                    f"alphabet of {self.alphabet}; give alphabet={letters}"
+                    f"the texts have {letters:,} different symbols, and the {self.name} kernel counts over "
+                    f"an alphabet of {self.alphabet}; give alphabet={letters}"
                 )
         return self
 

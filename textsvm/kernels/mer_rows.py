@@ -65,6 +65,8 @@ class MerRows(ABC):
     def __init__(self, kernel: Parameters, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device = kernel, documents, device
         self.n = len(documents)
+        # Of the pairs of both strands of two sequences, half are compared.
+        self.weights = kernel.weights * (2 if kernel.canonical else 1)
         self.own, self.columns = self.mers(documents)
         with devices.use(device):
             self.prepare()
@@ -73,6 +75,7 @@ class MerRows(ABC):
         """The l-mers of documents, as rows and as columns."""
         return mers_of(documents, self.kernel.length, bool(self.kernel.canonical), self.kernel.centred)
 
+    @abstractmethod
     def prepare(self) -> None:
         """Lay out the columns, where the work is done."""
 
@@ -81,9 +84,7 @@ class MerRows(ABC):
         """k(s, s) of documents, on the host."""
 
     @abstractmethod
-    def products(
-        self, rows: Mers, scale: NDArray[np.float64], progress: Progress | None = None
-    ) -> Any:
+    def products(self, rows: Mers, scale: NDArray[np.float64], progress: Progress | None = None) -> Any:
         """Of documents with the columns, times both scales: float32, shape (number of rows, n)."""
 
     @abstractmethod

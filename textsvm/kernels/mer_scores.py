@@ -1,6 +1,7 @@
-"""Machines of kernels of distances between l-mers, as a score of every l-mer: the value of x is a sum of them.
+"""Machines of kernels of distances between l-mers, as a score of every l-mer: a value is a sum of scores.
 
-    value(x) = scale(x) sum_(u in x) a(u) score(u),    score(u) = sum_i c_i scale_i sum_(v in t_i) b(v) w(d(u, v))
+    value(x) = scale(x) sum_(u in x) a(u) score(u)
+    score(u) = sum_i c_i scale_i sum_(v in t_i) b(v) w(d(u, v))
 
 Over A symbols a table has all A^l scores. T_0[x] is the weight that the l-mers x of the support vectors have,
 and with position after position, T_d[x] becomes that of all l-mers which differ from x at d of the positions
@@ -109,9 +110,9 @@ class MerPredictor:
         """Whether there is room for a table, and it is there or made in less time than kernel values."""
         kernel, symbols = self.rows.kernel, max(self.rows.columns.n_symbols, 1)
         size = float(symbols) ** kernel.length
-        if size * 8 * (len(kernel.weights) + len(self.coef)) > TABLE_BYTES:
+        if size * 8 * (len(self.rows.weights) + len(self.coef)) > TABLE_BYTES:
             return False
-        made = kernel.length * len(kernel.weights) * size * len(self.coef) / TABLE_RATE
+        made = kernel.length * len(self.rows.weights) * size * len(self.coef) / TABLE_RATE
         direct = kernel.cost(documents.lengths, self.rows.documents.lengths).sum()
         return self._table is not None or bool(made <= direct)
 
@@ -132,7 +133,7 @@ class HostTable:
         size, keys = self.symbols**self.length, columns.keys(self.symbols)
         self.scores = np.empty((size, len(of_mers)))
         for machine, each in enumerate(of_mers):
-            self.scores[:, machine] = self._spread(np.bincount(keys, each, size), weights)
+            self.scores[:, machine] = self._spread(np.bincount(keys, each, size).astype(np.float64), weights)
 
     def _spread(self, own: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
         sums = np.zeros((len(weights), len(own)))

@@ -36,14 +36,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-
-
 @lru_cache(maxsize=64)
 def mismatch_weights(k: int, m: int, b: int) -> NDArray[np.float64]:
     """Strings of k of b letters within m mismatches of both of two, for d = 0 .. min(k, 2m)."""
     found = [
-        sum(number for a, c, number in around(k, d, b) if a <= m and c <= m)
-        for d in range(min(k, 2 * m) + 1)
+        sum(number for a, c, number in around(k, d, b) if a <= m and c <= m) for d in range(min(k, 2 * m) + 1)
     ]
     return np.array(found, float)
 
