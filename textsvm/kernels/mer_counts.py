@@ -23,6 +23,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from textsvm.kernels.mer_words import BITS
 from textsvm.simd import (
     LANES,
     add_ones,
@@ -40,7 +41,6 @@ from textsvm.simd import (
 )
 
 Array = NDArray[Any]
-BITS = 64
 ALL, NONE, ONE, TWO = np.uint64(2**64 - 1), np.uint64(0), np.uint64(1), np.uint64(2)
 #: Bit planes of weights.
 WEIGHT_PLANES = 8
@@ -208,18 +208,3 @@ def weigh_counts(counts: Array, weights: Array, row_scale: Array, scale: Array, 
             for d in range(len(weights)):
                 total += weights[d] * counts[i, j, d]
             out[i, j] = total * (row_scale[i] * scale[j])
-
-
-def words_of(indptr: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The words of documents, (document, first l-mer, number of l-mers), and where those of each begin."""
-    numbers = np.diff(indptr)
-    each = -(-numbers // BITS)
-    begins = np.concatenate([[0], np.cumsum(each)])
-    document = np.repeat(np.arange(len(each)), each)
-    place = BITS * (np.arange(len(document)) - begins[document])
-    return (
-        np.stack(
-            [document, indptr[document] + place, np.minimum(numbers[document] - place, BITS)], axis=1
-        ).astype(np.int64),
-        begins,
-    )

@@ -14,10 +14,10 @@ from textsvm.kernels.mer_counts import (
     scratch,
     upper_planes,
     weigh_counts,
-    words_of,
 )
 from textsvm.kernels.mer_rows import MerRows
 from textsvm.kernels.mer_scores import HostTable
+from textsvm.kernels.mer_words import words_of
 from textsvm.parallel import Progress, run
 from textsvm.simd import LANES, aligned
 
