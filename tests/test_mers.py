@@ -301,3 +301,42 @@ def test_other_letters_are_refused():
     with pytest.raises(InputError, match="have 5 different symbols"):
         Gkm(3, 2, 1).fit(encode(["acgtn"]))
     Gkm(3, 2, 1).fit(encode(["acgt"], encode(["acgtn"]).alphabet))
+
+
+#: What `gkmmatrix` of LS-GKM 0.1.2 prints of these, both strands, six digits: -t, -l, -k, -d, lower half.
+SEQUENCES = [
+    "AAGACAAATACGTAACATTCACGTCAGCACGTA",
+    "CAATCACATATCATACACGTCAGCACGACACT",
+    "CTGACCTGTATGTTATGTATTTGACTTCA",
+    "TAACATACACGTCAGCACGAAACTTGTTGGC",
+]
+OF_LSGKM = [
+    (Gkm(6, 4, 2, "none"), [0.518311, 0.429295, 0.383665, 0.55358, 0.612909, 0.373394]),
+    (Gkm(6, 4, 2, "full"), [0.362603, 0.225625, 0.18863, 0.369712, 0.526148, 0.247628]),
+    (Gkm(6, 4, 2), [0.479463, 0.380905, 0.334214, 0.510577, 0.58958, 0.340994]),
+    (Gkm(6, 4, 2, centre=50, half_life=50), [0.482285, 0.384038, 0.341543, 0.513602, 0.606678, 0.327914]),
+    (Gkm(11, 7, 3), [0.162147, 0.0979203, 0.0701072, 0.204554, 0.415096, 0.0687343]),
+]
+
+
+@pytest.mark.parametrize(("kernel", "printed"), OF_LSGKM, ids=str)
+def test_values_are_those_that_lsgkm_prints(kernel, printed):
+    documents = encode([sequence.lower() for sequence in SEQUENCES])
+    gram = clone(kernel).set_params(canonical=True).rows(documents, CPU).gram()
+    np.testing.assert_allclose(gram[np.tril_indices(4, -1)], printed, rtol=0, atol=6e-7)  # as rounded
+
+
+@pytest.mark.parametrize(
+    "kernel", [Gkm(5, 3, 2), Gkm(5, 3, 2, centre=200, half_life=4.0), Mismatch(4, 1)], ids=str
+)
+def test_cost_and_divisions(kernel):
+    lengths = np.array([10, 2000, 0])
+    cost = kernel.cost(lengths, np.array([300, 40]))
+    assert cost.shape == (3,)
+    assert cost[1] > cost[0] > cost[2] == 0
+    assert kernel.quadratic
+    documents = encode(dna(80))
+    assert kernel.divides(documents)
+    rows, some = kernel.rows(documents, CPU), np.arange(20, 50)
+    tile = kernel.rows(documents.take(some), CPU).cross(documents.take(np.arange(10)))
+    np.testing.assert_array_equal(tile, rows.gram()[:10, some])
