@@ -9,12 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import log
+from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from textsvm.documents import Documents
-from textsvm.features.gapped import LETTERS, Windows, windows_of
+from textsvm.features.gapped import LETTERS, strands
+from textsvm.features.pmers import share
+from textsvm.features.vocabulary import check_symbols
+
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -56,11 +62,6 @@ class Mers:
         places = np.arange(indptr[-1]) + np.repeat(self.indptr[:-1][indices] - indptr[:-1], numbers)
         return replace(self, starts=self.starts[places], weights=self.weights[places], indptr=indptr)
 
-    def only(self, kept: NDArray[np.bool_]) -> Mers:
-        """Some of the l-mers."""
-        indptr = np.concatenate([[0], np.cumsum(kept)])[self.indptr]
-        return replace(self, starts=self.starts[kept], weights=self.weights[kept], indptr=indptr)
-
     def alike(self) -> Mers:
         """Every l-mer with the weight 1."""
         return replace(self, weights=np.ones_like(self.weights))
@@ -78,6 +79,8 @@ class Mers:
 
     def unknown(self, symbols: int) -> NDArray[np.bool_]:
         """Which documents have an l-mer with a symbol that is not among so many, shape (n,)."""
+        if self.n_symbols <= symbols:
+            return np.zeros(len(self.numbers), bool)
         new = np.concatenate([[0], np.cumsum(self.codes >= symbols)])
         of_mers = np.concatenate([[0], np.cumsum(new[self.starts + self.length] > new[self.starts])])
         found: NDArray[np.bool_] = np.diff(of_mers[self.indptr]) > 0
@@ -101,9 +104,9 @@ class Centred:
     peak: int
     half_life: float
 
-    def weights(self, places: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Of the l-mers at `places` of sequences of so many l-mers."""
-        away = np.abs(numbers // 2 - places)
+    def weights(self, most: int) -> NDArray[np.uint8]:
+        """Of l-mers at a distance of 0 .. `most`."""
+        away = np.arange(most + 1)
         found = np.floor(self.peak * np.exp(-log(2) * away / self.half_life) + 1)
         return np.minimum(found, self.peak).astype(np.uint8)
 
@@ -120,23 +123,54 @@ def mers_of(
     InputError
         With both strands, if there are other symbols than acgtun.
     """
-    windows = windows_of(documents, length, both_strands)
-    numbers = np.diff(windows.indptr)
-    places = np.arange(len(windows.starts)) - np.repeat(windows.indptr[:-1], numbers)
-    each = numbers // 2 if both_strands else numbers
-    of_window = np.repeat(each, numbers)
-    reverse = places >= of_window
-    places = np.where(reverse, 2 * of_window - 1 - places, places)
-    weights = np.ones(len(places), np.uint8) if centred is None else centred.weights(places, of_window)
-    columns = Mers(windows.codes, windows.starts, weights, windows.indptr, windows.n_symbols, length)
-    if not both_strands:
-        return columns, columns
-    known = _known(windows, length)
-    columns, reverse = replace(columns.only(known), n_symbols=len(LETTERS) - 1), reverse[known]
-    return columns.only(~reverse), columns
+    check_symbols(len(documents.codes), 2 if both_strands else 1)
+    codes = strands(documents) if both_strands else documents.codes.astype(np.int32)
+    unknown, n_symbols = (len(LETTERS) - 1,) * 2 if both_strands else (-1, len(documents.alphabet))
+    offsets, n = np.array(documents.offsets), len(documents)
+    longest = int(documents.lengths.max(initial=0))
+    of_distance = np.ones(longest + 1, np.uint8) if centred is None else centred.weights(longest)
+    numbers = np.zeros(n, np.int64)
+    share(offsets, lambda i, j: _count(codes, offsets, i, j, length, unknown, numbers))
+    indptr = np.concatenate([[0], np.cumsum(numbers)])
+    each = 2 if both_strands else 1
+    starts, weights = np.empty(each * indptr[-1], np.int64), np.empty(each * indptr[-1], np.uint8)
+    own_starts, own_weights = np.empty(indptr[-1], np.int64), np.empty(indptr[-1], np.uint8)
+    sizes = (length, unknown, of_distance, indptr, own_starts, own_weights)
+    share(offsets, lambda i, j: _fill(codes, offsets, i, j, *sizes, starts, weights))
+    rows = Mers(codes, own_starts, own_weights, indptr, n_symbols, length)
+    return rows, Mers(codes, starts, weights, each * indptr, n_symbols, length) if both_strands else rows
 
 
-def _known(windows: Windows, length: int) -> NDArray[np.bool_]:
-    """Which windows have no n."""
-    unknown = np.concatenate([[0], np.cumsum(windows.codes == len(LETTERS) - 1)])
-    return unknown[windows.starts + length] == unknown[windows.starts]
+@njit(nogil=True, cache=True)
+def _count(
+    codes: Array, offsets: Array, first: int, last: int, length: int, unknown: int, numbers: Array
+) -> None:
+    for i in range(first, last):
+        known = 0
+        for at in range(offsets[i], offsets[i + 1]):
+            known = 0 if codes[at] == unknown else known + 1
+            numbers[i] += known >= length
+
+
+@njit(nogil=True, cache=True)
+def _fill(
+    codes: Array, offsets: Array, first: int, last: int, length: int, unknown: int, of_distance: Array,
+    indptr: Array, starts: Array, weights: Array, both_starts: Array, both_weights: Array,
+) -> None:  # fmt: skip
+    # The other strand of all texts lies behind them, from its last symbol to its first.
+    both = len(both_starts) > len(starts)
+    for i in range(first, last):
+        known, mer, number = 0, indptr[i], indptr[i + 1] - indptr[i]
+        middle = offsets[i] + (offsets[i + 1] - offsets[i] - length + 1) // 2
+        for at in range(offsets[i], offsets[i + 1]):
+            known = 0 if codes[at] == unknown else known + 1
+            if known >= length:
+                start = at - length + 1
+                starts[mer] = start
+                weights[mer] = of_distance[abs(middle - start)]
+                if both:
+                    there = mer + indptr[i]
+                    both_starts[there] = start
+                    both_starts[there + number] = len(codes) - at - 1
+                    both_weights[there] = both_weights[there + number] = weights[mer]
+                mer += 1
