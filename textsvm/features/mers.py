@@ -124,7 +124,7 @@ def mers_of(
         With both strands, if there are other symbols than acgtun.
     """
     check_symbols(len(documents.codes), 2 if both_strands else 1)
-    codes = strands(documents) if both_strands else documents.codes.astype(np.int32)
+    codes = _both_strands(documents) if both_strands else documents.codes.astype(np.int32)
     unknown, n_symbols = (len(LETTERS) - 1,) * 2 if both_strands else (-1, len(documents.alphabet))
     offsets, n = np.array(documents.offsets), len(documents)
     longest = int(documents.lengths.max(initial=0))
@@ -139,6 +139,28 @@ def mers_of(
     share(offsets, lambda i, j: _fill(codes, offsets, i, j, *sizes, starts, weights))
     rows = Mers(codes, own_starts, own_weights, indptr, n_symbols, length)
     return rows, Mers(codes, starts, weights, each * indptr, n_symbols, length) if both_strands else rows
+
+
+def _both_strands(documents: Documents) -> NDArray[np.int32]:
+    """`strands`, by all cores."""
+    present = np.zeros(len(documents.alphabet), bool)
+    present[documents.codes] = True
+    letters = np.flatnonzero(present).astype(documents.codes.dtype)
+    bounds = np.array([0, len(letters)], np.int64)
+    table = np.zeros(len(present), np.int32)
+    table[letters] = strands(Documents(letters, bounds, documents.alphabet))[: len(letters)]
+    codes, own = np.empty(2 * len(documents.codes), np.int32), np.array(documents.codes)
+    at = documents.offsets
+    share(at, lambda i, j: _pair(own, table, int(at[i]), int(at[j]), codes))
+    return codes
+
+
+@njit(nogil=True, cache=True)
+def _pair(codes: Array, table: Array, first: int, last: int, both: Array) -> None:
+    for at in range(first, last):
+        letter = table[codes[at]]
+        both[at] = letter
+        both[len(both) - 1 - at] = 3 - letter if letter < 4 else letter
 
 
 @njit(nogil=True, cache=True)

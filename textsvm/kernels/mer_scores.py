@@ -90,7 +90,7 @@ class MerPredictor:
         values = np.empty((len(new), len(self.coef)))
         with devices.use(self.device):
             if tabulated:
-                values[~new] = self.table.sums(rows.take(np.flatnonzero(~new)))
+                values[~new] = self.table.sums(rows.take(np.flatnonzero(~new)) if new.any() else rows)
             for i in np.flatnonzero(new):
                 found = self.rows.products(rows.take(np.array([i])), np.ones(1))
                 values[i] = self.coef @ devices.to_host(found)[0].astype(np.float64)
