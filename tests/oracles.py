@@ -6,8 +6,8 @@ slow is remembered.
 
 from collections import Counter
 from functools import lru_cache
-from itertools import combinations
-from math import exp, log, sqrt, tanh
+from itertools import combinations, product
+from math import comb, exp, log, sqrt, tanh
 
 import numpy as np
 
@@ -87,6 +87,85 @@ def gapped(s, t, g, m, weight="log", canonical=False):
     a, b = gapped_kmers(s, g, m, canonical), gapped_kmers(t, g, m, canonical)
     value = {"count": lambda c: c, "presence": lambda c: 1, "log": lambda c: 1 + log(c)}[weight]
     return sum(value(a[u]) * value(b[u]) for u in a.keys() & b.keys())
+
+
+@lru_cache(maxsize=64)
+def mismatch_features(s, k, m, letters):
+    """Every string over some letters that is within m mismatches of k-mers of s, and of how many."""
+    found = Counter()
+    for u in pmers(s, k).elements():
+        near = {u}
+        for _ in range(m):
+            near |= {z[:i] + x + z[i + 1 :] for z in near for i in range(k) for x in letters}
+        found.update(near)
+    return found
+
+
+def mismatch(s, t, k, m, letters, canonical=False):
+    """k(s, t), not normalised."""
+    mine, theirs = (
+        [mismatch_features(one, k, m, letters) for one in strands(text, canonical)] for text in (s, t)
+    )
+    return sum(a[z] * b[z] for a in mine for b in theirs for z in a.keys() & b.keys())
+
+
+def strands(s, canonical):
+    """A text, or its two strands, u a t."""
+    s = s.replace("u", "t") if canonical else s
+    return [s, s[::-1].translate(str.maketrans("acgt", "tgca"))] if canonical else [s]
+
+
+@lru_cache(maxsize=16)
+def gapped_kmer_filter(l, k, b):  # noqa: E741
+    """(l-mers over b letters, their matrix A+ A): counts of l-mers, as those of gapped k-mers say them.
+
+    A has a row for each choice of k positions and k letters: which l-mers have these.
+    """
+    mers = list(product(range(b), repeat=l))
+    gapped = [(at, x) for at in combinations(range(l), k) for x in product(range(b), repeat=k)]
+    A = np.array(
+        [[all(u[p] == c for p, c in zip(at, x, strict=True)) for u in mers] for at, x in gapped], float
+    )
+    return mers, np.linalg.pinv(A) @ A
+
+
+@lru_cache(maxsize=16)
+def gkm_filter(l, k, filtered, b=4):  # noqa: E741
+    """What two l-mers at distance 0, 1, ... l count: shared gapped k-mers, or products of their estimates."""
+    if filtered == "none":
+        return [comb(l - d, k) for d in range(l + 1)]
+    mers, estimates = gapped_kmer_filter(l, k, b)
+    at = [mers.index((0,) * (l - d) + (1,) * d) for d in range(l + 1)]
+    if filtered == "truncated":
+        away = np.array([[sum(x != y for x, y in zip(u, v, strict=True)) for v in mers] for u in mers])
+        last = next((d for d in range(l + 1) if estimates[0, at[d]] < 1e-12), l + 1)
+        estimates = np.where(away < last, estimates, 0)
+    return [float(estimates[0] @ estimates[i]) for i in at]
+
+
+def gkm(s, t, l, k, d, filtered="none", centred=None, canonical=False):  # noqa: E741
+    """k(s, t), not normalised: pairs of l-mers at up to d mismatches; `centred` is M, H of LS-GKM."""
+    weight, total = gkm_filter(l, k, filtered), 0.0
+
+    def mers(text):
+        n = len(text) - l + 1
+        for one, back in zip(strands(text, canonical), (False, True), strict=False):
+            for i in range(n):
+                middle = abs(n // 2 - (n - 1 - i if back else i))
+                each = (
+                    1
+                    if centred is None
+                    else min(centred[0], int(centred[0] * 2 ** (-middle / centred[1]) + 1))
+                )
+                if not (canonical and "n" in one[i : i + l]):
+                    yield one[i : i + l], each
+
+    others = list(mers(t))
+    for u, a in mers(s):
+        for v, b in others:
+            away = sum(x != y for x, y in zip(u, v, strict=True))
+            total += a * b * weight[away] if away <= d else 0
+    return total
 
 
 @lru_cache(maxsize=1000)

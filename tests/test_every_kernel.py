@@ -10,6 +10,8 @@ from textsvm import SVC, BoundedGap, CalibratedSVC, EditDistance, GapWeighted, P
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels import KERNELS
 from textsvm.kernels.gapped import GappedKmers
+from textsvm.kernels.gkm import Gkm
+from textsvm.kernels.mismatch import Mismatch
 
 SIMPLE = [
     Spectrum((1, 3), "log", idf=True),
@@ -21,6 +23,8 @@ SIMPLE = [
     BoundedGap(2),
     BoundedGap(2, decay=0.5, span=3, tokens="words", keep_case=True),
     GappedKmers(3, 2),
+    Mismatch(3, 1, alphabet=40),
+    Gkm(4, 2, 2, "none", tokens="words"),
 ]
 WORDS, CASED = Spectrum((1, 2), tokens="words"), Spectrum(2, keep_case=True)
 SUMS = [

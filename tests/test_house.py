@@ -54,6 +54,7 @@ PUBLIC_SIGNATURES = {
     "textsvm/estimators/one_class.py:OneClassSVM.__init__",
     "textsvm/estimators/features.py:SpectrumFeatures.__init__",
     "textsvm/selection/multilabel.py:MultilabelSVC.__init__",
+    "textsvm/kernels/gkm.py:Gkm.__init__",
 }
 
 
@@ -175,6 +176,9 @@ def questions() -> list[str]:
         "EditDistance",
         "GapWeighted",
         "GappedKmers",
+        "Gkm",
+        "Mismatch",
+        "MerKernel",
         "BoundedGap",
         "Nystroem",
         "UserKernel",

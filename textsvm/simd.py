@@ -178,3 +178,44 @@ def put(typingctx: Any, vectors: Any, index: Any, vector: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(vectors, types.intp, vector), codegen
+
+
+@intrinsic
+def bits_and(typingctx: Any, a: Any, b: Any) -> Any:
+    """a & b, of integers."""
+    return a(a, b), lambda context, builder, signature, args: builder.and_(*args)
+
+
+@intrinsic
+def bits_or(typingctx: Any, a: Any, b: Any) -> Any:
+    """a | b, of integers."""
+    return a(a, b), lambda context, builder, signature, args: builder.or_(*args)
+
+
+@intrinsic
+def bits_xor(typingctx: Any, a: Any, b: Any) -> Any:
+    """a ^ b, of integers."""
+    return a(a, b), lambda context, builder, signature, args: builder.xor(*args)
+
+
+@intrinsic
+def multiply_add_whole(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+    """a * b + c, of integers."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.add(builder.mul(args[0], args[1]), args[2])
+
+    return a(a, b, c), codegen
+
+
+@intrinsic
+def add_ones(typingctx: Any, a: Any, b: Any) -> Any:
+    """How many bits of each integer of `a` are set, plus `b`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = context.get_value_type(signature.return_type)
+        name = f"llvm.ctpop.v{LANES}i{a.dtype.bitwidth}"
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind]), name)
+        return builder.add(builder.call(function, args[:1]), args[1])
+
+    return b(a, b), codegen

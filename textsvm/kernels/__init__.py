@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from textsvm.kernels.gap import GapWeighted
     from textsvm.kernels.gapped import GappedKmers
     from textsvm.kernels.gaussian import Gaussian
+    from textsvm.kernels.gkm import Gkm
     from textsvm.kernels.linear import Linear
+    from textsvm.kernels.mismatch import Mismatch
     from textsvm.kernels.on import On
     from textsvm.kernels.polynomial import Polynomial
     from textsvm.kernels.sigmoid import Sigmoid
@@ -55,6 +57,8 @@ KERNELS = Kernels(
     edit="textsvm.kernels.edit:EditDistance",
     gap="textsvm.kernels.gap:GapWeighted",
     gapped="textsvm.kernels.gapped:GappedKmers",
+    mismatch="textsvm.kernels.mismatch:Mismatch",
+    gkm="textsvm.kernels.gkm:Gkm",
     linear="textsvm.kernels.linear:Linear",
     polynomial="textsvm.kernels.polynomial:Polynomial",
     gaussian="textsvm.kernels.gaussian:Gaussian",
@@ -73,6 +77,8 @@ _HOME = {
     "GapWeighted": "gap",
     "GappedKmers": "gapped",
     "Gaussian": "gaussian",
+    "Gkm": "gkm",
+    "Mismatch": "mismatch",
     "On": "on",
     "Product": "sums",
     "Sigmoid": "sigmoid",
@@ -88,8 +94,10 @@ __all__ = [
     "GapWeighted",
     "GappedKmers",
     "Gaussian",
+    "Gkm",
     "Kernel",
     "Linear",
+    "Mismatch",
     "On",
     "Polynomial",
     "Product",
