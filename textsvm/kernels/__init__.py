@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from textsvm.kernels.gapped import GappedKmers
     from textsvm.kernels.gaussian import Gaussian
     from textsvm.kernels.linear import Linear
+    from textsvm.kernels.locality import LocalityImproved
+    from textsvm.kernels.oligo import Oligo
     from textsvm.kernels.on import On
     from textsvm.kernels.polynomial import Polynomial
     from textsvm.kernels.sigmoid import Sigmoid
     from textsvm.kernels.spectrum import Spectrum
     from textsvm.kernels.sums import Product, Sum
     from textsvm.kernels.user import UserKernel
+    from textsvm.kernels.weighted_degree import WeightedDegree
 
 
 _MADE_OF_OTHERS = ("sum", "product", "on")
@@ -55,6 +58,8 @@ KERNELS = Kernels(
     edit="textsvm.kernels.edit:EditDistance",
     gap="textsvm.kernels.gap:GapWeighted",
     gapped="textsvm.kernels.gapped:GappedKmers",
+    oligo="textsvm.kernels.oligo:Oligo",
+    locality="textsvm.kernels.locality:LocalityImproved",
     linear="textsvm.kernels.linear:Linear",
     polynomial="textsvm.kernels.polynomial:Polynomial",
     gaussian="textsvm.kernels.gaussian:Gaussian",
@@ -62,7 +67,10 @@ KERNELS = Kernels(
     sum="textsvm.kernels.sums:Sum",
     product="textsvm.kernels.sums:Product",
     on="textsvm.kernels.on:On",
-    **{"bounded-gap": "textsvm.kernels.bounded_gap:BoundedGap"},
+    **{
+        "bounded-gap": "textsvm.kernels.bounded_gap:BoundedGap",
+        "weighted-degree": "textsvm.kernels.weighted_degree:WeightedDegree",
+    },
 )
 _HOME = {
     "Kernel": "base",
@@ -73,12 +81,15 @@ _HOME = {
     "GapWeighted": "gap",
     "GappedKmers": "gapped",
     "Gaussian": "gaussian",
+    "LocalityImproved": "locality",
+    "Oligo": "oligo",
     "On": "on",
     "Product": "sums",
     "Sigmoid": "sigmoid",
     "Spectrum": "spectrum",
     "Sum": "sums",
     "UserKernel": "user",
+    "WeightedDegree": "weighted_degree",
 }
 
 __all__ = [
@@ -90,6 +101,8 @@ __all__ = [
     "Gaussian",
     "Kernel",
     "Linear",
+    "LocalityImproved",
+    "Oligo",
     "On",
     "Polynomial",
     "Product",
@@ -97,6 +110,7 @@ __all__ = [
     "Spectrum",
     "Sum",
     "UserKernel",
+    "WeightedDegree",
 ]
 
 
