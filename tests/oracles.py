@@ -169,7 +169,7 @@ def weighted_degree(s, t, degree, shift=0):
 
 @lru_cache(maxsize=1000)
 def oligo(s, t, k, sigma):
-    """Every pair of positions of every k-mer in common (Meinicke et al. 2004, formula 4 without its constant)."""
+    """Every pair of positions of every k-mer in common (Meinicke et al. 2004, without the constant)."""
     return sum(
         exp(-((p - q) ** 2) / (4 * sigma**2))
         for p in range(len(s) - k + 1)
@@ -180,8 +180,10 @@ def oligo(s, t, k, sigma):
 
 @lru_cache(maxsize=1000)
 def locality_improved(s, t, window, inner, outer):
-    """Zien et al. (2000): matches in windows around every position, weighed from 1 at the border to window + 1
-    at the centre, as a share of what they can be."""
+    """Zien et al. (2000): matches in windows around every position, as a share of what they can be.
+
+    They weigh from 1 at the border of a window to window + 1 at its centre.
+    """
     match = [a == b for a, b in zip(s, t)]  # noqa: B905 (up to the end of the shorter)
     total = 0.0
     for p in range(len(match)):

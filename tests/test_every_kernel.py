@@ -8,7 +8,7 @@ import pytest
 import textsvm
 from textsvm import SVC, BoundedGap, CalibratedSVC, EditDistance, GapWeighted, Product, Spectrum, Sum
 from textsvm.evaluation.explanation import explain
-from textsvm.kernels import KERNELS
+from textsvm.kernels import KERNELS, LocalityImproved, Oligo, WeightedDegree
 from textsvm.kernels.gapped import GappedKmers
 
 SIMPLE = [
@@ -21,6 +21,9 @@ SIMPLE = [
     BoundedGap(2),
     BoundedGap(2, decay=0.5, span=3, tokens="words", keep_case=True),
     GappedKmers(3, 2),
+    WeightedDegree(3, 2),
+    Oligo(2, 3.0, tokens="words"),
+    LocalityImproved(5),
 ]
 WORDS, CASED = Spectrum((1, 2), tokens="words"), Spectrum(2, keep_case=True)
 SUMS = [

@@ -1,4 +1,4 @@
-"""Sums over diagonals: the mathematics and the CPU twin of kernels of k-mers at positions that differ a little.
+"""Sums over diagonals: mathematics and CPU twin of kernels of k-mers at positions that differ a little.
 
     k(x, y) = sum_(s = -S..S) delta_|s| T_s        T_s = sum_(k = first..d) (d - k + 1) N_k,s
 
@@ -11,9 +11,10 @@ positions here, 32 on a GPU. Equal symbols of W positions are then
     M_1 = and over p of ~(plane p of x, moved by s, xor plane p of y)
 
 and k-mers that end there M_k = M_(k-1) & (M_1 moved by k - 1 positions, with those of the word before), of
-which N_k,s counts the bits. M_k is 0 for all further k where it once is, soon as a rule; at worst a word takes
-4 d operations, of d <= 32: O(1) a position and shift, whatever d. Behind the end of a text all planes are 0 in
-x and 1 in y, which no code is: nothing matches there. A symbol that the columns do not have is 0 in x.
+which N_k,s counts the bits. M_k is 0 for all further k where it once is, soon as a rule; at worst a word
+takes 4 d operations, of d <= 32: O(1) a position and shift, whatever d. Behind the end of a text all planes
+are 0 in x and 1 in y, which no code is: nothing matches there. A symbol that the columns do not have is 0 in
+x.
 
 Lanes of a vector have one y each (positions.py); x is the same for all.
 """
@@ -33,16 +34,30 @@ from textsvm.kernels.base import KernelRows
 from textsvm.kernels.gap_sweep import Picked
 from textsvm.kernels.positions import PositionKernel, overlaps
 from textsvm.parallel import Progress, part, run
-from textsvm.simd import LANES, aligned
+from textsvm.simd import (
+    LANES,
+    add,
+    aligned,
+    any_set,
+    bit_and,
+    bit_or,
+    bit_xor,
+    count_bits,
+    fill,
+    load,
+    multiply,
+    shift_left,
+    shift_right,
+    store,
+    to_float,
+)
 
 #: The greatest d: the bits of a word on a GPU.
 MOST = 32
-#: Words of 64 positions, of all lanes, that are compared a second.
-RATE = 4.5e8
+#: Words of 64 positions that are compared a second, and pairs of texts whose value is written.
+RATE, WRITTEN = 2e8, 2.5e7
 #: Positions a second and shift that a value is shared out among.
 ATTRIBUTION_RATE = 1e8
-#: State of a piece of work: masks of words, and counts, of all lanes each.
-MATCH, BEFORE, LEFT, TOTALS = 0, LANES, 2 * LANES, 3 * LANES
 KMERS = Attribution(
     "k-mers at positions",
     "exact: the contribution of each k-mer in common, spread evenly over its symbols",
@@ -98,7 +113,7 @@ class DiagonalKernel(PositionKernel):
         longest = int(max(row_lengths.max(initial=0), column_lengths.max(initial=0)))
         shifts = 2 * len(self.diagonals(longest).weights) - 1
         words = overlaps(row_lengths, column_lengths) / 64 + len(column_lengths)
-        return shifts * words / (RATE * LANES)
+        return shifts * words / RATE + len(column_lengths) / WRITTEN
 
     def contributions(
         self,
@@ -145,15 +160,15 @@ class DiagonalLanes:
         self.symbols = len(documents.alphabet)
         self.planes = planes_of(self.symbols)
         self.longest = int(documents.lengths.max(initial=0))
-        codes, offsets, first = documents.codes_for(), np.array(documents.offsets), groups[:, -1].copy()
-        if len(groups):
-            first[-1] = groups.max() if groups[-1, -1] < 0 else first[-1]
+        codes, offsets = documents.codes_for(), np.array(documents.offsets)
         words = [max(1, -(-int(np.diff(offsets)[group[group >= 0]].max()) // 64)) for group in groups]
         self.firsts = np.concatenate([[0], np.cumsum(words)]).astype(np.int64) * self.planes * LANES
         self.words = aligned(int(self.firsts[-1]), np.uint64)
 
         def pack(g: int) -> None:
-            _pack_lanes(codes, offsets, groups[g], self.planes, self.words[self.firsts[g] : self.firsts[g + 1]])
+            _pack_lanes(
+                codes, offsets, groups[g], self.planes, self.words[self.firsts[g] : self.firsts[g + 1]]
+            )
 
         run(pack, range(len(groups)))
 
@@ -163,14 +178,13 @@ class DiagonalLanes:
         lengths = np.diff(offsets)[which]
         longest = int(lengths.max(initial=0))
         sums = self.kernel.diagonals(max(longest, self.longest))
-        out = np.zeros((len(which), groups.stop - groups.start, LANES))
+        out = np.empty(len(which) * (groups.stop - groups.start) * LANES)
         x = np.zeros((-(-longest // 64) + 2) * self.planes, np.uint64)
         _products(
             codes, offsets, which, self.symbols, self.planes, x, self.words,
-            self.firsts[groups.start : groups.stop + 1], sums.first, sums.length, sums.weights,
-            aligned(4 * LANES, np.uint64), out,
+            self.firsts[groups.start : groups.stop + 1], sums.first, sums.length, sums.weights, out,
         )  # fmt: skip
-        return out.reshape(len(which), -1)
+        return out.reshape(len(which), (groups.stop - groups.start) * LANES)
 
 
 @njit(nogil=True, cache=True)
@@ -199,71 +213,55 @@ def _pack_row(codes: Any, known: int, planes: int, words: Any) -> None:
                     words[((i >> 6) + 1) * planes + p] |= bit
 
 
-@njit(inline="always")
-def _popcount(x: Any) -> Any:
-    # LLVM knows this idiom and uses the instruction where there is one.
-    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return (x * np.uint64(0x0101010101010101)) >> np.uint64(56)
-
-
 @njit(nogil=True, cache=True)
 def _diagonal(
-    x: Any, n: int, y: Any, m: int, planes: int, shift: int, first: int, length: int, state: Any
-) -> None:
-    """Add T of a shift to the counts of all lanes: x of n symbols, y of at most m."""
-    start, stop = max(0, -shift) >> 6, (min(m, n - shift) + 63) >> 6
-    state[BEFORE : BEFORE + LANES] = 0
-    for w in range(start, stop):
+    x: Any, n: int, y: Any, m: int, planes: int, shift: int, first: int, length: int, totals: Any
+) -> Any:
+    """T of a shift, of all lanes, added to totals: x of n symbols, y of at most m."""
+    before = fill(np.uint64(0))
+    for w in range(max(0, -shift) >> 6, (min(m, n - shift) + 63) >> 6):
         at = 64 * w + shift + 64
         q, low = (at >> 6) * planes, np.uint64(at & 63)
         high = np.uint64(63) - low
-        state[MATCH : MATCH + LANES] = np.uint64(2**64 - 1)
+        differ = fill(np.uint64(0))
         for p in range(planes):
             bits = (x[q + p] >> low) | ((x[q + planes + p] << high) << np.uint64(1))
-            place = (w * planes + p) * LANES
-            for lane in range(LANES):
-                state[MATCH + lane] &= ~(bits ^ y[place + lane])
-        weight = np.uint64(length if first <= 1 else 0)
-        for lane in range(LANES):
-            state[LEFT + lane] = state[MATCH + lane]
-            state[TOTALS + lane] += weight * _popcount(state[MATCH + lane])
-        for k in range(2, length + 1):
-            up, down, some = np.uint64(k - 1), np.uint64(65 - k), np.uint64(0)
-            for lane in range(LANES):
-                kept = state[LEFT + lane] & ((state[MATCH + lane] << up) | (state[BEFORE + lane] >> down))
-                state[LEFT + lane] = kept
-                some |= kept
-            if some == 0:
-                break
+            differ = bit_or(differ, bit_xor(fill(bits), load(y, (w * planes + p) * LANES)))
+        match = bit_xor(differ, fill(np.uint64(2**64 - 1)))
+        left, k = match, 1
+        while any_set(left):
             if k >= first:
-                weight = np.uint64(length - k + 1)
-                for lane in range(LANES):
-                    state[TOTALS + lane] += weight * _popcount(state[LEFT + lane])
-        for lane in range(LANES):
-            state[BEFORE + lane] = state[MATCH + lane]
+                totals = add(totals, multiply(fill(np.uint64(length - k + 1)), count_bits(left)))
+            if k == length:
+                break
+            moved = bit_or(
+                shift_left(match, fill(np.uint64(k))), shift_right(before, fill(np.uint64(64 - k)))
+            )
+            left = bit_and(left, moved)
+            k += 1
+        before = match
+    return totals
 
 
 @njit(nogil=True, cache=True)
 def _products(
     codes: Any, offsets: Any, which: Any, known: int, planes: int, x: Any, words: Any, firsts: Any, first: int,
-    length: int, weights: Any, state: Any, out: Any,
+    length: int, weights: Any, sums: Any,
 ) -> None:  # fmt: skip
-    """out[k, g, lane]: sums over diagonals of which[k] and the lanes of group g."""
+    """sums[(k * groups + g) * LANES + lane]: sums over diagonals of which[k] and the lanes of group g."""
+    groups = len(firsts) - 1
     for k in range(len(which)):
         row = codes[offsets[which[k]] : offsets[which[k] + 1]]
         _pack_row(row, known, planes, x)
-        for g in range(len(firsts) - 1):
+        for g in range(groups):
             y = words[firsts[g] : firsts[g + 1]]
-            m = 64 * (len(y) // (planes * LANES))
+            m, value = 64 * (len(y) // (planes * LANES)), fill(np.float64(0))
             for s in range(min(len(weights), max(len(row), m))):
-                state[TOTALS : TOTALS + LANES] = 0
-                _diagonal(x, len(row), y, m, planes, s, first, length, state)
+                totals = _diagonal(x, len(row), y, m, planes, s, first, length, fill(np.uint64(0)))
                 if s > 0:
-                    _diagonal(x, len(row), y, m, planes, -s, first, length, state)
-                for lane in range(LANES):
-                    out[k, g, lane] += weights[s] * np.float64(state[TOTALS + lane])
+                    totals = _diagonal(x, len(row), y, m, planes, -s, first, length, totals)
+                value = add(value, multiply(fill(weights[s]), to_float(totals)))
+            store(sums, (k * groups + g) * LANES, value)
 
 
 @njit(nogil=True, cache=True)
@@ -290,7 +288,7 @@ def _self_sums(
 def _share(
     x: Any, codes: Any, offsets: Any, factors: Any, first: int, length: int, weights: Any, shares: Any
 ) -> None:
-    """Add to `shares`, the differences of the symbols' contributions, what x has in common with documents."""
+    """Add to `shares`, differences of the symbols' contributions, what x has in common with documents."""
     for d in range(len(factors)):
         if factors[d] == 0:
             continue

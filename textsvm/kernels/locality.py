@@ -3,8 +3,8 @@
     k(x, y) = (sum_p win_p)^d2        win_p = (sum_(j = -l..l) w_j [x[p+j] = y[p+j]])^d1
 
 over the positions p that both texts have, aligned at their starts; outside of either nothing matches. The
-weights w_j = (l + 1 - |j|) / (l + 1)^2 rise from the borders of a window of 2 l + 1 positions to its centre, and
-sum to 1. d1 takes together what matches near each other, d2 windows wherever they are.
+weights w_j = (l + 1 - |j|) / (l + 1)^2 rise from the borders of a window of 2 l + 1 positions to its centre,
+and sum to 1. d1 takes together what matches near each other, d2 windows wherever they are.
 
 With c_p = (l + 1)^2 sum_j w_j [...], a whole number,
 
@@ -34,13 +34,25 @@ from textsvm.kernels.locality_options import OPTIONS
 from textsvm.kernels.option import Option
 from textsvm.kernels.positions import PositionKernel, overlaps
 from textsvm.parallel import Progress
-from textsvm.simd import LANES, aligned
+from textsvm.simd import (
+    LANES,
+    add,
+    aligned,
+    fill,
+    load,
+    multiply,
+    store,
+    subtract,
+    to_float,
+    where_equal,
+    where_less,
+)
 from textsvm.tokens import Tokens
 
 #: The greatest window, which a word of matches on a GPU has room for on both sides, and degree.
 MOST_WINDOW, MOST_DEGREE = 31, 10
-#: Positions of all lanes a second, and positions times window that a value is shared out among.
-RATE, ATTRIBUTION_RATE = 3e7, 2e8
+#: Positions a second, and positions times window that a value is shared out among.
+RATE, ATTRIBUTION_RATE = 7e8, 2e8
 WINDOWS = Attribution(
     "windows",
     "exact: the contribution of each window, over the symbols that match in it, as they weigh",
@@ -168,7 +180,7 @@ class LocalityImproved(PositionKernel):
         return windows.finish(windows.of_equal(int(lengths.max(initial=0)))[lengths])
 
     def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-        return (overlaps(row_lengths, column_lengths) + len(column_lengths)) / (RATE * LANES)
+        return (overlaps(row_lengths, column_lengths) + 20 * len(column_lengths)) / RATE
 
     def contributions(
         self,
@@ -213,72 +225,72 @@ class WindowLanes:
         ours, codes = (ours, codes) if ours.dtype == codes.dtype else (ours.astype(wide), codes.astype(wide))
         own, chosen = np.array(self.documents.offsets), self.groups[groups]
         longest = int(np.diff(own)[chosen[chosen >= 0]].max(initial=0))
-        out = np.zeros((len(which), len(chosen), LANES))
+        out = np.empty(len(which) * len(chosen) * LANES)
         _products(
             codes, offsets, which, ours, own, chosen, self.windows.side, self.windows.inner,
-            aligned(longest * LANES, np.int32), aligned((longest + 2 * self.windows.side + 2) * LANES, np.int32),
-            aligned(4 * LANES, np.int32), aligned(2 * LANES, np.float64), out,
+            aligned(longest * LANES, np.int32), aligned(LANES, np.int32),
+            aligned((longest + 2 * self.windows.side + 2) * LANES, np.int32), out,
         )  # fmt: skip
-        return self.windows.finish(out.reshape(len(which), -1))
-
-
-#: State of a piece of work: c, matches right and left of the centre, and lengths, of all lanes each.
-COUNT, RIGHT, LEFT, LENGTH = 0, LANES, 2 * LANES, 3 * LANES
+        return self.windows.finish(out.reshape(len(which), len(chosen) * LANES))
 
 
 @njit(nogil=True, cache=True)
 def _products(
     codes: Any, offsets: Any, which: Any, own_codes: Any, own_offsets: Any, groups: Any, side: int, inner: int,
-    columns: Any, match: Any, state: Any, power: Any, out: Any,
+    columns: Any, lengths: Any, match: Any, sums: Any,
 ) -> None:  # fmt: skip
-    """out[k, g, lane]: the sum of c^d1 of which[k] and the lanes of group g."""
+    """sums[(k * len(groups) + g) * LANES + lane]: the sum of c^d1 of which[k] and the lanes of group g."""
+    one, zero, edge = fill(np.int32(1)), fill(np.int32(0)), side + 1
     for g in range(len(groups)):
         m = interleave(own_codes, own_offsets, groups[g], -1, columns)
         for lane in range(LANES):
             d = groups[g, lane]
-            state[LENGTH + lane] = own_offsets[d + 1] - own_offsets[d] if d >= 0 else 0
+            lengths[lane] = own_offsets[d + 1] - own_offsets[d] if d >= 0 else 0
         for k in range(len(which)):
-            row = codes[offsets[which[k]] : offsets[which[k] + 1]]
-            n, edge = min(len(row), m), (side + 1) * LANES
-            match[:edge] = 0
-            match[edge + n * LANES : 2 * edge + n * LANES] = 0
+            start = offsets[which[k]]
+            n = min(offsets[which[k] + 1] - start, m)
+            for i in range(edge):
+                store(match, i * LANES, zero)
+                store(match, (edge + n + i) * LANES, zero)
             for i in range(n):
-                symbol = np.int32(row[i])
-                for lane in range(LANES):
-                    match[edge + i * LANES + lane] = np.int32(columns[i * LANES + lane] == symbol)
-            _sum_windows(match, n, side, inner, state, power)
-            for lane in range(LANES):
-                out[k, g, lane] = power[LANES + lane]
+                symbol = fill(np.int32(codes[start + i]))
+                store(match, (edge + i) * LANES, where_equal(load(columns, i * LANES), symbol, one, zero))
+            store(sums, (k * len(groups) + g) * LANES, _sum_windows(match, n, lengths, side, inner))
 
 
 @njit(nogil=True, cache=True)
-def _sum_windows(match: Any, n: int, side: int, inner: int, state: Any, power: Any) -> None:
-    """power[LANES + lane]: the sum of c^d1 over n positions; match[(position + side + 1) * LANES + lane]."""
-    edge = (side + 1) * LANES
-    power[LANES:] = 0
-    state[:LENGTH] = 0
+def _sum_windows(match: Any, n: int, lengths: Any, side: int, inner: int) -> Any:
+    """The sum of c^d1 over n positions, of all lanes; match[(position + side + 1) * LANES + lane]."""
+    zero, total, ends = fill(np.int32(0)), fill(np.float64(0)), load(lengths, 0)
+    count, right, left = zero, zero, zero
     for q in range(min(side + 1, n)):
-        for lane in range(LANES):
-            state[COUNT + lane] += np.int32(side - q) * match[edge + q * LANES + lane]
-            state[RIGHT + lane] += match[edge + q * LANES + lane]
+        here = load(match, (q + side + 1) * LANES)
+        count = add(count, multiply(fill(np.int32(side - q)), here))
+        right = add(right, here)
     for p in range(n):
-        here = edge + p * LANES
-        for lane in range(LANES):
-            c = state[COUNT + lane] + state[RIGHT + lane] - state[LEFT + lane]
-            state[COUNT + lane] = c
-            power[lane] = np.float64(c) if p < state[LENGTH + lane] else 0.0
-            state[RIGHT + lane] += match[here + edge + lane] - match[here + lane]
-            state[LEFT + lane] += match[here + lane] - match[here - edge + lane]
+        count = subtract(add(count, right), left)
+        value = to_float(where_less(fill(np.int32(p)), ends, count, zero))
+        power = value
         for _ in range(inner - 1):
-            for lane in range(LANES):
-                power[lane] *= np.float64(state[COUNT + lane])
-        for lane in range(LANES):
-            power[LANES + lane] += power[lane]
+            power = multiply(power, value)
+        total = add(total, power)
+        here = load(match, (p + side + 1) * LANES)
+        right = subtract(add(right, load(match, (p + 2 * side + 2) * LANES)), here)
+        left = subtract(add(left, here), load(match, p * LANES))
+    return total
 
 
 @njit(nogil=True, cache=True)
 def _share(
-    x: Any, codes: Any, offsets: Any, factors: Any, side: int, inner: int, outer: int, unit: float, shares: Any
+    x: Any,
+    codes: Any,
+    offsets: Any,
+    factors: Any,
+    side: int,
+    inner: int,
+    outer: int,
+    unit: float,
+    shares: Any,
 ) -> None:
     """Add what the symbols of x have of the sum of factors times values with documents."""
     windows = np.empty(len(x))

@@ -1,4 +1,4 @@
-"""Oligo kernel (Meinicke, Tech, Morgenstern, Merkl 2004, BMC Bioinformatics 5:169): k-mers and where they stand.
+"""Oligo kernel: k-mers and where they stand (Meinicke, Tech, Morgenstern, Merkl 2004, BMC Bioinformatics 5).
 
     k(x, y) = sum over k-mers u, positions p of u in x and q of u in y, of exp(-(p - q)^2 / (4 sigma^2))
 
@@ -7,8 +7,9 @@ from the start of a text. sigma near 0 compares what stands at the same position
 positions: the spectrum kernel.
 
 All pairs with p - q = s lie on one diagonal, and have one weight: it is a sum over diagonals (diagonals.py)
-of k = d alone, with delta_s = exp(-s^2 / (4 sigma^2)). Left out are pairs more than 12 sigma apart, whose terms
-are below exp(-36) = 2.3e-16: less than the rounding of a float64 against a k-mer that stands in the same place.
+of k = d alone, with delta_s = exp(-s^2 / (4 sigma^2)). Left out are pairs more than 12 sigma apart, whose
+terms are below exp(-36) = 2.3e-16: less than what float64, let alone float32, can add to a k-mer that stands
+in the same place.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What kernels that know positions have in common: texts aligned at their starts, normalised, in lanes.
 
-Position i of a text is compared with position i of another, or with one near it; behind the end of the shorter
-text nothing matches. So texts of any lengths can be compared, and those that were cut around a site (of
-splicing, of binding) have it at the same position.
+Position i of a text is compared with position i of another, or with one near it; behind the end of the
+shorter text nothing matches. So texts of any lengths can be compared, and those that were cut around a site
+(of splicing, of binding) have it at the same position.
 
 The CPU twin takes documents in order of length, LANES columns of like length at a time (gap_sweep.py), and
 cuts rows by columns into pieces of like work. What a piece computes is the kernel's own: a `Lanes`.
@@ -33,7 +33,7 @@ class Lanes(Protocol):
     """Column documents in lanes, ready to be compared."""
 
     def products(self, rows: Picked, groups: slice) -> NDArray[np.float64]:
-        """k, not normalised: which documents (codes, offsets, which) by all lanes of some groups of columns."""
+        """k, not normalised: `which` of documents (codes, offsets, which) by all lanes of some groups."""
 
 
 class PositionKernel(SymbolKernel):
