@@ -81,6 +81,21 @@ class Diagonals:
     length: int
     weights: NDArray[np.float64]
 
+    @property
+    def source(self) -> str:
+        """See `positions_cuda.Program`."""
+        return "diagonals.cu"
+
+    @property
+    def table(self) -> NDArray[np.float64]:
+        """See `positions_cuda.Program`."""
+        return self.weights
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """See `positions_cuda.Program`."""
+        return {"shifts": len(self.weights), "first": self.first, "length": self.length}
+
 
 class DiagonalKernel(PositionKernel):
     """A kernel that is a sum over diagonals."""
@@ -245,8 +260,8 @@ def _diagonal(
 
 @njit(nogil=True, cache=True)
 def _products(
-    codes: Any, offsets: Any, which: Any, known: int, planes: int, x: Any, words: Any, firsts: Any, first: int,
-    length: int, weights: Any, sums: Any,
+    codes: Any, offsets: Any, which: Any, known: int, planes: int, x: Any, words: Any, firsts: Any,
+    first: int, length: int, weights: Any, sums: Any,
 ) -> None:  # fmt: skip
     """sums[(k * groups + g) * LANES + lane]: sums over diagonals of which[k] and the lanes of group g."""
     groups = len(firsts) - 1

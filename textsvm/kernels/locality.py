@@ -77,6 +77,21 @@ class Windows:
     outer: int
 
     @property
+    def source(self) -> str:
+        """See `positions_cuda.Program`."""
+        return "locality.cu"
+
+    @property
+    def table(self) -> NDArray[np.float64]:
+        """See `positions_cuda.Program`."""
+        return self.powers
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """See `positions_cuda.Program`."""
+        return {"side": self.side, "outer": self.outer, "unit": self.unit}
+
+    @property
     def powers(self) -> NDArray[np.float64]:
         """c^d1 of every c that there is, shape ((l + 1)^2 + 1,)."""
         c = np.arange((self.side + 1) ** 2 + 1, dtype=np.float64)
@@ -236,8 +251,8 @@ class WindowLanes:
 
 @njit(nogil=True, cache=True)
 def _products(
-    codes: Any, offsets: Any, which: Any, own_codes: Any, own_offsets: Any, groups: Any, side: int, inner: int,
-    columns: Any, lengths: Any, match: Any, sums: Any,
+    codes: Any, offsets: Any, which: Any, own_codes: Any, own_offsets: Any, groups: Any, side: int,
+    inner: int, columns: Any, lengths: Any, match: Any, sums: Any,
 ) -> None:  # fmt: skip
     """sums[(k * len(groups) + g) * LANES + lane]: the sum of c^d1 of which[k] and the lanes of group g."""
     one, zero, edge = fill(np.int32(1)), fill(np.int32(0)), side + 1

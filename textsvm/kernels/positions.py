@@ -51,7 +51,7 @@ class PositionKernel(SymbolKernel):
 
     @abstractmethod
     def on_card(self, longest: int) -> Any:
-        """What the CUDA twin is given of it (`positions_cuda.Program`), of texts of that length at most."""
+        """What the CUDA twin computes (`positions_cuda.Program`), of texts of that length at most."""
 
     def check_whole(self, name: str, least: int, most: int) -> None:
         """Raise InputError if a parameter is no whole number of a range."""
