@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from oracles import locality_improved, normalised, oligo, weighted_degree
 
 from textsvm import SVC
+from textsvm.cli.console import WrongUsage
+from textsvm.cli.kernels import options_of
 from textsvm.device import select
 from textsvm.documents import encode, encode_as
 from textsvm.errors import InputError
 from textsvm.evaluation.explanation import explain
-from textsvm.kernels import LocalityImproved, Oligo, WeightedDegree, spelling
+from textsvm.kernels import KERNELS, LocalityImproved, Oligo, WeightedDegree, spelling
 from textsvm.simd import LANES
 
 CPU = select("cpu")
@@ -212,6 +214,17 @@ def test_spelled():
     }.items():
         assert str(spelling.parse(text)) == str(kernel)
         assert str(spelling.parse(spelling.spell(kernel))) == str(kernel)
+
+
+def test_a_grid_of_options():
+    options = options_of(KERNELS)
+    found = options(kernel=["weighted-degree"], degree="3,5", shift="1", tokens="blosum62").grid()
+    assert list(map(str, found)) == [str(WeightedDegree(d, 1, tokens="blosum62")) for d in (3, 5)]
+    found = options(kernel=["oligo", "locality"], sigma="0.5", window="5").grid()
+    assert list(map(str, found)) == [str(Oligo(3, 0.5)), str(LocalityImproved(5))]
+    for wrong in ({"kernel": ["oligo"], "k": "x"}, {"kernel": ["locality"], "window": "4"}):
+        with pytest.raises(WrongUsage, match="k x is no whole number|window=4"):
+            options(**wrong).grid()
 
 
 def test_work_is_predicted_by_what_texts_have_in_common():

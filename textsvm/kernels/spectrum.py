@@ -113,12 +113,17 @@ class Spectrum(SymbolKernel):
         Weigh every p-mer by ln((1 + n) / (1 + df)) + 1, learnt by `fit`.
     normalised : bool
         Divide by sqrt(k(s, s) k(t, t)).
-    tokens : {"characters", "words", "whitespace"} or callable
+    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
         What a symbol is: a function takes a normalised text and returns its tokens.
     keep_case : bool
         Tell upper and lower case apart.
     odds : bool
         Weigh every p-mer by what it tells about the class (`textsvm.features.weights`), learnt by `fit`.
+
+    Notes
+    -----
+    For DNA whose strand is unknown, where a p-mer and its reverse complement are one feature, take
+    `GappedKmers(p, m=0, canonical=True)`.
     """
 
     name: ClassVar[str] = "spectrum"
