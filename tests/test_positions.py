@@ -223,7 +223,7 @@ def test_a_grid_of_options():
     found = options(kernel=["oligo", "locality"], sigma="0.5", window="5").grid()
     assert list(map(str, found)) == [str(Oligo(3, 0.5)), str(LocalityImproved(5))]
     for wrong in ({"kernel": ["oligo"], "k": "x"}, {"kernel": ["locality"], "window": "4"}):
-        with pytest.raises(WrongUsage, match="k x is no whole number|window=4"):
+        with pytest.raises(WrongUsage, match=r"k x is no whole number|window=4"):
             options(**wrong).grid()
 
 

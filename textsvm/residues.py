@@ -6,9 +6,9 @@ Li-B(10) in Edgar's comparison (2004, Nucleic Acids Research 32:380):
     AST  C  DEQ  FWY  G  HN  IV  KR  LM  P
 
 A group is written as its first letter. The other letters of IUPAC: U (selenocysteine) is a C and O
-(pyrrolysine) a K, of which they are made; Z (E or Q) is the group of both; B (D or N) is read as D and J (I or
-L) as L, as MMseqs2 reads them; X (any) is a symbol of its own, and so is * (a stop). Case tells nothing. Every
-letter from A to Z is read; anything else, gaps of an alignment and white space too, is refused.
+(pyrrolysine) a K, of which they are made; Z (E or Q) is the group of both; B (D or N) is read as D and J (I
+or L) as L, as MMseqs2 reads them; X (any) is a symbol of its own, and so is * (a stop). Case tells nothing.
+Every letter from A to Z is read; anything else, gaps of an alignment and white space too, is refused.
 """
 
 from __future__ import annotations

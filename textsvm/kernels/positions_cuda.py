@@ -20,7 +20,7 @@ from textsvm.parallel import Progress
 WARP = 32
 THREADS = 256
 #: Bits of a code that a kernel is compiled for, and rows that a launch may have.
-PLANES = (3, 5, 8, 12, 16, 24)
+PLANES = (3, 5, 8, 16, 24)
 MOST_ROWS = 65_535
 #: Seconds of a core between two looks at the clock: a tenth of a second of a card.
 LAUNCH = 100.0

@@ -101,7 +101,7 @@ class SharedLengths(Sharing):
 
 
 class Spectrum(SymbolKernel):
-    """p-spectrum kernel.
+    """p-spectrum kernel; a p-mer and its reverse complement are one in `GappedKmers(p, 0, canonical=True)`.
 
     Parameters
     ----------
@@ -119,11 +119,6 @@ class Spectrum(SymbolKernel):
         Tell upper and lower case apart.
     odds : bool
         Weigh every p-mer by what it tells about the class (`textsvm.features.weights`), learnt by `fit`.
-
-    Notes
-    -----
-    For DNA whose strand is unknown, where a p-mer and its reverse complement are one feature, take
-    `GappedKmers(p, m=0, canonical=True)`.
     """
 
     name: ClassVar[str] = "spectrum"
