@@ -130,6 +130,20 @@ def test_more_documents_than_lanes_in_any_order_and_large_alphabets(kernel):
             assert gram[i, j] == pytest.approx(oracle(texts[i], texts[j]), rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    "kernel", [*(kernel for kernel, _ in CASES), LocalityImproved(31, 10, 2, False)], ids=str
+)
+def test_a_value_has_the_same_bits_wherever_it_is_computed(kernel):
+    rng = np.random.default_rng(4)
+    documents = encode(["".join(rng.choice(list("ab"), n)) for n in [*range(70), *range(90, 3 * LANES + 90)]])
+    rows = kernel.rows(documents, CPU)
+    gram = rows.gram()
+    np.testing.assert_array_equal(rows.cross(documents), gram)
+    np.testing.assert_array_equal(rows.diag(), np.diag(gram))
+    part = np.array([99, 3, 50])
+    np.testing.assert_array_equal(kernel.rows(documents.take(part), CPU).cross(documents), gram[:, part])
+
+
 @pytest.mark.parametrize("kernel", [WeightedDegree(2, 3), Oligo(2, 1.0), LocalityImproved(3)])
 def test_words_are_symbols(kernel):
     texts = ["the cat sat on the mat", "on the mat the cat sat", "a dog", ""]

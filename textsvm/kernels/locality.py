@@ -107,15 +107,21 @@ class Windows:
         return _power(sums / self.unit, self.outer)
 
     def of_equal(self, longest: int) -> NDArray[np.float64]:
-        """Sums of c^d1 of a text with itself, by its length, shape (longest + 1,)."""
-        whole = 2 * self.side + 1
-        weights = self.side + 1 - np.abs(np.arange(-self.side, self.side + 1))
-        short = [
-            self.powers[np.convolve(np.ones(n, np.int64), weights)[self.side : self.side + n]].sum()
-            for n in range(1, whole + 1)
+        """Sums of c^d1 of a text with itself, by its length, in the order of positions; shape (longest + 1,)."""
+        side, whole = self.side, 2 * self.side + 1
+        weights = side + 1 - np.abs(np.arange(-side, side + 1))
+        terms = [
+            self.powers[np.convolve(np.ones(n, np.int64), weights)[side : side + n]]
+            for n in range(1, min(longest, whole) + 1)
         ]
-        more = np.arange(max(0, longest - whole)) + 1
-        return np.concatenate([[0], short, short[-1] + more * self.unit])[: longest + 1]
+        sums = np.array([0.0, *(np.cumsum(each)[-1] for each in terms)])
+        if longest <= whole:
+            return sums
+        rising = np.concatenate([terms[-1][:side], np.full(longest - 2 * side, self.unit)])
+        long = np.cumsum(rising)[whole - side :]
+        for falling in terms[-1][side + 1 :]:
+            long = long + falling
+        return np.concatenate([sums, long])
 
 
 def _power(x: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
