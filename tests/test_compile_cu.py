@@ -21,7 +21,7 @@ import textsvm
 from textsvm import device
 from textsvm.bench import clusters_cuda, layouts
 from textsvm.features import dense_cuda, products_cuda, rows_cuda, vectors_cuda
-from textsvm.kernels import edit_cuda, gap_cuda, gap_lanes, mer_distances_cuda
+from textsvm.kernels import edit_cuda, gap_cuda, gap_lanes, mer_distances_cuda, positions_cuda
 from textsvm.parallel import n_threads
 from textsvm.solvers import crammer_singer_cuda, newton_cuda, shards_cuda, smo_cuda
 from textsvm.solvers.workingset import Done
@@ -35,6 +35,8 @@ STRUCTS = {
     "edit.cu": {"Task": edit_cuda.TASK},
     "gap.cu": {"Task": gap_cuda.TASK, "Output": gap_cuda.OUTPUT, "Lane": gap_lanes.LANE},
     "mers.cu": {"Task": mer_distances_cuda.TASK},
+    "diagonals.cu": {"Task": positions_cuda.TASK},
+    "locality.cu": {"Task": positions_cuda.TASK},
     "clusters.cu": {"Clustered": clusters_cuda.CLUSTERED},
     "products.cu": {"Products": products_cuda.PRODUCTS},
     dense_cuda.SOURCE: {"Dense": dense_cuda.DENSE},

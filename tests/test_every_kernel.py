@@ -8,7 +8,7 @@ import pytest
 import textsvm
 from textsvm import SVC, BoundedGap, CalibratedSVC, EditDistance, GapWeighted, Product, Spectrum, Sum
 from textsvm.evaluation.explanation import explain
-from textsvm.kernels import KERNELS
+from textsvm.kernels import KERNELS, LocalityImproved, Oligo, WeightedDegree
 from textsvm.kernels.gapped import GappedKmers
 from textsvm.kernels.gkm import Gkm
 from textsvm.kernels.mismatch import Mismatch
@@ -25,6 +25,9 @@ SIMPLE = [
     GappedKmers(3, 2),
     Mismatch(3, 1, alphabet=40),
     Gkm(4, 2, 2, "none", tokens="words"),
+    WeightedDegree(3, 2),
+    Oligo(2, 3.0, tokens="words"),
+    LocalityImproved(5),
 ]
 WORDS, CASED = Spectrum((1, 2), tokens="words"), Spectrum(2, keep_case=True)
 SUMS = [

@@ -17,7 +17,7 @@ PACKAGE = ROOT / "textsvm"
 #: neighbours that do not know each other.
 FLOORS = [
     {"errors", "files", "plain_json", "compiled", "parameters"},
-    {"parallel", "normal_form", "scratch", "stored_texts", "host_memory", "cuda_sources"},
+    {"parallel", "normal_form", "residues", "scratch", "stored_texts", "host_memory", "cuda_sources"},
     {"simd", "device", "tokens", "workers"},
     {"spans"},
     {"encoding"},
@@ -180,6 +180,9 @@ def questions() -> list[str]:
         "Mismatch",
         "MerKernel",
         "BoundedGap",
+        "WeightedDegree",
+        "Oligo",
+        "LocalityImproved",
         "Nystroem",
         "UserKernel",
         "Composite",

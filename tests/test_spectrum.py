@@ -10,12 +10,12 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from textsvm.device import select
-from textsvm.documents import encode
+from textsvm.documents import encode, encode_as
 from textsvm.errors import InputError
 from textsvm.features import pmers
 from textsvm.features.pmers import count
 from textsvm.features.vocabulary import plan
-from textsvm.kernels import spectrum_features
+from textsvm.kernels import GappedKmers, spectrum_features
 from textsvm.kernels.spectrum import WEIGHTS, Spectrum, host_grams
 
 CPU = select("cpu")
@@ -358,3 +358,20 @@ def test_documents_shorter_than_every_substring_are_no_error():
     documents = encode(["ab", "", "abc"])
     np.testing.assert_array_equal(Spectrum(9).rows(documents, CPU).gram(), np.eye(3))
     np.testing.assert_array_equal(Spectrum(9, "intersection").rows(documents, CPU).gram(), np.eye(3))
+
+
+@pytest.mark.parametrize("weight", ["count", "presence", "log"])
+@pytest.mark.parametrize("p", [3, 5])
+def test_a_p_mer_and_its_reverse_complement_are_one_feature_of_gapped_without_gaps(p, weight):
+    rng = np.random.default_rng(p)
+    texts = ["".join(rng.choice(list("acgt"), n)) for n in rng.integers(p, 60, 8)]
+
+    def one_feature(text):
+        windows = [text[i : i + p] for i in range(len(text) - p + 1)]
+        return [min(u, u[::-1].translate(str.maketrans("acgt", "tgca"))) for u in windows]
+
+    # As texts of tokens that are canonical p-mers: their spectrum of length 1.
+    documents = encode_as([" ".join(one_feature(text)) for text in texts], "whitespace")
+    expected = Spectrum(1, weight).fit(documents).rows(documents, select("cpu")).gram()
+    found = GappedKmers(p, 0, True, weight).rows(encode(texts), select("cpu")).gram()
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -22,6 +22,8 @@ from textsvm.normal_form import NORMALISATIONS as NORMALISATIONS
 from textsvm.normal_form import normal_form
 from textsvm.normal_form import normalise as normalise
 from textsvm.parallel import Progress
+from textsvm.residues import NAMES as GROUP_NAMES
+from textsvm.residues import residue_groups
 from textsvm.spans import Stretches, distinct, find_words, translate
 from textsvm.tokens import Spans, Tokens, align, kinds, locate, spread, tokenise
 
@@ -32,7 +34,7 @@ class View:
 
     Attributes
     ----------
-    tokens : "characters", "words", "whitespace" or callable
+    tokens : "characters", "words", "whitespace", "blosum62" or callable
         What one symbol is; "numbers" where vectors are read.
     keep_case : bool
         Whether upper and lower case are told apart where the normal form of texts would not.
@@ -59,7 +61,8 @@ class Documents:
         Distinct code points, or tokens. The alphabet of documents encoded against another alphabet starts
         with that one, so codes of the two can be compared; symbols it did not have come after.
     characters : Documents, optional
-        The characters of the normalised texts that tokens were taken from, where they are still known.
+        The characters of the normalised texts that tokens, or groups of residues, were taken from, where they
+        are still known.
     classes : int64 array, shape (n,), optional
         The numbers of the documents' classes, for kernels that learn from them.
     """
@@ -283,19 +286,23 @@ def encode_as(texts: Sequence[str] | Documents, tokens: Tokens, known: Documents
     ----------
     texts : sequence of str, already normalised, or their characters
         Characters that are taken as they are have been encoded over the known alphabet.
-    tokens : {"characters", "words", "whitespace"} or callable
+    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
     known : Documents, optional
         Of the same tokens: the symbols of their alphabet keep their codes.
 
     Raises
     ------
     InputError
-        If a function of tokens returns anything but a sequence of str.
+        If a function of tokens returns anything but a sequence of str, or a text is no protein where residues
+        are read.
     """
     of_characters = known.alphabet if known is not None and tokens == "characters" else None
     characters = texts if isinstance(texts, Documents) else encode(texts, of_characters)
     if tokens == "characters":
         return characters
+    if tokens == "blosum62":
+        groups = residue_groups(characters.codes, characters.offsets, characters.alphabet)
+        return Documents(groups, characters.offsets, GROUP_NAMES, characters)
     pieces, ids, found = _called(characters, tokens) if callable(tokens) else _words(characters, tokens)
     code_of: Mapping[str, int] = {} if known is None else known.code_of
     new = sorted(token for token in found if token not in code_of)

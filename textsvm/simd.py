@@ -108,10 +108,86 @@ def fill(typingctx: Any, value: Any) -> Any:
     return Vector(value)(value), codegen
 
 
+def _binary(floats: str, integers: str) -> Any:
+    """What an operation of two vectors is compiled to: the names of LLVM's instructions."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        real = isinstance(signature.args[0].dtype, types.Float)
+        return getattr(builder, floats if real else integers)(*args)
+
+    return codegen
+
+
 @intrinsic
 def add(typingctx: Any, a: Any, b: Any) -> Any:
-    """a + b, of floats."""
-    return a(a, b), lambda context, builder, signature, args: builder.fadd(*args)
+    """a + b."""
+    return a(a, b), _binary("fadd", "add")
+
+
+@intrinsic
+def subtract(typingctx: Any, a: Any, b: Any) -> Any:
+    """a - b."""
+    return a(a, b), _binary("fsub", "sub")
+
+
+@intrinsic
+def multiply(typingctx: Any, a: Any, b: Any) -> Any:
+    """a * b."""
+    return a(a, b), _binary("fmul", "mul")
+
+
+@intrinsic
+def bit_and(typingctx: Any, a: Any, b: Any) -> Any:
+    """a & b, of integers."""
+    return a(a, b), _binary("", "and_")
+
+
+@intrinsic
+def bit_or(typingctx: Any, a: Any, b: Any) -> Any:
+    """a | b, of integers."""
+    return a(a, b), _binary("", "or_")
+
+
+@intrinsic
+def bit_xor(typingctx: Any, a: Any, b: Any) -> Any:
+    """a ^ b, of integers."""
+    return a(a, b), _binary("", "xor")
+
+
+@intrinsic
+def shift_left(typingctx: Any, a: Any, b: Any) -> Any:
+    """a << b, of integers."""
+    return a(a, b), _binary("", "shl")
+
+
+@intrinsic
+def shift_right(typingctx: Any, a: Any, b: Any) -> Any:
+    """a >> b, of unsigned integers."""
+    return a(a, b), _binary("", "lshr")
+
+
+@intrinsic
+def count_bits(typingctx: Any, a: Any) -> Any:
+    """How many bits of each integer are set."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = context.get_value_type(signature.return_type)
+        name = f"llvm.ctpop.v{LANES}i{a.dtype.bitwidth}"
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind]), name)
+        return builder.call(function, args)
+
+    return a(a), codegen
+
+
+@intrinsic
+def any_set(typingctx: Any, a: Any) -> Any:
+    """Whether an integer is not 0."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        whole = ir.IntType(LANES * signature.args[0].dtype.bitwidth)
+        return builder.icmp_unsigned("!=", builder.bitcast(args[0], whole), ir.Constant(whole, 0))
+
+    return types.boolean(a), codegen
 
 
 @intrinsic
@@ -145,6 +221,27 @@ def widen(typingctx: Any, a: Any) -> Any:
         if a.dtype == types.float64:
             return args[0]
         return builder.fpext(args[0], context.get_value_type(signature.return_type))
+
+    return Vector(types.float64)(a), codegen
+
+
+@intrinsic
+def where_less(typingctx: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
+    """`yes` where the signed integer of `a` is less than that of `b`, `no` elsewhere."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(builder.icmp_signed("<", args[0], args[1]), args[2], args[3])
+
+    return yes(a, b, yes, no), codegen
+
+
+@intrinsic
+def to_float(typingctx: Any, a: Any) -> Any:
+    """Integers in float64."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        convert = builder.sitofp if signature.args[0].dtype.signed else builder.uitofp
+        return convert(args[0], context.get_value_type(signature.return_type))
 
     return Vector(types.float64)(a), codegen
 

@@ -10,12 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
+from textsvm.residues import NAMES as GROUP_NAMES
+from textsvm.residues import residue_groups
 
 #: What the symbols of a text are: a name, or a function from a text to its tokens.
 Tokens = str | Callable[[str], Sequence[str]]
 #: Where symbols stand in a text: first character and the one behind the last, shape (n, 2); -1 is nowhere.
 Spans = NDArray[np.int64]
-NAMES = ("characters", "words", "whitespace")
+NAMES = ("characters", "words", "whitespace", "blosum62")
+#: Those whose symbols are one character each.
+SINGLE = ("characters", "blosum62")
 #: What a character is in a text of words: nothing, part of a word, a word by itself.
 BETWEEN, WITHIN, ALONE = 0, 1, 2
 _WORDS, _WORD = re.compile(r"\w+|[^\w\s]"), re.compile(r"\w")
@@ -38,15 +42,21 @@ def tokenise(text: str, tokens: Tokens) -> list[str]:
     Parameters
     ----------
     text : str
-    tokens : {"characters", "words", "whitespace"} or callable
+    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
         "words": every run of word characters, and every other character but white space by itself;
-        "whitespace": what white space separates; a function returns a sequence of str.
+        "whitespace": what white space separates; "blosum62": the residues of a protein in groups
+        (`textsvm.residues`); a function returns a sequence of str.
 
     Raises
     ------
     InputError
-        If the function fails, or returns anything else.
+        If the function fails, or returns anything else; if a character stands for no residue.
     """
+    if tokens == "blosum62":
+        points = np.array([*map(ord, text)], np.uint32)
+        ends = np.array([0, len(points)])
+        found = residue_groups(np.arange(len(points), dtype=np.uint32), ends, points)
+        return [chr(point) for point in GROUP_NAMES[found]]
     if not callable(tokens):
         return (
             _WORDS.findall(text) if tokens == "words" else text.split() if tokens == "whitespace" else [*text]

@@ -56,7 +56,7 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
         Weigh every substring by ln((1 + n) / (1 + df)) + 1, learnt by `fit`; of "intersection" by its root.
     normalised : bool
         Divide every row by its Euclidean length.
-    tokens : {"characters", "words", "whitespace"} or callable
+    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
         What a symbol is: a function takes a normalised text and returns its tokens.
     keep_case : bool
         Tell upper and lower case apart.

@@ -17,13 +17,16 @@ if TYPE_CHECKING:
     from textsvm.kernels.gaussian import Gaussian
     from textsvm.kernels.gkm import Gkm
     from textsvm.kernels.linear import Linear
+    from textsvm.kernels.locality import LocalityImproved
     from textsvm.kernels.mismatch import Mismatch
+    from textsvm.kernels.oligo import Oligo
     from textsvm.kernels.on import On
     from textsvm.kernels.polynomial import Polynomial
     from textsvm.kernels.sigmoid import Sigmoid
     from textsvm.kernels.spectrum import Spectrum
     from textsvm.kernels.sums import Product, Sum
     from textsvm.kernels.user import UserKernel
+    from textsvm.kernels.weighted_degree import WeightedDegree
 
 
 _MADE_OF_OTHERS = ("sum", "product", "on")
@@ -59,6 +62,8 @@ KERNELS = Kernels(
     gapped="textsvm.kernels.gapped:GappedKmers",
     mismatch="textsvm.kernels.mismatch:Mismatch",
     gkm="textsvm.kernels.gkm:Gkm",
+    oligo="textsvm.kernels.oligo:Oligo",
+    locality="textsvm.kernels.locality:LocalityImproved",
     linear="textsvm.kernels.linear:Linear",
     polynomial="textsvm.kernels.polynomial:Polynomial",
     gaussian="textsvm.kernels.gaussian:Gaussian",
@@ -66,7 +71,10 @@ KERNELS = Kernels(
     sum="textsvm.kernels.sums:Sum",
     product="textsvm.kernels.sums:Product",
     on="textsvm.kernels.on:On",
-    **{"bounded-gap": "textsvm.kernels.bounded_gap:BoundedGap"},
+    **{
+        "bounded-gap": "textsvm.kernels.bounded_gap:BoundedGap",
+        "weighted-degree": "textsvm.kernels.weighted_degree:WeightedDegree",
+    },
 )
 _HOME = {
     "Kernel": "base",
@@ -79,12 +87,15 @@ _HOME = {
     "Gaussian": "gaussian",
     "Gkm": "gkm",
     "Mismatch": "mismatch",
+    "LocalityImproved": "locality",
+    "Oligo": "oligo",
     "On": "on",
     "Product": "sums",
     "Sigmoid": "sigmoid",
     "Spectrum": "spectrum",
     "Sum": "sums",
     "UserKernel": "user",
+    "WeightedDegree": "weighted_degree",
 }
 
 __all__ = [
@@ -97,7 +108,9 @@ __all__ = [
     "Gkm",
     "Kernel",
     "Linear",
+    "LocalityImproved",
     "Mismatch",
+    "Oligo",
     "On",
     "Polynomial",
     "Product",
@@ -105,6 +118,7 @@ __all__ = [
     "Spectrum",
     "Sum",
     "UserKernel",
+    "WeightedDegree",
 ]
 
 

@@ -363,7 +363,7 @@ class SymbolKernel(Kernel):
 
     Parameters
     ----------
-    tokens : {"characters", "words", "whitespace"} or callable
+    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
         What one symbol is, see `textsvm.tokens.tokenise`.
     keep_case : bool
         Tell upper and lower case apart, which the normal form of texts does not.

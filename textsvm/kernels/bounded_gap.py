@@ -101,7 +101,7 @@ class BoundedGap(SymbolKernel):
         to 0.1 is nearly `GapWeighted`: see `left_out`.
     normalised : bool
         Divide by sqrt(k(s, s) k(t, t)).
-    tokens : {"characters", "words", "whitespace"} or callable
+    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
         What a symbol is: a function takes a normalised text and returns its tokens.
     keep_case : bool
         Tell upper and lower case apart.

@@ -113,7 +113,7 @@ class EditDistance(SymbolKernel):
         Per edit; or, with `relative`, for strings that have nothing in common.
     relative : bool
         Divide the distance by the length of the longer string.
-    tokens : {"characters", "words", "whitespace"} or callable
+    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
         What a symbol is: a function takes a normalised text and returns its tokens.
     keep_case : bool
         Tell upper and lower case apart.

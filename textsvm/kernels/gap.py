@@ -96,7 +96,7 @@ class GapWeighted(SymbolKernel):
         Blend of the lengths: the raw kernels sum to ``weights[0] k_1 + ... + weights[p-1] k_p``.
     normalised : bool
         Divide by sqrt(k(s, s) k(t, t)).
-    tokens : {"characters", "words", "whitespace"} or callable
+    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
         What a symbol is: a function takes a normalised text and returns its tokens.
     keep_case : bool
         Tell upper and lower case apart.

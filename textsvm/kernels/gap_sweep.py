@@ -116,7 +116,7 @@ def _arguments(recurrence: Recurrence, wanted: int, double: bool, n: int, m: int
 
 
 @njit(nogil=True, cache=True)
-def _interleave(codes: Any, offsets: Any, lanes: Any, ended: int, symbols: Any) -> int:
+def interleave(codes: Any, offsets: Any, lanes: Any, ended: int, symbols: Any) -> int:
     """symbols[i * LANES + lane] = symbol i of the lane's document, then `ended`; returns the most symbols."""
     longest = 0
     for document in lanes:
@@ -152,7 +152,7 @@ def _many_by_lanes(
 ) -> None:
     """sums[k, g, q * LANES + l] = which[k] by lanes[g, l], q a wanted length."""
     for g in range(len(lanes)):
-        m = _interleave(b, b_offsets, lanes[g], -1, columns)
+        m = interleave(b, b_offsets, lanes[g], -1, columns)
         for k in range(len(which)):
             start = a_offsets[which[k]]
             n = a_offsets[which[k] + 1] - start
@@ -179,8 +179,8 @@ def _lanes_by_themselves(
 ) -> None:
     """sums[g, q * LANES + l] = lanes[g, l] by itself, q a wanted length."""
     for g in range(len(lanes)):
-        m = _interleave(codes, offsets, lanes[g], -1, columns)
-        _interleave(codes, offsets, lanes[g], -2, rows)
+        m = interleave(codes, offsets, lanes[g], -1, columns)
+        interleave(codes, offsets, lanes[g], -2, rows)
         _sweep(rows, m, columns, m, level_weights, blended, others, decay, low, state, edge, sums[g])
 
 

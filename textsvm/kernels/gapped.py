@@ -65,12 +65,14 @@ class GappedKmers(SymbolKernel):
         Positions of a window that may hold anything; every choice of the g - m others is compared.
     canonical : bool
         Read a text of DNA or RNA (letters a, c, g, t or u, and n) on both strands: its windows and those of
-        its reverse complement count. u is a t, and n pairs with itself.
+        its reverse complement count. u is a t, and n pairs with itself. With m = 0 this is the spectrum
+        kernel in which a g-mer and its reverse complement are one feature; of an even g, one that is its own
+        reverse complement is counted on both strands.
     weight : {"count", "presence", "log"}
         What becomes of the number of occurrences c: c, 1, or 1 + ln c.
     normalised : bool
         Divide by sqrt(k(s, s) k(t, t)).
-    tokens : {"characters", "words", "whitespace"} or callable
+    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
         What a symbol is: a function takes a normalised text and returns its tokens.
     keep_case : bool
         Tell upper and lower case apart.

@@ -93,9 +93,9 @@ SYMBOLS = (
     Option(
         "tokens",
         "what a symbol is",
-        "characters|words|whitespace",
+        "characters|words|whitespace|blosum62",
         "characters",
-        convert=one_of("characters", "words", "whitespace"),
+        convert=one_of("characters", "words", "whitespace", "blosum62"),
     ),
     Option("keep_case", "upper and lower case are told apart"),
 )

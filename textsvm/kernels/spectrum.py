@@ -101,7 +101,7 @@ class SharedLengths(Sharing):
 
 
 class Spectrum(SymbolKernel):
-    """p-spectrum kernel.
+    """p-spectrum kernel; a p-mer and its reverse complement are one in `GappedKmers(p, 0, canonical=True)`.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class Spectrum(SymbolKernel):
         Weigh every p-mer by ln((1 + n) / (1 + df)) + 1, learnt by `fit`.
     normalised : bool
         Divide by sqrt(k(s, s) k(t, t)).
-    tokens : {"characters", "words", "whitespace"} or callable
+    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
         What a symbol is: a function takes a normalised text and returns its tokens.
     keep_case : bool
         Tell upper and lower case apart.

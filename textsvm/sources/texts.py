@@ -25,6 +25,7 @@ from textsvm.parallel import Progress, StageProgress, of_stage, part
 from textsvm.sources.base import Kept, Source
 from textsvm.sources.saved_texts import arrays_of, documents_from
 from textsvm.stored_texts import StoredTexts
+from textsvm.tokens import SINGLE
 
 #: Arrays of a saved kernel's state are named so.
 _STATE = "kernel."
@@ -258,7 +259,7 @@ class TextSource(Source):
 
     def _unpack(self, arrays: dict[str, NDArray[Any]], prefix: str, view: View, n: int) -> Any:
         """The n documents of one view, from arrays whose names begin so."""
-        return documents_from(arrays, prefix, tokens=view.tokens != "characters")
+        return documents_from(arrays, prefix, tokens=view.tokens not in SINGLE)
 
 
 def as_texts(X: Any) -> list[str]:
