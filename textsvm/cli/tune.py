@@ -38,8 +38,8 @@ class Search:
     metric: Annotated[
         str | None,
         typer.Option(
-            help="What is best: accuracy, macro_f1, mcc, roc_auc, qwk, f1[LABEL], r2, mae, ... "
-            "(default: accuracy, micro_f1, r2).",
+            help="What is best: accuracy, macro_f1, mcc, roc_auc, average_precision, qwk, f1[LABEL], r2, "
+            "mae, ... (default: accuracy, micro_f1, r2).",
             show_default=False,
             rich_help_panel=_SEARCH,
         ),

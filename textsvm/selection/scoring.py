@@ -25,6 +25,8 @@ from textsvm.solvers.products import decision_values
 from textsvm.solvers.side_by_side import solve
 from textsvm.workers import Workers, current
 
+#: Metrics that take longer than all the others.
+AREAS = {"roc_auc", "average_precision"}
 #: Bytes of the values of all machines at all documents that exist at a time.
 VALUES_BYTES = 256 << 20
 #: Seconds of a core for a machine, by the square of its examples: 0.1 s for 4,500 texts, when C is not small.
@@ -174,7 +176,7 @@ def metric_names(target: Target, metrics: Iterable[str] | str | None) -> list[st
     truth, classes = labels_of(target), target.classes
     two = classes is not None and len(classes) == 2 and not target.multilabel
     shape = len(truth) if classes is None or two else (len(truth), len(classes))
-    known = scores(truth, truth, np.zeros(shape), classes)
+    known = scores(truth, truth, np.zeros(shape), classes, areas=False)
     if metrics is None:
         return list(known)
     names = [metrics] if isinstance(metrics, str) else list(metrics)
@@ -201,10 +203,8 @@ def judge(
         grades = (int(target.values.min()), int(target.values.max()))
     if predicted is None:
         predicted = model.predictions(decision, target.classes)
-    # The area under the curve takes longer than all the others.
-    ranked = decision if target.multilabel or "roc_auc" in names else None
     with config_context(assume_finite=True, skip_parameter_validation=True):
-        found = scores(truth, predicted, ranked, target.classes, grades)
+        found = scores(truth, predicted, decision, target.classes, grades, not AREAS.isdisjoint(names))
     if target.classes is not None:
         absent = ~(_occurring(truth, target.classes) | _occurring(predicted, target.classes))
         found |= {f"f1[{label}]": np.nan for label in target.classes[absent]}
