@@ -2,8 +2,8 @@
 
 The best one is laid down; each further one, in the order of its score, is added where it fits best what lies
 there (shifted by at most half of its length, on either strand where both are read), with its score as weight;
-then all are laid again, until none moves. A k-mer that does not reach a position says nothing of it: its weight
-is spread over all letters there. Bits of a position: log2 of the number of letters, less its entropy.
+then all are laid again, until none moves. A k-mer that does not reach a position says nothing of it: its
+weight is spread over all letters there. Bits of a position: log2 of the number of letters, less its entropy.
 """
 
 from __future__ import annotations
@@ -84,9 +84,10 @@ def _motif(found: Kmers, scores: Array, towards: Any, most: int | None) -> Motif
     strands = digits[:, None] if pairs is None else np.stack([digits, pairs[digits][:, ::-1]], axis=1)
     counts = align(strands, scores[order], len(found.letters))
     total = scores[order].sum()
-    unknown = total - counts.sum(axis=1, keepdims=True) + total / len(order)
+    pseudo = total / len(order) / len(found.letters)
+    unknown = total - counts.sum(axis=1, keepdims=True) + pseudo
     kept = np.flatnonzero(counts.sum(axis=1) > total / 2)
-    frequencies = (counts + unknown / len(found.letters)) / (total + total / len(order))
+    frequencies = (counts + unknown / len(found.letters)) / (total + pseudo)
     return Motif(found.letters, towards, len(order), frequencies[kept[0] : kept[-1] + 1])
 
 

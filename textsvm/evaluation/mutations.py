@@ -187,9 +187,7 @@ def kmer_scores(
         scores[some] = values @ mixes.T
         if progress is not None:
             progress(min(start + size, len(kmers)), len(kmers))
-    two = len(getattr(machine, "classes_", ())) == 2 and len(towards) == 1
-    against = next((label for label in machine.classes_.tolist() if label != towards[0]), None) if two else None
-    return Kmers(kmers, letters, both is not None, towards, scores, against)
+    return Kmers(kmers, letters, both is not None, towards, scores, _other(machine, towards))
 
 
 def letters_of(machine: Any, alphabet: str | None) -> str:
@@ -287,6 +285,13 @@ def pairs_of(letters: str) -> NDArray[np.int64] | None:
     if any(pair.get(letter, " ") not in letters for letter in letters) or len(letters) != 4:
         return None
     return np.array([letters.index(pair[letter]) for letter in letters])
+
+
+def _other(machine: Any, towards: list[Any]) -> Any:
+    """With two classes, the one that negative values speak for."""
+    classes = getattr(machine, "classes_", np.empty(0)).tolist()
+    two = len(classes) == 2 and len(towards) == 1
+    return next(label for label in classes if label != towards[0]) if two else None
 
 
 def _digits(k: int, n_letters: int, pairs: NDArray[np.int64] | None) -> NDArray[np.uint8]:

@@ -16,7 +16,7 @@ from string import Template
 from typing import Any
 
 from textsvm.evaluation.results import Results
-from textsvm.reporting import curves, mistakes, threshold
+from textsvm.reporting import curves, logo, mistakes, threshold
 from textsvm.reporting.escape import safe
 from textsvm.reporting.format_metrics import HEADS, NAMES, format_interval, format_metric
 from textsvm.reporting.report import Report
@@ -67,7 +67,7 @@ def page(title: str, lead: str, body: Iterable[str], data: str = "") -> str:
     return Template(_file("template.html")).substitute(
         title=safe(title),
         lead=safe(lead),
-        style=Template(_file("report.css")).substitute(threshold.slider_place()),
+        style=Template(_file("report.css")).substitute(threshold.slider_place()) + logo.PAGE_STYLE,
         body="\n".join(part for part in body if part),
         data=data,
         script=script,

@@ -1,8 +1,8 @@
 """Sequence logos as SVG: letters as high as they count, those that speak against it below the line.
 
-A logo is a file of its own (`document`) or a part of a page (`svg`); colours are Okabe and Ito's, which people
-with any colour vision tell apart, and the letters say the same. Colours stand in the elements, for programs
-that read no style sheet; STYLE says them again for light and dark.
+A logo is a file of its own (`document`) or a part of a page (`svg`); colours are Okabe and Ito's, which
+people with any colour vision tell apart, and the letters say the same. Colours stand in the elements, for
+programs that read no style sheet; STYLE says them again for light and dark.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _BASES = {"A": "l3", "C": "l1", "G": "l5", "T": "l2", "U": "l2"}
 #: Amino acids by chemistry: basic, acidic, polar, neutral, hydrophobic.
 _ACIDS = {"HKR": "l1", "DE": "l2", "CGSTY": "l3", "NQ": "l4", "AFILMPVW": "l5"}
 STYLE = (
-    f"svg.logo text {{ font: 12px {_FONT}; }} svg.logo text.letter {{ font: 700 {SIZE}px {_FONT}; }}"
-    + "".join(f" svg.logo text.{name} {{ fill: {light}; }}" for name, (light, _) in _COLOURS.items())
+    f"svg.logo text {{ font: 12px {_FONT}; }} svg.logo .letters text {{ font: 700 {SIZE}px {_FONT}; }}"
+    + "".join(f" svg.logo .letters .{name} {{ fill: {light}; }}" for name, (light, _) in _COLOURS.items())
 )
-_DARK = "".join(f" svg.logo text.{name} {{ fill: {dark}; }}" for name, (_, dark) in _COLOURS.items())
+_DARK = "".join(f" svg.logo .letters .{name} {{ fill: {dark}; }}" for name, (_, dark) in _COLOURS.items())
 #: For a page that has a theme of its own.
 PAGE_STYLE = (
     f"{STYLE} @media (prefers-color-scheme: dark) {{ "
@@ -64,12 +64,15 @@ class Panel:
         Of each letter at each position; those below 0 hang below the line.
     unit : str
         What the heights are.
+    high : float, optional
+        What the line is as high as; by default its highest stack.
     """
 
     title: str
     letters: str
     heights: NDArray[np.float64]
     unit: str
+    high: float | None = None
 
 
 def panel_of_symbols(title: str, text: str, heights: NDArray[np.float64], unit: str) -> Panel:
@@ -80,7 +83,7 @@ def panel_of_symbols(title: str, text: str, heights: NDArray[np.float64], unit: 
 
 
 def panel_of_mutations(title: str, found: Mutations) -> Panel:
-    """The letters of a text, as high as its value falls when they are changed; of several classes the first."""
+    """The letters of a text, as high as its value falls when they are changed, for the class."""
     side = int(found.values.argmax())
     towards = found.towards[side]
     unit = "fall of the value when the letter is changed" + ("" if towards is None else f", for {towards}")
@@ -90,7 +93,8 @@ def panel_of_mutations(title: str, found: Mutations) -> Panel:
 def panel_of_motif(found: Motif) -> Panel:
     """A motif in bits."""
     towards = "a higher number" if found.towards is None else str(found.towards)
-    return Panel(f"{towards}: the best {found.kmers:,} k-mers, aligned", found.letters, found.bits, "bits")
+    title = f"{towards}: the best {found.kmers:,} k-mers, aligned"
+    return Panel(title, found.letters, found.bits, "bits", float(np.log2(len(found.letters))))
 
 
 def document(panels: Sequence[Panel], title: str) -> str:
@@ -121,27 +125,32 @@ def svg(panels: Sequence[Panel], title: str, style: str = "", more: str = "") ->
     behind = f'<rect class="page" width="{width}" height="{y}" fill="#ffffff"/>' if style else ""
     return (
         f'<svg class="logo"{more} viewBox="0 0 {width} {y}" width="{width}" height="{y}" role="img">'
-        f"<title>{_safe(title)}</title>{style}{behind}{''.join(parts)}</svg>"
+        f'<title>{_safe(title)}</title>{style}{behind}<g font-family="{_FONT}" font-size="12">{"".join(parts)}</g></svg>'
     )
 
 
 def _lines(panel: Panel, y: int) -> Iterator[str]:
     """The lines of a panel, from pixel row y."""
-    high = float(np.maximum(panel.heights, 0).sum(axis=1).max(initial=0.0))
+    high = panel.high or float(np.maximum(panel.heights, 0).sum(axis=1).max(initial=0.0))
     low = float(np.minimum(panel.heights, 0).sum(axis=1).min(initial=0.0))
     scale = HEIGHT / (high - low) if high > low else 0.0
     for first in range(0, max(len(panel.heights), 1), LINE):
         line = y + TOP + high * scale
         some = panel.heights[first : first + LINE]
         parts = [_text(0, y + 13, f"{panel.title} ({panel.unit})" if not first else "", "tick")]
-        marks = ((y + TOP, high), (y + TOP + HEIGHT, low)) if scale else ()
-        parts += [_text(LEFT - 6, at + 4, plain(value), "tick end") for at, value in marks if value]
+        marks = [(y + TOP, high), (y + TOP + HEIGHT, low)]
+        for at, value in marks:
+            if abs(at - line) > 12:  # of a number that would lie on the 0
+                parts.append(_text(LEFT - 6, at + 4, plain(float(f"{value:.2g}")), "tick end"))
         parts.append(_text(LEFT - 6, line + 4, "0", "tick end"))
         right = LEFT + CELL * len(some)
         parts.append(f'<path class="axis" stroke="#808080" d="M{LEFT} {line:.1f}H{right}"/>')
+        parts.append(f'<g class="letters" font-weight="700" font-size="{SIZE}">')
         for i, heights in enumerate(some.tolist()):
-            x, number = LEFT + CELL * i, first + i + 1
-            parts += _stack(panel.letters, heights, x, line, scale)
+            parts += _stack(panel.letters, heights, LEFT + CELL * i, line, scale)
+        parts.append("</g>")
+        for number in range(first + 1, first + len(some) + 1):
+            x = LEFT + CELL * (number - first - 1)
             if number % 10 == 0 or number == 1:
                 parts.append(_text(x + CELL / 2, y + TOP + HEIGHT + 16, f"{number}", "tick mid"))
         yield "".join(parts)
@@ -168,9 +177,8 @@ def _letter(letter: str, letters: str, x: float, bottom: float, size: float) -> 
     style = _style(shown, letters.upper())
     stretch = f"translate({x:.1f} {bottom:.2f}) scale({CELL / SIZE:.3f} {size / (SIZE * CAPITAL):.4f})"
     return (
-        f'<text class="letter {style}" fill="{_COLOURS[style][0]}" transform="{stretch}" textLength="{SIZE}" '
-        f'lengthAdjust="spacingAndGlyphs" font-family="{_FONT}" font-weight="700" font-size="{SIZE}">'
-        f"{_safe(shown)}</text>"
+        f'<text class="{style}" fill="{_COLOURS[style][0]}" transform="{stretch}" textLength="{SIZE}" '
+        f'lengthAdjust="spacingAndGlyphs">{_safe(shown)}</text>'
     )
 
 
@@ -185,8 +193,8 @@ def _text(x: float, y: float, text: str, style: str) -> str:
         return ""
     anchor = {"end": "end", "mid": "middle"}.get(style.split()[-1], "start")
     return (
-        f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" fill="#656b75" text-anchor="{anchor}" '
-        f'font-family="{_FONT}" font-size="12">{_safe(text)}</text>'
+        f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" fill="#656b75" text-anchor="{anchor}"'
+        f">{_safe(text)}</text>"
     )
 
 
