@@ -122,8 +122,7 @@ def kmers(console: Console, model: Any, wanted: Sequences, positive: Any, output
             progress=lambda done, total: console.stage("predict", done, total),
         )  # fmt: skip
     _write(table, _kmer_lines(found, wanted.top))
-    if not table.is_stdout:
-        console.say(f"note: {len(found.kmers):,} {wanted.kmers}-mers are scored: {table.path}")
+    console.say(f"note: {len(found.kmers):,} {wanted.kmers}-mers are scored{_side(found.towards)}")
     if picture is not None:
         panels = [panel_of_motif(motif) for motif in motifs(found, wanted.top)]
         _write(picture, [document(panels, f"Motifs of the best {wanted.kmers}-mers")])
@@ -150,6 +149,8 @@ def mutations(
         )  # fmt: skip
     if table is not None:
         _write(table, _mutation_lines(ids, found))
+    if found:
+        console.say(f"note: changes of {len(found):,} documents are scored{_side(found[0].towards)}")
     if picture is not None:
         drawn = list(zip(ids, found, strict=True))[:MOST_DRAWN]
         if len(drawn) < len(found):
@@ -178,6 +179,12 @@ def _mutation_lines(ids: Sequence[Any], found: Sequence[Mutations]) -> Iterator[
                 for letter, score in zip(each.letters, row, strict=True):
                     if letter != own:
                         yield f"{_cell(identifier)}\t{i}\t{_cell(own)}\t{_cell(letter)}\t{score:.9g}{end}"
+
+
+def _side(towards: Sequence[Any]) -> str:
+    """What positive scores speak for, where that is one thing."""
+    one = towards[0] if len(towards) == 1 else None
+    return "" if one is None else f"; positive scores speak for {one}"
 
 
 def _cell(value: Any) -> str:

@@ -40,7 +40,7 @@ STYLE = (
 _DARK = "".join(f" svg.logo .letters .{name} {{ fill: {dark}; }}" for name, (_, dark) in _COLOURS.items())
 #: For a page that has a theme of its own.
 PAGE_STYLE = (
-    f"{STYLE} @media (prefers-color-scheme: dark) {{ "
+    f"{STYLE} svg.logo {{ width: auto; max-width: 100%; }} @media (prefers-color-scheme: dark) {{ "
     + _DARK.replace(" svg", ' :root:not([data-theme="light"]) svg')
     + " }"
     + _DARK.replace(" svg", ' :root[data-theme="dark"] svg')
@@ -123,9 +123,10 @@ def svg(panels: Sequence[Panel], title: str, style: str = "", more: str = "") ->
         width = max(width, min(len(panel.heights), LINE))
     width = max(LEFT + RIGHT + CELL * width, 420)
     behind = f'<rect class="page" width="{width}" height="{y}" fill="#ffffff"/>' if style else ""
+    letters = f'<g font-family="{_FONT}" font-size="12">{"".join(parts)}</g>'
     return (
         f'<svg class="logo"{more} viewBox="0 0 {width} {y}" width="{width}" height="{y}" role="img">'
-        f'<title>{_safe(title)}</title>{style}{behind}<g font-family="{_FONT}" font-size="12">{"".join(parts)}</g></svg>'
+        f"<title>{_safe(title)}</title>{style}{behind}{letters}</svg>"
     )
 
 

@@ -92,7 +92,8 @@ def _article(mistake: Mistake, regression: bool) -> str:
     )
     more = len(explanation.text) - len(shown)
     rest = f'<p class="note">… {more:,} more symbols</p>' if more else ""
-    return f'{head}<div class="document" dir="auto">{coloured}</div>{rest}{_logo(explanation)}{_evidence(explanation)}</article>'
+    body = f'<div class="document" dir="auto">{coloured}</div>{rest}{_logo(explanation)}'
+    return f"{head}{body}{_evidence(explanation)}</article>"
 
 
 def _logo(explanation: Explanation) -> str:
