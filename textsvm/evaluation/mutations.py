@@ -60,7 +60,7 @@ class Mutations:
     def importance(self) -> NDArray[np.float64]:
         """By how much values fall when a letter is changed, mean over its changes; shape (towards, L)."""
         same = np.array([[letter == each for each in self.letters] for letter in self.text], bool)
-        changes = np.maximum((~same.reshape(len(self.text), -1)).sum(axis=1), 1)
+        changes = np.maximum((~same.reshape(len(self.text), len(self.letters))).sum(axis=1), 1)
         importance: NDArray[np.float64] = -self.scores.sum(axis=2) / changes
         return importance
 
@@ -136,7 +136,7 @@ def mutation_scores(
     mixes, towards = sides_of(machine, positive)
     values = machine.machine_values(read) @ mixes.T
     scores = [np.zeros((len(towards), len(text), len(letters))) for text in read]
-    total, done = sum(len(text) for text in read) * len(letters), 0
+    total, done = sum(len(letters) - (own in letters) for text in read for own in text), 0
     for places, changed in _batches(read, letters):
         found = machine.machine_values(changed) @ mixes.T
         for (d, i, c), value in zip(places, found, strict=True):

@@ -78,7 +78,7 @@ class Panel:
 def panel_of_symbols(title: str, text: str, heights: NDArray[np.float64], unit: str) -> Panel:
     """A text whose letters have heights, shape (len(text),)."""
     letters = "".join(sorted(set(text)))
-    own = np.array([[letter == each for each in letters] for letter in text]).reshape(len(text), -1)
+    own = np.array([[letter == each for each in letters] for letter in text]).reshape(len(text), len(letters))
     return Panel(title, letters, own * heights[:, None], unit)
 
 
