@@ -90,7 +90,8 @@ class Sequences:
     def outputs(self, model: Path, files: Sequence[str] | None) -> tuple[Output | None, Output | None]:
         """The table and the picture, checked before any work."""
         table = picture = None
-        inputs = {"the model": model, **{f"document {n}": Path(one) for n, one in enumerate(files or [], 1)}}
+        names = ["the corpus", *(f"part {n} of the corpus" for n in range(2, len(files or []) + 1))]
+        inputs = {"the model": model, **dict(zip(names, map(Path, files or []), strict=False))}
         if self.mutations is not None:
             table = Output("--mutations", self.mutations, MUTATIONS, self.force)
         elif self.kmers is not None:
