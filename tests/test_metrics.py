@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
-from textsvm import InputError
+from textsvm import SVC, InputError, Spectrum, cross_validate, tune
 from textsvm.evaluation import bootstrap
 from textsvm.evaluation.bootstrap import draws
 from textsvm.evaluation.metrics import quadratic_kappa, scores
@@ -256,3 +256,20 @@ def test_average_precision_has_an_interval_and_leaves_are_wanted_only():
     low, high = found.intervals["average_precision"]
     assert low <= found.average_precision <= high
     assert math.isnan(scores(truth, truth, decision, np.array(["a", "b"]), areas=False)["average_precision"])
+
+
+def test_cross_validation_and_tuning_judge_the_positive_class():
+    texts = ["abab", "abba", "baba", "bbab", "aabb", "abaa"] * 4
+    labels = ["few", "many", "many", "many", "few", "many"] * 4
+    model = SVC(Spectrum(2), device="cpu")
+    found = cross_validate(model, texts, labels, cv=2, positive="few")
+    rare = np.array(labels) == "few"
+    expected = average_precision_score(rare, -found.decision)
+    assert found.pooled["average_precision"] == pytest.approx(expected)
+    assert found.pooled["f1"] == found.pooled["f1[few]"]
+    second = cross_validate(model, texts, labels, cv=2).pooled["average_precision"]
+    assert second == pytest.approx(average_precision_score(~rare, found.decision))
+    result = tune(model, texts, labels, {"C": [1]}, cv=2, metric="average_precision", positive="few")
+    assert result.best_score == pytest.approx(found.mean["average_precision"])
+    with pytest.raises(InputError, match="leave it out"):
+        cross_validate(model, texts, labels, cv=2, positive="rest")

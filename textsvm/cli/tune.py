@@ -119,7 +119,8 @@ def tune(
     with working, console.progress(), console.warnings(), console.kept_in(model.store):
         result = find(
             model, documents.examples, truth, grid, metric=search.metric, minutes=search.minutes,
-            nested=search.nested, progress=console.stage, **folds.arguments(documents),
+            nested=search.nested, positive=reading.positive, progress=console.stage,
+            **folds.arguments(documents),
         )  # fmt: skip
     console.say_device(result.best_estimator.device_)
     if picture is not None:

@@ -33,6 +33,7 @@ def scores(
     classes: NDArray[Any] | None,
     grades: tuple[int, int] | None = None,
     areas: bool = True,
+    positive: Any = None,
 ) -> dict[str, float]:
     """Metrics by name.
 
@@ -49,14 +50,16 @@ def scores(
         Lowest and highest grade of the quadratic weighted kappa.
     areas : bool
         Whether areas under curves are wanted, which take longer than all else; NaN if not.
+    positive : label, optional
+        Of two classes the one to be found; ``classes[1]`` if not given.
 
     Returns
     -------
     dict
         Classes: "accuracy", "macro_f1" (over the classes that occur in truth or prediction), "mcc", "roc_auc"
         and "average_precision" (more than two classes: mean of each that occurs against the rest; two:
-        average precision of ``classes[1]``), with two classes "precision", "recall" and "f1" of
-        ``classes[1]``, with more than two that are whole numbers "qwk", and "f1[label]" of each class.
+        average precision of the positive one), with two classes "precision", "recall" and "f1" of the
+        positive one, with more than two that are whole numbers "qwk", and "f1[label]" of each class.
         Regression: "mae", "rmse", "r2", "pearson", and "qwk" if the truth is of grades.
         The same names for any predictions of the same truth.
     """
@@ -67,7 +70,7 @@ def scores(
     if truth.ndim == 2:
         return multilabel.scores(truth, predicted, decision, classes, areas)
     true, said = np.searchsorted(classes, truth), np.searchsorted(classes, predicted)
-    k = len(classes)
+    k, found_one = len(classes), 0 if positive is not None and positive == classes[0] else 1
     _, _, f1, support = metrics.precision_recall_fscore_support(
         true, said, labels=np.arange(k), zero_division=0.0
     )
@@ -79,13 +82,13 @@ def scores(
         "macro_f1": float(f1[occurs].mean()),
         "mcc": float(metrics.matthews_corrcoef(true, said)) if occurs.sum() > 1 else 0.0,
         "roc_auc": _roc_auc(true, decision, k),
-        "average_precision": _average_precision(true, decision, k),
+        "average_precision": _average_precision(true, decision, k, found_one),
     }
     if k == 2:
         precision, recall, _, _ = metrics.precision_recall_fscore_support(
-            true, said, average="binary", zero_division=0.0
+            true, said, pos_label=found_one, average="binary", zero_division=0.0
         )
-        found |= {"precision": float(precision), "recall": float(recall), "f1": float(f1[1])}
+        found |= {"precision": float(precision), "recall": float(recall), "f1": float(f1[found_one])}
     elif (values := as_grades(classes)) is not None:
         found["qwk"] = quadratic_kappa(
             values[true], values[said], grades or (int(values.min()), int(values.max()))
@@ -162,9 +165,11 @@ def _roc_auc(true: NDArray[np.int64], decision: NDArray[np.float64] | None, k: i
     return float(np.mean([metrics.roc_auc_score(true == a, decision[:, a]) for a in occurring]))
 
 
-def _average_precision(true: NDArray[np.int64], decision: NDArray[np.float64] | None, k: int) -> float:
+def _average_precision(
+    true: NDArray[np.int64], decision: NDArray[np.float64] | None, k: int, positive: int
+) -> float:
     if decision is None or len(np.unique(true)) < 2:
         return math.nan
     if k == 2:
-        return float(metrics.average_precision_score(true, decision))
+        return float(metrics.average_precision_score(true == positive, decision if positive else -decision))
     return float(mean_of_defined(average_precisions(*of_each(true, decision))))

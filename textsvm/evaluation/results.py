@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -185,14 +184,13 @@ def evaluate(
     known, values, warnings = _known(truth, classes)
     predicted, decision = predicted[known], decision[known]
     probability = None if probability is None else probability[known]
-    found = scores(values, predicted, decision, classes, grades)
+    found = scores(values, predicted, decision, classes, grades, positive=positive)
     if probability is not None:
         found["log_loss"] = _log_loss(np.searchsorted(classes, values), probability)
     order = classes
     if len(classes) == 2:
         if positive is not None and positive not in classes[1:].tolist():
             order, decision = classes[::-1], -decision
-            found |= _of_positive(values, predicted, decision, order)
         if probability is not None:
             probability = probability[:, classes.tolist().index(order[1])]
             found["brier"] = float(np.mean((probability - (values == order[1])) ** 2))
@@ -300,17 +298,6 @@ def _known(truth: Sequence[Any], classes: NDArray[Any]) -> tuple[NDArray[np.int6
 
 def _shown(labels: Sequence[Any] | NDArray[Any]) -> str:
     return ", ".join(map(str, labels[:5])) + (", ..." if len(labels) > 5 else "")
-
-
-def _of_positive(
-    truth: NDArray[Any], predicted: NDArray[Any], decision: NDArray[np.float64], order: NDArray[Any]
-) -> dict[str, float]:
-    precision, recall, f1, _ = metrics.precision_recall_fscore_support(
-        truth == order[1], predicted == order[1], average="binary", zero_division=0.0
-    )
-    area = float(_average_precisions(truth, decision, order)[1]) if len(np.unique(truth)) > 1 else math.nan
-    shares = {"precision": float(precision), "recall": float(recall), "f1": float(f1)}
-    return shares | {"average_precision": area}
 
 
 def _average_precisions(

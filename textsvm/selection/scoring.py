@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ SOLVING = 5e-9
 
 
 def read(
-    model: KernelMachine, X: Any, y: Any, sample_weight: ArrayLike | None
+    model: KernelMachine, X: Any, y: Any, sample_weight: ArrayLike | None, positive: Any = None
 ) -> tuple[Any, Target, NDArray[np.float64] | None]:
     """What a user handed over, checked: texts (or a kernel matrix), targets, weights."""
     if not (is_classifier(model) or is_regressor(model)) or not isinstance(model, KernelMachine):
@@ -46,7 +47,20 @@ def read(
     n = len(given)
     if n == 0:
         raise InputError("there are no documents")
-    return given, model.as_target(y, n), as_weights(sample_weight, n)
+    target = model.as_target(y, n)
+    if positive is not None:
+        target = _with_positive(target, positive)
+    return given, target, as_weights(sample_weight, n)
+
+
+def _with_positive(target: Target, positive: Any) -> Target:
+    classes = [] if target.classes is None or target.multilabel else target.classes.tolist()
+    if len(classes) != 2 or positive not in classes:
+        raise InputError(
+            f"positive={positive!r} is the one of two classes that is to be found, and there are "
+            f"{', '.join(map(str, classes[:5])) or 'no classes'}; leave it out"
+        )
+    return replace(target, positive=positive)
 
 
 def solve_folds(
@@ -204,7 +218,8 @@ def judge(
     if predicted is None:
         predicted = model.predictions(decision, target.classes)
     with config_context(assume_finite=True, skip_parameter_validation=True):
-        found = scores(truth, predicted, decision, target.classes, grades, not AREAS.isdisjoint(names))
+        areas = not AREAS.isdisjoint(names)
+        found = scores(truth, predicted, decision, target.classes, grades, areas, target.positive)
     if target.classes is not None:
         absent = ~(_occurring(truth, target.classes) | _occurring(predicted, target.classes))
         found |= {f"f1[{label}]": np.nan for label in target.classes[absent]}
