@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score
 
-from textsvm import InputError
+from textsvm import SVC, InputError, Spectrum, cross_validate, tune
 from textsvm.evaluation import bootstrap
+from textsvm.evaluation.bootstrap import draws
 from textsvm.evaluation.metrics import quadratic_kappa, scores
-from textsvm.evaluation.results import evaluate
+from textsvm.evaluation.precision_recall import resampled
+from textsvm.evaluation.results import evaluate, evaluate_labels
 
 SPAM = np.array(["ham", "spam"])
 
@@ -194,3 +197,79 @@ def test_results_are_json(task):
     assert again["intervals"].keys() == results.metrics.keys()
     if task != "regression":
         assert sum(row["support"] for row in again["per_class"]) == 30
+
+
+def test_average_precision_is_scikit_learns_of_the_positive_class():
+    random = np.random.default_rng(3)
+    truth = np.array(["no", "yes"])[(random.random(200) < 0.2).astype(int)]
+    decision = np.round(random.normal(size=200) + (truth == "yes"), 1)  # with ties
+    predicted = np.where(decision > 0, "yes", "no")
+    classes = np.array(["no", "yes"])
+    for positive, sign in (("yes", 1), ("no", -1)):
+        found = evaluate(truth, predicted, decision, classes, positive=positive)
+        expected = average_precision_score(truth == positive, sign * decision)
+        assert found.average_precision == pytest.approx(expected)
+        by_class = {each["label"]: each["average_precision"] for each in found.per_class}
+        assert by_class[positive] == pytest.approx(expected)
+    alone = evaluate(["yes"] * 3, predicted[:3], decision[:3], classes)
+    assert alone.average_precision is None
+
+
+def test_average_precision_of_several_classes_and_labels():
+    random = np.random.default_rng(4)
+    classes = np.array(["a", "b", "c", "d"])
+    truth = classes[random.integers(0, 3, 90)]  # nobody is a d
+    decision = random.normal(size=(90, 4)) + (truth[:, None] == classes)
+    found = evaluate(truth, classes[decision.argmax(1)], decision, classes)
+    each = [average_precision_score(truth == c, decision[:, a]) for a, c in enumerate("abc")]
+    assert found.average_precision == pytest.approx(np.mean(each))
+    assert [row["average_precision"] for row in found.per_class[:3]] == pytest.approx(each)
+    assert math.isnan(found.per_class[3]["average_precision"])
+    labels = truth[:, None] == classes
+    labels[::7, 1] = True
+    found = evaluate_labels(labels, decision > 0.5, decision, classes, np.full(4, 0.5))
+    expected = average_precision_score(labels[:, :3], decision[:, :3], average="macro")
+    assert found.metrics["average_precision"] == pytest.approx(expected)
+    decision[:, 0] = np.nan  # a machine that was left out ranks nothing
+    found = evaluate_labels(labels, decision > 0.5, decision, classes, np.full(4, 0.5))
+    assert found.per_class[0]["average_precision"] == pytest.approx(labels[:, 0].mean())
+
+
+def test_average_precision_of_resamples_is_that_of_the_documents_drawn():
+    random = np.random.default_rng(5)
+    truth = random.random((60, 2)) < [0.3, 0.6]
+    decision = np.round(random.normal(size=(60, 2)) + truth, 1)
+    [weight] = draws(60, 8, seed=1)
+    found = resampled(weight, truth, decision)
+    for counts, areas in zip(weight.astype(int), found, strict=True):
+        drawn = np.repeat(np.arange(60), counts)
+        for a, area in enumerate(areas.tolist()):
+            assert area == pytest.approx(average_precision_score(truth[drawn, a], decision[drawn, a]))
+
+
+def test_average_precision_has_an_interval_and_leaves_are_wanted_only():
+    truth = ["a", "b"] * 20
+    decision = np.linspace(-1, 1, 40)
+    found = evaluate(truth, np.where(decision > 0, "b", "a"), decision, np.array(["a", "b"])).with_intervals(
+        50
+    )
+    low, high = found.intervals["average_precision"]
+    assert low <= found.average_precision <= high
+    assert math.isnan(scores(truth, truth, decision, np.array(["a", "b"]), areas=False)["average_precision"])
+
+
+def test_cross_validation_and_tuning_judge_the_positive_class():
+    texts = ["abab", "abba", "baba", "bbab", "aabb", "abaa"] * 4
+    labels = ["few", "many", "many", "many", "few", "many"] * 4
+    model = SVC(Spectrum(2), device="cpu")
+    found = cross_validate(model, texts, labels, cv=2, positive="few")
+    rare = np.array(labels) == "few"
+    expected = average_precision_score(rare, -found.decision)
+    assert found.pooled["average_precision"] == pytest.approx(expected)
+    assert found.pooled["f1"] == found.pooled["f1[few]"]
+    second = cross_validate(model, texts, labels, cv=2).pooled["average_precision"]
+    assert second == pytest.approx(average_precision_score(~rare, found.decision))
+    result = tune(model, texts, labels, {"C": [1]}, cv=2, metric="average_precision", positive="few")
+    assert result.best_score == pytest.approx(found.mean["average_precision"])
+    with pytest.raises(InputError, match="leave it out"):
+        cross_validate(model, texts, labels, cv=2, positive="rest")

@@ -351,7 +351,7 @@ def test_many_documents_are_solved_on_their_features(monkeypatch, multiclass):
     for one, other in zip(ours.solutions_, by_rows.solutions_, strict=True):
         assert one.converged
         assert one.objective == pytest.approx(other.objective, rel=1e-6)
-    np.testing.assert_allclose(ours._values(texts), by_rows._values(texts), atol=1e-3)
+    np.testing.assert_allclose(ours.machine_values(texts), by_rows.machine_values(texts), atol=1e-3)
     found = [cross_validate(machine(GAP, 30, multiclass=multiclass), texts, labels, cv=3).decision]
     monkeypatch.undo()
     found.append(cross_validate(machine(GAP, 30, multiclass=multiclass), texts, labels, cv=3).decision)

@@ -61,9 +61,18 @@ COMMANDS = {
     "names": ["features", "c.csv", "-o", "X.npz", "--names"],
     "cv": ["cv", "c.csv", "--folds", "2", "--predictions"],
     "evaluate": ["evaluate", "m.textsvm", "c.csv", "--report"],
+    "mutations": ["explain", "m.textsvm", "c.csv", "--mutations"],
+    "logo": ["explain", "m.textsvm", "c.csv", "--logo"],
     "compare": ["compare", "c.csv", "--kernel", "spectrum:2", "--report"],
 }
-ENDINGS = {"heatmap": ".svg", "gram": ".npy", "features": ".npz", "evaluate": ".html", "compare": ".html"}
+ENDINGS = {
+    "logo": ".svg",
+    "heatmap": ".svg",
+    "gram": ".npy",
+    "features": ".npz",
+    "evaluate": ".html",
+    "compare": ".html",
+}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

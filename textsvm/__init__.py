@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from textsvm.estimators.online import OnlineSVC
     from textsvm.estimators.svc import SVC
     from textsvm.estimators.svr import SVR
+    from textsvm.evaluation.mutations import kmer_scores, mutation_scores
     from textsvm.gram.files import read_gram, write_gram
     from textsvm.kernels import (
         BoundedGap,
@@ -57,6 +58,8 @@ _HOME = {
     "MultilabelSVC": "textsvm.selection.multilabel",
     "cross_validate": "textsvm.selection.cross_validation",
     "tune": "textsvm.selection.tuning",
+    "kmer_scores": "textsvm.evaluation.mutations",
+    "mutation_scores": "textsvm.evaluation.mutations",
     "Spectrum": "textsvm.kernels",
     "EditDistance": "textsvm.kernels",
     "GapWeighted": "textsvm.kernels",
@@ -120,8 +123,10 @@ __all__ = [
     "WeightedDegree",
     "__version__",
     "cross_validate",
+    "kmer_scores",
     "load",
     "load_libsvm_model",
+    "mutation_scores",
     "on_workers",
     "read_corpus",
     "read_gram",

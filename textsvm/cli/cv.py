@@ -75,7 +75,12 @@ def cv(
     working = made_from.cluster.at_work(console)
     with working, console.progress(), console.warnings(), console.kept_in(model.store):
         result = cross_validate(
-            model, documents.examples, truth, progress=console.stage, **folds.arguments(documents)
+            model,
+            documents.examples,
+            truth,
+            positive=reading.positive,
+            progress=console.stage,
+            **folds.arguments(documents),
         )
     if output is not None:
         with output.place() as path:

@@ -179,7 +179,7 @@ def show(console: Console, title: str, results: Results) -> None:
     labels = [str(label) for label in results.labels]
     if results.task != "binary":
         several = results.task == "multilabel"
-        shares = ("precision", "recall", "f1", *("break_even",) * several)
+        shares = ("precision", "recall", "f1", "average_precision", *("break_even",) * several)
         classes = [
             (
                 str(each["label"]),
@@ -190,7 +190,7 @@ def show(console: Console, title: str, results: Results) -> None:
             for each in results.per_class
         ]
         more = ("break-even", "threshold") if several else ()
-        console.table("classes", classes, ("", "precision", "recall", "F1", *more, "documents"))
+        console.table("classes", classes, ("", "precision", "recall", "F1", "AUPRC", *more, "documents"))
     if results.confusion and len(labels) <= MOST_COLUMNS:
         console.table(
             "confusion matrix",

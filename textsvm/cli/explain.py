@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import examples, model_files, options
+from textsvm.cli import examples, model_files, options, sequences
 from textsvm.cli.console import Console
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def explain(
     model: options.ModelPath,
     table: options.Table,
     printing: options.Printing,
+    wanted: sequences.Sequences,
     files: options.DocumentPaths = None,
     substrings: Annotated[int, typer.Option(min=0, help="How many substrings are named.")] = 12,
     similar: Annotated[int, typer.Option(min=0, help="How many training documents are named.")] = 5,
@@ -35,10 +36,16 @@ def explain(
 
     textsvm explain spam.textsvm message.eml
 
+    textsvm explain sites.textsvm peaks.fa --mutations mutations.tsv --logo peaks.svg
+
+    textsvm explain sites.textsvm --kmers 10 -o kmers.tsv
+
     With spectrum, gapped and gap-weighted kernels the colours are exact: they sum to the decision value.
     With --json there is one object a line, with the contribution of every symbol.
     """
-    console = Console(printing.quiet)
+    wanted.check(printing.json, files)
+    outputs = wanted.outputs(model, files)
+    console = Console(printing.quiet, any(each is not None and each.is_stdout for each in outputs))
 
     from textsvm.evaluation.explanation import explain as ask
     from textsvm.evaluation.judge import machine_of
@@ -46,6 +53,9 @@ def explain(
 
     fitted = model_files.load_model(model, "cpu")
     training = options.Training.of(fitted)
+    if wanted.kmers is not None:
+        sequences.kmers(console, fitted, wanted, training.positive, outputs)
+        return
     with console.progress():
         documents = read_documents(
             files or ["-"],
@@ -56,15 +66,20 @@ def explain(
             progress=console.reading,
         )
         documents = examples.beside(documents, table)
+    for identifier, problem in documents.problems:
+        console.say(f"note: {identifier}: {problem}")
+    texts = examples.given_to(fitted, documents)
+    if wanted.wanted:
+        sequences.mutations(console, fitted, wanted, training.positive, (documents.ids, texts), outputs)
+        return
+    with console.progress():
         found = ask(
-            fitted, examples.given_to(fitted, documents), positive=training.positive,
+            fitted, texts, positive=training.positive,
             substrings=substrings, similar=similar,
             progress=lambda done, total: console.stage("explain", done, total),
         )  # fmt: skip
     if similar and machine_of(fitted).kept.weights is not None:
         console.say("note: the model was saved without texts, so no training documents are named")
-    for identifier, problem in documents.problems:
-        console.say(f"note: {identifier}: {problem}")
     for identifier, each in zip(documents.ids, found, strict=True):
         if printing.json:
             console.print_json({"id": identifier, **each.as_dict()})

@@ -10,8 +10,9 @@ from textsvm.reporting.format_metrics import format_metric
 #: As far as there are such; JSON has all, and of several labels precision at 3 and 5 too.
 SHOWN = {
     "accuracy": "accuracy", "micro_f1": "micro F1", "macro_f1": "macro F1", "mcc": "MCC",
-    "roc_auc": "ROC AUC", "qwk": "QWK", "subset_accuracy": "all right", "hamming_loss": "Hamming",
-    "precision_at_1": "P@1", "mae": "MAE", "rmse": "RMSE", "r2": "R²", "pearson": "Pearson",
+    "roc_auc": "ROC AUC", "average_precision": "AUPRC", "qwk": "QWK", "subset_accuracy": "all right",
+    "hamming_loss": "Hamming", "precision_at_1": "P@1", "mae": "MAE", "rmse": "RMSE", "r2": "R²",
+    "pearson": "Pearson",
 }  # fmt: skip
 
 

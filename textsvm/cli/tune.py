@@ -38,8 +38,8 @@ class Search:
     metric: Annotated[
         str | None,
         typer.Option(
-            help="What is best: accuracy, macro_f1, mcc, roc_auc, qwk, f1[LABEL], r2, mae, ... "
-            "(default: accuracy, micro_f1, r2).",
+            help="What is best: accuracy, macro_f1, mcc, roc_auc, average_precision, qwk, f1[LABEL], r2, "
+            "mae, ... (default: accuracy, micro_f1, r2).",
             show_default=False,
             rich_help_panel=_SEARCH,
         ),
@@ -119,7 +119,8 @@ def tune(
     with working, console.progress(), console.warnings(), console.kept_in(model.store):
         result = find(
             model, documents.examples, truth, grid, metric=search.metric, minutes=search.minutes,
-            nested=search.nested, progress=console.stage, **folds.arguments(documents),
+            nested=search.nested, positive=reading.positive, progress=console.stage,
+            **folds.arguments(documents),
         )  # fmt: skip
     console.say_device(result.best_estimator.device_)
     if picture is not None:

@@ -348,7 +348,7 @@ class KernelMachine(BaseEstimator, ABC):
                 self.device_ = made.device
             return self._predictors[self.device]
 
-    def _values(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:
+    def machine_values(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:
         """Values of all machines, shape (n, n_machines); texts are compared with support vectors only."""
         check_is_fitted(self)
         given = self.read(X, fitting=False)
@@ -361,7 +361,7 @@ class KernelMachine(BaseEstimator, ABC):
             return predictor.values(others, of_stage(progress, "predict")) + self.intercept_
 
     def _scores(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:
-        values = self._values(X, progress)
+        values = self.machine_values(X, progress)
         return self.scores(values, len(getattr(self, "classes_", ())))
 
     def _count_support(self, target: NDArray[Any], classes: NDArray[Any] | None) -> NDArray[np.int64]:

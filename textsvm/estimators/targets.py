@@ -28,11 +28,14 @@ class Target:
         The classes, sorted; None where there are none.
     form : str, optional
         How several labels a document were given, see `textsvm.estimators.labels`.
+    positive : label, optional
+        Of two classes the one whose figures are wanted; the second one if not given.
     """
 
     values: NDArray[Any]
     classes: NDArray[Any] | None
     form: str | None = None
+    positive: Any = None
 
     @property
     def multilabel(self) -> bool:

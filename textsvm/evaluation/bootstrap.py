@@ -5,6 +5,7 @@ metric follows from weighted sums over documents, for all resamples at once:
 
     confusion      sum of W over the documents of each cell
     roc_auc        sum over scores s of pos(s) (neg(below s) + neg(s) / 2), divided by pos neg
+    average_precision  see `textsvm.evaluation.precision_recall`
     qwk            1 - E[(t - p)^2] / (E[t^2] + E[p^2] - 2 E[t] E[p]), t and p grades
     others         moments of t and p, means of losses
 """
@@ -17,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.evaluation import multilabel
+from textsvm.evaluation import multilabel, precision_recall
 from textsvm.evaluation.metrics import as_grade, as_grades
 
 Array = NDArray[np.float64]
@@ -132,6 +133,7 @@ def _classes(results: Judged, weight: Array) -> dict[str, Array]:
         "macro_f1": f1.sum(1) / occurs.sum(1),
         "mcc": np.where(spread > 0, (hits.sum(1) * n - (rows * columns).sum(1)) / spread, 0),
         "roc_auc": _area(weight, true, results.decision, rows),
+        "average_precision": _average_precision(weight, true, results.decision, rows),
         **{f"f1[{label}]": f1[:, a] for label, a in place.items()},
     }
     if k == 2:
@@ -179,6 +181,17 @@ def _area_of(weight: Array, positive: NDArray[np.bool_], score: Array) -> Array:
     bad = np.add.reduceat(weight, starts, axis=1) - good
     below = np.cumsum(bad, axis=1) - bad
     return (good * (below + bad / 2)).sum(1) / (good.sum(1) * bad.sum(1))
+
+
+def _average_precision(weight: Array, true: NDArray[np.int64], decision: Array, rows: Array) -> Array:
+    """Of two classes that of the second; of more the mean over those that occur."""
+    if not np.all(np.isfinite(decision)):
+        return np.full(len(weight), np.nan)
+    truth, values = precision_recall.of_each(true, decision)
+    wanted = slice(1, 2) if decision.ndim == 1 else slice(None)
+    areas = precision_recall.resampled(weight, truth[:, wanted], values[:, wanted])
+    both = (rows > 0).sum(1) > 1
+    return np.where(both, precision_recall.mean_of_defined(areas), np.nan)
 
 
 def _kappa(weight: Array, t: Array, p: Array) -> Array:

@@ -144,14 +144,7 @@ def explain(
     InputError
         If the model was fitted to vectors or to a kernel matrix, so that it has no texts.
     """
-    check_is_fitted(model)
-    if getattr(model, "support_documents_", None) is None:
-        raise InputError(
-            "a model of a precomputed kernel matrix has no texts, so there is nothing to explain"
-        )
-    machine = machine_of(model)
-    if machine.kernel_.reads == "vectors":
-        raise InputError("a model of vectors has no texts, so there is nothing to explain")
+    machine = _readable(model, "so there is nothing to explain")
     texts = machine.read(texts, fitting=False)
     if not len(texts):
         return []
@@ -169,6 +162,31 @@ def explain(
         likely = model.classes_[model.probabilities(decision).argmax(axis=1)].tolist()
         found = [replace(each, prediction=label) for each, label in zip(found, likely, strict=True)]
     return found
+
+
+def _readable(model: Any, why: str) -> Any:
+    """The machine of a fitted model that reads texts, or columns with texts."""
+    check_is_fitted(model)
+    if getattr(model, "support_documents_", None) is None:
+        raise InputError(f"a model of a precomputed kernel matrix has no texts, {why}")
+    machine = machine_of(model)
+    if machine.kernel_.reads == "vectors":
+        raise InputError(f"a model of vectors has no texts, {why}")
+    return machine
+
+
+def machine_of_texts(model: Any, what: str) -> Any:
+    """The machine of a fitted model that reads texts alone.
+
+    Raises
+    ------
+    InputError
+        If it reads vectors, a kernel matrix or columns of a table; `what` it has not is said.
+    """
+    machine = _readable(model, f"so it has {what}")
+    if machine.kernel_.reads != "texts":
+        raise InputError(f"a model of columns of a table has no single text, so it has {what}")
+    return machine
 
 
 class _OfSupport:
@@ -294,12 +312,12 @@ def _machines_explained(
             mix, towards, against = -mix, against, towards
         meanings = [{"prediction": each, "towards": towards, "against": against} for each in chosen.tolist()]
         return np.tile(mix, (n, 1)), meanings
-    mixes = np.stack([_machines_of(model.multiclass, a, len(classes)) for a in range(len(classes))])
+    mixes = np.stack([machines_of(model.multiclass, a, len(classes)) for a in range(len(classes))])
     meanings = [{"prediction": each, "towards": each, "against": None} for each in chosen.tolist()]
     return mixes[np.searchsorted(classes, chosen)], meanings
 
 
-def _machines_of(strategy: str, a: int, n_classes: int) -> NDArray[np.float64]:
+def machines_of(strategy: str, a: int, n_classes: int) -> NDArray[np.float64]:
     """What speaks for class `a` of more than two: signs of the machines, shape (n_machines,)."""
     if strategy == "ovo":
         pairs = combinations(range(n_classes), 2)

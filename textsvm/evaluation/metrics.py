@@ -20,6 +20,7 @@ from sklearn import metrics
 
 from textsvm.errors import InputError
 from textsvm.evaluation import multilabel
+from textsvm.evaluation.precision_recall import average_precisions, mean_of_defined, of_each
 
 #: More steps than these are no grades: years, prices.
 MOST_GRADES = 1000
@@ -31,6 +32,8 @@ def scores(
     decision: NDArray[np.float64] | None,
     classes: NDArray[Any] | None,
     grades: tuple[int, int] | None = None,
+    areas: bool = True,
+    positive: Any = None,
 ) -> dict[str, float]:
     """Metrics by name.
 
@@ -40,19 +43,24 @@ def scores(
         Labels out of `classes`, or numbers; bool arrays of shape (n, n_classes) where a document may have
         several labels, see `textsvm.evaluation.multilabel`.
     decision : float64 array, optional
-        Two classes: shape (n,), positive means ``classes[1]``. More: shape (n, n_classes). None: no ROC.
+        Two classes: shape (n,), positive means ``classes[1]``. More: shape (n, n_classes). None: no areas.
     classes : array, shape (n_classes,), sorted; or None
         None means regression.
     grades : (int, int), optional
         Lowest and highest grade of the quadratic weighted kappa.
+    areas : bool
+        Whether areas under curves are wanted, which take longer than all else; NaN if not.
+    positive : label, optional
+        Of two classes the one to be found; ``classes[1]`` if not given.
 
     Returns
     -------
     dict
         Classes: "accuracy", "macro_f1" (over the classes that occur in truth or prediction), "mcc", "roc_auc"
-        (more than two classes: mean of each that occurs against the rest), with two classes "precision",
-        "recall" and "f1" of ``classes[1]``, with more than two that are whole numbers "qwk", and "f1[label]"
-        of each class. Regression: "mae", "rmse", "r2", "pearson", and "qwk" if the truth is of grades.
+        and "average_precision" (more than two classes: mean of each that occurs against the rest; two:
+        average precision of the positive one), with two classes "precision", "recall" and "f1" of the
+        positive one, with more than two that are whole numbers "qwk", and "f1[label]" of each class.
+        Regression: "mae", "rmse", "r2", "pearson", and "qwk" if the truth is of grades.
         The same names for any predictions of the same truth.
     """
     truth, predicted = np.asarray(truth), np.asarray(predicted)
@@ -60,24 +68,27 @@ def scores(
         return _regression(truth.astype(float), predicted.astype(float), grades)
     classes = np.asarray(classes)
     if truth.ndim == 2:
-        return multilabel.scores(truth, predicted, decision, classes)
+        return multilabel.scores(truth, predicted, decision, classes, areas)
     true, said = np.searchsorted(classes, truth), np.searchsorted(classes, predicted)
-    k = len(classes)
+    k, found_one = len(classes), 0 if positive is not None and positive == classes[0] else 1
     _, _, f1, support = metrics.precision_recall_fscore_support(
         true, said, labels=np.arange(k), zero_division=0.0
     )
     occurs = (support > 0) | (np.bincount(said, minlength=k) > 0)
+    if decision is not None and not (areas and np.all(np.isfinite(decision))):
+        decision = None
     found = {
         "accuracy": float(metrics.accuracy_score(true, said)),
         "macro_f1": float(f1[occurs].mean()),
         "mcc": float(metrics.matthews_corrcoef(true, said)) if occurs.sum() > 1 else 0.0,
         "roc_auc": _roc_auc(true, decision, k),
+        "average_precision": _average_precision(true, decision, k, found_one),
     }
     if k == 2:
         precision, recall, _, _ = metrics.precision_recall_fscore_support(
-            true, said, average="binary", zero_division=0.0
+            true, said, pos_label=found_one, average="binary", zero_division=0.0
         )
-        found |= {"precision": float(precision), "recall": float(recall), "f1": float(f1[1])}
+        found |= {"precision": float(precision), "recall": float(recall), "f1": float(f1[found_one])}
     elif (values := as_grades(classes)) is not None:
         found["qwk"] = quadratic_kappa(
             values[true], values[said], grades or (int(values.min()), int(values.max()))
@@ -147,8 +158,18 @@ def grades_of(truth: NDArray[np.float64], grades: tuple[int, int] | None) -> tup
 
 def _roc_auc(true: NDArray[np.int64], decision: NDArray[np.float64] | None, k: int) -> float:
     occurring = np.unique(true)
-    if decision is None or len(occurring) < 2 or not np.all(np.isfinite(decision)):
+    if decision is None or len(occurring) < 2:
         return math.nan
     if k == 2:
         return float(metrics.roc_auc_score(true, decision))
     return float(np.mean([metrics.roc_auc_score(true == a, decision[:, a]) for a in occurring]))
+
+
+def _average_precision(
+    true: NDArray[np.int64], decision: NDArray[np.float64] | None, k: int, positive: int
+) -> float:
+    if decision is None or len(np.unique(true)) < 2:
+        return math.nan
+    if k == 2:
+        return float(metrics.average_precision_score(true == positive, decision if positive else -decision))
+    return float(mean_of_defined(average_precisions(*of_each(true, decision))))

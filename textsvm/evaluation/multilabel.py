@@ -5,6 +5,7 @@
     subset_accuracy   share of documents whose labels are all right, and no other is given
     hamming_loss      share of wrong decisions, a document and a label each
     precision_at_k    share of right ones among the k labels of the largest values, mean over documents
+    average_precision mean over the labels that occur in truth, each as in `evaluation.precision_recall`
     break-even point  precision of the m documents of the largest values, m as many as have the label: there
                       precision is recall (Joachims 1998; Lodhi et al. 2002)
 
@@ -20,6 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import metrics
 
+from textsvm.evaluation import precision_recall
+from textsvm.evaluation.precision_recall import average_precisions, mean_of_defined
+
 #: The k of precision at k, as far as there are so many labels.
 AT = (1, 3, 5)
 
@@ -29,6 +33,7 @@ def scores(
     predicted: NDArray[np.bool_],
     decision: NDArray[np.float64] | None,
     classes: NDArray[Any],
+    areas: bool = True,
 ) -> dict[str, float]:
     """Metrics by name: those above and "f1[label]" of each class.
 
@@ -38,6 +43,8 @@ def scores(
     decision : float64 array, shape (n, n_classes), optional
         None: no precision at k.
     classes : array, shape (n_classes,)
+    areas : bool
+        Whether the average precision is wanted, which takes longer than all else; NaN if not.
     """
     _, _, f1, support = metrics.precision_recall_fscore_support(truth, predicted, zero_division=0.0)
     occurs = (support > 0) | predicted.any(axis=0)
@@ -52,7 +59,10 @@ def scores(
         "subset_accuracy": float(metrics.accuracy_score(truth, predicted)),
         "hamming_loss": float(metrics.hamming_loss(truth, predicted)),
     }
+    found["average_precision"] = float("nan")
     if decision is not None:
+        if areas:
+            found["average_precision"] = float(mean_of_defined(average_precisions(truth, decision)))
         found |= {name: float(each.mean()) for name, each in precisions_at(truth, decision).items()}
     return found | {f"f1[{label}]": float(value) for label, value in zip(classes, f1, strict=True)}
 
@@ -90,8 +100,9 @@ def per_class(
     classes: NDArray[Any],
     thresholds: Sequence[float] | NDArray[np.float64],
 ) -> list[dict[str, Any]]:
-    """Figures of each label: "label", "precision", "recall", "f1", "break_even", "threshold", "support",
-    "predicted"."""
+    """Figures of each label: "label", "precision", "recall", "f1", "average_precision", "break_even",
+    "threshold", "support", "predicted"."""
+    areas = average_precisions(truth, decision)
     shares = metrics.precision_recall_fscore_support(truth, predicted, zero_division=0.0)
     return [
         {
@@ -99,6 +110,7 @@ def per_class(
             "precision": float(precision),
             "recall": float(recall),
             "f1": float(f1),
+            "average_precision": float(areas[a]),
             "break_even": break_even(truth[:, a], decision[:, a]),
             "threshold": float(thresholds[a]),
             "support": int(support),
@@ -137,6 +149,7 @@ def resampled(
         "subset_accuracy": weight @ ~wrong.any(axis=1) / total,
         "hamming_loss": weight @ wrong.mean(axis=1) / total,
     }
+    found["average_precision"] = mean_of_defined(precision_recall.resampled(weight, truth, decision))
     found |= {name: weight @ each / total for name, each in precisions_at(truth, decision).items()}
     return found | {f"f1[{label}]": f1[:, a] for a, label in enumerate(classes)}
 

@@ -15,6 +15,7 @@ from textsvm.estimators.labels import label_sets
 from textsvm.evaluation import multilabel
 from textsvm.evaluation.bootstrap import intervals
 from textsvm.evaluation.metrics import as_grades, check_grades, grades_of, scores
+from textsvm.evaluation.precision_recall import average_precisions, of_each
 from textsvm.plain_json import to_json
 
 
@@ -35,8 +36,9 @@ class Results:
     confusion : list of list of int
         Empty where documents may have several labels.
     per_class : list of dict
-        "label", "precision", "recall", "f1", "support" (true ones), "predicted"; where documents may have
-        several labels "break_even" and "threshold" too, see `textsvm.evaluation.multilabel`.
+        "label", "precision", "recall", "f1", "average_precision", "support" (true ones), "predicted"; where
+        documents may have several labels "break_even" and "threshold" too, see
+        `textsvm.evaluation.multilabel`.
     index : int64 array, shape (n,)
         Which of the given documents are judged; see `warnings` for the others.
     truth, predicted : array, shape (n,)
@@ -93,6 +95,10 @@ class Results:
     @property
     def roc_auc(self) -> float | None:
         return to_json(self.metrics["roc_auc"])
+
+    @property
+    def average_precision(self) -> float | None:
+        return to_json(self.metrics["average_precision"])
 
     @property
     def span(self) -> tuple[int, int] | None:
@@ -178,14 +184,13 @@ def evaluate(
     known, values, warnings = _known(truth, classes)
     predicted, decision = predicted[known], decision[known]
     probability = None if probability is None else probability[known]
-    found = scores(values, predicted, decision, classes, grades)
+    found = scores(values, predicted, decision, classes, grades, positive=positive)
     if probability is not None:
         found["log_loss"] = _log_loss(np.searchsorted(classes, values), probability)
     order = classes
     if len(classes) == 2:
         if positive is not None and positive not in classes[1:].tolist():
             order, decision = classes[::-1], -decision
-            found |= _of_positive(values, predicted, order)
         if probability is not None:
             probability = probability[:, classes.tolist().index(order[1])]
             found["brier"] = float(np.mean((probability - (values == order[1])) ** 2))
@@ -196,7 +201,7 @@ def evaluate(
         labels=order.tolist(),
         metrics=found,
         confusion=confusion.tolist(),
-        per_class=_per_class(confusion, order),
+        per_class=_per_class(confusion, order, _average_precisions(values, decision, order)),
         index=known,
         truth=values,
         predicted=predicted,
@@ -295,14 +300,20 @@ def _shown(labels: Sequence[Any] | NDArray[Any]) -> str:
     return ", ".join(map(str, labels[:5])) + (", ..." if len(labels) > 5 else "")
 
 
-def _of_positive(truth: NDArray[Any], predicted: NDArray[Any], order: NDArray[Any]) -> dict[str, float]:
-    precision, recall, f1, _ = metrics.precision_recall_fscore_support(
-        truth == order[1], predicted == order[1], average="binary", zero_division=0.0
-    )
-    return {"precision": float(precision), "recall": float(recall), "f1": float(f1)}
+def _average_precisions(
+    truth: NDArray[Any], decision: NDArray[np.float64], labels: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Of each class, NaN where its values are not finite."""
+    if not np.all(np.isfinite(decision)):
+        return np.full(len(labels), np.nan)
+    places = {label: a for a, label in enumerate(labels.tolist())}
+    true = np.array([places[label] for label in truth.tolist()])
+    return average_precisions(*of_each(true, decision))
 
 
-def _per_class(confusion: NDArray[np.int64], labels: NDArray[Any]) -> list[dict[str, Any]]:
+def _per_class(
+    confusion: NDArray[np.int64], labels: NDArray[Any], areas: NDArray[np.float64]
+) -> list[dict[str, Any]]:
     hits, support, said = np.diag(confusion), confusion.sum(1), confusion.sum(0)
     return [
         {
@@ -310,10 +321,11 @@ def _per_class(confusion: NDArray[np.int64], labels: NDArray[Any]) -> list[dict[
             "precision": float(hit / max(predicted, 1)),
             "recall": float(hit / max(true, 1)),
             "f1": float(2 * hit / max(predicted + true, 1)),
+            "average_precision": float(area),
             "support": int(true),
             "predicted": int(predicted),
         }
-        for label, hit, true, predicted in zip(labels.tolist(), hits, support, said, strict=True)
+        for label, hit, true, predicted, area in zip(labels.tolist(), hits, support, said, areas, strict=True)
     ]
 
 

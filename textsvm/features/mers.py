@@ -12,9 +12,9 @@ from math import log
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from textsvm.compiled import njit
 from textsvm.documents import Documents
 from textsvm.features.gapped import LETTERS, strands
 from textsvm.features.pmers import share

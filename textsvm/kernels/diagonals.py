@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from textsvm.compiled import njit
 from textsvm.documents import Documents
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.base import KernelRows

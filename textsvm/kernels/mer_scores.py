@@ -17,10 +17,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from textsvm import device as devices
+from textsvm.compiled import njit
 from textsvm.documents import Documents
 from textsvm.features.mers import Mers
 from textsvm.parallel import Progress, run

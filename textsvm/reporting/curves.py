@@ -201,10 +201,16 @@ def _one_against_rest(results: Results) -> list[tuple[str, NDArray[np.bool_], Ar
         both = 0 < truth.sum() < len(truth)
         return [(str(results.labels[1]), truth, results.decision, "c2")] if both else []
     largest = sorted(range(len(results.labels)), key=lambda a: -results.per_class[a]["support"])[:MOST_CURVES]
+    several = results.task == "multilabel"
     curves = [
-        (str(results.labels[a]), results.truth == results.labels[a], results.decision[:, a]) for a in largest
+        (
+            str(results.labels[a]),
+            results.truth[:, a] if several else results.truth == results.labels[a],
+            results.decision[:, a],
+        )
+        for a in largest
     ]
-    curves = [curve for curve in curves if 0 < curve[1].sum() < results.n]
+    curves = [curve for curve in curves if 0 < curve[1].sum() < results.n and np.all(np.isfinite(curve[2]))]
     return [(*curve, f"c{i + 1}") for i, curve in enumerate(curves)]
 
 

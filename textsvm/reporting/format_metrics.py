@@ -21,6 +21,7 @@ NAMES = {
     "precision_at_5": "precision at 5",
     "mcc": "MCC",
     "roc_auc": "ROC AUC",
+    "average_precision": "AUPRC",
     "qwk": "QWK",
     "mae": "mean absolute error",
     "rmse": "root mean squared error",
@@ -30,7 +31,7 @@ NAMES = {
     "log_loss": "log loss",
 }
 #: Columns of the table of classes, where their names are not those of the figures.
-HEADS = {"f1": "F1", "break_even": "break-even point"}
+HEADS = {"f1": "F1", "average_precision": "AUPRC", "break_even": "break-even point"}
 #: Shares, written in per cent.
 SHARES = {
     "accuracy", "precision", "recall", "f1", "macro_f1", "micro_f1", "micro_precision", "micro_recall",

@@ -16,7 +16,7 @@ from string import Template
 from typing import Any
 
 from textsvm.evaluation.results import Results
-from textsvm.reporting import curves, mistakes, threshold
+from textsvm.reporting import curves, logo, mistakes, threshold
 from textsvm.reporting.escape import safe
 from textsvm.reporting.format_metrics import HEADS, NAMES, format_interval, format_metric
 from textsvm.reporting.report import Report
@@ -67,7 +67,7 @@ def page(title: str, lead: str, body: Iterable[str], data: str = "") -> str:
     return Template(_file("template.html")).substitute(
         title=safe(title),
         lead=safe(lead),
-        style=Template(_file("report.css")).substitute(threshold.slider_place()),
+        style=Template(_file("report.css")).substitute(threshold.slider_place()) + logo.PAGE_STYLE,
         body="\n".join(part for part in body if part),
         data=data,
         script=script,
@@ -116,11 +116,16 @@ def _headline(results: Results) -> str:
     )
     grades = f" Grades from {results.span[0]} to {results.span[1]}." if results.span else ""
     of = (
-        f" Precision, recall and F1 are those of {safe(results.labels[1])}."
+        f" Precision, recall, F1 and AUPRC are those of {safe(results.labels[1])}."
         if results.task == "binary"
         else ""
     )
-    terms = {"mcc": " MCC: Matthews correlation.", "qwk": " QWK: quadratic weighted kappa."}
+    area = "average precision, the area under the precision-recall curve"
+    terms = {
+        "average_precision": f" AUPRC: {area}.",
+        "mcc": " MCC: Matthews correlation.",
+        "qwk": " QWK: quadratic weighted kappa.",
+    }
     terms_used = "".join(meaning for name, meaning in terms.items() if name in results.metrics)
     return (
         f'<section><h2>Headline</h2><dl class="tiles">{tiles}</dl><p class="note">Below each figure its 95 % '
@@ -132,7 +137,8 @@ def _charts(report: Report) -> str:
     """Two charts a row; the last one has a row of its own where it would be left alone."""
     results = report.results
     if results.task == "multilabel":
-        return ""
+        found = [curves.roc(results), curves.precision_recall(results)]
+        return f'<div class="grid">{"".join(found)}</div>' if any(found) else ""
     if results.task == "regression":
         found = [curves.scatter(results), curves.error_histogram(results)]
     else:
@@ -196,16 +202,17 @@ def _classes(results: Results) -> str:
     more = ("break_even", "threshold") if several else ()
     for each in results.per_class:
         bounds = format_interval("f1", results.intervals.get(f"f1[{each['label']}]"))
+        area = format_metric("average_precision", each["average_precision"])
         shares = "".join(f"<td>{format_metric(name, each[name])}</td>" for name in ("precision", "recall"))
         rows.append(
             f"<tr><th>{safe(each['label'])}</th>{shares}<td>{format_metric('f1', each['f1'])}</td>"
-            f"<td><small>{bounds}</small></td>{_more_cells(each) if several else ''}"
+            f"<td><small>{bounds}</small></td><td>{area}</td>{_more_cells(each) if several else ''}"
             f"<td>{each['support']:,}</td><td>{each['predicted']:,}</td></tr>"
         )
     head = "".join(
         f"<th>{name}</th>"
         for name in (
-            *("precision", "recall", "F1", "95 % interval"),
+            *("precision", "recall", "F1", "95 % interval", HEADS["average_precision"]),
             *(HEADS.get(name, name) for name in more),
             *("documents", "predicted"),
         )

@@ -35,7 +35,7 @@ def render(report: Report) -> str:
     )
     if results.task != "regression":
         several = results.task == "multilabel"
-        columns = ["precision", "recall", "f1", *["break_even"] * several]
+        columns = ["precision", "recall", "f1", "average_precision", *["break_even"] * several]
         more = ["threshold"] * several
         parts.append("## Classes")
         parts.append(

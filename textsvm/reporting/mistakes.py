@@ -10,11 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.evaluation.explanation import Explanation
+from textsvm.reporting import logo
 from textsvm.reporting.escape import printable, safe
 from textsvm.reporting.report import Mistake, Report
 
 #: Symbols of a document, and of a similar one, that are shown.
 SHOWN, SHOWN_SIMILAR = 2000, 300
+#: Letters of DNA or RNA, and how many of them are no word; how many are drawn as a logo.
+BASES, NO_WORD, DRAWN = set("acgtun"), 12, 300
 #: Steps of colour on each side.
 LEVELS = 4
 
@@ -89,7 +92,18 @@ def _article(mistake: Mistake, regression: bool) -> str:
     )
     more = len(explanation.text) - len(shown)
     rest = f'<p class="note">… {more:,} more symbols</p>' if more else ""
-    return f'{head}<div class="document" dir="auto">{coloured}</div>{rest}{_evidence(explanation)}</article>'
+    body = f'<div class="document" dir="auto">{coloured}</div>{rest}{_logo(explanation)}'
+    return f"{head}{body}{_evidence(explanation)}</article>"
+
+
+def _logo(explanation: Explanation) -> str:
+    """What the letters of a sequence of DNA or RNA contribute, as heights."""
+    text = explanation.text[:DRAWN]
+    if len(text) < NO_WORD or not set(text.lower()) <= BASES:
+        return ""
+    about = f"of the first {DRAWN} letters" if len(explanation.text) > DRAWN else "of the letters"
+    panel = logo.panel_of_symbols(f"contributions {about}", text, explanation.symbols[: len(text)], "value")
+    return logo.svg([panel], f"What the letters of {text} contribute")
 
 
 def _evidence(explanation: Explanation) -> str:

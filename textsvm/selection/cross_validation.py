@@ -118,6 +118,7 @@ def cross_validate(
     metrics: Iterable[str] | None = None,
     group_duplicates: float | None = None,
     random_state: int | None = 0,
+    positive: Any = None,
     progress: StageProgress | None = None,
 ) -> CrossValidation:
     """Cross-validate a classifier or a regressor; the model itself stays as it is.
@@ -148,6 +149,9 @@ def cross_validate(
         (0.98 and more; vectors: 0.99999), and a `LeakageWarning` says so before the work starts.
     random_state : int, optional
         Seed of the folds.
+    positive : label, optional
+        Of two classes the one that precision, recall, F1 and average precision are of; the second one, as
+        they sort, if not given.
     progress : callable, optional
         See `textsvm.parallel.StageProgress`; stages are "encode", "gram", "duplicates" and "solve"; with
         ``SVC("auto")`` "choose" too.
@@ -161,7 +165,7 @@ def cross_validate(
     InputError
         If what is given cannot be used, before the work starts.
     """
-    given, target, weight = read(model, X, y, sample_weight)
+    given, target, weight = read(model, X, y, sample_weight, positive)
     names = metric_names(target, metrics)
     anew = isinstance(model, SVC) and is_default(model.kernel)
     model = clone(model) if anew else model  # without what it may have chosen before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ from textsvm.solvers.products import decision_values
 from textsvm.solvers.side_by_side import solve
 from textsvm.workers import Workers, current
 
+#: Metrics that take longer than all the others.
+AREAS = {"roc_auc", "average_precision"}
 #: Bytes of the values of all machines at all documents that exist at a time.
 VALUES_BYTES = 256 << 20
 #: Seconds of a core for a machine, by the square of its examples: 0.1 s for 4,500 texts, when C is not small.
@@ -32,7 +35,7 @@ SOLVING = 5e-9
 
 
 def read(
-    model: KernelMachine, X: Any, y: Any, sample_weight: ArrayLike | None
+    model: KernelMachine, X: Any, y: Any, sample_weight: ArrayLike | None, positive: Any = None
 ) -> tuple[Any, Target, NDArray[np.float64] | None]:
     """What a user handed over, checked: texts (or a kernel matrix), targets, weights."""
     if not (is_classifier(model) or is_regressor(model)) or not isinstance(model, KernelMachine):
@@ -44,7 +47,20 @@ def read(
     n = len(given)
     if n == 0:
         raise InputError("there are no documents")
-    return given, model.as_target(y, n), as_weights(sample_weight, n)
+    target = model.as_target(y, n)
+    if positive is not None:
+        target = _with_positive(target, positive)
+    return given, target, as_weights(sample_weight, n)
+
+
+def _with_positive(target: Target, positive: Any) -> Target:
+    classes = [] if target.classes is None or target.multilabel else target.classes.tolist()
+    if len(classes) != 2 or positive not in classes:
+        raise InputError(
+            f"positive={positive!r} is the one of two classes that is to be found, and there are "
+            f"{', '.join(map(str, classes[:5])) or 'no classes'}; leave it out"
+        )
+    return replace(target, positive=positive)
 
 
 def solve_folds(
@@ -174,7 +190,7 @@ def metric_names(target: Target, metrics: Iterable[str] | str | None) -> list[st
     truth, classes = labels_of(target), target.classes
     two = classes is not None and len(classes) == 2 and not target.multilabel
     shape = len(truth) if classes is None or two else (len(truth), len(classes))
-    known = scores(truth, truth, np.zeros(shape), classes)
+    known = scores(truth, truth, np.zeros(shape), classes, areas=False)
     if metrics is None:
         return list(known)
     names = [metrics] if isinstance(metrics, str) else list(metrics)
@@ -201,10 +217,9 @@ def judge(
         grades = (int(target.values.min()), int(target.values.max()))
     if predicted is None:
         predicted = model.predictions(decision, target.classes)
-    # The area under the curve takes longer than all the others.
-    ranked = decision if target.multilabel or "roc_auc" in names else None
     with config_context(assume_finite=True, skip_parameter_validation=True):
-        found = scores(truth, predicted, ranked, target.classes, grades)
+        areas = not AREAS.isdisjoint(names)
+        found = scores(truth, predicted, decision, target.classes, grades, areas, target.positive)
     if target.classes is not None:
         absent = ~(_occurring(truth, target.classes) | _occurring(predicted, target.classes))
         found |= {f"f1[{label}]": np.nan for label in target.classes[absent]}

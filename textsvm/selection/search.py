@@ -19,6 +19,7 @@ from textsvm.selection.fold_grams import FoldGrams, Task, train_and_test
 from textsvm.selection.folds import as_groups
 from textsvm.selection.grid import Setting, simplicity
 from textsvm.selection.scoring import (
+    AREAS,
     judge,
     labels_of,
     mean_and_sd,
@@ -48,8 +49,8 @@ class Search:
         self.metric = metric or (usual if target.classes is not None else "r2")
         metric_names(target, [self.metric])
         self.names = metric_names(target, None)
-        #: Metrics of the table; the area under the curve would take longer than all else.
-        self.quick = [name for name in self.names if name == self.metric or name != "roc_auc"]
+        #: Metrics of the table; areas under curves would take longer than all else.
+        self.quick = [name for name in self.names if name == self.metric or name not in AREAS]
         #: Metrics of each setting tried, on each of all folds; and its seconds.
         self.tried: dict[int, list[dict[str, float]]] = {}
         self.seconds: dict[int, float] = {}

@@ -122,6 +122,7 @@ def tune(
     nested: int | None = None,
     group_duplicates: float | None = None,
     random_state: int | None = 0,
+    positive: Any = None,
     progress: StageProgress | None = None,
 ) -> Tuning:
     """Search a grid of parameters by cross-validation; the model itself stays as it is.
@@ -139,7 +140,7 @@ def tune(
     metric : str, optional
         Name of a metric; accuracy for a classifier, micro_f1 where documents may have several labels, r2 for
         a regressor.
-    cv, repeats, groups, sample_weight, group_duplicates, random_state
+    cv, repeats, groups, sample_weight, group_duplicates, random_state, positive
         See `textsvm.selection.cross_validation.cross_validate`. Near-duplicates are those of the kernel
         whose Gram is made first. A kernel that learns from documents takes a Gram for each training part.
         Sums of kernels share the Grams of their parts, as far as there is memory.
@@ -165,7 +166,7 @@ def tune(
     started = time.perf_counter()
     if minutes is not None:
         _check_minutes(minutes)
-    given, target, weight = read(model, X, y, sample_weight)
+    given, target, weight = read(model, X, y, sample_weight, positive)
     search = Search(settings_of(model, grid), target, weight, metric)
     splitting = Splitting(cv, groups, repeats, random_state, group_duplicates)
     search.split(splitting, nested)

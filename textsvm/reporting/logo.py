@@ -1,0 +1,203 @@
+"""Sequence logos as SVG: letters as high as they count, those that speak against it below the line.
+
+A logo is a file of its own (`document`) or a part of a page (`svg`); colours are Okabe and Ito's, which
+people with any colour vision tell apart, and the letters say the same. Colours stand in the elements, for
+programs that read no style sheet; STYLE says them again for light and dark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.evaluation.motif import Motif
+from textsvm.evaluation.mutations import Mutations
+from textsvm.reporting.charts import plain
+from textsvm.reporting.escape import printable
+
+#: Letters of a line, and pixels of a letter, of a line of letters, and of what stands around it.
+LINE, CELL, HEIGHT = 60, 15, 88
+LEFT, RIGHT, TOP, BOTTOM = 48, 10, 22, 22
+#: Height of capitals in fonts like Arial, and the size that they are drawn in before they are stretched.
+CAPITAL, SIZE = 0.72, 20
+_FONT = "Arial, Helvetica, 'Liberation Sans', 'DejaVu Sans', sans-serif"
+#: Colours in light and dark: blue, vermilion, green, purple, yellow, grey.
+_COLOURS = {
+    "l1": ("#0072b2", "#5fb3ea"), "l2": ("#d55e00", "#ff9655"), "l3": ("#009e73", "#3ecfa0"),
+    "l4": ("#7a5bb5", "#b9a2ec"), "l5": ("#b98500", "#eebc4c"), "l6": ("#6f6f6f", "#a8a8a8"),
+}  # fmt: skip
+_BASES = {"A": "l3", "C": "l1", "G": "l5", "T": "l2", "U": "l2"}
+#: Amino acids by chemistry: basic, acidic, polar, neutral, hydrophobic.
+_ACIDS = {"HKR": "l1", "DE": "l2", "CGSTY": "l3", "NQ": "l4", "AFILMPVW": "l5"}
+STYLE = (
+    f"svg.logo text {{ font: 12px {_FONT}; }} svg.logo .letters text {{ font: 700 {SIZE}px {_FONT}; }}"
+    + "".join(f" svg.logo .letters .{name} {{ fill: {light}; }}" for name, (light, _) in _COLOURS.items())
+)
+_DARK = "".join(f" svg.logo .letters .{name} {{ fill: {dark}; }}" for name, (_, dark) in _COLOURS.items())
+#: For a page that has a theme of its own.
+PAGE_STYLE = (
+    f"{STYLE} svg.logo {{ width: auto; max-width: 100%; }} @media (prefers-color-scheme: dark) {{ "
+    + _DARK.replace(" svg", ' :root:not([data-theme="light"]) svg')
+    + " }"
+    + _DARK.replace(" svg", ' :root[data-theme="dark"] svg')
+)
+_ALONE = (
+    f"{STYLE} svg.logo .page {{ fill: #ffffff; }} svg.logo text.tick {{ fill: #656b75; }} @media "
+    "(prefers-color-scheme: dark) { svg.logo .page { fill: #1b1e22; } svg.logo text.tick { fill: #9aa1ab; }"
+    f"{_DARK} }}"
+)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One row of letters, in lines of 60.
+
+    Attributes
+    ----------
+    title : str
+    letters : str
+    heights : float64 array, shape (L, len(letters))
+        Of each letter at each position; those below 0 hang below the line.
+    unit : str
+        What the heights are.
+    high : float, optional
+        What the line is as high as; by default its highest stack.
+    """
+
+    title: str
+    letters: str
+    heights: NDArray[np.float64]
+    unit: str
+    high: float | None = None
+
+
+def panel_of_symbols(title: str, text: str, heights: NDArray[np.float64], unit: str) -> Panel:
+    """A text whose letters have heights, shape (len(text),)."""
+    letters = "".join(sorted(set(text)))
+    own = np.array([[letter == each for each in letters] for letter in text]).reshape(len(text), len(letters))
+    return Panel(title, letters, own * heights[:, None], unit)
+
+
+def panel_of_mutations(title: str, found: Mutations) -> Panel:
+    """The letters of a text, as high as its value falls when they are changed, for the class."""
+    side = int(found.values.argmax())
+    towards = found.towards[side]
+    unit = "fall of the value when the letter is changed" + ("" if towards is None else f", for {towards}")
+    return panel_of_symbols(title, found.text, found.importance[side], unit)
+
+
+def panel_of_motif(found: Motif) -> Panel:
+    """A motif in bits."""
+    towards = "a higher number" if found.towards is None else str(found.towards)
+    title = f"{towards}: the best {found.kmers:,} k-mers, aligned"
+    return Panel(title, found.letters, found.bits, "bits", float(np.log2(len(found.letters))))
+
+
+def document(panels: Sequence[Panel], title: str) -> str:
+    """Logos below each other, as an SVG file."""
+    return svg(panels, title, f"<style>{_ALONE}</style>", ' xmlns="http://www.w3.org/2000/svg"') + "\n"
+
+
+def svg(panels: Sequence[Panel], title: str, style: str = "", more: str = "") -> str:
+    """Logos below each other.
+
+    Parameters
+    ----------
+    panels : sequence of Panel
+    title : str
+        What they show, for those who cannot see it.
+    style : str
+        A style element, and what lies behind the letters, of a picture that stands alone.
+    more : str
+        Further attributes.
+    """
+    parts, y, width = [], 0, 0
+    for panel in panels:
+        for line in _lines(panel, y):
+            parts.append(line)
+            y += TOP + HEIGHT + BOTTOM
+        width = max(width, min(len(panel.heights), LINE))
+    width = max(LEFT + RIGHT + CELL * width, 420)
+    behind = f'<rect class="page" width="{width}" height="{y}" fill="#ffffff"/>' if style else ""
+    letters = f'<g font-family="{_FONT}" font-size="12">{"".join(parts)}</g>'
+    return (
+        f'<svg class="logo"{more} viewBox="0 0 {width} {y}" width="{width}" height="{y}" role="img">'
+        f"<title>{_safe(title)}</title>{style}{behind}{letters}</svg>"
+    )
+
+
+def _lines(panel: Panel, y: int) -> Iterator[str]:
+    """The lines of a panel, from pixel row y."""
+    high = panel.high or float(np.maximum(panel.heights, 0).sum(axis=1).max(initial=0.0))
+    low = float(np.minimum(panel.heights, 0).sum(axis=1).min(initial=0.0))
+    scale = HEIGHT / (high - low) if high > low else 0.0
+    for first in range(0, max(len(panel.heights), 1), LINE):
+        line = y + TOP + high * scale
+        some = panel.heights[first : first + LINE]
+        parts = [_text(0, y + 13, f"{panel.title} ({panel.unit})" if not first else "", "tick")]
+        marks = [(y + TOP, high), (y + TOP + HEIGHT, low)]
+        for at, value in marks:
+            if abs(at - line) > 12:  # of a number that would lie on the 0
+                parts.append(_text(LEFT - 6, at + 4, plain(float(f"{value:.2g}")), "tick end"))
+        parts.append(_text(LEFT - 6, line + 4, "0", "tick end"))
+        right = LEFT + CELL * len(some)
+        parts.append(f'<path class="axis" stroke="#808080" d="M{LEFT} {line:.1f}H{right}"/>')
+        parts.append(f'<g class="letters" font-weight="700" font-size="{SIZE}">')
+        for i, heights in enumerate(some.tolist()):
+            parts += _stack(panel.letters, heights, LEFT + CELL * i, line, scale)
+        parts.append("</g>")
+        for number in range(first + 1, first + len(some) + 1):
+            x = LEFT + CELL * (number - first - 1)
+            if number % 10 == 0 or number == 1:
+                parts.append(_text(x + CELL / 2, y + TOP + HEIGHT + 16, f"{number}", "tick mid"))
+        yield "".join(parts)
+        y += TOP + HEIGHT + BOTTOM
+
+
+def _stack(letters: str, heights: list[float], x: float, line: float, scale: float) -> Iterator[str]:
+    """The letters of one position: the smallest nearest to the line."""
+    up = down = line
+    for height, letter in sorted(zip(heights, letters, strict=True), key=lambda each: abs(each[0])):
+        size = abs(height) * scale
+        if size < 0.05:
+            continue
+        if height > 0:
+            yield _letter(letter, letters, x, up, size)
+            up -= size
+        else:
+            down += size
+            yield _letter(letter, letters, x, down, size)
+
+
+def _letter(letter: str, letters: str, x: float, bottom: float, size: float) -> str:
+    shown = letter.upper() if len(letter.upper()) == 1 else letter
+    style = _style(shown, letters.upper())
+    stretch = f"translate({x:.1f} {bottom:.2f}) scale({CELL / SIZE:.3f} {size / (SIZE * CAPITAL):.4f})"
+    return (
+        f'<text class="{style}" fill="{_COLOURS[style][0]}" transform="{stretch}" textLength="{SIZE}" '
+        f'lengthAdjust="spacingAndGlyphs">{_safe(shown)}</text>'
+    )
+
+
+def _style(letter: str, letters: str) -> str:
+    if set(letters) <= set("ACGTUN"):
+        return _BASES.get(letter, "l6")
+    return next((style for acids, style in _ACIDS.items() if letter in acids), "l6")
+
+
+def _text(x: float, y: float, text: str, style: str) -> str:
+    if not text:
+        return ""
+    anchor = {"end": "end", "mid": "middle"}.get(style.split()[-1], "start")
+    return (
+        f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" fill="#656b75" text-anchor="{anchor}"'
+        f">{_safe(text)}</text>"
+    )
+
+
+def _safe(text: str) -> str:
+    return escape(printable(text))
