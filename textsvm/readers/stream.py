@@ -19,7 +19,7 @@ from textsvm.readers.tables import Columns
 #: Bytes on disk from which on the command line keeps the texts of a corpus in a temporary file.
 LARGE = 32 << 20
 #: Formats whose readers do not hold what they have read.
-_BIT_BY_BIT = ("csv", "tsv", "jsonl", "lines", "folders", "tables", "libsvm", "npy")
+_BIT_BY_BIT = ("csv", "tsv", "jsonl", "lines", "folders", "tables", "fasta", "fastq", "libsvm", "npy")
 
 
 @dataclass
@@ -92,7 +92,7 @@ def stream_corpus(
 ) -> CorpusStream:
     """Read a corpus document by document: of a table only a row is in memory, of a folder only a file.
 
-    Tables and lines (.csv, .tsv, .jsonl, label TAB text; compressed by gzip, bzip2 or xz) and folders are
+    Tables, lines and sequences (.csv, .tsv, .jsonl, label TAB text, FASTA, FASTQ; compressed by gzip, bzip2 or xz) and folders are
     read bit by bit. Archives (.tar, .zip), mail, Reuters and Parquet are read into memory first. Columns of
     JSON Lines are those of the first 1,000 rows.
 
