@@ -1,4 +1,4 @@
-"""The records of FASTA and FASTQ files: a megabyte is read, decoded and split at a time.
+"""The records of FASTA and FASTQ files: what fits a cache is read, decoded and split at a time.
 
 FASTA: a header that begins with >, and lines of letters up to the next one; lines that begin with ; are comments.
 FASTQ: four lines a record, @ header, letters, +, as many qualities as letters.
@@ -7,7 +7,7 @@ FASTQ: four lines a record, @ header, letters, +, as many qualities as letters.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -17,16 +17,15 @@ from textsvm.readers.decoded import Problems, lines_of
 from textsvm.readers.opened import File, FileOnDisk
 
 #: Bytes that are read at once; lines, where characters have other than one byte each.
-BLOCK, LINES = 1 << 20, 1 << 14
+BLOCK, LINES = 1 << 17, 1 << 11
 _COMMENT = re.compile(r"^;.*", re.MULTILINE)
 
 
-class Record(NamedTuple):
-    """A record: its header without the first character, its letters, and the line that it begins in."""
+class Batch(NamedTuple):
+    """Some records of a file: headers without the first character and letters, and the line each begins in."""
 
-    header: str
-    letters: str
-    line: int
+    records: list[tuple[str, str]]
+    line_of: Callable[[int], int]
 
 
 def is_fastq(head: bytes) -> bool:
@@ -34,7 +33,7 @@ def is_fastq(head: bytes) -> bool:
     return decode(head[:256])[0].lstrip().startswith("@")
 
 
-def records_of(file: File | FileOnDisk, problems: Problems) -> Iterator[Record]:
+def batches_of(file: File | FileOnDisk, problems: Problems) -> Iterator[Batch]:
     """The records of a file, with whatever stands in their lines but for the line ends.
 
     Raises
@@ -46,61 +45,67 @@ def records_of(file: File | FileOnDisk, problems: Problems) -> Iterator[Record]:
     return _fastq(blocks, file.name) if is_fastq(file.head) else _fasta(blocks, file.name)
 
 
-def _fasta(blocks: Iterator[str], name: str) -> Iterator[Record]:
+def _fasta(blocks: Iterator[str], name: str) -> Iterator[Batch]:
     line, pending = 1, list[str]()  # the last record of a block may go on in the next one
     for block in blocks:
         if block.startswith(";") or "\n;" in block:
             block = _COMMENT.sub("", block)
-        first, *records = f"\n{block}".split("\n>")
+        first, *found = f"\n{block}".split("\n>")
         if pending:
             pending.append(first[1:] if first else pending.pop()[:-1])
         elif text := first.strip():
             line += first[: first.index(text)].count("\n") - 1
-            raise InputError(f"{name}, line {line}: {text[:20]!r} stands before the first >, so it is no FASTA")
+            raise InputError(
+                f"{name}, line {line}: {text[:20]!r} stands before the first >, so it is no FASTA"
+            )
         else:
-            line += first.count("\n") - (not records)
-        for record in records:
-            if pending:
-                text = "".join(pending)
-                yield _record(text, line)
-                line += text.count("\n") + 1
-            pending = [record]
+            line += first.count("\n") - (not found)
+        if found:
+            whole = ["".join(pending), *found[:-1]] if pending else found[:-1]
+            yield _batch(whole, line)
+            line += sum(text.count("\n") for text in whole) + len(whole)
+            pending = found[-1:]
     if pending:
-        yield _record("".join(pending), line)
+        yield _batch(["".join(pending)], line)
 
 
-def _record(text: str, line: int) -> Record:
-    header, _, letters = text.partition("\n")
-    return Record(header, letters.replace("\n", ""), line)
+def _batch(texts: list[str], line: int) -> Batch:
+    parts = [text.partition("\n") for text in texts]
+    return Batch(
+        [(header, letters.replace("\n", "")) for header, _, letters in parts],
+        lambda i: line + i + sum(text.count("\n") for text in texts[:i]),
+    )
 
 
-def _fastq(blocks: Iterator[str], name: str) -> Iterator[Record]:
-    count, lines = 0, [""]  # the last line goes on in the next block
+def _fastq(blocks: Iterator[str], name: str) -> Iterator[Batch]:
+    before, lines = 0, [""]  # the last line goes on in the next block
     for block in blocks:
         first, *others = block.split("\n")
         lines = [*lines[:-1], lines[-1] + first, *others]
         whole = (len(lines) - 1) // 4 * 4
-        for fields in zip(*(lines[i:whole:4] for i in range(4)), strict=True):
-            yield _of_four(fields, name, count)
-            count += 1
-        lines = lines[whole:]
+        yield _of_fours(lines[:whole], before, name)
+        before, lines = before + whole, lines[whole:]
     if any(lines):
-        yield _of_four((*lines, "", "", "", "")[:4], name, count)
+        yield _of_fours((*lines, "", "", "")[:4], before, name)
 
 
-def _of_four(fields: tuple[str, ...], name: str, count: int) -> Record:
-    header, letters, plus, qualities = fields
-    where = f"{name}, record {count + 1} (line {4 * count + 1})"
-    if not header.startswith("@") or not plus.startswith("+"):
-        found, wanted = (plus, "its third line does not begin with +") if header.startswith("@") else (
-            header, "it does not begin with @"
-        )
-        raise InputError(f"{where}: {wanted} but is {found[:20]!r}; FASTQ is read with four lines a record")
-    if len(letters) != len(qualities):
-        raise InputError(
-            f"{where} has {len(letters):,} letters and {len(qualities):,} qualities; the file is damaged or cut off"
-        )
-    return Record(header[1:], letters, 4 * count + 1)
+def _of_fours(lines: Sequence[str], before: int, name: str) -> Batch:
+    """The records of so many lines, `before` lines of the file being read."""
+    fours = list(zip(*(lines[i::4] for i in range(4)), strict=True))
+    for i, (header, letters, plus, qualities) in enumerate(fours):
+        if header[:1] != "@" or plus[:1] != "+" or len(letters) != len(qualities):
+            where = f"{name}, record {before // 4 + i + 1} (line {before + 4 * i + 1})"
+            raise InputError(f"{where} {_wrong(header, letters, plus, qualities)}")
+    return Batch([(four[0][1:], four[1]) for four in fours], lambda i: before + 4 * i + 1)
+
+
+def _wrong(header: str, letters: str, plus: str, qualities: str) -> str:
+    """What is wrong with four lines of FASTQ."""
+    if header[:1] != "@":
+        return f"begins with {header[:20]!r} and not with @; FASTQ is read with four lines a record"
+    if plus[:1] != "+":
+        return f"has {plus[:20]!r} for its third line, not +; FASTQ is read with four lines a record"
+    return f"has {len(letters):,} letters and {len(qualities):,} qualities; the file is damaged or cut off"
 
 
 def _blocks(file: File | FileOnDisk, problems: Problems) -> Iterator[str]:

@@ -26,18 +26,17 @@ from textsvm.readers.corpus import Document
 from textsvm.readers.decoded import Problems
 from textsvm.readers.folders import PART, part_of
 from textsvm.readers.opened import File, FileOnDisk
-from textsvm.readers.records import is_fastq, records_of
-from textsvm.readers.tables import Columns, number_of, parted
+from textsvm.readers.records import batches_of, is_fastq
+from textsvm.readers.tables import ANY_COLUMNS, Columns, number_of, parted
 
 FORMATS = ("fasta", "fastq")
 _SUFFIXES = dict.fromkeys((".fa", ".fasta", ".fna", ".faa", ".ffn", ".frn"), "fasta") | dict.fromkeys(
     (".fq", ".fastq"), "fastq"
 )
-#: Records between reports of progress.
-STEP = 4096
 _LETTERS = re.compile(r"[A-Za-z*.\-]+")
 _FIELD = re.compile(r"([^\s=]+)=(.*?)(?=\s+[^\s=]+=|\s*$)")
 _FIELDS = re.compile(r"([^|\s]+)\|([^|]+)\|(training|testing)")
+_NONE: dict[str, str] = {}
 _SIGNS = frozenset(("-1", "0", "1", "+1"))
 
 
@@ -84,27 +83,33 @@ def read(
     """
     total, done = sum(file.size for file in files), 0
     for file in files:
-        headers = Headers.of(file, columns, len(files) > 1)
-        for count, record in enumerate(records_of(file, problems), 1):
-            if progress is not None and count % STEP == 0:
+        headers, count = Headers.of(file, columns, len(files) > 1), 0
+        for batch in batches_of(file, problems):
+            if progress is not None:
                 progress(done + file.position, total)
-            letters = record.letters
-            if not (letters.isascii() and letters.isalpha()):
-                letters = "".join(letters.split())
-                where = f"{file.name}, record {count} (line {record.line})"
-                if not letters:
-                    problems.append((where, f"left out: {record.header or 'its header'!r} has no sequence"))
-                    continue
-                if odd := _LETTERS.sub("", letters):
-                    raise InputError(
-                        f"{where} has {odd[0]!r}, which is no letter of a sequence; texts with labels are "
-                        "read from lines of label TAB text"
-                    )
-            document = headers.document(record.header, letters, count)
-            yield document if label_separator is None else parted(document, label_separator)
+            for i, (header, letters) in enumerate(batch.records):
+                count += 1
+                if not (letters.isascii() and letters.isalpha()):
+                    where = f"{file.name}, record {count} (line {batch.line_of(i)})"
+                    letters = _checked("".join(letters.split()), where)
+                    if not letters:
+                        problems.append((where, f"left out: {header!r} has no sequence"))
+                        continue
+                document = headers.document(header, letters, count)
+                yield document if label_separator is None else parted(document, label_separator)
         done += file.size
         if progress is not None:
             progress(done, total)
+
+
+def _checked(letters: str, where: str) -> str:
+    """Letters and what stands for gaps and stops; InputError at anything else."""
+    if odd := _LETTERS.sub("", letters):
+        raise InputError(
+            f"{where} has {odd[0]!r}, which is no letter of a sequence; texts with labels are read from lines "
+            "of label TAB text"
+        )
+    return letters
 
 
 @dataclass(frozen=True)
@@ -139,13 +144,13 @@ class Headers:
         few = 2 * len(set(found)) <= len(found) or _SIGNS.issuperset(found)
         are_labels = bool(found) and few and columns.label is None
         label, prefix = (_class_of(file.name), f"{file.name}:") if several else (None, "")
+        columns = ANY_COLUMNS if columns == ANY_COLUMNS else columns
         return cls(file.name, columns, are_labels, prefix, label, part_of(file.name))
 
     def document(self, header: str, letters: str, count: int) -> Document:
         """The document of the record of that number."""
-        words = header.split(None, 1)
+        label, part, fields, words = self.label, self.part, _NONE, header.split(None, 1)
         identifier = f"{self.prefix}{count}" if self.are_labels or not words else words[0]
-        label, part, fields = self.label, self.part, {}
         if self.are_labels:
             label = header.strip()
         elif "=" in header:
@@ -154,12 +159,7 @@ class Headers:
         elif "|" in header and (match := _FIELDS.fullmatch(header.strip())):
             identifier, label, part = match[1], match[2], match[3].removesuffix("ing")
         document = Document(identifier, letters, label, part)
-        return document if self._plain else self._wished(document, header, fields, count)
-
-    @property
-    def _plain(self) -> bool:
-        columns = self.columns
-        return columns.label is columns.target is columns.weight is columns.group is None
+        return document if self.columns is ANY_COLUMNS else self._wished(document, header, fields, count)
 
     def _wished(self, document: Document, header: str, fields: dict[str, str], count: int) -> Document:
         """With what was asked for by name, or as a word of the header."""
