@@ -33,7 +33,11 @@ class Duplicates(Enum):
 
 
 CorpusPath = Annotated[
-    Path, typer.Argument(help="A corpus: a file, an archive or a folder.", show_default=False)
+    list[Path],
+    typer.Argument(
+        help="A corpus: a file, an archive or a folder; several are read as if they lay in one folder.",
+        show_default=False,
+    ),
 ]
 ModelPath = Annotated[Path, typer.Argument(help="A model file.", show_default=False)]
 DocumentPaths = Annotated[
@@ -43,8 +47,8 @@ DocumentPaths = Annotated[
 Format = Annotated[
     str | None,
     typer.Option(
-        help="Read it as reuters, mail, csv, tsv, jsonl, parquet, folders, lines, or vectors as libsvm, npy, "
-        "npz. Default: by its content.",
+        help="Read it as reuters, mail, csv, tsv, jsonl, parquet, folders, lines, fasta, fastq, or vectors as "
+        "libsvm, npy, npz. Default: by its content.",
         rich_help_panel="Reading",
     ),
 ]
@@ -286,7 +290,7 @@ class Training:
 
 def read(
     console: Console,
-    path: Path,
+    path: Path | list[Path],
     reading: Reading,
     learning: Learning | None = None,
     *,
@@ -321,6 +325,11 @@ def read(
         corpus = _with_several(console, corpus)
     report_problems(console, corpus)
     return corpus.without_duplicates() if learning.duplicates is Duplicates.drop else corpus
+
+
+def names_of(paths: list[Path]) -> str:
+    """The names of the files of a corpus, for a title."""
+    return ", ".join(path.name for path in paths)
 
 
 def _with_several(console: Console, corpus: Corpus) -> Corpus:

@@ -124,7 +124,7 @@ class ModelFile:
     ] = False
     force: Force = False
 
-    def checked(self, corpus: Path, calibrate: bool) -> Output:
+    def checked(self, corpus: list[Path], calibrate: bool) -> Output:
         """The output; wrong usage, before any work."""
         for option in ["--without-texts"] * self.without_texts + ["--calibrate"] * calibrate:
             if self.libsvm:

@@ -1,6 +1,6 @@
 """The records of FASTA and FASTQ files: what fits a cache is read, decoded and split at a time.
 
-FASTA: a header that begins with >, and lines of letters up to the next one; lines that begin with ; are comments.
+FASTA: a header that begins with >, and lines of letters up to the next; lines that begin with ; are comments.
 FASTQ: four lines a record, @ header, letters, +, as many qualities as letters.
 """
 
@@ -22,7 +22,7 @@ _COMMENT = re.compile(r"^;.*", re.MULTILINE)
 
 
 class Batch(NamedTuple):
-    """Some records of a file: headers without the first character and letters, and the line each begins in."""
+    """Some records: headers without the first character and letters, and the line each begins in."""
 
     records: list[tuple[str, str]]
     line_of: Callable[[int], int]

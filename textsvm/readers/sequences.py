@@ -41,7 +41,7 @@ _SIGNS = frozenset(("-1", "0", "1", "+1"))
 
 
 def format_of(name: str, head: str) -> str | None:
-    """"fasta" or "fastq" if a file begins so, or is named so; else None."""
+    """ "fasta" or "fastq" if a file begins so, or is named so; else None."""
     lines = [line.rstrip() for line in head.split("\n") if line.strip() and not line.startswith(";")]
     lines = (lines[:-1] if len(lines) > 2 else lines)[:100]  # the last one may be cut off
     if len(lines) > 1 and re.match(r">\S", lines[0]):
@@ -175,14 +175,14 @@ class Headers:
 
         columns, group = self.columns, field(self.columns.group)
         if columns.group is not None and group is None:
-            raise InputError(f"{where} has no {columns.group!r} in its header, and every record needs a group")
+            raise InputError(
+                f"{where} has no {columns.group!r} in its header, and every record needs a group"
+            )
         weight = value(columns.weight, True)
         if weight is not None and weight < 0:
             raise InputError(f"{where}: the weight is {weight:g}, and none may be below 0")
         label = document.label if columns.label is None else field(columns.label)
-        return document._replace(
-            label=label, target=value(columns.target, False), weight=weight, group=group
-        )
+        return document._replace(label=label, target=value(columns.target, False), weight=weight, group=group)
 
 
 def _class_of(name: str) -> str | None:

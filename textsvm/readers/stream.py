@@ -10,10 +10,10 @@ from typing import Any
 
 from textsvm.errors import InputError
 from textsvm.parallel import Progress
-from textsvm.readers.archives import Files, read_files, walk
+from textsvm.readers.archives import Files, read_files, together, walk
 from textsvm.readers.corpus import Corpus, Document, gather
 from textsvm.readers.opened import FileOnDisk
-from textsvm.readers.read import VECTORS, Options, as_wish, documents_of, format_of, no_document
+from textsvm.readers.read import VECTORS, Options, as_wish, documents_of, format_of, no_document, paths_of
 from textsvm.readers.tables import Columns
 
 #: Bytes on disk from which on the command line keeps the texts of a corpus in a temporary file.
@@ -74,7 +74,7 @@ class CorpusStream:
 
 
 def stream_corpus(
-    path: str | Path,
+    path: str | Path | Sequence[str | Path],
     format: str | None = None,
     *,
     part: str | None = None,
@@ -116,22 +116,29 @@ def stream_corpus(
     """
     columns = Columns(as_wish(text), label, id, target, weight, group, as_wish(numbers))
     options = Options(columns, split, headers, label_separator)
-    found = _find(Path(path)) or read_files(path)
+    paths = paths_of(path)
+    every = [_find(each) or read_files(each) for each in paths]
+    found = together(every, paths)
     format = format_of(found, format, options)
     if format not in _BIT_BY_BIT:
-        found = read_files(path)
+        found = together([read_files(each) for each in paths], paths)
     return CorpusStream(found.source, format, found, options, part, progress)
 
 
-def is_large(path: str | Path) -> bool:
+def is_large(path: str | Path | Sequence[str | Path]) -> bool:
     """Whether a corpus is better not held in memory."""
-    path = Path(path)
+    paths = [path] if isinstance(path, str | Path) else path
     try:
-        if path.is_dir():
-            return sum(each.stat().st_size for each, _ in walk(path)) >= LARGE
-        return path.is_file() and path.stat().st_size >= LARGE
+        return sum(map(_size, map(Path, paths))) >= LARGE
     except OSError:
         return False
+
+
+def _size(path: Path) -> int:
+    """Bytes on disk."""
+    if path.is_dir():
+        return sum(each.stat().st_size for each, _ in walk(path))
+    return path.stat().st_size if path.is_file() else 0
 
 
 def _find(path: Path) -> Files | None:
