@@ -56,6 +56,7 @@ def explain(
             progress=console.reading,
         )
         documents = examples.beside(documents, table)
+        examples.check_letters(machine_of(fitted).kernel_, documents)
         found = ask(
             fitted, examples.given_to(fitted, documents), positive=training.positive,
             substrings=substrings, similar=similar,

@@ -47,8 +47,8 @@ DocumentPaths = Annotated[
 Format = Annotated[
     str | None,
     typer.Option(
-        help="Read it as reuters, mail, csv, tsv, jsonl, parquet, folders, lines, fasta, fastq, or vectors as "
-        "libsvm, npy, npz. Default: by its content.",
+        help="Read it as reuters, mail, csv, tsv, jsonl, parquet, folders, lines, fasta, fastq, or vectors "
+        "as libsvm, npy, npz. Default: by its content.",
         rich_help_panel="Reading",
     ),
 ]
@@ -302,7 +302,7 @@ def read(
 
     `kernel` is that of the model, where one is named: on columns, it says which are needed.
     """
-    from textsvm.cli.examples import beside, columns
+    from textsvm.cli.examples import beside, check_letters, columns
     from textsvm.readers import is_large, read_corpus, stream_corpus
 
     learning = learning or Learning()
@@ -323,6 +323,7 @@ def read(
         corpus = corpus.reduce_labels(reading.positive, reading.negative or "rest")
     if learning.multilabel:
         corpus = _with_several(console, corpus)
+    check_letters(kernel, corpus)
     report_problems(console, corpus)
     return corpus.without_duplicates() if learning.duplicates is Duplicates.drop else corpus
 
@@ -368,6 +369,11 @@ def targets(corpus: Corpus, several: bool = False) -> list[Any]:
     """
     if corpus.targets is not None:
         return corpus.targets
+    if corpus.labels is None and corpus.of_sequences:
+        raise InputError(
+            f"{corpus.source} has no labels: the header of record 1, {corpus.ids[0]}, names none; write "
+            ">id label=NAME, give each class a file, or name a part of the headers with --label"
+        )
     if corpus.labels is None:
         how = "name a column with --label, or use a folder per class"
         how = (

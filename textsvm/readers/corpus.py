@@ -12,6 +12,8 @@ from textsvm.readers.columns import bytes_of, digest, join, number_column, take
 from textsvm.stored_texts import StoredTexts
 
 Label = str | tuple[str, ...]
+#: Formats of sequences.
+SEQUENCES = ("fasta", "fastq")
 #: What vectors beside texts are called, as a column.
 VECTORS = "vectors"
 #: What each document of a corpus may have one of.
@@ -92,6 +94,11 @@ class Corpus:
             return self.texts
         columns = {"text": self.texts} if self.columns is None else self.columns
         return columns if self.vectors is None else {**columns, VECTORS: self.vectors}
+
+    @property
+    def of_sequences(self) -> bool:
+        """Whether the texts are sequences of letters (FASTA, FASTQ)."""
+        return self.format in SEQUENCES
 
     def subset(self, indices: Iterable[int]) -> Corpus:
         """The documents at `indices`, in that order."""

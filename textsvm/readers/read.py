@@ -17,7 +17,7 @@ from textsvm.parallel import Progress
 from textsvm.readers import folders, lines, mail, reuters, sequences, tables
 from textsvm.readers.archives import MAX_BYTES, Files, read_files, read_stream, together
 from textsvm.readers.charsets import decode, is_binary
-from textsvm.readers.corpus import Corpus, Document, concatenated, gather
+from textsvm.readers.corpus import SEQUENCES, Corpus, Document, concatenated, gather
 from textsvm.readers.opened import File
 from textsvm.readers.tables import Columns
 
@@ -25,7 +25,7 @@ from textsvm.readers.tables import Columns
 VECTORS = ("libsvm", "npy", "npz")
 FORMATS = (
     *("reuters", "mail", "csv", "tsv", "jsonl", "parquet", "folders", "lines"),
-    *sequences.FORMATS,
+    *SEQUENCES,
     *VECTORS,
 )
 _ABOUT = ("readme", "license", "licence", "copying", "classes.txt", "labels.txt")
@@ -200,7 +200,7 @@ def format_of(found: Files, format: str | None, options: Options, labelled: bool
     wish = options.columns.only_of_tables
     if wish == options.columns.target and format in VECTORS:
         return format
-    if format in sequences.FORMATS and not (options.columns.text or options.columns.numbers):
+    if format in SEQUENCES and not (options.columns.text or options.columns.numbers):
         return format
     if wish and format not in ("csv", "tsv", "jsonl", "parquet", "tables"):
         raise InputError(
@@ -229,7 +229,7 @@ def documents_of(
         return lines.read(_content(files), problems, progress=progress)
     if format in ("folders", "text"):
         return folders.read(files, problems, progress=progress)
-    if format in sequences.FORMATS:
+    if format in SEQUENCES:
         return sequences.read(
             _content(files), problems, options.columns,
             label_separator=options.label_separator, progress=progress,

@@ -7,9 +7,9 @@ The label is what the header says, in one of three forms, else the name of the f
     >P1234|kinase|training              three fields, the last of them training or testing (iLearn's form)
     pos.fa, neg.fa; pos/train.fa        one file a class: its name without the ending and without a part
 
-A column that is asked for (`--label`, `--regress`, `--weights`, `--groups`) is a name of the header, or a number: the
-so-many-th word of the header, the id being the first. Letters are kept as they are written, white space and lines
-that begin with `;` are left out, and so are the qualities of FASTQ.
+A column that is asked for (`--label`, `--regress`, `--weights`, `--groups`) is a name in the header, or a number:
+the so-many-th word of the header, the id being the first. Letters are kept as they are written; white space,
+lines that begin with `;` and the qualities of FASTQ are left out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from textsvm.readers.opened import File, FileOnDisk
 from textsvm.readers.records import batches_of, is_fastq
 from textsvm.readers.tables import ANY_COLUMNS, Columns, number_of, parted
 
-FORMATS = ("fasta", "fastq")
 _SUFFIXES = dict.fromkeys((".fa", ".fasta", ".fna", ".faa", ".ffn", ".frn"), "fasta") | dict.fromkeys(
     (".fq", ".fastq"), "fastq"
 )
