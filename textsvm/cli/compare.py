@@ -95,13 +95,13 @@ def compare(
         compared = run(documents.examples, labels, parts, ours, console.stage)
     device = select(judging.device)
     console.say_device(device)
-    title = f"{options.names_of(corpus)}: {compared[0].n:,} documents {how}"
+    title = f"{examples.names_of(corpus)}: {compared[0].n:,} documents {how}"
     if judging.report is not None:
         from textsvm.reporting.comparison import write
 
         write(
             judging.report,
-            f"Classifiers of {options.names_of(corpus)}",
+            f"Classifiers of {examples.names_of(corpus)}",
             f"{compared[0].n:,} documents {how}",
             compared,
         )

@@ -68,7 +68,7 @@ def _of_texts(texts: Any) -> dict[str, Any]:
 
 
 def _letters(texts: Any) -> dict[str, Any]:
-    """Of sequences: shares of their letters, whatever the case, of lower case, and of G and C in DNA or RNA."""
+    """Of sequences: shares of letters, whatever the case, of lower case, and of G and C in DNA or RNA."""
     import numpy as np
 
     from textsvm.documents import encode

@@ -109,7 +109,7 @@ def evaluate(
     with console.progress():
         results = judge(fitted, documents, training.positive, console.stage, {"read": read}, span)
         if file.report is not None:
-            title = f"{model.name} on {options.names_of(corpus)}"
+            title = f"{model.name} on {examples.names_of(corpus)}"
             results = _write_report(console, file, fitted, results, documents, title)
     console.say_device(fitted.device_)
     console.print_json(results.as_dict()) if printing.json else show(

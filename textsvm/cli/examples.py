@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textsvm.errors import InputError
@@ -71,6 +72,11 @@ def given_to(model: Any, corpus: Corpus) -> Any:
     return {**examples, VECTORS: widened(examples[VECTORS], max(widths, default=0))}
 
 
+def names_of(paths: list[Path]) -> str:
+    """The names of the files of a corpus, for a title."""
+    return ", ".join(path.name for path in paths)
+
+
 def check_letters(kernel: Any, corpus: Corpus) -> None:
     """Raise InputError if a record of FASTA or FASTQ has a letter that a kernel cannot read."""
     if not corpus.of_sequences:
@@ -80,8 +86,8 @@ def check_letters(kernel: Any, corpus: Corpus) -> None:
         for identifier, text in zip(corpus.ids, corpus.texts, strict=True):
             if found := other.search(text):
                 raise InputError(
-                    f"record {identifier} of {corpus.source} has the letter {found[0]!r}, and a canonical kernel "
-                    f"reads {', '.join(letters)} only; write n for others, or leave canonical out"
+                    f"record {identifier} of {corpus.source} has the letter {found[0]!r}, and a canonical "
+                    f"kernel reads {', '.join(letters)} only; write n for others, or leave canonical out"
                 )
 
 

@@ -328,11 +328,6 @@ def read(
     return corpus.without_duplicates() if learning.duplicates is Duplicates.drop else corpus
 
 
-def names_of(paths: list[Path]) -> str:
-    """The names of the files of a corpus, for a title."""
-    return ", ".join(path.name for path in paths)
-
-
 def _with_several(console: Console, corpus: Corpus) -> Corpus:
     """Every document with a tuple of labels; stories of Reuters that have no topic are left out."""
     if corpus.labels is None:
@@ -399,16 +394,3 @@ def targets(corpus: Corpus, several: bool = False) -> list[Any]:
 def truth(corpus: Corpus) -> list[Any]:
     """What `targets` gives, of documents for which it has been asked."""
     return list(corpus.targets if corpus.targets is not None else corpus.labels or [])
-
-
-def note_long_documents(console: Console, corpus: Corpus) -> None:
-    """Say so where a kernel with a product of lengths meets a very long document."""
-    if not len(corpus.texts):
-        return
-    longest = max(range(len(corpus)), key=lambda i: len(corpus.texts[i]))
-    length = len(corpus.texts[longest])
-    if length > 100_000:
-        console.say(
-            f"note: {corpus.ids[longest]} has {length:,} symbols, and the time of this kernel grows with the "
-            "product of lengths; --max-length bounds it, and the spectrum kernel does not mind"
-        )

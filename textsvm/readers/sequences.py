@@ -7,9 +7,9 @@ The label is what the header says, in one of three forms, else the name of the f
     >P1234|kinase|training              three fields, the last of them training or testing (iLearn's form)
     pos.fa, neg.fa; pos/train.fa        one file a class: its name without the ending and without a part
 
-A column that is asked for (`--label`, `--regress`, `--weights`, `--groups`) is a name in the header, or a number:
-the so-many-th word of the header, the id being the first. Letters are kept as they are written; white space,
-lines that begin with `;` and the qualities of FASTQ are left out.
+A column that is asked for (`--label`, `--regress`, `--weights`, `--groups`) is a name in the header, or a
+number: the so-many-th word of the header, the id being the first. Letters are kept as they are written; white
+space, lines that begin with `;` and the qualities of FASTQ are left out.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def _checked(letters: str, where: str) -> str:
     """Letters and what stands for gaps and stops; InputError at anything else."""
     if odd := _LETTERS.sub("", letters):
         raise InputError(
-            f"{where} has {odd[0]!r}, which is no letter of a sequence; texts with labels are read from lines "
-            "of label TAB text"
+            f"{where} has {odd[0]!r}, which is no letter of a sequence; texts with labels are read from "
+            "lines of label TAB text"
         )
     return letters
 
@@ -141,7 +141,7 @@ class Headers:
         lines = decode(file.head)[0].split("\n")[:: starts[1]]
         found = [line[1:].strip() for line in lines if line.startswith(starts[0])]
         few = 2 * len(set(found)) <= len(found) or _SIGNS.issuperset(found)
-        are_labels = bool(found) and few and columns.label is None
+        are_labels = bool(found) and all(found) and few and columns.label is None
         label, prefix = (_class_of(file.name), f"{file.name}:") if several else (None, "")
         columns = ANY_COLUMNS if columns == ANY_COLUMNS else columns
         return cls(file.name, columns, are_labels, prefix, label, part_of(file.name))
