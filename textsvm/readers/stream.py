@@ -92,9 +92,9 @@ def stream_corpus(
 ) -> CorpusStream:
     """Read a corpus document by document: of a table only a row is in memory, of a folder only a file.
 
-    Tables, lines and sequences (.csv, .tsv, .jsonl, label TAB text, FASTA, FASTQ; compressed by gzip, bzip2 or
-    xz) and folders are read bit by bit. Archives (.tar, .zip), mail, Reuters and Parquet are read into memory first. Columns of
-    JSON Lines are those of the first 1,000 rows.
+    Tables, lines and sequences (.csv, .tsv, .jsonl, label TAB text, FASTA, FASTQ; compressed by gzip, bzip2
+    or xz) and folders are read bit by bit. Archives (.tar, .zip), mail, Reuters and Parquet are read into
+    memory first. Columns of JSON Lines are those of the first 1,000 rows.
 
     Parameters
     ----------
