@@ -106,6 +106,24 @@ def test_several_labels_a_sequence(tmp_path):
     assert judged["micro_f1"] > 0.8
 
 
+def test_without_labels_there_is_nothing_to_judge(tmp_path):
+    (tmp_path / "x.fa").write_text(
+        ">a f=x;y\nACGTACGT\n>b f=y\nAACCAACC\n>c f=x\nGGTTGGTT\n>d g=1\nGGTTGGT\n"
+    )
+    (tmp_path / "y.fa").write_text(">a\nACGTACGT\n")
+    done = run("train", tmp_path / "x.fa", "--label", "f", "--multilabel", *KERNEL, "-o", tmp_path / "m")
+    assert b"note: d: left out: it has no label" in done.stderr
+    assert "y.fa has no labels" in fails("evaluate", tmp_path / "m", tmp_path / "y.fa", "--label", "f")
+
+
+def test_compare_has_opponents_without_words():
+    compared = report("compare", SITES, "--kernel", "gapped:6,m=2,canonical")["classifiers"]
+    assert [each["name"] for each in compared][:2] == [
+        "TF-IDF char 1-5 + LinearSVC",
+        "TF-IDF char 1-5 + LinearSVC, C by 3 folds",
+    ]
+
+
 def test_a_record_of_one_letter_is_nothing_special(model, tmp_path):
     (tmp_path / "x.fa").write_text(">a label=bound\nA\n>b label=free\nACGTACGTAC\n>c label=free\nAAAAAAAA\n")
     assert [each["id"] for each in lines_of("predict", model, tmp_path / "x.fa")] == ["a", "b", "c"]

@@ -95,7 +95,8 @@ def read(
                         problems.append((where, f"left out: {header!r} has no sequence"))
                         continue
                 document = headers.document(header, letters, count)
-                yield document if label_separator is None else parted(document, label_separator)
+                several = label_separator is not None and document.label is not None
+                yield parted(document, label_separator) if several else document
         done += file.size
         if progress is not None:
             progress(done, total)
