@@ -95,8 +95,9 @@ def read(
                         problems.append((where, f"left out: {header!r} has no sequence"))
                         continue
                 document = headers.document(header, letters, count)
-                several = label_separator is not None and document.label is not None
-                yield parted(document, label_separator) if several else document
+                if label_separator is not None and document.label is not None:
+                    document = parted(document, label_separator)
+                yield document
         done += file.size
         if progress is not None:
             progress(done, total)
