@@ -23,6 +23,8 @@ from pathlib import Path
 
 STORIES, MAILS, MESSAGES, ROWS, WRITERS, SPEAKERS = 600, 400, 800, 60, 60, 200
 LABEL_NOISE = 0.02
+SITES, SITE_LENGTH, SITE_KEEPS = 400, 100, 0.97
+FACTORS = {"alpha": "CCACTAGGTGG", "beta": "AGATAAGGCA"}
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 Rules = dict[str, list[str]]
 
@@ -505,6 +507,45 @@ def write_dialects(path: Path, rng: random.Random) -> None:
     path.write_bytes(stream.getvalue().encode())
 
 
+def write_sites(path: Path, rng: random.Random) -> None:
+    """sites.fa.gz: DNA that two invented factors bind or not; a site varies and stands on either strand."""
+    complement = str.maketrans("ACGT", "TGCA")
+
+    def site(factor: str) -> str:
+        letters = [each if rng.random() < SITE_KEEPS else rng.choice("ACGT") for each in FACTORS[factor]]
+        found = "".join(letters)
+        return found if rng.random() < 0.5 else found.translate(complement)[::-1]
+
+    lines = []
+    for number in range(SITES):
+        bound = number % 2 == 0
+        g_and_c = rng.uniform(0.4, 0.6)
+        letters = [rng.choice("GC" if rng.random() < g_and_c else "AT") for _ in range(SITE_LENGTH)]
+        factors = rng.choice((["alpha"], ["beta"], ["alpha", "beta"])) if bound else []
+        for factor in factors:
+            place = rng.randint(0, 1) * SITE_LENGTH // 2 + rng.randint(0, SITE_LENGTH // 2 - 12)
+            letters[place : place + len(FACTORS[factor])] = site(factor)
+        if rng.random() < 0.2:  # a repeat, masked in lower case
+            begin = rng.randint(0, SITE_LENGTH - 30)
+            letters[begin : begin + 30] = [letter.lower() for letter in letters[begin : begin + 30]]
+        if rng.random() < 0.05:  # letters that nobody knows
+            begin = rng.randint(0, SITE_LENGTH - 5)
+            letters[begin : begin + 5] = "NNNNN"
+        chromosome = f"chr{1 + number // 2 % 10}"
+        begin = rng.randint(10_000, 90_000_000)
+        label = ("bound", "free")[bound == (rng.random() < LABEL_NOISE)]
+        fields = {
+            "label": label,
+            "factors": ";".join(factors) or "none",
+            "chr": chromosome,
+            "split": "test" if chromosome in ("chr8", "chr9") else "train",
+        }
+        said = " ".join(f"{name}={value}" for name, value in fields.items())
+        lines.append(f">{chromosome}:{begin}-{begin + SITE_LENGTH} {said}")
+        lines += ["".join(letters[:60]), "".join(letters[60:])]
+    path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode(), 9, mtime=0))
+
+
 def write_samples(folder: Path) -> None:
     """All sample corpora, each from a seed of its own."""
     write_newswire(folder / "newswire", random.Random(21578))
@@ -513,6 +554,7 @@ def write_samples(folder: Path) -> None:
     write_tables(folder, random.Random(4180))
     write_essays(folder / "essays.tsv", random.Random(2012))
     write_dialects(folder / "dialects.csv", random.Random(1874))
+    write_sites(folder / "sites.fa.gz", random.Random(1953))
 
 
 if __name__ == "__main__":

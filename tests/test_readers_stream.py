@@ -35,7 +35,7 @@ def same(path, **options):
 
 
 @pytest.mark.parametrize(
-    "name", ["newswire", "mail", "messages", "reviews", "questions", "essays", "dialects"]
+    "name", ["newswire", "mail", "messages", "reviews", "questions", "essays", "dialects", "sites"]
 )
 def test_samples_are_the_same_document_by_document(name):
     options = {"target": "score"} if name == "essays" else {}

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ _BY_FOLDS = ", C by 3 folds"
 #: What tables call them.
 SHORT = {
     **dict.fromkeys((FIRST, _COLUMNS, _VECTORS), "opponent 1"),
-    **dict.fromkeys((SECOND, _COLUMNS + _BY_FOLDS, _VECTORS + _BY_FOLDS), "opponent 2"),
+    **dict.fromkeys((SECOND, *(each + _BY_FOLDS for each in (FIRST, _COLUMNS, _VECTORS))), "opponent 2"),
 }
 
 
@@ -79,7 +80,7 @@ OPPONENTS: dict[str, Callable[[], Pipeline]] = {FIRST: first, SECOND: second}
 
 
 def opponents_of(examples: Any) -> dict[str, Callable[[], Any]]:
-    """Both, of texts, vectors or a dict of columns."""
+    """Both, of texts (the second without words if no text has two), vectors or a dict of columns."""
     if isinstance(examples, dict):
         return {
             _COLUMNS: lambda: make_pipeline(_union(examples), LinearSVC(random_state=0)),
@@ -89,6 +90,9 @@ def opponents_of(examples: Any) -> dict[str, Callable[[], Any]]:
         }
     if hasattr(examples, "shape"):
         return {_VECTORS: SVC, _VECTORS + _BY_FOLDS: lambda: _by_folds(SVC())}
+    if not any(len(text.split(None, 1)) > 1 for text in examples):  # sequences: no word occurs twice
+        machine = partial(LinearSVC, random_state=0)
+        return {FIRST: first, FIRST + _BY_FOLDS: lambda: make_pipeline(_characters(), _by_folds(machine()))}
     return dict(OPPONENTS)
 
 

@@ -47,7 +47,7 @@ class Judging:
     report: Annotated[Path | None, typer.Option(help="Write a web page with a picture (.html).")] = None
     force: Force = False
 
-    def check(self, corpus: Path) -> None:
+    def check(self, corpus: list[Path]) -> None:
         """Wrong usage, before any work."""
         if self.holdout is not None and self.cv is not None:
             raise WrongUsage("--holdout and --cv do not go together")
@@ -95,15 +95,20 @@ def compare(
         compared = run(documents.examples, labels, parts, ours, console.stage)
     device = select(judging.device)
     console.say_device(device)
-    title = f"{corpus.name}: {compared[0].n:,} documents {how}"
+    title = f"{examples.names_of(corpus)}: {compared[0].n:,} documents {how}"
     if judging.report is not None:
         from textsvm.reporting.comparison import write
 
-        write(judging.report, f"Classifiers of {corpus.name}", f"{compared[0].n:,} documents {how}", compared)
+        write(
+            judging.report,
+            f"Classifiers of {examples.names_of(corpus)}",
+            f"{compared[0].n:,} documents {how}",
+            compared,
+        )
     if printing.json:
         lines = [each.as_dict() for each in compared]
         console.print_json(
-            {"corpus": str(corpus), "how": how, "device": device.description, "classifiers": lines}
+            {"corpus": documents.source, "how": how, "device": device.description, "classifiers": lines}
         )
     else:
         _show(console, title, compared)

@@ -41,6 +41,7 @@ def describe(corpus: Corpus) -> dict[str, Any]:
         "numbers": _quantiles(corpus.targets) if corpus.targets is not None else None,
         "unlabelled": sum(1 for each in corpus.labels or [] if each == ()),
         **_of_texts(corpus.texts),
+        "letters": _letters(corpus.texts) if corpus.of_sequences else None,
         "columns": corpus.columns and {name: _of_column(each) for name, each in corpus.columns.items()},
         "vectors": None if corpus.vectors is None else _of_vectors(corpus.vectors),
         "duplicates": [list(group) for group in corpus.duplicates()],
@@ -63,6 +64,28 @@ def _of_texts(texts: Any) -> dict[str, Any]:
         "lengths": quantiles | {"mean": float(lengths.mean())},
         "empty": int((lengths == 0).sum()),
         "alphabet": len(encoded.alphabet),
+    }
+
+
+def _letters(texts: Any) -> dict[str, Any]:
+    """Of sequences: shares of letters, whatever the case, of lower case, and of G and C in DNA or RNA."""
+    import numpy as np
+
+    from textsvm.documents import encode
+
+    encoded = encode(texts)
+    counts = np.bincount(encoded.codes, minlength=len(encoded.alphabet)) / max(1, len(encoded.codes))
+    shares: Counter[str] = Counter()
+    lower = 0.0
+    for letter, share in zip(map(chr, encoded.alphabet), counts.tolist(), strict=True):
+        shares[letter.lower()] += share
+        lower += share * letter.islower()
+    known = sum(shares[letter] for letter in "acgtu")
+    gc = (shares["g"] + shares["c"]) / known if known and set(shares) <= set("acgtun") else None
+    return {
+        "shares": {name: share for name, share in sorted(shares.items()) if share},
+        "lower": lower,
+        "gc": gc,
     }
 
 
@@ -102,6 +125,7 @@ def _show(console: Console, summary: dict[str, Any]) -> None:
             ("documents", f"{summary['n']:,}"),
             ("parts", ", ".join(f"{part} {count:,}" for part, count in summary["parts"].items())),
             *_symbols(summary),
+            *_shares(summary["letters"]),
             *_numbers("numbers", summary["numbers"]),
             *_vectors(summary["vectors"]),
             *[row for name, each in (summary["columns"] or {}).items() for row in _column(name, each)],
@@ -133,6 +157,14 @@ def _symbols(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("empty documents", f"{summary['empty']:,}"),
         ("alphabet", f"{summary['alphabet']:,} symbols"),
     ]
+
+
+def _shares(letters: dict[str, Any] | None) -> list[tuple[str, str]]:
+    if letters is None:
+        return []
+    shares = ", ".join(f"{letter} {100 * share:.3g} %" for letter, share in letters["shares"].items())
+    rows = [("letters", shares), ("lower case", f"{100 * letters['lower']:.1f} %")]
+    return rows if letters["gc"] is None else [*rows, ("G and C", f"{100 * letters['gc']:.1f} %")]
 
 
 def _column(name: str, column: dict[str, Any]) -> list[tuple[str, str]]:

@@ -34,7 +34,7 @@ class Predictions:
     ] = None
     force: Force = False
 
-    def output(self, corpus: Path) -> Output | None:
+    def output(self, corpus: list[Path]) -> Output | None:
         """The file, checked, if there is to be one."""
         if self.predictions is None:
             return None
@@ -93,7 +93,7 @@ def cv(
     if printing.json:
         console.print_json(summarise(result, documents, model) | {"seconds": seconds})
     else:
-        show(console, f"{len(documents):,} documents of {corpus}", result)
+        show(console, f"{len(documents):,} documents of {documents.source}", result)
         console.table("seconds", [(stage, f"{value:.2f}") for stage, value in seconds.items()])
 
 

@@ -37,7 +37,7 @@ class ReportFile:
     ] = 10
     force: Force = False
 
-    def check(self, model: Path, corpus: Path) -> None:
+    def check(self, model: Path, corpus: list[Path]) -> None:
         """Wrong usage, before any work."""
         if self.report is None:
             return
@@ -109,10 +109,12 @@ def evaluate(
     with console.progress():
         results = judge(fitted, documents, training.positive, console.stage, {"read": read}, span)
         if file.report is not None:
-            title = f"{model.name} on {corpus.name}"
+            title = f"{model.name} on {examples.names_of(corpus)}"
             results = _write_report(console, file, fitted, results, documents, title)
     console.say_device(fitted.device_)
-    console.print_json(results.as_dict()) if printing.json else show(console, f"{model} on {corpus}", results)
+    console.print_json(results.as_dict()) if printing.json else show(
+        console, f"{model} on {documents.source}", results
+    )
 
 
 def judge(

@@ -6,8 +6,10 @@ one of vectors, and of columns the sum of the fast kernel on each of texts and a
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textsvm.errors import InputError
@@ -70,6 +72,25 @@ def given_to(model: Any, corpus: Corpus) -> Any:
         if view.column == (VECTORS,)
     ]
     return {**examples, VECTORS: widened(examples[VECTORS], max(widths, default=0))}
+
+
+def names_of(paths: list[Path]) -> str:
+    """The names of the files of a corpus, for a title."""
+    return ", ".join(path.name for path in paths)
+
+
+def check_letters(kernel: Any, corpus: Corpus) -> None:
+    """Raise InputError if a record of FASTA or FASTQ has a letter that a kernel cannot read."""
+    if not corpus.of_sequences:
+        return
+    for letters in {leaf.letters for leaf in getattr(kernel, "leaves", ()) if leaf.letters}:
+        other = re.compile(f"[^{letters}]", re.IGNORECASE)
+        for identifier, text in zip(corpus.ids, corpus.texts, strict=True):
+            if found := other.search(text):
+                raise InputError(
+                    f"record {identifier} of {corpus.source} has the letter {found[0]!r}, and a canonical "
+                    f"kernel reads {', '.join(letters)} only; write n for others, or leave canonical out"
+                )
 
 
 def settle(console: Console, model: Any, named: bool, corpus: Corpus) -> None:

@@ -66,6 +66,7 @@ def explain(
             progress=console.reading,
         )
         documents = examples.beside(documents, table)
+        examples.check_letters(machine_of(fitted).kernel_, documents)
     for identifier, problem in documents.problems:
         console.say(f"note: {identifier}: {problem}")
     texts = examples.given_to(fitted, documents)

@@ -46,7 +46,7 @@ class Files:
     ] = None
     force: Force = False
 
-    def checked(self, corpus: Path) -> tuple[Output, Output | None]:
+    def checked(self, corpus: list[Path]) -> tuple[Output, Output | None]:
         """The outputs; wrong usage, before any work."""
         from textsvm.readers.libsvm import SUFFIXES
 
@@ -59,7 +59,7 @@ class Files:
             )
         if self.output == self.names:
             raise WrongUsage("-o and --names are the same; name another file")
-        inputs: dict[str, Path | None] = {"the corpus": corpus, "the file of --like": self.like}
+        inputs: dict[str, Path | list[Path] | None] = {"the corpus": corpus, "the file of --like": self.like}
         kind = VECTORS if suffix in SUFFIXES else NPZ
         output = Output("-o", self.output, kind, self.force)
         output.check(inputs)
@@ -148,7 +148,9 @@ def features(
     console = Console(printing.quiet, output.is_stdout or (names is not None and names.is_stdout))
     documents = options.read(console, corpus, reading, options.Learning(regress))
     if documents.examples is not documents.texts:
-        raise InputError(f"{corpus} does not hold texts alone, of which features are made; name one --text")
+        raise InputError(
+            f"{documents.source} does not hold texts alone, of which features are made; name one --text"
+        )
     labels, numbered = gram.labels_of(documents) if output.kind is VECTORS else (None, [])
     clock = time.perf_counter()
     with console.progress():

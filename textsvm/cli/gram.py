@@ -35,7 +35,7 @@ class MatrixFile:
     store: options.StoreFolder = None
     force: Force = False
 
-    def checked(self, corpus: Path, columns: Path | None) -> Output | None:
+    def checked(self, corpus: list[Path], columns: Path | None) -> Output | None:
         """The output, None where only a store is made; wrong usage, before any work."""
         from textsvm.gram import files
 

@@ -33,7 +33,11 @@ class Duplicates(Enum):
 
 
 CorpusPath = Annotated[
-    Path, typer.Argument(help="A corpus: a file, an archive or a folder.", show_default=False)
+    list[Path],
+    typer.Argument(
+        help="A corpus: a file, an archive or a folder; several are read as if they lay in one folder.",
+        show_default=False,
+    ),
 ]
 ModelPath = Annotated[Path, typer.Argument(help="A model file.", show_default=False)]
 DocumentPaths = Annotated[
@@ -43,8 +47,8 @@ DocumentPaths = Annotated[
 Format = Annotated[
     str | None,
     typer.Option(
-        help="Read it as reuters, mail, csv, tsv, jsonl, parquet, folders, lines, or vectors as libsvm, npy, "
-        "npz. Default: by its content.",
+        help="Read it as reuters, mail, csv, tsv, jsonl, parquet, folders, lines, fasta, fastq, or vectors "
+        "as libsvm, npy, npz. Default: by its content.",
         rich_help_panel="Reading",
     ),
 ]
@@ -286,7 +290,7 @@ class Training:
 
 def read(
     console: Console,
-    path: Path,
+    path: Path | list[Path],
     reading: Reading,
     learning: Learning | None = None,
     *,
@@ -298,7 +302,7 @@ def read(
 
     `kernel` is that of the model, where one is named: on columns, it says which are needed.
     """
-    from textsvm.cli.examples import beside, columns
+    from textsvm.cli.examples import beside, check_letters, columns
     from textsvm.readers import is_large, read_corpus, stream_corpus
 
     learning = learning or Learning()
@@ -319,6 +323,7 @@ def read(
         corpus = corpus.reduce_labels(reading.positive, reading.negative or "rest")
     if learning.multilabel:
         corpus = _with_several(console, corpus)
+    check_letters(kernel, corpus)
     report_problems(console, corpus)
     return corpus.without_duplicates() if learning.duplicates is Duplicates.drop else corpus
 
@@ -359,6 +364,11 @@ def targets(corpus: Corpus, several: bool = False) -> list[Any]:
     """
     if corpus.targets is not None:
         return corpus.targets
+    if corpus.labels is None and corpus.of_sequences:
+        raise InputError(
+            f"{corpus.source} has no labels: the header of record 1, {corpus.ids[0]}, names none; write "
+            ">id label=NAME, give each class a file, or name a part of the headers with --label"
+        )
     if corpus.labels is None:
         how = "name a column with --label, or use a folder per class"
         how = (
@@ -384,16 +394,3 @@ def targets(corpus: Corpus, several: bool = False) -> list[Any]:
 def truth(corpus: Corpus) -> list[Any]:
     """What `targets` gives, of documents for which it has been asked."""
     return list(corpus.targets if corpus.targets is not None else corpus.labels or [])
-
-
-def note_long_documents(console: Console, corpus: Corpus) -> None:
-    """Say so where a kernel with a product of lengths meets a very long document."""
-    if not len(corpus.texts):
-        return
-    longest = max(range(len(corpus)), key=lambda i: len(corpus.texts[i]))
-    length = len(corpus.texts[longest])
-    if length > 100_000:
-        console.say(
-            f"note: {corpus.ids[longest]} has {length:,} symbols, and the time of this kernel grows with the "
-            "product of lengths; --max-length bounds it, and the spectrum kernel does not mind"
-        )

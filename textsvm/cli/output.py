@@ -93,7 +93,7 @@ class Output:
     def is_stdout(self) -> bool:
         return self.path == STDOUT
 
-    def check(self, inputs: Mapping[str, Path | None]) -> None:
+    def check(self, inputs: Mapping[str, Path | list[Path] | None]) -> None:
         """Raise WrongUsage, before any work, if this output cannot or must not be written.
 
         Parameters
@@ -114,8 +114,11 @@ class Output:
             raise WrongUsage(f"{self.option}: {error}") from error
         if not target.parent.is_dir():
             raise WrongUsage(f"the folder of the output, {target.parent}, is not there; create it first")
-        for name, path in inputs.items():
-            if path is not None and _is_part_of(target, path):
+        named = (
+            (name, [given] if isinstance(given, Path) else given or []) for name, given in inputs.items()
+        )
+        for name, path in ((name, path) for name, paths in named for path in paths):
+            if _is_part_of(target, path):
                 raise WrongUsage(f"{self.option} {self.path} would replace {name}, {path}; name another file")
         if not self.force and not _begins(target, self.kind.beginning):
             raise WrongUsage(

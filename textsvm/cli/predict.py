@@ -75,6 +75,7 @@ def predict(
             progress=console.reading,
         )
         documents = examples.beside(documents, table)
+        examples.check_letters(machine_of(fitted).kernel_, documents)
         found = _Outputs(
             *ask(fitted, examples.given_to(fitted, documents), [], training.positive, console.stage)
         )

@@ -124,7 +124,7 @@ class ModelFile:
     ] = False
     force: Force = False
 
-    def checked(self, corpus: Path, calibrate: bool) -> Output:
+    def checked(self, corpus: list[Path], calibrate: bool) -> Output:
         """The output; wrong usage, before any work."""
         for option in ["--without-texts"] * self.without_texts + ["--calibrate"] * calibrate:
             if self.libsvm:
@@ -178,7 +178,7 @@ def train(
     options.targets(documents, learning.multilabel)
     seconds = {"read": time.perf_counter() - started}
     if made_from.text.max_length is None and getattr(model, "estimator", model).make_kernel().quadratic:
-        options.note_long_documents(console, documents)
+        _note_long_documents(console, documents)
     training, held = hold_out(console, documents, task.holdout, task.seed)
     if task.one_class is not None:
         of_class = (i for i, label in enumerate(training.labels or []) if label == task.one_class)
@@ -251,6 +251,19 @@ def _fit(
     console.say_device(model.device_)
     console.say(f"kernel matrix: {model.gram_}")
     return results
+
+
+def _note_long_documents(console: Console, corpus: Corpus) -> None:
+    """Say so where a kernel with a product of lengths meets a very long document."""
+    if not len(corpus.texts):
+        return
+    longest = max(range(len(corpus)), key=lambda i: len(corpus.texts[i]))
+    length = len(corpus.texts[longest])
+    if length > 100_000:
+        console.say(
+            f"note: {corpus.ids[longest]} has {length:,} symbols, and the time of this kernel grows with the "
+            "product of lengths; --max-length bounds it, and the spectrum kernel does not mind"
+        )
 
 
 def _near_duplicates(console: Console, model: Any, training: Corpus, held: Corpus) -> list[dict[str, Any]]:

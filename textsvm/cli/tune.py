@@ -65,7 +65,7 @@ class Search:
     ] = None
     force: Force = False
 
-    def outputs(self, corpus: Path) -> tuple[Output | None, Output | None]:
+    def outputs(self, corpus: list[Path]) -> tuple[Output | None, Output | None]:
         """Model and picture, checked; wrong usage, before any work."""
         if self.nested is not None and self.nested < 2:
             raise WrongUsage(f"--nested {self.nested} are too few outer folds; there must be at least 2")

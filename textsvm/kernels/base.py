@@ -212,6 +212,11 @@ class Kernel(Parameters, ABC):
         return 0
 
     @property
+    def letters(self) -> str:
+        """The only letters that it reads, "" if all: a kernel of both strands knows DNA and RNA."""
+        return "acgtun" if getattr(self, "canonical", False) else ""
+
+    @property
     def learns(self) -> bool:
         """Whether `fit` learns something from the documents, on which kernel values depend."""
         return False

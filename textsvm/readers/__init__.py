@@ -44,6 +44,7 @@ SAMPLES = {
     "questions": "questions.jsonl",
     "essays": "essays.tsv",
     "dialects": "dialects.csv",
+    "sites": "sites.fa.gz",
 }
 
 
@@ -52,7 +53,7 @@ def sample(name: str) -> Path:
 
     Parameters
     ----------
-    name : {"newswire", "mail", "messages", "reviews", "questions", "essays", "dialects"}
+    name : {"newswire", "mail", "messages", "reviews", "questions", "essays", "dialects", "sites"}
 
     Raises
     ------

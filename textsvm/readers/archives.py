@@ -13,7 +13,7 @@ import stat
 import struct
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -105,6 +105,20 @@ def read_stream(stream: IO[bytes], name: str, *, max_bytes: int = MAX_BYTES) -> 
         budget.spend(len(data))
     found.single = _add(found, io.BytesIO(data), "", name, budget)
     return found
+
+
+def together(found: Sequence[Files], paths: Sequence[Path]) -> Files:
+    """What was found under several paths, as if these lay in one folder."""
+    if len(found) == 1:
+        return found[0]
+    whole = Files(", ".join(each.source for each in found))
+    folder = os.path.commonpath([path.absolute().parent for path in paths])
+    for each, path in zip(found, paths, strict=True):
+        place = PurePosixPath(Path(os.path.relpath(path.absolute(), folder)).as_posix())
+        place = place.parent if each.single else place
+        whole.files += [file.called(str(place / file.name)) for file in each.files]
+        whole.problems += [(str(place / name), problem) for name, problem in each.problems]
+    return whole
 
 
 def stem(name: str) -> str:

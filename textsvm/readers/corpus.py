@@ -12,6 +12,8 @@ from textsvm.readers.columns import bytes_of, digest, join, number_column, take
 from textsvm.stored_texts import StoredTexts
 
 Label = str | tuple[str, ...]
+#: Formats of sequences.
+SEQUENCES = ("fasta", "fastq")
 #: What vectors beside texts are called, as a column.
 VECTORS = "vectors"
 #: What each document of a corpus may have one of.
@@ -92,6 +94,11 @@ class Corpus:
             return self.texts
         columns = {"text": self.texts} if self.columns is None else self.columns
         return columns if self.vectors is None else {**columns, VECTORS: self.vectors}
+
+    @property
+    def of_sequences(self) -> bool:
+        """Whether the texts are sequences of letters (FASTA, FASTQ)."""
+        return self.format in SEQUENCES
 
     def subset(self, indices: Iterable[int]) -> Corpus:
         """The documents at `indices`, in that order."""
@@ -312,7 +319,7 @@ def _texts_apart(documents: Iterable[Document], found: list[Document], source: s
             columns = {name: "" if isinstance(value, str) else value for name, value in columns.items()}
             if found and columns.keys() != (found[0].columns or {}).keys():
                 raise InputError(f"{source}: columns of the same names must be in all of its files")
-        found.append(document._replace(id=_printable(document.id), text="", columns=columns))
+        found.append(Document(_printable(document.id), "", *document[2:-1], columns))
 
 
 def _columns_of(texts: Sequence[str], found: Sequence[Document]) -> dict[str, Any] | None:
@@ -329,12 +336,14 @@ def _columns_of(texts: Sequence[str], found: Sequence[Document]) -> dict[str, An
 
 def _printable(identifier: str) -> str:
     """Without the lone surrogates of a file name that is not UTF-8: ids go into output."""
-    return identifier.encode("utf-8", "replace").decode()
+    return identifier if identifier.isascii() else identifier.encode("utf-8", "replace").decode()
 
 
 def _unique(ids: list[str], problems: list[tuple[str, str]]) -> list[str]:
     """Number the second and later documents of one id: x, x#2, x#3."""
     taken = set(ids)
+    if len(taken) == len(ids):
+        return ids
     seen: Counter[str] = Counter()
     result = []
     for identifier in ids:

@@ -17,7 +17,7 @@ from textsvm.readers.charsets import decode, is_binary
 from textsvm.readers.corpus import Document
 from textsvm.readers.opened import File
 
-_PART = re.compile(
+PART = re.compile(
     r"(?<![a-z])(train|test|dev|valid|val|validation|development)(?:ing)?(?![a-z])", re.IGNORECASE
 )
 _PARTS = {"valid": "dev", "val": "dev", "validation": "dev", "development": "dev"}
@@ -26,7 +26,7 @@ _PARTS = {"valid": "dev", "val": "dev", "validation": "dev", "development": "dev
 def part_of(name: str) -> str | None:
     """The part ("train", "test" or "dev") that a path names, the outermost name first."""
     for piece in PurePosixPath(name).parts:
-        words = {_PARTS.get(word.lower(), word.lower()) for word in _PART.findall(piece)}
+        words = {_PARTS.get(word.lower(), word.lower()) for word in PART.findall(piece)}
         if len(words) == 1:
             return words.pop()
     return None
@@ -63,6 +63,6 @@ def read(
 
 def _label(folder: PurePosixPath) -> str | None:
     for name in map(stem, reversed(folder.parts)):
-        if not _PART.fullmatch(name):
+        if not PART.fullmatch(name):
             return name
     return None

@@ -10,7 +10,7 @@ import tarfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -50,6 +50,10 @@ class File:
     def open(self) -> IO[bytes]:
         """A stream of the bytes."""
         return io.BytesIO(self.data)
+
+    def called(self, name: str) -> File:
+        """The same under another path."""
+        return replace(self, name=name)
 
 
 class FileOnDisk:
@@ -95,6 +99,11 @@ class FileOnDisk:
             raise
         except DAMAGED as error:
             raise InputError(f"{self.path} is damaged or cut off: {error or 'unexpected end'}") from error
+
+    def called(self, name: str) -> FileOnDisk:
+        """The same under another path."""
+        self.name = name
+        return self
 
     @property
     def position(self) -> int:

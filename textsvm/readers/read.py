@@ -1,7 +1,7 @@
 """Which format an input has, and reading it with the reader of that format.
 
-A format is told from what the files hold; names decide only between CSV and TSV. What cannot be
-told is refused with a sentence that says how to name it.
+A format is told from what the files hold; names decide only between CSV and TSV, and what is
+damaged FASTA. What cannot be told is refused with a sentence that says how to name it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,20 @@ from typing import Any
 
 from textsvm.errors import InputError
 from textsvm.parallel import Progress
-from textsvm.readers import folders, lines, mail, reuters, tables
-from textsvm.readers.archives import MAX_BYTES, Files, read_files, read_stream
+from textsvm.readers import folders, lines, mail, reuters, sequences, tables
+from textsvm.readers.archives import MAX_BYTES, Files, read_files, read_stream, together
 from textsvm.readers.charsets import decode, is_binary
-from textsvm.readers.corpus import Corpus, Document, concatenated, gather
+from textsvm.readers.corpus import SEQUENCES, Corpus, Document, concatenated, gather
 from textsvm.readers.opened import File
 from textsvm.readers.tables import Columns
 
 #: Formats of vectors.
 VECTORS = ("libsvm", "npy", "npz")
-FORMATS = ("reuters", "mail", "csv", "tsv", "jsonl", "parquet", "folders", "lines", *VECTORS)
+FORMATS = (
+    *("reuters", "mail", "csv", "tsv", "jsonl", "parquet", "folders", "lines"),
+    *SEQUENCES,
+    *VECTORS,
+)
 _ABOUT = ("readme", "license", "licence", "copying", "classes.txt", "labels.txt")
 _READING_SHARE = 0.3  # of the time that a corpus takes; the rest is parsing
 
@@ -39,7 +43,7 @@ class Options:
 
 
 def read_corpus(
-    path: str | Path,
+    path: str | Path | Sequence[str | Path],
     format: str | None = None,
     *,
     part: str | None = None,
@@ -62,10 +66,11 @@ def read_corpus(
 
     Parameters
     ----------
-    path : str or Path
+    path : str or Path, or a sequence of them
+        Several are read as if they lay in one folder.
     format : str, optional
-        "reuters", "mail", "csv", "tsv", "jsonl", "parquet", "folders", "lines", "libsvm", "npy" or "npz"; by
-        default what the content shows.
+        "reuters", "mail", "csv", "tsv", "jsonl", "parquet", "folders", "lines", "fasta", "fastq", "libsvm",
+        "npy" or "npz"; by default what the content shows.
     part : str, optional
         Only this part, "train" or "test".
     split : {"modapte", "lewis"}
@@ -75,18 +80,19 @@ def read_corpus(
         columns of text keeps them apart (`Corpus.columns`).
     target, weight, group : str, optional
         Tables: columns of numbers to be predicted (they take the place of the labels), of numbers that
-        tell how much a document counts, of names of what belongs together.
+        tell how much a document counts, of names of what belongs together. FASTA and FASTQ: as `label`,
+        a name in the headers, `name=value`, or the number of a word of them.
     numbers : str, optional
         Tables: columns of numbers, with commas, that are kept beside those of text (`Corpus.columns`).
     headers : bool
         Mail: all header lines count as text, not the subject alone.
     label_separator : str, optional
-        Tables: a document may have several labels, and this stands between those of a cell, such as ";". A
-        label of JSON that is a list is several in any case.
+        Tables, FASTA: a document may have several labels, and this stands between those of a cell or header,
+        such as ";". A label of JSON that is a list is several in any case.
     progress : callable, optional
         Called with (share done, 1).
     max_bytes : int
-        Bound on the unpacked bytes.
+        Bound on the unpacked bytes of each path.
 
     Raises
     ------
@@ -96,9 +102,11 @@ def read_corpus(
     """
     columns = Columns(as_wish(text), label, id, target, weight, group, as_wish(numbers))
     options = Options(columns, split, headers, label_separator)
-    if str(path) == "-" and not Path(path).exists():
-        raise InputError("a corpus is not read from standard input; write it to a file and name that")
-    found = read_files(path, max_bytes=max_bytes, progress=_share(progress, 0, _READING_SHARE))
+    paths, every = paths_of(path), []
+    for number, each in enumerate(paths):
+        shares = (_READING_SHARE * k / len(paths) for k in (number, number + 1))
+        every.append(read_files(each, max_bytes=max_bytes, progress=_share(progress, *shares)))
+    found = together(every, paths)
     corpus = _parse(found, format, options, _share(progress, _READING_SHARE, 1), labelled=True)
     return corpus.select(part)
 
@@ -137,6 +145,15 @@ def read_documents(
         corpora.append(corpus)
     formats = ", ".join(dict.fromkeys(one.format for one in corpora))
     return concatenated(corpora, ", ".join(map(str, each)), formats)
+
+
+def paths_of(given: str | Path | Sequence[str | Path]) -> list[Path]:
+    """One path or several as a list; InputError for standard input."""
+    paths = [Path(given)] if isinstance(given, str | Path) else [Path(each) for each in given]
+    for path in paths:
+        if str(path) == "-" and not path.exists():
+            raise InputError("a corpus is not read from standard input; write it to a file and name that")
+    return paths
 
 
 def as_wish(text: str | Sequence[str] | None) -> str | tuple[str, ...] | None:
@@ -183,6 +200,8 @@ def format_of(found: Files, format: str | None, options: Options, labelled: bool
     wish = options.columns.only_of_tables
     if wish == options.columns.target and format in VECTORS:
         return format
+    if format in SEQUENCES and not (options.columns.text or options.columns.numbers):
+        return format
     if wish and format not in ("csv", "tsv", "jsonl", "parquet", "tables"):
         raise InputError(
             f"{found.source} is read as {format}, which has no column {wish!r}; columns come from a table "
@@ -210,6 +229,11 @@ def documents_of(
         return lines.read(_content(files), problems, progress=progress)
     if format in ("folders", "text"):
         return folders.read(files, problems, progress=progress)
+    if format in SEQUENCES:
+        return sequences.read(
+            _content(files), problems, options.columns,
+            label_separator=options.label_separator, progress=progress,
+        )  # fmt: skip
     mixed = format == "tables"
     return tables.read(
         _content(files), problems, None if mixed else format, options.columns,
@@ -233,6 +257,9 @@ def _detect(found: Files, labelled: bool) -> str:
     if all(is_binary(file.head) and not file.head.startswith(b"PAR1") for file in sample):
         raise InputError(f"{found.source} is binary data, not text, mail, a table or an archive of them")
     heads = [(file.name, decode(file.head)[0]) for file in sample]
+    records = [sequences.format_of(name, head) for name, head in heads]
+    if sum(kind is not None for kind in records) > 0.5 * len(records):
+        return "fastq" if records.count("fastq") > records.count("fasta") else "fasta"
     kinds = {tables.format_of(name, head) for name, head in heads}
     if None not in kinds:
         return kinds.pop() or "" if len(kinds) == 1 else "tables"

@@ -10,16 +10,16 @@ from typing import Any
 
 from textsvm.errors import InputError
 from textsvm.parallel import Progress
-from textsvm.readers.archives import Files, read_files, walk
+from textsvm.readers.archives import Files, read_files, together, walk
 from textsvm.readers.corpus import Corpus, Document, gather
 from textsvm.readers.opened import FileOnDisk
-from textsvm.readers.read import VECTORS, Options, as_wish, documents_of, format_of, no_document
+from textsvm.readers.read import VECTORS, Options, as_wish, documents_of, format_of, no_document, paths_of
 from textsvm.readers.tables import Columns
 
 #: Bytes on disk from which on the command line keeps the texts of a corpus in a temporary file.
 LARGE = 32 << 20
 #: Formats whose readers do not hold what they have read.
-_BIT_BY_BIT = ("csv", "tsv", "jsonl", "lines", "folders", "tables", "libsvm", "npy")
+_BIT_BY_BIT = ("csv", "tsv", "jsonl", "lines", "folders", "tables", "fasta", "fastq", "libsvm", "npy")
 
 
 @dataclass
@@ -74,7 +74,7 @@ class CorpusStream:
 
 
 def stream_corpus(
-    path: str | Path,
+    path: str | Path | Sequence[str | Path],
     format: str | None = None,
     *,
     part: str | None = None,
@@ -92,9 +92,9 @@ def stream_corpus(
 ) -> CorpusStream:
     """Read a corpus document by document: of a table only a row is in memory, of a folder only a file.
 
-    Tables and lines (.csv, .tsv, .jsonl, label TAB text; compressed by gzip, bzip2 or xz) and folders are
-    read bit by bit. Archives (.tar, .zip), mail, Reuters and Parquet are read into memory first. Columns of
-    JSON Lines are those of the first 1,000 rows.
+    Tables, lines and sequences (.csv, .tsv, .jsonl, label TAB text, FASTA, FASTQ; compressed by gzip, bzip2
+    or xz) and folders are read bit by bit. Archives (.tar, .zip), mail, Reuters and Parquet are read into
+    memory first. Columns of JSON Lines are those of the first 1,000 rows.
 
     Parameters
     ----------
@@ -116,22 +116,29 @@ def stream_corpus(
     """
     columns = Columns(as_wish(text), label, id, target, weight, group, as_wish(numbers))
     options = Options(columns, split, headers, label_separator)
-    found = _find(Path(path)) or read_files(path)
+    paths = paths_of(path)
+    every = [_find(each) or read_files(each) for each in paths]
+    found = together(every, paths)
     format = format_of(found, format, options)
     if format not in _BIT_BY_BIT:
-        found = read_files(path)
+        found = together([read_files(each) for each in paths], paths)
     return CorpusStream(found.source, format, found, options, part, progress)
 
 
-def is_large(path: str | Path) -> bool:
+def is_large(path: str | Path | Sequence[str | Path]) -> bool:
     """Whether a corpus is better not held in memory."""
-    path = Path(path)
+    paths = [path] if isinstance(path, str | Path) else path
     try:
-        if path.is_dir():
-            return sum(each.stat().st_size for each, _ in walk(path)) >= LARGE
-        return path.is_file() and path.stat().st_size >= LARGE
+        return sum(map(_size, map(Path, paths))) >= LARGE
     except OSError:
         return False
+
+
+def _size(path: Path) -> int:
+    """Bytes on disk."""
+    if path.is_dir():
+        return sum(each.stat().st_size for each, _ in walk(path))
+    return path.stat().st_size if path.is_file() else 0
 
 
 def _find(path: Path) -> Files | None:

@@ -148,7 +148,7 @@ def read(
                 document = _document(row, roles, number, file.name, len(files) > 1)
                 if columns.apart:
                     document = document._replace(columns=_apart(row, roles, f"{file.name}, row {number}"))
-                yield document if label_separator is None else _parted(document, label_separator)
+                yield document if label_separator is None else parted(document, label_separator)
             if progress is not None and number % STEP == 0:
                 progress(done + file.position, total)
         done += file.size
@@ -163,7 +163,7 @@ def _document(
         return row.get(roles[role][0]) if roles[role] else None
 
     def value(role: str, needed: bool) -> float | None:
-        return _number(first(role), f"{file}, row {number}: the {role}", needed) if roles[role] else None
+        return number_of(first(role), f"{file}, row {number}: the {role}", needed) if roles[role] else None
 
     weight = value("weight", needed=True)
     if weight is not None and weight < 0:
@@ -188,19 +188,19 @@ def _apart(row: Mapping[str, Any], roles: dict[str, list[str]], where: str) -> d
     """The columns of texts and numbers of a row."""
     texts: dict[str, str | float] = {name: _string(row.get(name)) or "" for name in roles["text"]}
     numbers = {
-        name: _number(row.get(name), f"{where}: {name!r}", needed=True) or 0.0 for name in roles["numbers"]
+        name: number_of(row.get(name), f"{where}: {name!r}", needed=True) or 0.0 for name in roles["numbers"]
     }
     return texts | numbers
 
 
-def _parted(document: Document, separator: str) -> Document:
+def parted(document: Document, separator: str) -> Document:
     """With a tuple of labels; the empty one where the cell is empty."""
     label = document.label or ""
     pieces = label.split(separator) if isinstance(label, str) else label
     return document._replace(label=tuple(dict.fromkeys(each.strip() for each in pieces if each.strip())))
 
 
-def _number(value: Any, what: str, needed: bool) -> float | None:
+def number_of(value: Any, what: str, needed: bool) -> float | None:
     """A finite number; None for an empty cell that need not hold one."""
     if not needed and (value is None or (isinstance(value, str) and not value.strip())):
         return None

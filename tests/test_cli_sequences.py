@@ -1,0 +1,161 @@
+"""The command line on FASTA: every verb, several files, several labels, and what is wrong in one sentence."""
+
+import json
+
+import numpy as np
+import pytest
+from command import fails, report, run
+
+from textsvm.readers import sample
+
+SITES = sample("sites")
+KERNEL = ["--kernel", "gapped:6,m=2,canonical"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "sites.textsvm"
+    report("train", SITES, "--part", "train", "--positive", "bound", *KERNEL, "-o", path)
+    return path
+
+
+def lines_of(*arguments, stdin=b""):
+    result = run(*arguments, stdin=stdin)
+    assert result.returncode == 0, result.stderr.decode()
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_corpus_shows_letters():
+    found = report("corpus", SITES)
+    assert (found["format"], found["n"], found["parts"]) == ("fasta", 400, {"train": 320, "test": 80})
+    letters = found["letters"]
+    assert letters["shares"].keys() == set("acgnt")
+    assert sum(letters["shares"].values()) == pytest.approx(1)
+    assert 0.4 < letters["gc"] < 0.6
+    assert 0.05 < letters["lower"] < 0.1
+    shown = run("corpus", SITES).stdout.decode()
+    assert "G and C" in shown
+    assert report("corpus", sample("reviews"))["letters"] is None
+
+
+def test_letters_are_counted(tmp_path):
+    (tmp_path / "x.fa").write_text(">a\nACGTNNNNaa\n>b\nGGCC\n")
+    letters = report("corpus", tmp_path / "x.fa")["letters"]
+    assert letters["gc"] == pytest.approx(6 / 10)
+    assert letters["lower"] == pytest.approx(2 / 14)
+    assert letters["shares"] == pytest.approx(
+        {"a": 3 / 14, "c": 3 / 14, "g": 3 / 14, "n": 4 / 14, "t": 1 / 14}
+    )
+    (tmp_path / "x.fa").write_text(">a\nMKVL\n")
+    assert report("corpus", tmp_path / "x.fa")["letters"]["gc"] is None
+
+
+def test_without_options_gapped_kmers_of_both_strands_are_chosen(tmp_path):
+    trained = report("train", SITES, "--part", "train", "--positive", "bound", "-o", tmp_path / "m")
+    assert trained["kernel_spelled"] == "gapped:9,canonical"
+    assert report("evaluate", tmp_path / "m", SITES, "--part", "test")["accuracy"] > 0.85
+
+
+def test_evaluate_predict_and_explain(model, tmp_path):
+    judged = report("evaluate", model, SITES, "--part", "test")
+    assert judged["roc_auc"] > 0.9
+    unlabelled = b">one\nTTTTCCACTAGGTGGTTTT\n>two some more\nTTTTNNNNTTTTTTTTTTT\n"
+    found = lines_of("predict", model, "-", "--format", "fasta", stdin=unlabelled)
+    assert [each["id"] for each in found] == ["one", "two"]
+    assert found[0]["decision"] > found[1]["decision"]
+    complement = b">one\nAAAACCACCTAGTGGAAAA\n>two\nAAAAAAAAAAANNNNAAAA\n"
+    (tmp_path / "other strand.fa").write_bytes(complement.lower())
+    again = lines_of("predict", model, tmp_path / "other strand.fa")
+    assert [each["decision"] for each in again] == pytest.approx([each["decision"] for each in found])
+    explained = lines_of("explain", model, tmp_path / "other strand.fa", "--json", "--similar", "0")
+    assert [each["id"] for each in explained] == ["one", "two"]
+
+
+def test_cv_tune_gram_and_features(tmp_path):
+    part = [SITES, "--part", "test"]
+    by_chromosome = report("cv", *part, *KERNEL, "--positive", "bound", "--groups", "chr", "--folds", "2")
+    assert [each["n_test"] for each in by_chromosome["folds"]] == [40, 40]
+    tuned = report("tune", *part, "--kernel", "gapped", "--g", "5,6", "--m", "1", "--canonical", "-C", "1")
+    assert tuned["best_params"]["kernel"]["g"] in (5, 6)
+    report("gram", *part, *KERNEL, "-o", tmp_path / "K.npy")
+    assert np.load(tmp_path / "K.npy").shape == (80, 80)
+    report("features", *part, "--kernel", "spectrum:4", "-o", tmp_path / "X.npz")
+    assert np.load(tmp_path / "X.npz")["labels"].tolist()[:2] == ["bound", "free"]
+
+
+def test_two_files_are_two_classes(tmp_path):
+    (tmp_path / "pos.fa").write_text("".join(f">p{i}\nACGTAACC{'AC' * i}\n" for i in range(9)))
+    (tmp_path / "neg.fa").write_text("".join(f">n{i}\nTTTTGGTT{'TG' * i}\n" for i in range(9)))
+    files = [tmp_path / "pos.fa", tmp_path / "neg.fa"]
+    trained = report("train", *files, *KERNEL, "-o", tmp_path / "m")
+    assert trained["classes"] == [
+        {"class": "neg", "documents": 9, "support_vectors": trained["classes"][0]["support_vectors"]},
+        {"class": "pos", "documents": 9, "support_vectors": trained["classes"][1]["support_vectors"]},
+    ]
+    assert report("evaluate", tmp_path / "m", *files)["accuracy"] == 1
+    message = fails("train", *files, *KERNEL, "-o", files[1], "--force", code=2)
+    assert "would replace the corpus" in message
+
+
+def test_several_labels_a_sequence(tmp_path):
+    trained = report(
+        "train", SITES, "--part", "train", "--label", "factors", "--multilabel", *KERNEL, "-o", tmp_path / "m"
+    )
+    assert [each["class"] for each in trained["classes"]] == ["alpha", "beta", "none"]
+    judged = report("evaluate", tmp_path / "m", SITES, "--part", "test", "--label", "factors")
+    assert judged["micro_f1"] > 0.8
+
+
+def test_without_labels_there_is_nothing_to_judge(tmp_path):
+    (tmp_path / "x.fa").write_text(
+        ">a f=x;y\nACGTACGT\n>b f=y\nAACCAACC\n>c f=x\nGGTTGGTT\n>d g=1\nGGTTGGT\n"
+    )
+    (tmp_path / "y.fa").write_text(">a\nACGTACGT\n")
+    done = run("train", tmp_path / "x.fa", "--label", "f", "--multilabel", *KERNEL, "-o", tmp_path / "m")
+    assert b"note: d: left out: it has no label" in done.stderr
+    assert "y.fa has no labels" in fails("evaluate", tmp_path / "m", tmp_path / "y.fa", "--label", "f")
+
+
+def test_compare_has_opponents_without_words():
+    compared = report("compare", SITES, "--kernel", "gapped:6,m=2,canonical")["classifiers"]
+    assert [each["name"] for each in compared][:2] == [
+        "TF-IDF char 1-5 + LinearSVC",
+        "TF-IDF char 1-5 + LinearSVC, C by 3 folds",
+    ]
+
+
+def test_a_record_of_one_letter_is_nothing_special(model, tmp_path):
+    (tmp_path / "x.fa").write_text(">a label=bound\nA\n>b label=free\nACGTACGTAC\n>c label=free\nAAAAAAAA\n")
+    assert [each["id"] for each in lines_of("predict", model, tmp_path / "x.fa")] == ["a", "b", "c"]
+    report("train", tmp_path / "x.fa", *KERNEL, "-o", tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (">a\nACGT\n>b\nAACC\n", [], "x.fa has no labels: the header of record 1, a, names none"),
+        (">a 1\nACGT\n>b 0\nAACC\n", ["--label", "class"], "the header of record 1, a, names none"),
+        (
+            ">a label=x\nACGT\n>b label=y\nAARC\n",
+            KERNEL,
+            "record b of .*x.fa has the letter 'R', and a canon",
+        ),
+        ("AC\n>a label=x\nACGT\n", [], "x.fa, line 1: 'AC' stands before the first >"),
+        (">a label=x\n", [], "record 1 (line 1) left out: 'a label=x' has no sequence"),
+        (">a label=x\nAC;T\n", [], "record 1 (line 1) has ';', which is no letter"),
+    ],
+)
+def test_bad_input_is_one_sentence(tmp_path, content, options, message):
+    (tmp_path / "x.fa").write_text(content)
+    said = fails("train", tmp_path / "x.fa", *options, "-o", tmp_path / "m")
+    beginning, _, end = message.partition(".*")
+    assert beginning in said
+    assert end in said
+
+
+def test_letters_that_cannot_be_read_are_said_of_what_is_predicted(model, tmp_path):
+    (tmp_path / "x.fa").write_text(">a\nACGT\n>b\nACXT\n")
+    for command in ("predict", "explain"):
+        message = fails(command, model, tmp_path / "x.fa")
+        assert "record b of" in message
+        assert "'X'" in message
