@@ -48,9 +48,9 @@ class MaskLists:
     ids, places : int32 arrays, (masks, windows)
         Of each window its feature, and the place on its list just behind its document; 0 where the document
         has been named before.
-    starts : int64 array, (masks, features + 1)
+    starts : int32 array, (masks, features + 1)
         The list of feature u is ``documents[starts[u]:starts[u + 1]]``.
-    documents, values : uint32 and float32 arrays, (masks, windows)
+    documents, values : unsigned and float32 arrays, (masks, windows)
         Ascending for each feature. No values (width 0): all are 1.
     squares : float64 array, (masks, n)
         |x|^2.
@@ -58,8 +58,8 @@ class MaskLists:
 
     ids: NDArray[np.int32]
     places: NDArray[np.int32]
-    starts: NDArray[np.int64]
-    documents: NDArray[np.uint32]
+    starts: NDArray[np.int32]
+    documents: NDArray[np.unsignedinteger]
     values: NDArray[np.float32]
     squares: NDArray[np.float64]
 
@@ -82,8 +82,8 @@ class MaskLists:
         shape = (len(masks), len(windows.starts))
         plain = repeat or bool(np.all(values[1:] == 1))
         made = cls(
-            np.empty(shape, np.int32), np.empty(shape, np.int32), np.zeros((len(masks), size + 1), np.int64),
-            np.empty(shape, np.uint32), np.empty((len(masks), 0 if plain else shape[1]), np.float32),
+            np.empty(shape, np.int32), np.empty(shape, np.int32), np.zeros((len(masks), size + 1), np.int32),
+            np.empty(shape, np.uint16 if n <= 1 << 16 else np.uint32), np.empty((len(masks), 0 if plain else shape[1]), np.float32),
             np.zeros((len(masks), n)),
         )  # fmt: skip
 
@@ -225,18 +225,20 @@ def _add(
     total: Array,
 ) -> None:
     plain, one = values.shape[1] == 0, sums.dtype.type(1)
-    for i in range(first, last):
-        row = total[i]
-        for mask in range(len(starts)):
+    for mask in range(len(starts)):  # its lists stay in the cache for all of the rows
+        own, at_place, begins, listed = ids[mask], places[mask], starts[mask], documents[mask]
+        listed_values = values[mask]
+        for i in range(first, last):
+            row = total[i]
             for w in range(indptr[i], indptr[i + 1]):
-                place, end = places[mask, w], starts[mask, ids[mask, w] + 1]
+                place, end = at_place[w], begins[own[w] + 1]
                 if plain and place:
-                    for j in documents[mask, place:end]:
-                        sums[j] += one
-                elif place:
-                    value = np.float64(values[mask, place - 1])
                     for at in range(place, end):
-                        sums[documents[mask, at]] += value * values[mask, at]
+                        sums[listed[at]] += one
+                elif place:
+                    value = np.float64(listed_values[place - 1])
+                    for at in range(place, end):
+                        sums[listed[at]] += value * listed_values[at]
             for j in range(i, len(sums)):
                 row[j] += np.float32(sums[j])
                 sums[j] = 0
