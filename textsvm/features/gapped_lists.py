@@ -64,7 +64,9 @@ class MaskLists:
     squares: NDArray[np.float64]
 
     @classmethod
-    def of(cls, windows: Windows, masks: Sequence[Mask], values: NDArray[np.float32], repeat: bool) -> MaskLists:
+    def of(
+        cls, windows: Windows, masks: Sequence[Mask], values: NDArray[np.float32], repeat: bool
+    ) -> MaskLists:
         """Those of documents.
 
         Parameters

@@ -32,15 +32,17 @@ from numpy.typing import NDArray
 from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.errors import InputError
+from textsvm.features import gapped_tables
 from textsvm.features.gapped import Mask, MaskedWindows, Windows, counts_of, masks, windows_of
 from textsvm.features.gapped_lists import MaskLists, groups, lists_pay
+from textsvm.features.gapped_tables import Tables, Texts
 from textsvm.features.pmers import Counts
 from textsvm.features.products import Columns, Half, finish_half
 from textsvm.features.sparse import Sparse
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.base import Predictor, SymbolKernel, is_whole
 from textsvm.kernels.gapped_attribution import PATTERNS, Spread
-from textsvm.kernels.gapped_features import GappedRows, Parameters
+from textsvm.kernels.gapped_features import GappedRows, Parameters, values_of
 from textsvm.kernels.gapped_options import OPTIONS, WEIGHTS
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.option import Option
@@ -276,6 +278,14 @@ class HostGapped(GappedRows):
     def represent(kernel: Parameters, windows: Windows, mask: Mask) -> HostMask:
         return represent(kernel, windows, mask)
 
+    @staticmethod
+    def can_look_up(texts: Texts, keys: int) -> bool:
+        return keys <= gapped_tables.MOST_KEYS
+
+    @staticmethod
+    def look_up(texts: Texts, tables: Tables, values: Array) -> tuple[Array, Array]:
+        return gapped_tables.look_up(texts, tables, values)
+
     def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
         total, squares = np.zeros((self.n, self.n), np.float32), np.zeros(self.n)
         add = self._add_lists if lists_pay(self.windows, self.kernel.masks[0]) else self._add_columns
@@ -290,7 +300,8 @@ class HostGapped(GappedRows):
 
     def _add_lists(self, some: Masks, total: Array, squares: Array, progress: Progress | None) -> None:
         """Sums of products into the upper half of a matrix, and k(s, s), from lists."""
-        values = values_of(self.kernel.weight, self.windows)
+        most = int(np.diff(self.windows.indptr).max(initial=0))
+        values = values_of(self.kernel.weight, most)
         lists = MaskLists.of(self.windows, some, values, self.kernel.weight == "count")
         for mask, of_mask in zip(some, lists.squares, strict=True):
             squares += mask.times * of_mask
@@ -303,9 +314,3 @@ class HostGapped(GappedRows):
             one, at = represent(self.kernel, self.windows, mask), self.kernel.masks.index(mask)
             squares += one.squares
             Half(one.x).add_to(total, part(progress, at, 1, len(self.kernel.masks)))
-
-
-def values_of(weight: str, windows: Windows) -> NDArray[np.float32]:
-    """What becomes of 0, 1, 2, ... occurrences in a document, as many as it may have; 0 of none."""
-    most = int(np.diff(windows.indptr).max(initial=0))
-    return np.append(0, weigh(weight, np.arange(1, most + 1))).astype(np.float32)
