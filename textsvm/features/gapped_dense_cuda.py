@@ -1,11 +1,10 @@
 """Gapped k-mers whose possible keys are few, the launches of kernels_cu/gapped_dense.cu, on a GPU.
 
-DNA under a mask that keeps six positions has 4^6 = 4,096 possible keys: X of a mask is a dense matrix, and X X' a
-product of tensor cores, which add up
+DNA under a mask that keeps six positions has 4^6 = 4,096 possible keys: X of a mask is a dense matrix, and
+X X' a product of tensor cores, of n^2 / 2 * masks * keys multiply-adds.
 
-    2 n^2 / 2 * masks * keys operations
-
-Counts up to 2,048 are float16, their products exact and added up in float32, so whole sums below 2^24 are exact.
+Counts up to 2,048 are float16, their products exact and added up in float32, so whole sums below 2^24 are
+exact.
 Of other weights a float16 is the high part and another the low one, together 22 bits, of which
 
     X X' = high high' + low high' + high low'        (low low' is below 2^-22 of it)
@@ -33,7 +32,7 @@ Array = Any  # a CuPy array
 SOURCE = "gapped_dense.cu"
 #: What may be launched: (source, defines).
 DEFINE_SETS: list[tuple[str, gpu.Defines]] = [(SOURCE, ())]
-#: Possible keys of a mask, and windows of a text, for which X is made dense; windows of one that is looked up.
+#: Possible keys of a mask, and windows of a text, for which X is made dense; windows that are looked up.
 MOST_KEYS, MOST_COUNT, MOST_WINDOWS = 1 << 14, 1 << 11, 1 << 14
 GROUP_BYTES, TILE, PAD = 1 << 30, 2048, 8
 FLOAT16, FLOAT32 = 2, 0  # cudaDataType
@@ -119,10 +118,8 @@ def look_up(
     sums, squares = cp.zeros((n, machines)), cp.zeros(n)
     largest = float(abs(tables.weights).max()) if tables.weights.size else 0.0
     bound = max(texts.windows, 1) * int(tables.times.sum())
-    unit, square_unit = (
-        _unit(bound * largest * np.diff(values).max(initial=1)),
-        _unit(bound * values.max() ** 2),
-    )
+    unit = _unit(bound * largest * float(np.diff(values).max(initial=1)))
+    square_unit = _unit(bound * float(values.max()) ** 2)
     codes, offsets, kept = cp.asarray(texts.codes), cp.asarray(texts.offsets), cp.asarray(tables.kept)
     times, more, more_square = map(cp.asarray, (tables.times, np.diff(values), np.diff(values**2)))
     shared = 4 * keys + 2 * texts.windows

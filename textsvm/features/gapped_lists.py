@@ -7,9 +7,9 @@ row i of the Gram passes over all masks of a group while it is in the cache:
     total_ij += sums_j     rounded to float32 once for each mask, as `products.Half` does
 
 With weight "count" a list names a document as often as it has the feature, so values need not be read: whole
-numbers add up exactly in float32 while a product stays below 2^24. Others are products of two float32, sums of
-them in float64, exact below 2^7 in whatever order. Cost, for df_u documents on a list: sum_u df_u^2 / 2
-additions into a row that stays in the cache, and n^2 / 2 to move a mask's sums.
+numbers add up exactly in float32 while a product stays below 2^24. Others are products of two float32, added
+up in float64, exact below 2^7 in whatever order. Cost, for df_u documents on a list: sum_u df_u^2 / 2 additions
+into a row that stays in the cache, and n^2 / 2 to move a mask's sums.
 """
 
 from __future__ import annotations
@@ -81,17 +81,21 @@ class MaskLists:
         found: list[Any] = [None] * len(masks)
         run(lambda at: found.__setitem__(at, ids_of(windows, masks[at])), range(len(masks)))
         size, n = max(size for _, size in found), len(windows.indptr) - 1
-        shape = (len(masks), len(windows.starts))
-        plain = repeat or bool(np.all(values[1:] == 1))
+        shape, kind = (len(masks), len(windows.starts)), np.uint16 if n <= 1 << 16 else np.uint32
+        width = 0 if repeat or bool(np.all(values[1:] == 1)) else shape[1]
         made = cls(
-            np.empty(shape, np.int32), np.empty(shape, np.int32), np.zeros((len(masks), size + 1), np.int32),
-            np.empty(shape, np.uint16 if n <= 1 << 16 else np.uint32), np.empty((len(masks), 0 if plain else shape[1]), np.float32),
+            np.empty(shape, np.int32),
+            np.empty(shape, np.int32),
+            np.zeros((len(masks), size + 1), np.int32),
+            np.empty(shape, kind),
+            np.empty((len(masks), width), np.float32),
             np.zeros((len(masks), n)),
-        )  # fmt: skip
+        )
 
         def fill(at: int) -> None:
             made.ids[at] = found[at][0]
-            _sort(windows.indptr, values, repeat, *(array[at] for array in made.arrays))
+            of_mask: list[Any] = [array[at] for array in made.arrays]
+            _sort(windows.indptr, values, repeat, *of_mask)
 
         run(fill, range(len(masks)))
         return made
@@ -118,7 +122,8 @@ class MaskLists:
         kind = np.float32 if whole else np.float64
 
         def add(piece: tuple[int, int]) -> None:
-            _add(*piece, indptr, *self.arrays[:-1], np.zeros(n, kind), total)
+            given: list[Any] = [*piece, indptr, *self.arrays[:-1], np.zeros(n, kind)]
+            _add(*given, total)
 
         pieces = [(first, min(first + ROWS, n)) for first in range(0, n, ROWS)]
         run(add, pieces, [float(n - first) for first, _ in pieces], progress)
