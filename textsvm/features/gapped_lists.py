@@ -8,8 +8,8 @@ row i of the Gram passes over all masks of a group while it is in the cache:
 
 With weight "count" a list names a document as often as it has the feature, so values need not be read: whole
 numbers add up exactly in float32 while a product stays below 2^24. Others are products of two float32, added
-up in float64, exact below 2^7 in whatever order. Cost, for df_u documents on a list: sum_u df_u^2 / 2 additions
-into a row that stays in the cache, and n^2 / 2 to move a mask's sums.
+up in float64, exact below 2^7 in whatever order. Cost, for df_u documents on a list: sum_u df_u^2 / 2
+additions into a row that stays in the cache, and n^2 / 2 to move a mask's sums.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class MaskLists:
 
         def fill(at: int) -> None:
             made.ids[at] = found[at][0]
-            of_mask: list[Any] = [array[at] for array in made.arrays]
-            _sort(windows.indptr, values, repeat, *of_mask)
+            of_mask: list[Any] = [windows.indptr, values, repeat, *(array[at] for array in made.arrays)]
+            _sort(*of_mask)
 
         run(fill, range(len(masks)))
         return made
@@ -122,8 +122,8 @@ class MaskLists:
         kind = np.float32 if whole else np.float64
 
         def add(piece: tuple[int, int]) -> None:
-            given: list[Any] = [*piece, indptr, *self.arrays[:-1], np.zeros(n, kind)]
-            _add(*given, total)
+            given: list[Any] = [*piece, indptr, *self.arrays[:-1], np.zeros(n, kind), total]
+            _add(*given)
 
         pieces = [(first, min(first + ROWS, n)) for first in range(0, n, ROWS)]
         run(add, pieces, [float(n - first) for first, _ in pieces], progress)

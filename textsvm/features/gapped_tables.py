@@ -2,7 +2,7 @@
 
 A machine that is linear in the features has a table of weights w_M[key] for each mask M, and its value of a
 text is sum_M sum_key f(c_M(key)) w_M[key]. The windows are passed over once: the occurrence number c + 1 of a
-key adds (f(c + 1) - f(c)) w_M[key], and f(c + 1)^2 - f(c)^2 to k(s, s). Nothing is sorted and no list is made,
+key adds (f(c + 1) - f(c)) w_M[key], and f(c + 1)^2 - f(c)^2 to k(s, s). Nothing is sorted, no list is made,
 and the support vectors do not matter any more. Cost: a look-up for each mask and window.
 """
 
