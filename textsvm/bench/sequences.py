@@ -1,8 +1,8 @@
 """textsvm bench sequences: gapped k-mers of DNA, areas under the curve and times beside FastSK's.
 
-For each set the kernel and C are those of `GRID` that cross-validation on the training part likes best (area
-under the ROC curve); the test part is looked at once, with these. The opponents have C chosen likewise. Published
-areas are FastSK's (exact). Times are of random sequences; where `fastsk` can be imported, its Gram must be ours
+For each set the kernel and C are those that cross-validation on the training part likes best (area under the
+ROC curve); the test part is looked at once, with these. The opponents have C chosen likewise. Published areas
+are FastSK's (exact). Times are of random sequences; where `fastsk` can be imported, its Gram must be ours
 before both are timed, in turns. `--data FOLDER` is a folder of sets as FastSK has them, NAME.train.fasta and
 NAME.test.fasta, where a record is `>label` and a line of letters.
 """
