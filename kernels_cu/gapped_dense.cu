@@ -5,7 +5,7 @@
 struct Texts {
     const uint8* codes;
     const int64* offsets;
-    const uint8* kept;    // (masks, n_kept) positions of a window
+    const int* kept;      // (masks, n_kept) positions of a window
     int g, n_kept, n_symbols, n_keys, strands;
 };
 
@@ -23,28 +23,28 @@ __device__ __forceinline__ Document document_of(const Texts& t, int64 i)
     return d;
 }
 
-__device__ __forceinline__ int key_of(const Texts& t, const Document& d, const uint8* kept, int w)
+__device__ __forceinline__ int key_of(const Texts& t, const Document& d, const int* kept, int w)
 {
     bool back = w >= d.numbers;
     const uint8* window = d.codes + (back ? w - d.numbers + t.g - 1 : w);
     int key = 0;
     for (int k = 0; k < t.n_kept; ++k) {
-        int code = window[back ? -(int)kept[k] : (int)kept[k]];
+        int code = window[back ? -kept[k] : kept[k]];
         key = key * t.n_symbols + (back && code < 4 ? 3 - code : code);
     }
     return key;
 }
 
-// A row of X for each document (blockIdx.x, from `first` on) and mask (blockIdx.y): high + low of the weight of
+// A row of X for each document (blockIdx.x) and mask (blockIdx.y): high + low of the weight of
 // each count, ld numbers a document and n_padded of them a mask; |x|^2 of each.
-extern "C" __global__ void dense_rows(Texts t, int64 first, int64 ld, int n_padded, const uint16* high,
+extern "C" __global__ void dense_rows(Texts t, int64 ld, int n_padded, const uint16* high,
                                       const uint16* low, const double* square, uint16* out_high, uint16* out_low,
                                       double* squares)
 {
     extern __shared__ uint32 counts[];
     __shared__ double sums[WARP];
-    Document d = document_of(t, first + blockIdx.x);
-    const uint8* kept = t.kept + (int64)blockIdx.y * t.n_kept;
+    Document d = document_of(t, blockIdx.x);
+    const int* kept = t.kept + (int64)blockIdx.y * t.n_kept;
     for (int u = threadIdx.x; u < n_padded; u += blockDim.x) counts[u] = 0;
     __syncthreads();
     for (int w = threadIdx.x; w < d.windows; w += blockDim.x) atomicAdd(&counts[key_of(t, d, kept, w)], 1u);

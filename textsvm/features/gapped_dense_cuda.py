@@ -46,7 +46,10 @@ TEXTS = np.dtype(
 
 def fits(texts: Texts | None, masks: Sequence[Mask]) -> bool:
     """Whether the Gram of texts is that of dense rows."""
-    return texts is not None and _keys(texts.n_symbols, masks) <= MOST_KEYS and texts.windows <= MOST_COUNT
+    if texts is None or texts.windows > MOST_COUNT:
+        return False
+    keys = _keys(texts.n_symbols, masks)
+    return keys <= MOST_KEYS and 4 * (keys + PAD) <= _shared()
 
 
 class DenseMasks:
@@ -95,19 +98,20 @@ class DenseMasks:
 
     def _make(self, masks: Sequence[Mask], high: Array, low: Array | None, squares: Array) -> None:
         cp, n_padded = gpu.cupy(), self._padded(masks)
-        kept = cp.asarray(np.array([mask.kept for mask in masks], np.uint8))
+        kept = cp.asarray(np.array([mask.kept for mask in masks], np.int32))
         argument = _structure(self.codes, self.offsets, kept, self.texts, self.texts.n_symbols)
         kernel = gpu.function(SOURCE, "dense_rows")
         kernel.max_dynamic_shared_size_bytes = 4 * n_padded
         out = (self.high, self.low, self.square, high, np.uint64(0) if low is None else low, squares)
-        sizes = (np.int64(0), np.int64(high.shape[1]), np.int32(n_padded))
+        sizes = (np.int64(high.shape[1]), np.int32(n_padded))
         if self.n:
             kernel((self.n, len(masks)), (128,), (argument, *sizes, *out), shared_mem=4 * n_padded)
 
 
 def can_look_up(texts: Texts, keys: int) -> bool:
     """Whether a block has room for the counts and the keys of a text."""
-    return keys <= MOST_KEYS and texts.windows <= MOST_WINDOWS
+    shared = 4 * keys + 2 * texts.windows
+    return keys <= MOST_KEYS and texts.windows <= MOST_WINDOWS and shared <= _shared()
 
 
 def look_up(
@@ -135,6 +139,12 @@ def look_up(
 
 def _keys(n_symbols: int, masks: Sequence[Mask]) -> int:
     return n_symbols ** len(masks[0].kept)
+
+
+def _shared() -> int:
+    """Bytes of shared memory that a block may ask for, beside what it always has."""
+    attributes = gpu.cupy().cuda.Device().attributes
+    return int(attributes["MaxSharedMemoryPerBlockOptin"]) - 1024
 
 
 def _unit(bound: float) -> float:

@@ -80,20 +80,20 @@ class Tables:
     ----------
     n_symbols : int
         Keys are numbers of as many digits as a mask keeps positions, to this base.
-    kept : uint8 array, (masks, positions), on the host
+    kept : int32 array, (masks, positions), on the host
     times : int32 array, (masks,), on the host
     weights : float64 array, (machines, masks, keys)
     """
 
     n_symbols: int
-    kept: NDArray[np.uint8]
+    kept: NDArray[np.int32]
     times: NDArray[np.int32]
     weights: Any
 
     @classmethod
     def of(cls, parts: Sequence[tuple[Mask, MaskedWindows, Any]], n_symbols: int) -> Tables:
         """From masks, the features that have weights, and these, (features, machines)."""
-        kept = np.array([mask.kept for mask, _, _ in parts], np.uint8)
+        kept = np.array([mask.kept for mask, _, _ in parts], np.int32)
         times = np.array([mask.times for mask, _, _ in parts], np.int32)
         xp = array_module(device_of(parts[0][2]))
         made = xp.zeros((parts[0][2].shape[1], len(parts), n_symbols ** kept.shape[1]))
