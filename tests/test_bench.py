@@ -25,6 +25,7 @@ QUICK = (
     "keeping",
     "tiers",
     "mail_text",
+    "sequences",
 )
 
 

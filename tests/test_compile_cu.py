@@ -20,7 +20,7 @@ import pytest
 import textsvm
 from textsvm import device
 from textsvm.bench import clusters_cuda, layouts
-from textsvm.features import dense_cuda, products_cuda, rows_cuda, vectors_cuda
+from textsvm.features import dense_cuda, gapped_dense_cuda, products_cuda, rows_cuda, vectors_cuda
 from textsvm.kernels import edit_cuda, gap_cuda, gap_lanes, mer_distances_cuda, positions_cuda
 from textsvm.parallel import n_threads
 from textsvm.solvers import crammer_singer_cuda, newton_cuda, shards_cuda, smo_cuda
@@ -33,6 +33,7 @@ STRUCTS = {
     crammer_singer_cuda.SET_SOURCE: crammer_singer_cuda.STRUCTS,
     shards_cuda.SOURCE: shards_cuda.STRUCTS,
     "edit.cu": {"Task": edit_cuda.TASK},
+    gapped_dense_cuda.SOURCE: {"Texts": gapped_dense_cuda.TEXTS},
     "gap.cu": {"Task": gap_cuda.TASK, "Output": gap_cuda.OUTPUT, "Lane": gap_lanes.LANE},
     "mers.cu": {"Task": mer_distances_cuda.TASK},
     "diagonals.cu": {"Task": positions_cuda.TASK},

@@ -18,6 +18,7 @@ from textsvm.device import select
 from textsvm.documents import encode, encode_as, normalise
 from textsvm.errors import InputError
 from textsvm.features import gapped as features
+from textsvm.features import gapped_lists, gapped_tables
 from textsvm.features.gapped import Mask, MaskedWindows, fitting, masks, windows_of
 from textsvm.kernels import KERNELS, GappedKmers, gapped_features, spelling
 from textsvm.kernels.base import RowsPredictor
@@ -339,3 +340,45 @@ def test_accuracy_on_binding_sites(data):
 
     model = SVC(GappedKmers(9, 3, canonical=True), C=1, device="cpu").fit(*read("train"))
     assert model.score(*read("test")) >= 0.88
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize("canonical", [False, True])
+def test_lists_add_up_what_columns_do(weight, canonical, monkeypatch):
+    documents = encode([*dna(150, letters="acgtn"), "", "ac", "a" * 300, "ca" * 60])
+    kernel = GappedKmers(6, 2, canonical, weight, normalised=False)
+    expected = []
+    for pays in (False, True):
+        monkeypatch.setattr("textsvm.kernels.gapped.lists_pay", lambda windows, mask, pays=pays: pays)
+        expected.append(kernel.rows(documents, CPU).gram())
+    np.testing.assert_allclose(expected[1], expected[0], rtol=1e-7 if weight == "log" else 0)
+    monkeypatch.setattr(gapped_lists, "TABLE", 0)
+    monkeypatch.setattr(gapped_lists, "GROUP_BYTES", 0)
+    np.testing.assert_array_equal(kernel.rows(documents, CPU).gram(), expected[1])
+
+
+def test_lists_pay_where_features_are_rare():
+    few, many = GappedKmers(3, 2), GappedKmers(8, 2)
+    documents = encode(dna(300))
+    for kernel, pays in ((few, False), (many, True)):
+        windows = windows_of(documents, kernel.g, False)
+        assert gapped_lists.lists_pay(windows, kernel.masks[0]) == pays
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize(("g", "m", "canonical"), [(5, 2, False), (5, 2, True), (1, 0, False)])
+def test_looking_up_is_counting(g, m, canonical, weight, monkeypatch):
+    documents = encode([*dna(40), "a" * 90, "", "ac"])
+    others = encode([*dna(30, 1, letters="acgtn"), "", "ac", "t" * 70], documents.alphabet)
+    coef = np.random.default_rng(0).normal(size=(2, len(documents)))
+    found = GappedKmers(g, m, canonical, weight).predictor(documents, coef, CPU).values(others)
+    monkeypatch.setattr(gapped_tables, "MOST_KEYS", 0)
+    counted = GappedKmers(g, m, canonical, weight).predictor(documents, coef, CPU).values(others)
+    np.testing.assert_allclose(found, counted, rtol=1e-12, atol=1e-12)
+
+
+def test_many_symbols_are_counted_not_looked_up():
+    texts = ["".join(map(chr, range(0x4E00, 0x4E00 + 400)))] * 3
+    documents, coef = encode(texts), np.ones((1, 3))
+    values = GappedKmers(2, 1).predictor(documents, coef, CPU).values(documents)
+    np.testing.assert_allclose(values, 3)

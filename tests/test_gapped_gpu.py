@@ -7,7 +7,7 @@ from test_gapped import CPU, dna, variants
 
 from textsvm.documents import encode
 from textsvm.errors import InputError
-from textsvm.features import gapped_cuda
+from textsvm.features import gapped_cuda, gapped_dense_cuda
 from textsvm.features.gapped import Mask, MaskedWindows, windows_of
 from textsvm.features.gapped_cuda import CudaMaskedWindows, CudaWindows
 from textsvm.kernels import GappedKmers, gapped_features
@@ -75,3 +75,46 @@ def test_no_windows_and_no_documents(device):
 def test_other_letters_are_refused_on_both_strands(device):
     with pytest.raises(InputError, match="no letter of DNA or RNA"):
         GappedKmers(3, 1, True).rows(encode(["acxgt"]), device)
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize("canonical", [False, True])
+def test_dense_rows_and_lists_agree(canonical, weight, device, monkeypatch):
+    """Tiles and groups of several sizes, texts that repeat one letter, an `n`, texts without windows."""
+    documents = encode([*dna(700, letters="acgtn"), "", "ac", "a" * 400, "ca" * 200])
+    kernel = GappedKmers(7, 3, canonical, weight)
+    with_dense = kernel.rows(documents, device)
+    expected = kernel.rows(documents, CPU).gram()
+    for tile, group in ((2048, 1 << 30), (256, 1)):
+        monkeypatch.setattr(gapped_dense_cuda, "TILE", tile)
+        monkeypatch.setattr(gapped_dense_cuda, "GROUP_BYTES", group)
+        gram = to_numpy(with_dense.gram())
+        np.testing.assert_allclose(gram, expected, rtol=2e-6)
+        np.testing.assert_array_equal(gram, to_numpy(with_dense.gram()))
+    monkeypatch.setattr(gapped_dense_cuda, "MOST_KEYS", 0)
+    np.testing.assert_allclose(to_numpy(with_dense.gram()), expected, rtol=2e-6)
+
+
+def test_whole_numbers_are_exact(device):
+    documents = encode([*dna(300), "ac" * 700])
+    kernel = GappedKmers(8, 2, weight="count", normalised=False)
+    expected = kernel.rows(documents, CPU).gram()
+    small = expected < 1 << 24
+    np.testing.assert_array_equal(to_numpy(kernel.rows(documents, device).gram())[small], expected[small])
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize("canonical", [False, True])
+def test_looking_up_is_counting(canonical, weight, device, monkeypatch):
+    documents = encode([*dna(200), "a" * 90, "", "ac"])
+    others = encode([*dna(300, 1, letters="acgtn"), "", "ac", "t" * 1000], documents.alphabet)
+    coef = np.random.default_rng(0).normal(size=(3, len(documents)))
+    kernel = GappedKmers(7, 3, canonical, weight)
+    expected = kernel.predictor(documents, coef, CPU).values(others)
+    predictor = kernel.predictor(documents, coef, device)
+    found = predictor.values(others)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(found, predictor.values(others))
+    monkeypatch.setattr(gapped_dense_cuda, "MOST_WINDOWS", 0)
+    counted = kernel.predictor(documents, coef, device).values(others)
+    np.testing.assert_allclose(counted, expected, rtol=1e-9, atol=1e-9)

@@ -35,6 +35,7 @@ class Benchmark(Enum):
     vectors = "vectors"
     layouts = "layouts"
     sparse_vectors = "sparse_vectors"
+    sequences = "sequences"
     sigma = "sigma"
     tiers = "tiers"
     tight_search = "tight_search"

@@ -32,20 +32,25 @@ from numpy.typing import NDArray
 from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.errors import InputError
+from textsvm.features import gapped_tables
 from textsvm.features.gapped import Mask, MaskedWindows, Windows, counts_of, masks, windows_of
+from textsvm.features.gapped_lists import MaskLists, groups, lists_pay
+from textsvm.features.gapped_tables import Tables, Texts
 from textsvm.features.pmers import Counts
 from textsvm.features.products import Columns, Half, finish_half
 from textsvm.features.sparse import Sparse
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.base import Predictor, SymbolKernel, is_whole
 from textsvm.kernels.gapped_attribution import PATTERNS, Spread
-from textsvm.kernels.gapped_features import GappedRows, Parameters
+from textsvm.kernels.gapped_features import GappedRows, Parameters, values_of
 from textsvm.kernels.gapped_options import OPTIONS, WEIGHTS
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.option import Option
 from textsvm.kernels.spectrum_features import weigh
 from textsvm.parallel import Progress, part
 
+Array = NDArray[Any]
+Masks = tuple[Mask, ...]
 #: Symbols a second that are counted and compared, for each mask.
 RATE = 1e10
 #: Patterns a second that are named in an explanation.
@@ -275,15 +280,39 @@ class HostGapped(GappedRows):
     def represent(kernel: Parameters, windows: Windows, mask: Mask) -> HostMask:
         return represent(kernel, windows, mask)
 
+    @staticmethod
+    def can_look_up(texts: Texts, keys: int) -> bool:
+        return keys <= gapped_tables.MOST_KEYS
+
+    @staticmethod
+    def look_up(texts: Texts, tables: Tables, values: Array) -> tuple[Array, Array]:
+        return gapped_tables.look_up(texts, tables, values)
+
     def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
         total, squares = np.zeros((self.n, self.n), np.float32), np.zeros(self.n)
-        passes = len(self.kernel.masks)
-        for times, equal in groupby(enumerate(self.made()), key=lambda numbered: numbered[1].mask.times):
-            for number, one in equal:
-                squares += one.squares
-                Half(one.x).add_to(total, part(progress, number, 1, passes))
+        add = self._add_lists if lists_pay(self.windows, self.kernel.masks[0]) else self._add_columns
+        for times, equal in groupby(groups(self.windows, self.kernel.masks), lambda some: some[0].times):
+            for some in equal:
+                add(some, total, squares, progress)
             total *= times
         normalisation = Normalisation(self.documents, squares, self.kernel.normalised)
         finish_half(total, normalisation.scale, total)
         normalisation.finish_gram(total)
         return total
+
+    def _add_lists(self, some: Masks, total: Array, squares: Array, progress: Progress | None) -> None:
+        """Sums of products into the upper half of a matrix, and k(s, s), from lists."""
+        most = int(np.diff(self.windows.indptr).max(initial=0))
+        values = values_of(self.kernel.weight, most)
+        lists = MaskLists.of(self.windows, some, values, self.kernel.weight == "count")
+        for mask, of_mask in zip(some, lists.squares, strict=True):
+            squares += mask.times * of_mask
+        first, every = self.kernel.masks.index(some[0]), self.kernel.masks
+        lists.add_to(total, self.windows.indptr, part(progress, first, len(some), len(every)))
+
+    def _add_columns(self, some: Masks, total: Array, squares: Array, progress: Progress | None) -> None:
+        """The same from tile products, where most documents have a feature."""
+        for mask in some:
+            one, at = represent(self.kernel, self.windows, mask), self.kernel.masks.index(mask)
+            squares += one.squares
+            Half(one.x).add_to(total, part(progress, at, 1, len(self.kernel.masks)))

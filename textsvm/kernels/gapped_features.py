@@ -14,8 +14,10 @@ from textsvm import device as devices
 from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.features.gapped import Mask
+from textsvm.features.gapped_tables import Tables, Texts, base_of
 from textsvm.kernels.base import BLOCK_BYTES, Predictor, RowsPredictor
 from textsvm.kernels.normalisation import Normalisation
+from textsvm.kernels.spectrum_features import weigh
 from textsvm.parallel import Progress
 
 #: Bytes of the features of the column documents that are kept; where they are more, they are made again.
@@ -101,6 +103,18 @@ class GappedRows(ABC):
     @abstractmethod
     def represent(kernel: Parameters, windows: Any, mask: Mask) -> OneMask:
         """What a mask makes of windows."""
+
+    @staticmethod
+    @abstractmethod
+    def can_look_up(texts: Texts, keys: int) -> bool:
+        """Whether `look_up` has room for the possible keys of a mask."""
+
+    @staticmethod
+    @abstractmethod
+    def look_up(
+        texts: Texts, tables: Tables, values: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """See `textsvm.features.gapped_tables.look_up`."""
 
     @abstractmethod
     def gram(self, progress: Progress | None = None) -> Any:
@@ -198,6 +212,7 @@ class GappedPredictor:
                 (part.mask, part.vocabulary, part.x.transposed_dot(part.mask.times * scaled))
                 for part in rows.parts()
             ]
+        self._made: dict[int, Tables] = {}
 
     def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
         """See `Predictor`."""
@@ -209,16 +224,41 @@ class GappedPredictor:
         return values
 
     def _values(self, documents: Documents) -> NDArray[np.float64]:
+        texts = Texts.of(documents, self.kernel.g, self.kernel.canonical)
+        base = max(self._base, texts.n_symbols) if texts is not None and self._base else 0
+        if texts is not None and base and self._has_room(texts, base):
+            counts = values_of(self.kernel.weight, texts.windows).astype(np.float64)
+            values, squares = self.twin.look_up(texts, self._tables(base), counts)
+        else:
+            values, squares = self._counted(documents)
+        own_scale = Normalisation(documents, squares, self.kernel.normalised, self.columns)
+        values *= own_scale.scale[:, None]
+        own_scale.finish_values(values, self.coef, self.columns)
+        return values
+
+    def _counted(self, documents: Documents) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Sums of weights and k(s, s), from counts of all features of the documents."""
         windows, squares = self.twin.windows_of(self.kernel, documents), np.zeros(len(documents))
         values = np.zeros((len(documents), len(self.coef)))
         for mask, vocabulary, weights in self.weights:
             own = self.twin.represent(self.kernel, windows, mask)
             squares += own.squares
             values += devices.to_host(own.over(vocabulary).dot(weights))
-        own_scale = Normalisation(documents, squares, self.kernel.normalised, self.columns)
-        values *= own_scale.scale[:, None]
-        own_scale.finish_values(values, self.coef, self.columns)
-        return values
+        return values, squares
+
+    @cached_property
+    def _base(self) -> int:
+        return base_of(self.weights)
+
+    def _has_room(self, texts: Texts, base: int) -> bool:
+        keys = base ** len(self.weights[0][0].kept)
+        fits = self.twin.can_look_up(texts, keys)
+        return fits and 8 * keys * len(self.weights) * len(self.coef) <= WEIGHT_BYTES
+
+    def _tables(self, base: int) -> Tables:
+        if base not in self._made:
+            self._made[base] = Tables.of(self.weights, base)
+        return self._made[base]
 
 
 def batches(documents: Documents) -> list[tuple[int, int]]:
@@ -238,6 +278,11 @@ def finish(total: Any, own: Normalisation, columns: Normalisation) -> None:
             some = slice(first, first + size)
             total[some] = total[some] * (row_scale[some, None] * scale)
     own.finish_rows(total, columns)
+
+
+def values_of(weight: str, most: int) -> NDArray[np.float32]:
+    """What becomes of 0, 1, 2, ... and `most` occurrences; 0 of none."""
+    return np.append(0, weigh(weight, np.arange(1, most + 1, dtype=np.int32))).astype(np.float32)
 
 
 def report(progress: Progress | None, done: float, total: float) -> None:
