@@ -30,6 +30,7 @@ FLOORS = [
     {"solvers"},
     {"choice"},
     {"estimators"},
+    {"nearest"},
     {"evaluation"},
     {"selection"},
     {"model_parts"},
@@ -54,6 +55,7 @@ PUBLIC_SIGNATURES = {
     "textsvm/estimators/one_class.py:OneClassSVM.__init__",
     "textsvm/estimators/features.py:SpectrumFeatures.__init__",
     "textsvm/selection/multilabel.py:MultilabelSVC.__init__",
+    "textsvm/nearest/neighbours.py:neighbours",
 }
 
 

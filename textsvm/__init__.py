@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from textsvm.libsvm_model import load_libsvm_model, save_libsvm_model
     from textsvm.model_file import load, save
+    from textsvm.nearest.neighbours import neighbours
     from textsvm.readers import Corpus, read_corpus, stream_corpus
     from textsvm.readers.libsvm import read_libsvm, write_libsvm
     from textsvm.selection.calibration import CalibratedSVC
@@ -65,6 +66,7 @@ _HOME = {
     "Sum": "textsvm.kernels",
     "Product": "textsvm.kernels",
     "UserKernel": "textsvm.kernels",
+    "neighbours": "textsvm.nearest.neighbours",
     "read_gram": "textsvm.gram.files",
     "write_gram": "textsvm.gram.files",
     "Corpus": "textsvm.readers",
@@ -107,6 +109,7 @@ __all__ = [
     "cross_validate",
     "load",
     "load_libsvm_model",
+    "neighbours",
     "on_workers",
     "read_corpus",
     "read_gram",

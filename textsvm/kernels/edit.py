@@ -44,8 +44,10 @@ from textsvm.device import Device, select
 from textsvm.documents import Documents
 from textsvm.errors import InputError
 from textsvm.kernels.base import HostRows, KernelRows, Sharing, SymbolKernel, is_number
+from textsvm.kernels.edit_near import HostEditNear
 from textsvm.kernels.edit_options import OPTIONS
 from textsvm.kernels.edit_strips import LANES, STRIP, fill_distances
+from textsvm.kernels.near import Near
 from textsvm.kernels.option import Option
 from textsvm.kernels.sharing import SharedColumns
 from textsvm.parallel import Progress, run
@@ -120,6 +122,7 @@ class EditDistance(SymbolKernel):
     """
 
     name: ClassVar[str] = "edit"
+    has_distances: ClassVar[bool] = True
     options: ClassVar[tuple[Option, ...]] = OPTIONS
 
     def __init__(
@@ -159,6 +162,15 @@ class EditDistance(SymbolKernel):
 
             return CudaEdit(self, documents, device)
         return HostEdit(self, documents, device)
+
+    def near(self, documents: Documents, others: Documents | None, device: Device) -> Near:
+        """See `Kernel`: by bounds on the distance."""
+        self.check()
+        if device.kind == "cuda":
+            from textsvm.kernels.edit_near_cuda import CudaEditNear
+
+            return CudaEditNear(self, documents, others, device)
+        return HostEditNear(self, documents, others)
 
     def values(
         self,
