@@ -18,6 +18,7 @@ from textsvm.cli.explain import explain
 from textsvm.cli.features import features
 from textsvm.cli.gram import gram
 from textsvm.cli.mail import mail
+from textsvm.cli.neighbours import neighbours
 from textsvm.cli.predict import predict
 from textsvm.cli.train import train
 from textsvm.cli.tune import tune
@@ -29,7 +30,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, corpus, train, evaluate, predict, explain, tune, cv, compare, gram, features, devices):
+for command in (
+    demo, corpus, train, evaluate, predict, explain, tune, cv, compare, neighbours, gram, features, devices,
+):  # fmt: skip
     app.command()(command)
 app.command(context_settings=BENCH_SETTINGS)(bench)
 app.add_typer(mail, name="mail")
