@@ -18,7 +18,14 @@ from numba import njit
 from numpy.typing import NDArray
 
 from textsvm.documents import Documents
-from textsvm.kernels.edit_bounds import classes_of, counts_of, differences, side_by_side
+from textsvm.kernels.edit_bounds import (
+    bits_of,
+    classes_of,
+    counts_of,
+    differences,
+    pairs_apart,
+    side_by_side,
+)
 from textsvm.kernels.edit_cutoff import add_masks, bounded_distance, remove_masks
 from textsvm.kernels.edit_strips import LANES
 from textsvm.kernels.near import Bound, Pairs
@@ -47,6 +54,7 @@ class _Strings:
     codes: NDArray[Any]
     offsets: NDArray[np.int64]
     counts: NDArray[np.uint8]
+    bits: NDArray[np.uint64]
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -79,13 +87,18 @@ class HostEditNear:
         sets = [documents] if others is None else [documents, others]
         self.alphabet = max(1, *(len(one.alphabet) for one in sets))
         classes = classes_of(sum(np.bincount(one.codes, minlength=self.alphabet) for one in sets))
-        made = [self._strings(one, sets, classes) for one in sets]
+        mean = sum(len(one.codes) for one in sets) / max(1, sum(map(len, sets)))
+        made = [self._strings(one, sets, classes, mean) for one in sets]
         self.documents, self.others = made[0], made[-1]
         self._columns: dict[int, _Columns] = {}
 
-    def _strings(self, documents: Documents, sets: list[Documents], classes: NDArray[np.uint8]) -> _Strings:
-        codes = documents.codes_for(*sets)
-        return _Strings(codes, np.array(documents.offsets), counts_of(documents, codes, classes))
+    def _strings(
+        self, documents: Documents, sets: list[Documents], classes: NDArray[np.uint8], mean: float
+    ) -> _Strings:
+        codes, offsets = documents.codes_for(*sets), np.array(documents.offsets)
+        return _Strings(
+            codes, offsets, counts_of(documents, codes, classes), bits_of(documents, codes, mean)
+        )
 
     def pairs(self, rows: slice, columns: slice, bound: Bound) -> Pairs:
         """See `Near`."""
@@ -109,7 +122,7 @@ class HostEditNear:
         row_rates = rates(bound.rows, gamma)[picks - first]
         column_rates = np.zeros(groups * LANES)
         column_rates[: len(columns.order)] = rates(bound.columns, gamma)[columns.order - columns.block.start]
-        bits = np.zeros((len(picks), groups), np.uint32)
+        found = np.zeros((len(picks), groups), np.uint32)
         distances = np.empty((len(picks), groups * LANES), np.int32)
         most = np.iinfo(np.int32).max if bound.within is None else bound.within
         rows, strings = self.others, columns.strings
@@ -117,15 +130,15 @@ class HostEditNear:
         def some(start: int) -> None:
             part = slice(start, min(start + ROWS, len(picks)))
             _near_rows(
-                rows.codes, rows.offsets, rows.counts, picks[part], row_rates[part],
-                strings.codes, strings.offsets, columns.order, columns.counts, column_rates,
+                rows.codes, rows.offsets, rows.counts, rows.bits, picks[part], row_rates[part],
+                strings.codes, strings.offsets, strings.bits, columns.order, columns.counts, column_rates,
                 bool(self.kernel.relative), most, start if same else -1, self.alphabet,
-                bits[part], distances[part],
+                found[part], distances[part],
             )  # fmt: skip
 
         run(some, range(0, len(picks), ROWS))
-        row, group = np.nonzero(bits)
-        lanes = (bits[row, group, None] >> np.arange(LANES, dtype=np.uint32)) & 1
+        row, group = np.nonzero(found)
+        lanes = (found[row, group, None] >> np.arange(LANES, dtype=np.uint32)) & 1
         which, lane = np.nonzero(lanes)
         row, place = row[which], group[which] * LANES + lane
         return picks[row], columns.order[place], distances[row, place]
@@ -152,11 +165,11 @@ def _most(rate: float, longer: int, relative: bool, most: int) -> int:
 
 @njit(nogil=True, cache=True)
 def _near_rows(
-    row_codes: Any, row_offsets: Any, row_counts: Any, picks: Any, row_rates: Any,
-    codes: Any, offsets: Any, order: Any, counts: Any, column_rates: Any,
-    relative: bool, most: int, place: int, alphabet: int, bits: Any, distances: Any,
+    row_codes: Any, row_offsets: Any, row_counts: Any, row_bits: Any, picks: Any, row_rates: Any,
+    codes: Any, offsets: Any, bits: Any, order: Any, counts: Any, column_rates: Any,
+    relative: bool, most: int, place: int, alphabet: int, found: Any, distances: Any,
 ) -> None:  # fmt: skip
-    """Set the bits of pairs within their largest distances, and the distances of these.
+    """Set the bits in `found` of pairs within their largest distances, and the distances of these.
 
     place: where the first row is among the columns, if they are the same strings; else -1.
     """
@@ -190,7 +203,7 @@ def _near_rows(
                 least = min(least, apart[lane])
             if least > 2 * limit:
                 continue
-            found = np.uint32(0)
+            lanes = np.uint32(0)
             for lane in range(LANES):
                 c = g * LANES + lane
                 if c >= len(order) or (place >= 0 and c <= place + i):
@@ -199,6 +212,8 @@ def _near_rows(
                 limit = _most(max(row_rates[i], column_rates[c]), longer, relative, most)
                 if apart[lane] + abs(length - lengths[c]) > 2 * limit:
                     continue
+                if pairs_apart(row_bits[picks[i]], bits[order[c]]) > 4 * limit:
+                    continue
                 if not built:
                     add_masks(text, masks, slots)
                     built = True
@@ -206,7 +221,7 @@ def _near_rows(
                 distance = bounded_distance(masks, slots, length, other, limit, state)
                 if distance <= limit:
                     distances[i, c] = distance
-                    found |= np.uint32(1) << np.uint32(lane)
-            bits[i, g] = found
+                    lanes |= np.uint32(1) << np.uint32(lane)
+            found[i, g] = lanes
         if built:
             remove_masks(text, masks, slots)
