@@ -172,7 +172,9 @@ def _write(output: Output, found: Iterator[Pairs], rows: Corpus, columns: Corpus
     if output.kind is NPZ:
         return _write_matrix(output, list(found), rows, columns)
     if output.is_stdout:
-        return sum(_write_lines(typer.get_text_stream("stdout", "utf-8"), one, rows, columns) for one in found)
+        return sum(
+            _write_lines(typer.get_text_stream("stdout", "utf-8"), one, rows, columns) for one in found
+        )
     from textsvm.files import replacing
 
     utf8: Any = {"encoding": "utf-8", "errors": "backslashreplace"}  # that of a lone surrogate is JSON's

@@ -44,6 +44,7 @@ from textsvm.device import Device, select
 from textsvm.documents import Documents
 from textsvm.errors import InputError
 from textsvm.kernels.base import HostRows, KernelRows, Sharing, SymbolKernel, is_number
+from textsvm.kernels.edit_narrow import fits
 from textsvm.kernels.edit_near import HostEditNear
 from textsvm.kernels.edit_options import OPTIONS
 from textsvm.kernels.edit_strips import LANES, STRIP, fill_distances
@@ -166,10 +167,11 @@ class EditDistance(SymbolKernel):
     def near(self, documents: Documents, others: Documents | None, device: Device) -> Near:
         """See `Kernel`: by bounds on the distance."""
         self.check()
-        if device.kind == "cuda":
+        if device.kind == "cuda" and all(fits(one) for one in (documents, others) if one is not None):
             from textsvm.kernels.edit_near_cuda import CudaEditNear
 
             return CudaEditNear(self, documents, others, device)
+        # Pruned on the CPU, larger alphabets too.
         return HostEditNear(self, documents, others)
 
     def values(

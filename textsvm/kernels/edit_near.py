@@ -96,9 +96,7 @@ class HostEditNear:
         self, documents: Documents, sets: list[Documents], classes: NDArray[np.uint8], mean: float
     ) -> _Strings:
         codes, offsets = documents.codes_for(*sets), np.array(documents.offsets)
-        return _Strings(
-            codes, offsets, counts_of(documents, codes, classes), bits_of(documents, codes, mean)
-        )
+        return _Strings(codes, offsets, counts_of(documents, codes, classes), bits_of(documents, codes, mean))
 
     def pairs(self, rows: slice, columns: slice, bound: Bound) -> Pairs:
         """See `Near`."""

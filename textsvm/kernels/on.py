@@ -24,8 +24,8 @@ from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.base import Kernel, KernelRows, Predictor, Sharing, Weights
 from textsvm.kernels.combined_rows import under
-from textsvm.kernels.on_options import OPTIONS
 from textsvm.kernels.near import Near
+from textsvm.kernels.on_options import OPTIONS
 from textsvm.kernels.option import Option
 from textsvm.kernels.standard import (
     OWN,
