@@ -8,7 +8,7 @@ import scipy.sparse
 from command import fails, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import levenshtein
+from oracles import edit_distance
 
 from textsvm import (
     SVC,
@@ -69,7 +69,9 @@ def found(*arguments, **options):
 
 def check_edit(kernel, texts, others, within, at_least):
     values = all_values(kernel, texts, others)
-    distances = np.array([[levenshtein(s, t) for t in (texts if others is None else others)] for s in texts])
+    columns = encode(texts if others is None else others)
+    rows = encode(texts, columns.alphabet)
+    distances = kernel.rows(columns, select("cpu")).distances(rows)
     wanted = values >= (-1 if at_least is None else np.float32(min(at_least, 1 - 1e-5)))
     wanted &= distances <= (10**9 if within is None else within)
     if others is None:
@@ -110,7 +112,7 @@ def test_bounds_are_below_the_distance_and_the_cut_off_distance_is_it(text, edit
     other = text
     for place, letter in edits:
         other = other[:place] + letter + other[place + 1 :]
-    documents, distance = encode([text, other]), levenshtein(text, other)
+    documents, distance = encode([text, other]), edit_distance(text, other)
     codes = documents.codes_for()
     classes = classes_of(np.bincount(codes, minlength=len(documents.alphabet)))
     counts, bits = counts_of(documents, codes, classes), bits_of(documents, codes, 40)
@@ -126,7 +128,8 @@ def test_bounds_are_below_the_distance_and_the_cut_off_distance_is_it(text, edit
         got = bounded_distance(masks, slots, len(text), two, limit, state)
         assert got == distance if distance <= limit else got > limit
     remove_masks(one, masks, slots)
-    assert not masks.any() and not slots.any()
+    assert not masks.any()
+    assert not slots.any()
 
 
 VECTORS = RANDOM.normal(size=(len(TEXTS), 3))
@@ -141,7 +144,7 @@ BESIDE = Sum([On("text", Spectrum(2)), On("number", Gaussian())])
         (Spectrum(2, normalised=False), TEXTS),
         (BoundedGap(2), TEXTS),
         (EditDistance(0.1), TEXTS),
-        (UserKernel(lambda s, t: float(1 + len(set(s) & set(t)))), TEXTS),
+        (UserKernel(lambda s, t: [[1.0 + len(set(a) & set(b)) for b in t] for a in s]), TEXTS),
         (Linear(), VECTORS),
         (On("text", EditDistance(0.1)), TABLE),
         (BESIDE, TABLE),
@@ -175,7 +178,8 @@ def test_progress_ends_where_it_should():
     seen = []
     neighbours(TEXTS, within=1, memory=SMALL, device="cpu", progress=lambda *told: seen.append(told))
     stage = [(done, total) for name, done, total in seen if name == "neighbours"]
-    assert len(stage) == 3 and stage[-1][0] == stage[-1][1]
+    assert len(stage) == 3
+    assert stage[-1][0] == stage[-1][1]
 
 
 @pytest.mark.parametrize(
@@ -219,7 +223,8 @@ def test_command_gives_a_line_a_pair(names):
     assert found[0]["value"] == pytest.approx(np.exp(-0.05))
     nearest = lines("n.csv", "m.csv", "-k", 1, cwd=names)
     assert [(one["id"], one["neighbour"]) for one in nearest] == [(i, "x") for i in "abcd"]
-    assert nearest[0]["value"] == 1 and "distance" not in nearest[0]
+    assert nearest[0]["value"] == 1
+    assert "distance" not in nearest[0]
     piped = lines("-", "--format", "csv", "--within", 2, cwd=names, stdin=(names / "n.csv").read_bytes())
     assert piped == found
 
@@ -229,7 +234,8 @@ def test_command_writes_files(names, tmp_path):
     assert len((tmp_path / "n.jsonl").read_text().splitlines()) == 3
     lines("n.csv", "n.csv", "--within", 2, "-o", tmp_path / "n.npz", cwd=names)
     matrix, about = scipy.sparse.load_npz(tmp_path / "n.npz"), np.load(tmp_path / "n.npz")
-    assert matrix.shape == (4, 4) and matrix.nnz == 10
+    assert matrix.shape == (4, 4)
+    assert matrix.nnz == 10
     assert about["ids"].tolist() == about["column_ids"].tolist() == list("abcd")
     assert about["distances"].tolist() == [0, 1, 2, 1, 0, 2, 0, 2, 2, 0]
 

@@ -8,12 +8,12 @@ neighbouring symbols there are, and how often, in at most four ways, two going a
     4 d(s, t) >= sum_c |m_c(s) - m_c(t)|
 
 where n_c counts the symbols of class c (the bag distance of Bartolini, Ciaccia and Patella 2002) and m_c the
-pairs of class c (the q-grams of Ukkonen 1992); classes only lower the bounds. Frequent symbols have classes of
-their own and rare ones share: 32 counters of a byte, 32 columns side by side, a few vector instructions for
-each class. A count m_c is as many bits, somewhere among ten for each symbol of a text, so that the sum is at
-least the number of bits that differ; it is looked at where the symbols rule nothing out.
+pairs of class c (the q-grams of Ukkonen 1992); classes only lower the bounds. Frequent symbols have classes
+of their own and rare ones share: 32 counters of a byte, 32 columns side by side, a few vector instructions
+for each class. A count m_c is as many bits, somewhere among ten for each symbol of a text, so that the sum is
+at least the number of bits that differ; it is looked at where the symbols rule nothing out.
 
-    counts    uint8, (groups, CLASSES, LANES)   of the columns in the order of length; full counters stay at 255
+    counts    uint8, (groups, CLASSES, LANES)   of columns in the order of length; full counters stay at 255
     bits      uint64, (n, words)
 """
 

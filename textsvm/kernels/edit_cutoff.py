@@ -1,4 +1,4 @@
-"""The edit distance of two strings, given up once it is above a limit; edit.py has the recurrence and its names.
+"""The edit distance of two strings, given up once it is above a limit; edit.py has the recurrence.
 
 Cells whose values can be within the limit have |i - j| <= limit (Ukkonen 1985), so a column needs few words:
 

@@ -1,9 +1,9 @@
 """Pairs of texts that are alike, tile by tile: exact, in bounded memory, half of the pairs of one set.
 
 Rows and columns are taken in blocks, and a kernel says of a block of rows and a block of columns which pairs
-are wanted (`Kernel.near`). Of one set only blocks of columns from that of the rows on are looked at. All pairs
-above a bound come out block of rows by block of rows; where the k nearest are asked for, the k-th value so far
-is the bound, and a pair of one set is offered to both of its texts.
+are wanted (`Kernel.near`). Of one set only blocks of columns from that of the rows on are looked at. All
+pairs above a bound come out block of rows by block of rows; where the k nearest are asked for, the k-th value
+so far is the bound, and a pair of one set is offered to both of its texts.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ class Wanted:
             )
         if self.within is not None and not kernel.has_distances:
             raise InputError(
-                f"within={self.within} is a distance and the {kernel.name} kernel has none; give at_least, or "
-                "take the edit kernel"
+                f"within={self.within} is a distance and the {kernel.name} kernel has none; give at_least, "
+                "or take the edit kernel"
             )
 
     @property
