@@ -277,7 +277,8 @@ __device__ __forceinline__ bool may_be_near(const Task& task, int first, int col
 }
 
 // One atomic operation for the threads of a warp that are here together.
-__device__ __forceinline__ void list_pair(const Task& task, int row, int column, int distance) {
+__device__ __forceinline__ void list_if_near(const Task& task, int row, int column, int distance, int longer) {
+  if (distance > most_of(task, row, column, longer)) return;
   uint32 here = __activemask(), lane = threadIdx.x % WARP;
   int leader = __ffs(here) - 1;
   unsigned long long place = 0;
@@ -350,9 +351,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) edit_rows(const Task task)
         if (row < 0 || (symmetric && task.places[p * FIELDS + f] < text)) continue;
         int this_length = (int)(offsets[pack[f] + 1] - offsets[pack[f]]);
         if (kind == 3) {
-          if (own && pack[f] == column) continue;
-          if (distance[f] <= most_of(task, row, column, max(length, this_length)))
-            list_pair(task, row, column, distance[f]);
+          if (!own || pack[f] != column) list_if_near(task, row, column, distance[f], max(length, this_length));
           continue;
         }
         float value = kind == 0 ? 0 : value_of(task, distance[f], length, this_length);

@@ -114,7 +114,7 @@ def test_bounds_are_below_the_distance_and_the_cut_off_distance_is_it(text, edit
         other = other[:place] + letter + other[place + 1 :]
     documents, distance = encode([text, other]), edit_distance(text, other)
     codes = documents.codes_for()
-    classes = classes_of(np.bincount(codes, minlength=len(documents.alphabet)))
+    classes = classes_of([documents])
     counts, bits = counts_of(documents, codes, classes), bits_of(documents, codes, 40)
     apart = np.empty(32, np.uint16)
     differences(counts[0], side_by_side(counts[1:])[0], apart)

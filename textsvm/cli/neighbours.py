@@ -221,7 +221,7 @@ def _report(
     elif output.is_stdout:
         console.say(f"{counts[2]:,} pairs")
     else:
-        shown = [("kernel", report["kernel_spelled"]), ("device", used.description)]
-        shown += [(name, f"{report[name]:,}") for name in ("rows", "columns", "pairs")]
+        shown = [("kernel", spell(kernel)), ("device", used.description)]
+        shown += [(name, f"{n:,}") for name, n in zip(("rows", "columns", "pairs"), counts, strict=True)]
         spent = ", ".join(f"{stage} {value:.2f}" for stage, value in seconds.items())
         console.table(f"neighbours {output.path}", [*shown, ("seconds", spent)])

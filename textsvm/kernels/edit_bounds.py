@@ -19,6 +19,7 @@ at least the number of bits that differ; it is looked at where the symbols rule 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,11 @@ PAIRS = 4096
 _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 
 
-def classes_of(frequencies: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """The class of every symbol: the most frequent have one of their own, the others go where least is."""
+def classes_of(sets: Sequence[Documents]) -> NDArray[np.uint8]:
+    """The class of every symbol: the most frequent have one of their own, the others share the rest."""
+    frequencies = np.zeros(max(1, *(len(one.alphabet) for one in sets)), np.int64)
+    for one in sets:
+        frequencies += np.bincount(one.codes, minlength=len(frequencies))
     order = np.argsort(-frequencies, kind="stable")
     found = np.empty(len(frequencies), np.uint8)
     alone = CLASSES if len(order) <= CLASSES else CLASSES // 2 + CLASSES // 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.documents_cuda import DeviceDocuments
 from textsvm.kernels.edit_narrow import fits, narrow_runs
+from textsvm.kernels.edit_near import EditKernel
 from textsvm.parallel import Progress, part
 
 WARP = 32
@@ -48,13 +49,6 @@ NEAR_FIELDS = (
     "capacity",
     "most",
 )
-
-
-class EditKernel(Protocol):
-    """What is read of the kernel, `textsvm.EditDistance`."""
-
-    gamma: float
-    relative: bool
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def remove_masks(pattern: Any, masks: Any, slots: Any) -> None:
 
 
 @njit(nogil=True, cache=True)
-def bounded_distance(masks: Any, slots: Any, length: int, text: Any, limit: int, state: Any) -> int:
+def bounded_distance(masks: Any, slots: Any, length: Any, text: Any, limit: Any, state: Any) -> Any:
     """The distance of a pattern of this length to a text, or some number above the limit."""
     n = len(text)
     if abs(length - n) > limit:
@@ -64,7 +64,7 @@ def bounded_distance(masks: Any, slots: Any, length: int, text: Any, limit: int,
 
 
 @njit(inline="always")
-def _one_word(masks: Any, slots: Any, length: int, text: Any, limit: int) -> int:
+def _one_word(masks: Any, slots: Any, length: int, text: Any, limit: int) -> Any:
     vp, vn, distance, n = ALL, ZERO, length, len(text)
     last = np.uint64(length - 1)
     for j in range(n):
@@ -93,7 +93,7 @@ def _window(masks: Any, slot: int, start: int) -> Any:
 
 
 @njit(inline="always")
-def _one_diagonal(masks: Any, slots: Any, length: int, text: Any, limit: int) -> int:
+def _one_diagonal(masks: Any, slots: Any, length: Any, text: Any, limit: Any) -> Any:
     """Bit 63 of the word is row j + limit of column j until that is the last one, which moves up then."""
     n = len(text)
     vp, vn = ALL << np.uint64(63 - limit), ZERO
@@ -120,10 +120,10 @@ def _one_diagonal(masks: Any, slots: Any, length: int, text: Any, limit: int) ->
 
 
 @njit(inline="always")
-def _banded(masks: Any, slots: Any, length: int, text: Any, limit: int, state: Any) -> int:
+def _banded(masks: Any, slots: Any, length: Any, text: Any, limit: Any, state: Any) -> Any:
     n, words = len(text), (length + 63) // 64
     vps, vns = state[0], state[1]
-    end, distance = 0, 0  # words in use, and the value in the last row of them
+    end, distance = 0, length * 0  # words in use, and the value in the last row of them
     for j in range(n):
         first = max(0, j - limit) >> 6
         while end < words and 64 * end <= j + limit:

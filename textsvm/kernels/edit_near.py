@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numba import njit
@@ -31,13 +31,17 @@ from textsvm.kernels.edit_strips import LANES
 from textsvm.kernels.near import Bound, Pairs
 from textsvm.parallel import run
 
-if TYPE_CHECKING:
-    from textsvm.kernels.edit import EditDistance
-
 #: Rows that a thread takes at a time.
 ROWS = 64
 #: Values that a little less is asked for, so that rounding loses none; what comes is asked again.
 SLACK = 1e-6
+
+
+class EditKernel(Protocol):
+    """What is read of the kernel, `textsvm.EditDistance`."""
+
+    gamma: float
+    relative: bool
 
 
 def rates(least: NDArray[np.float32], gamma: float) -> NDArray[np.float64]:
@@ -82,11 +86,10 @@ class _Columns:
 class HostEditNear:
     """Pairs of one set of strings, or of two (`Near`)."""
 
-    def __init__(self, kernel: EditDistance, documents: Documents, others: Documents | None) -> None:
+    def __init__(self, kernel: EditKernel, documents: Documents, others: Documents | None) -> None:
         self.kernel, self.own = kernel, others is None
         sets = [documents] if others is None else [documents, others]
-        self.alphabet = max(1, *(len(one.alphabet) for one in sets))
-        classes = classes_of(sum(np.bincount(one.codes, minlength=self.alphabet) for one in sets))
+        self.alphabet, classes = max(1, *(len(one.alphabet) for one in sets)), classes_of(sets)
         mean = sum(len(one.codes) for one in sets) / max(1, sum(map(len, sets)))
         made = [self._strings(one, sets, classes, mean) for one in sets]
         self.documents, self.others = made[0], made[-1]
@@ -143,12 +146,12 @@ class HostEditNear:
 
 
 def values_of(
-    kernel: EditDistance,
+    kernel: EditKernel,
     distances: NDArray[np.int32],
     row_lengths: NDArray[np.int64],
     column_lengths: NDArray[np.int64],
 ) -> NDArray[np.float32]:
-    """Kernel values of pairs, all of shape (m,): what `EditDistance.values` makes of a matrix."""
+    """Kernel values of pairs, all of shape (m,): what `textsvm.EditDistance.values` makes of a matrix."""
     longer = np.maximum(np.maximum(row_lengths, column_lengths), 1) if kernel.relative else 1
     found: NDArray[np.float32] = np.exp(-kernel.gamma * (distances / longer)).astype(np.float32)
     return found

@@ -7,7 +7,7 @@ short for what was found is made again, long enough.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,8 @@ from textsvm.documents import Documents
 from textsvm.documents_cuda import DeviceDocuments
 from textsvm.kernels.edit_bounds import classes_of, counts_of
 from textsvm.kernels.edit_cuda import NEAR, _Job, _Texts
-from textsvm.kernels.edit_near import rates, values_of
+from textsvm.kernels.edit_near import EditKernel, rates, values_of
 from textsvm.kernels.near import Bound, Pairs
-
-if TYPE_CHECKING:
-    from textsvm.kernels.edit import EditDistance
 
 #: Pairs that the first list has room for.
 CAPACITY = 1 << 20
@@ -41,12 +38,11 @@ class CudaEditNear:
     """Pairs of one set of strings, or of two (`Near`), of alphabets that 16 bits hold."""
 
     def __init__(
-        self, kernel: EditDistance, documents: Documents, others: Documents | None, device: Device
+        self, kernel: EditKernel, documents: Documents, others: Documents | None, device: Device
     ) -> None:
         self.kernel, self.device, self.own = kernel, device, others is None
         self.sets = [documents] if others is None else [documents, others]
-        alphabet = max(1, *(len(one.alphabet) for one in self.sets))
-        self._classes = classes_of(sum(np.bincount(one.codes, minlength=alphabet) for one in self.sets))
+        self._classes = classes_of(self.sets)
         self._blocks: dict[tuple[int, int], _Block] = {}
         self._texts: dict[int, _Texts] = {}
         self._capacity = CAPACITY

@@ -9,16 +9,13 @@ keeps those that are large enough; one that knows bounds on its values, such as 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.device import Device, array_module, to_host, use
 from textsvm.documents import Documents
-
-if TYPE_CHECKING:
-    from textsvm.kernels.base import Kernel
 
 
 @dataclass(frozen=True)
@@ -73,6 +70,13 @@ class Near(Protocol):
         """Those wanted of a block of rows and a block of columns; of one set, equal blocks give each once."""
 
 
+class HasRows(Protocol):
+    """What is asked of a kernel here."""
+
+    def rows(self, documents: Documents, device: Device) -> Any:
+        """See `Kernel`."""
+
+
 class NearByValues:
     """All values of a block, of which those that are wanted are kept (`Near`).
 
@@ -88,7 +92,7 @@ class NearByValues:
     """
 
     def __init__(
-        self, kernel: Kernel, documents: Documents, others: Documents | None, device: Device
+        self, kernel: HasRows, documents: Documents, others: Documents | None, device: Device
     ) -> None:
         self.kernel, self.documents, self.device = kernel, documents, device
         self.others = documents if others is None else others
