@@ -230,9 +230,10 @@ def test_command_gives_a_line_a_pair(names):
 
 
 def test_command_writes_files(names, tmp_path):
-    lines("n.csv", "--within", 2, "-o", tmp_path / "n.jsonl", cwd=names)
+    given = ("neighbours", "n.csv", "--text", "name", "--id", "id", "--within", 2)
+    assert run(*given, "-o", tmp_path / "n.jsonl", cwd=names).returncode == 0
     assert len((tmp_path / "n.jsonl").read_text().splitlines()) == 3
-    lines("n.csv", "n.csv", "--within", 2, "-o", tmp_path / "n.npz", cwd=names)
+    assert run(given[0], "n.csv", *given[1:], "-o", tmp_path / "n.npz", cwd=names).returncode == 0
     matrix, about = scipy.sparse.load_npz(tmp_path / "n.npz"), np.load(tmp_path / "n.npz")
     assert matrix.shape == (4, 4)
     assert matrix.nnz == 10
@@ -283,3 +284,13 @@ def test_a_gpu_finds_the_same_by_values(kernel):
         )
         assert len(cpu) == len(card)
         np.testing.assert_allclose(cpu.values, card.values, atol=1e-5)
+
+
+def test_corpus_groups_near_duplicates(tmp_path):
+    long = "the quick brown fox jumps over the lazy dog and sleeps " * 9
+    rows = [long, "something else altogether", long + "!", "and one more text", long]
+    (tmp_path / "c.csv").write_text("id,text,label\n" + "".join(f"{i},{t},x\n" for i, t in enumerate(rows)))
+    result = run("corpus", tmp_path / "c.csv", "--id", "id", "--near-duplicates", "--json")
+    assert json.loads(result.stdout)["near_duplicates"] == [["0", "2", "4"]]
+    assert b"3 texts in 1 groups" in run("corpus", tmp_path / "c.csv", "--near-duplicates").stdout
+    assert "near_duplicates" not in json.loads(run("corpus", tmp_path / "c.csv", "--json").stdout)

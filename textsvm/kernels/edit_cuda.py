@@ -25,13 +25,23 @@ STREAMS = 8
 BATCH = 1 << 24  # distances that become kernel values together
 DISTANCES, OF_DISTANCE, RELATIVE, NEAR = range(4)
 
+NEAR_FIELDS = [
+    "row_rates",
+    "column_rates",
+    "row_counts",
+    "column_counts",
+    "found",
+    "n_found",
+    "capacity",
+    "most",
+]
+
 #: What one launch of `edit_rows` is given: Task in kernels_cu/edit.cu.
 TASK = np.dtype(
     [(name, np.uint64) for name in ("codes", "offsets", "packs", "rows", "places")]
     + [(name, np.uint64) for name in ("words", "group_words", "lengths", "columns")]
     + [(name, np.uint64) for name in ("scratch", "next_item", "of_distance", "out", "coefficients", "sums")]
-    + [(name, np.uint64) for name in ("row_rates", "column_rates", "row_counts", "column_counts")]
-    + [(name, np.uint64) for name in ("found", "n_found")]
+    + [(name, np.uint64) for name in NEAR_FIELDS[:6]]
     + [(name, np.int64) for name in ("scratch_words", "n_columns", "capacity")]
     + [(name, np.int32) for name in ("n_packs", "span", "n_texts", "texts_alphabet", "kind", "own")]
     + [(name, np.int32) for name in ("symmetric", "n_classes", "relative", "most")]

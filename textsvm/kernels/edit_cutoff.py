@@ -65,7 +65,7 @@ def bounded_distance(masks: Any, slots: Any, length: Any, text: Any, limit: Any,
 
 @njit(inline="always")
 def _one_word(masks: Any, slots: Any, length: int, text: Any, limit: int) -> Any:
-    vp, vn, distance, n = ALL, ZERO, length, len(text)
+    vp, vn, distance, n = ALL, ZERO, np.int64(length), len(text)
     last = np.uint64(length - 1)
     for j in range(n):
         x = masks[slots[text[j]], 0]

@@ -13,7 +13,7 @@ other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine
 from textsvm.gram.base import Gram
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.near import Pairs
 from textsvm.parallel import Progress
 from textsvm.selection.folds import Fold
 
@@ -91,11 +92,8 @@ def near_duplicates(gram: Gram, bound: float = BOUND, progress: Progress | None 
     InputError
         If the bound is out of range.
     """
-    groups = np.arange(gram.n)
-    for first, second, _ in _pairs(gram, bound, progress):
-        if len(first):
-            groups = _join(groups, first, second)
-    return groups
+    pairs = (Pairs(*each) for each in _pairs(gram, bound, progress))
+    return groups_of(gram.n, pairs)
 
 
 def find_leaks(
@@ -216,6 +214,15 @@ def merge_groups(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray
     everyone = np.arange(len(first))
     _, leader = np.unique(second, return_index=True)
     return _join(first, everyone, leader[np.unique(second, return_inverse=True)[1]])
+
+
+def groups_of(n: int, pairs: Iterable[Pairs]) -> NDArray[np.int64]:
+    """Number the groups of n texts that pairs put together, directly or through others, shape (n,)."""
+    groups = np.arange(n)
+    for some in pairs:
+        if len(some):
+            groups = _join(groups, some.rows, some.columns)
+    return groups
 
 
 def _join(
