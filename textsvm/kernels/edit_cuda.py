@@ -15,7 +15,7 @@ from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.documents_cuda import DeviceDocuments
 from textsvm.kernels.edit_narrow import fits, narrow_runs
-from textsvm.kernels.edit_near import EditKernel
+from textsvm.kernels.edit_near import NEAR_FIELDS, EditKernel
 from textsvm.parallel import Progress, part
 
 WARP = 32
@@ -24,17 +24,6 @@ LAUNCH = 5e12  # table cells a launch, of which STREAMS run together between two
 STREAMS = 8
 BATCH = 1 << 24  # distances that become kernel values together
 DISTANCES, OF_DISTANCE, RELATIVE, NEAR = range(4)
-
-NEAR_FIELDS = [
-    "row_rates",
-    "column_rates",
-    "row_counts",
-    "column_counts",
-    "found",
-    "n_found",
-    "capacity",
-    "most",
-]
 
 #: What one launch of `edit_rows` is given: Task in kernels_cu/edit.cu.
 TASK = np.dtype(
@@ -48,7 +37,6 @@ TASK = np.dtype(
     + [("gamma", np.float32)],
     align=True,
 )
-#: Those of a list of pairs.
 NEAR_FIELDS = (
     "row_rates",
     "column_rates",

@@ -31,6 +31,10 @@ from textsvm.kernels.edit_strips import LANES
 from textsvm.kernels.near import Bound, Pairs
 from textsvm.parallel import run
 
+#: What a list of pairs is made from and goes to on a GPU: six addresses and two numbers (edit_cuda.py).
+NEAR_FIELDS = (
+    "row_rates", "column_rates", "row_counts", "column_counts", "found", "n_found", "capacity", "most",
+)  # fmt: skip
 #: Rows that a thread takes at a time.
 ROWS = 64
 #: Values that a little less is asked for, so that rounding loses none; what comes is asked again.
