@@ -37,16 +37,6 @@ TASK = np.dtype(
     + [("gamma", np.float32)],
     align=True,
 )
-NEAR_FIELDS = (
-    "row_rates",
-    "column_rates",
-    "row_counts",
-    "column_counts",
-    "found",
-    "n_found",
-    "capacity",
-    "most",
-)
 
 
 @dataclass(frozen=True)
