@@ -1,11 +1,11 @@
 """textsvm bench neighbours: all pairs of strings within an edit distance, beside RapidFuzz.
 
-`rapidfuzz.process.cdist(score_cutoff=...)` makes a matrix of all distances, on all cores; its entries up to the
-cut-off are what `textsvm.neighbours` must find, and are compared first. Both are given the same list of
+`rapidfuzz.process.cdist(score_cutoff=...)` makes a matrix of all distances, on all cores; its entries up to
+the cut-off are what `textsvm.neighbours` must find, and are compared first. Both are given the same list of
 strings, ours is timed with encoding, the two in turns. A third of the strings are copies with a few edits.
 
-With ``--device cuda`` there is no opponent: the pairs of 5,000 strings are compared with those of the CPU, and
-those of 100,000 are found and timed.
+With ``--device cuda`` there is no opponent: the pairs of 5,000 strings are compared with those of the CPU,
+and those of 100,000 are found and timed.
 """
 
 from __future__ import annotations
@@ -28,90 +28,12 @@ from textsvm.nearest.neighbours import Neighbours, neighbours
 from textsvm.readers import read_corpus, sample
 
 #: Given and family names, 40 each, as they are spelled.
-GIVEN = [
-    "james",
-    "mary",
-    "robert",
-    "patricia",
-    "john",
-    "jennifer",
-    "michael",
-    "linda",
-    "david",
-    "elizabeth",
-    "william",
-    "barbara",
-    "richard",
-    "susan",
-    "joseph",
-    "jessica",
-    "thomas",
-    "sarah",
-    "christopher",
-    "karen",
-    "charles",
-    "lisa",
-    "daniel",
-    "nancy",
-    "matthew",
-    "sandra",
-    "anthony",
-    "betty",
-    "mark",
-    "ashley",
-    "donald",
-    "emily",
-    "steven",
-    "kimberly",
-    "andrew",
-    "margaret",
-    "paul",
-    "donna",
-    "joshua",
-    "michelle",
-]
-FAMILY = [
-    "smith",
-    "johnson",
-    "williams",
-    "brown",
-    "jones",
-    "garcia",
-    "miller",
-    "davis",
-    "rodriguez",
-    "martinez",
-    "hernandez",
-    "lopez",
-    "gonzales",
-    "wilson",
-    "anderson",
-    "thomas",
-    "taylor",
-    "moore",
-    "jackson",
-    "martin",
-    "lee",
-    "perez",
-    "thompson",
-    "white",
-    "harris",
-    "sanchez",
-    "clark",
-    "ramirez",
-    "lewis",
-    "robinson",
-    "walker",
-    "young",
-    "allen",
-    "king",
-    "wright",
-    "scott",
-    "torres",
-    "nguyen",
-    "hill",
-    "flores",
-]
+GIVEN = """james mary robert patricia john jennifer michael linda david elizabeth william barbara richard susan
+joseph jessica thomas sarah christopher karen charles lisa daniel nancy matthew sandra anthony betty mark ashley
+donald emily steven kimberly andrew margaret paul donna joshua michelle"""
+FAMILY = """smith johnson williams brown jones garcia miller davis rodriguez martinez hernandez lopez gonzales
+wilson anderson thomas taylor moore jackson martin lee perez thompson white harris sanchez clark ramirez lewis
+robinson walker young allen king wright scott torres nguyen hill flores"""
 Texts = Callable[[int], list[str]]
 
 
@@ -135,10 +57,11 @@ def english(n: int) -> list[str]:
 
 
 def names(n: int) -> list[str]:
-    """Two given names, an initial, a family name."""
+    """Two given names and a family name."""
     rng = np.random.default_rng(0)
+    given, family = GIVEN.split(), FAMILY.split()
     picks = rng.integers(0, 40, (n, 3)).tolist()
-    made = [f"{GIVEN[a]} {GIVEN[b][:1]}. {GIVEN[b]} {FAMILY[c]}" for a, b, c in picks]
+    made = [f"{given[a]} {given[b]} {family[c]}" for a, b, c in picks]
     return with_copies(made, n)
 
 
@@ -152,7 +75,7 @@ def sentences(n: int) -> list[str]:
 
 CORPORA: dict[str, tuple[Texts, tuple[int, ...]]] = {
     "English-like, 100 symbols": (english, (2, 5, 10, 20)),
-    "names, 20 to 30 symbols": (names, (1, 2, 4)),
+    "names, about 20 symbols": (names, (1, 2, 4)),
     "sentences, 300 symbols": (sentences, (5, 20, 60)),
 }
 

@@ -71,7 +71,7 @@ def _near_duplicates(console: Console, corpus: Corpus) -> list[list[str]]:
     wanted = Wanted(at_least=BOUND)
     with console.progress():
         pairs = search(machine("fast", wanted), corpus.texts, None, wanted, console.stage)
-        groups = groups_of(len(corpus), pairs)
+        groups = groups_of(len(corpus), ((found.rows, found.columns) for found in pairs))
     members: dict[int, list[str]] = {}
     for number in np.flatnonzero(np.bincount(groups)[groups] > 1).tolist():
         members.setdefault(int(groups[number]), []).append(corpus.ids[number])

@@ -27,7 +27,6 @@ from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine
 from textsvm.gram.base import Gram
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.near import Pairs
 from textsvm.parallel import Progress
 from textsvm.selection.folds import Fold
 
@@ -92,8 +91,7 @@ def near_duplicates(gram: Gram, bound: float = BOUND, progress: Progress | None 
     InputError
         If the bound is out of range.
     """
-    pairs = (Pairs(*each) for each in _pairs(gram, bound, progress))
-    return groups_of(gram.n, pairs)
+    return groups_of(gram.n, (found[:2] for found in _pairs(gram, bound, progress)))
 
 
 def find_leaks(
@@ -216,12 +214,12 @@ def merge_groups(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray
     return _join(first, everyone, leader[np.unique(second, return_inverse=True)[1]])
 
 
-def groups_of(n: int, pairs: Iterable[Pairs]) -> NDArray[np.int64]:
+def groups_of(n: int, pairs: Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]]) -> NDArray[np.int64]:
     """Number the groups of n texts that pairs put together, directly or through others, shape (n,)."""
     groups = np.arange(n)
-    for some in pairs:
-        if len(some):
-            groups = _join(groups, some.rows, some.columns)
+    for first, second in pairs:
+        if len(first):
+            groups = _join(groups, first, second)
     return groups
 
 
