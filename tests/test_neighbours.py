@@ -1,6 +1,8 @@
 """Neighbours: every pair that a matrix of all kernel values has, and no other."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -294,3 +296,12 @@ def test_corpus_groups_near_duplicates(tmp_path):
     assert json.loads(result.stdout)["near_duplicates"] == [["0", "2", "4"]]
     assert b"3 texts in 1 groups" in run("corpus", tmp_path / "c.csv", "--near-duplicates").stdout
     assert "near_duplicates" not in json.loads(run("corpus", tmp_path / "c.csv", "--json").stdout)
+
+
+def test_the_page_says_what_is_found():
+    page = Path(__file__).resolve().parent.parent / "docs" / "neighbours.md"
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
+        exec(compile(block, "docs/neighbours.md", "exec"), names)
+    assert names["found"].distances.tolist() == [1, 2, 2]
+    assert names["matrix"].nnz == 2

@@ -29,8 +29,8 @@ from textsvm.readers import read_corpus, sample
 
 #: Given and family names, 40 each, as they are spelled.
 GIVEN = """james mary robert patricia john jennifer michael linda david elizabeth william barbara richard
-susan joseph jessica thomas sarah christopher karen charles lisa daniel nancy matthew sandra anthony betty mark
-ashley donald emily steven kimberly andrew margaret paul donna joshua michelle"""
+susan joseph jessica thomas sarah christopher karen charles lisa daniel nancy matthew sandra anthony betty
+mark ashley donald emily steven kimberly andrew margaret paul donna joshua michelle"""
 FAMILY = """smith johnson williams brown jones garcia miller davis rodriguez martinez hernandez lopez gonzales
 wilson anderson thomas taylor moore jackson martin lee perez thompson white harris sanchez clark ramirez lewis
 robinson walker young allen king wright scott torres nguyen hill flores"""
