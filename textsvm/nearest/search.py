@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -127,9 +128,14 @@ class Tiles:
     def _tell(self, progress: Progress | None, done: float, block: slice, other: slice) -> float:
         done += _pairs(block, other)
         if progress is not None:
-            tiles = (_pairs(b, c) for number, b in enumerate(self.rows) for c in self._columns(number))
-            progress(done, sum(tiles))
+            progress(done, self._total)
         return done
+
+    @cached_property
+    def _total(self) -> float:
+        return sum(
+            _pairs(row, each) for number, row in enumerate(self.rows) for each in self._columns(number)
+        )
 
 
 def _pairs(block: slice, other: slice) -> float:
