@@ -19,6 +19,7 @@ QUICK = (
     "peers",
     "scale",
     "multilabel",
+    "neighbours",
     "nystroem",
     "million",
     "mixtures",

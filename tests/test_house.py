@@ -30,6 +30,7 @@ FLOORS = [
     {"solvers"},
     {"choice"},
     {"estimators"},
+    {"nearest"},
     {"evaluation"},
     {"selection"},
     {"model_parts"},
@@ -55,6 +56,7 @@ PUBLIC_SIGNATURES = {
     "textsvm/estimators/features.py:SpectrumFeatures.__init__",
     "textsvm/selection/multilabel.py:MultilabelSVC.__init__",
     "textsvm/kernels/gkm.py:Gkm.__init__",
+    "textsvm/nearest/neighbours.py:neighbours",
 }
 
 

@@ -58,6 +58,7 @@ COMMANDS = {
     "heatmap": ["tune", "c.csv", "--p", "3", "--folds", "2", "--heatmap"],
     "gram": ["gram", "c.csv", "-o"],
     "features": ["features", "c.csv", "-o"],
+    "neighbours": ["neighbours", "c.csv", "-o"],
     "names": ["features", "c.csv", "-o", "X.npz", "--names"],
     "cv": ["cv", "c.csv", "--folds", "2", "--predictions"],
     "evaluate": ["evaluate", "m.textsvm", "c.csv", "--report"],

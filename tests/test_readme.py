@@ -36,6 +36,7 @@ def test_every_verb_is_shown():
         "compare",
         "gram",
         "features",
+        "neighbours",
         "corpus",
         "mail",
     }

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     )
     from textsvm.libsvm_model import load_libsvm_model, save_libsvm_model
     from textsvm.model_file import load, save
+    from textsvm.nearest.neighbours import neighbours
     from textsvm.readers import Corpus, read_corpus, stream_corpus
     from textsvm.readers.libsvm import read_libsvm, write_libsvm
     from textsvm.selection.calibration import CalibratedSVC
@@ -78,6 +79,7 @@ _HOME = {
     "Sum": "textsvm.kernels",
     "Product": "textsvm.kernels",
     "UserKernel": "textsvm.kernels",
+    "neighbours": "textsvm.nearest.neighbours",
     "read_gram": "textsvm.gram.files",
     "write_gram": "textsvm.gram.files",
     "Corpus": "textsvm.readers",
@@ -127,6 +129,7 @@ __all__ = [
     "load",
     "load_libsvm_model",
     "mutation_scores",
+    "neighbours",
     "on_workers",
     "read_corpus",
     "read_gram",

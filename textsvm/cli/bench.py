@@ -40,6 +40,7 @@ class Benchmark(Enum):
     tiers = "tiers"
     tight_search = "tight_search"
     weights = "weights"
+    neighbours = "neighbours"
     nystroem = "nystroem"
     store = "store"
     workers = "workers"

@@ -31,6 +31,7 @@ STAGES = {
     "explain": "explaining",
     "compare": "comparing",
     "learn": "learning",
+    "neighbours": "comparing",
 }
 
 #: Exit code after Ctrl-C.

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from textsvm.cli import options
 from textsvm.cli.console import Console
+from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.readers import Corpus
@@ -17,6 +20,10 @@ def corpus(
     corpus: options.CorpusPath,
     reading: options.Reading,
     regress: options.Regress = None,
+    near_duplicates: Annotated[
+        bool,
+        typer.Option("--near-duplicates", help="Group the texts that are nearly the same, too: all pairs."),
+    ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -24,6 +31,8 @@ def corpus(
     console = Console(quiet)
     documents = options.read(console, corpus, reading, options.Learning(regress))
     summary = describe(documents)
+    if near_duplicates:
+        summary["near_duplicates"] = _near_duplicates(console, documents)
     console.print_json(summary) if json else _show(console, summary)
 
 
@@ -47,6 +56,27 @@ def describe(corpus: Corpus) -> dict[str, Any]:
         "duplicates": [list(group) for group in corpus.duplicates()],
         "problems": [{"id": identifier, "problem": problem} for identifier, problem in corpus.problems],
     }
+
+
+def _near_duplicates(console: Console, corpus: Corpus) -> list[list[str]]:
+    """Ids of texts that are nearly the same, in groups; exact copies are."""
+    import numpy as np
+
+    from textsvm.nearest.neighbours import machine
+    from textsvm.nearest.search import search
+    from textsvm.nearest.wanted import Wanted
+    from textsvm.selection.leakage import BOUND, groups_of
+
+    if not len(corpus.texts):
+        raise InputError(f"{corpus.source} holds no texts to look for near-duplicates in")
+    wanted = Wanted(at_least=BOUND)
+    with console.progress():
+        pairs = search(machine("fast", wanted), corpus.texts, None, wanted, console.stage)
+        groups = groups_of(len(corpus), ((found.rows, found.columns) for found in pairs))
+    members: dict[int, list[str]] = {}
+    for number in np.flatnonzero(np.bincount(groups)[groups] > 1).tolist():
+        members.setdefault(int(groups[number]), []).append(corpus.ids[number])
+    return list(members.values())
 
 
 def _of_texts(texts: Any) -> dict[str, Any]:
@@ -130,6 +160,7 @@ def _show(console: Console, summary: dict[str, Any]) -> None:
             *_vectors(summary["vectors"]),
             *[row for name, each in (summary["columns"] or {}).items() for row in _column(name, each)],
             ("exact copies", f"{copies:,} in {len(groups):,} groups"),
+            *_near(summary),
             ("damaged", f"{len(summary['problems']):,}"),
         ],
     )
@@ -145,6 +176,13 @@ def _show(console: Console, summary: dict[str, Any]) -> None:
         console.line("damaged documents\n")
         for problem in summary["problems"]:
             console.line(f"  {problem['id']}: {problem['problem']}")
+
+
+def _near(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    groups = summary.get("near_duplicates")
+    if groups is None:
+        return []
+    return [("near-duplicates", f"{sum(map(len, groups)):,} texts in {len(groups):,} groups")]
 
 
 def _symbols(summary: dict[str, Any]) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ from textsvm.documents import Documents, View, Views
 from textsvm.errors import InputError
 from textsvm.features.rows import FeatureRows, side_by_side
 from textsvm.kernels.attribution import OCCLUSION, PIECES, Attribution, Contributions, occlusion
+from textsvm.kernels.near import Near, NearByValues
 from textsvm.kernels.option import Option
 from textsvm.kernels.predictor import Predictor as Predictor
 from textsvm.kernels.predictor import RowsPredictor as RowsPredictor
@@ -65,6 +66,8 @@ class Kernel(Parameters, ABC):
         23 exact copies; at 0.98 spectrum, gap-weighted and edit kernels find 29 to 101 pairs, all but
         identical, at 0.95 one that counts single characters takes 22,030 pairs of unlike documents for
         copies.
+    has_distances : bool
+        Whether the pairs that `near` finds have distances, whole numbers, and can be bounded by them.
     in_shards : bool
         Whether its rows on a card have ``gram_in_shards(shards, number, progress)``, a part of the values
         of `gram` put straight into the shards of several cards (`textsvm.gram.cards`).
@@ -76,6 +79,7 @@ class Kernel(Parameters, ABC):
     comparable: ClassVar[bool] = True
     reads: ClassVar[str] = "texts"
     alike: ClassVar[float] = 0.98
+    has_distances: ClassVar[bool] = False
     in_shards: ClassVar[bool] = False
 
     @property
@@ -242,6 +246,10 @@ class Kernel(Parameters, ABC):
     @abstractmethod
     def rows(self, documents: Documents, device: Device) -> KernelRows:
         """Prepare `documents` as the columns of rows of kernel values."""
+
+    def near(self, documents: Documents, others: Documents | None, device: Device) -> Near:
+        """Prepare to find pairs that are alike, of `documents` or of `others` (the rows) and `documents`."""
+        return NearByValues(self, documents, others, device)
 
     def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
         """Prepare machines for prediction.

@@ -44,8 +44,11 @@ from textsvm.device import Device, select
 from textsvm.documents import Documents
 from textsvm.errors import InputError
 from textsvm.kernels.base import HostRows, KernelRows, Sharing, SymbolKernel, is_number
+from textsvm.kernels.edit_narrow import fits
+from textsvm.kernels.edit_near import HostEditNear
 from textsvm.kernels.edit_options import OPTIONS
 from textsvm.kernels.edit_strips import LANES, STRIP, fill_distances
+from textsvm.kernels.near import Near
 from textsvm.kernels.option import Option
 from textsvm.kernels.sharing import SharedColumns
 from textsvm.parallel import Progress, run
@@ -120,6 +123,7 @@ class EditDistance(SymbolKernel):
     """
 
     name: ClassVar[str] = "edit"
+    has_distances: ClassVar[bool] = True
     options: ClassVar[tuple[Option, ...]] = OPTIONS
 
     def __init__(
@@ -159,6 +163,16 @@ class EditDistance(SymbolKernel):
 
             return CudaEdit(self, documents, device)
         return HostEdit(self, documents, device)
+
+    def near(self, documents: Documents, others: Documents | None, device: Device) -> Near:
+        """See `Kernel`: by bounds on the distance."""
+        self.check()
+        if device.kind == "cuda" and all(fits(one) for one in (documents, others) if one is not None):
+            from textsvm.kernels.edit_near_cuda import CudaEditNear
+
+            return CudaEditNear(self, documents, others, device)
+        # Pruned on the CPU, larger alphabets too.
+        return HostEditNear(self, documents, others)
 
     def values(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from textsvm.device import Device
 from textsvm.documents import Documents
 from textsvm.documents_cuda import DeviceDocuments
 from textsvm.kernels.edit_narrow import fits, narrow_runs
+from textsvm.kernels.edit_near import NEAR_FIELDS, EditKernel
 from textsvm.parallel import Progress, part
 
 WARP = 32
@@ -22,26 +23,20 @@ THREADS = 256
 LAUNCH = 5e12  # table cells a launch, of which STREAMS run together between two looks at the clock
 STREAMS = 8
 BATCH = 1 << 24  # distances that become kernel values together
-DISTANCES, OF_DISTANCE, RELATIVE = range(3)
+DISTANCES, OF_DISTANCE, RELATIVE, NEAR = range(4)
 
 #: What one launch of `edit_rows` is given: Task in kernels_cu/edit.cu.
 TASK = np.dtype(
     [(name, np.uint64) for name in ("codes", "offsets", "packs", "rows", "places")]
     + [(name, np.uint64) for name in ("words", "group_words", "lengths", "columns")]
     + [(name, np.uint64) for name in ("scratch", "next_item", "of_distance", "out", "coefficients", "sums")]
-    + [(name, np.int64) for name in ("scratch_words", "n_columns")]
+    + [(name, np.uint64) for name in NEAR_FIELDS[:6]]
+    + [(name, np.int64) for name in ("scratch_words", "n_columns", "capacity")]
     + [(name, np.int32) for name in ("n_packs", "span", "n_texts", "texts_alphabet", "kind", "own")]
-    + [(name, np.int32) for name in ("symmetric", "n_classes")]
+    + [(name, np.int32) for name in ("symmetric", "n_classes", "relative", "most")]
     + [("gamma", np.float32)],
     align=True,
 )
-
-
-class EditKernel(Protocol):
-    """What is read of the kernel, `textsvm.EditDistance`."""
-
-    gamma: float
-    relative: bool
 
 
 @dataclass(frozen=True)
@@ -256,7 +251,10 @@ class _Job:
         cp = gpu.cupy()
         self.patterns, self.texts, self.own, self.symmetric = patterns, texts, own, symmetric
         self.all_lengths = patterns.lengths
-        self.kind, self.gamma = RELATIVE if kind and kernel.relative else kind, kernel.gamma
+        #: Of a list of pairs: fields of its task.
+        self.near: dict[str, Any] = dict.fromkeys(NEAR_FIELDS)
+        self.kind = RELATIVE if kind == OF_DISTANCE and kernel.relative else kind
+        self.gamma, self.relative = kernel.gamma, kernel.relative
         longest = max(texts.longest, int(self.all_lengths.max(initial=0)))
         table = np.exp(-self.gamma * np.arange(longest + 1 if self.kind == OF_DISTANCE else 1))
         self.of_distance = cp.asarray(table.astype(np.float32))
@@ -289,6 +287,12 @@ class _Job:
             if progress is not None:
                 here.synchronize()
                 progress(done, total)
+
+    def list_pairs(self, near: dict[str, Any]) -> None:
+        """Make all launches that list pairs, of all patterns; see Task in kernels_cu/edit.cu."""
+        self.near = near
+        for _ in self.run(np.arange(self.patterns.n), lambda launch: launch.prepare(None), None):
+            pass
 
     def fill(self, picks: NDArray[np.int64], out: Any, progress: Progress | None) -> None:
         """Make all launches that write the rows of `out`."""
@@ -374,7 +378,7 @@ class _Launch:
             "scratch_words": scratch_words, "n_columns": 0 if out is None else out.shape[1],
             "n_packs": self.packs, "span": span, "n_texts": texts.n, "texts_alphabet": texts.alphabet,
             "kind": job.kind, "own": job.own, "symmetric": job.symmetric,
-            "n_classes": coefficients.shape[1], "gamma": job.gamma,
+            "n_classes": coefficients.shape[1], "gamma": job.gamma, "relative": job.relative, **job.near,
         }  # fmt: skip
         self.task = gpu.structure(TASK, **{"out": None, "sums": None, **self.arrays, **numbers})
 

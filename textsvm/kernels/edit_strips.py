@@ -93,7 +93,7 @@ def _through_strip(masks: Any, slots: Any, text: Any, queues: Any, state: Any) -
 
 
 @njit(inline="always")
-def _popcount(x: Any) -> Any:
+def popcount(x: Any) -> Any:
     # LLVM knows this idiom and uses the instruction where there is one.
     x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
     x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
@@ -109,8 +109,8 @@ def _add_differences(state: Any, lengths: Any, strip: int, out: Any) -> None:
             symbols = lengths[i] - strip * STRIP - 64 * word
             if symbols > 0:
                 mask = ALL if symbols >= 64 else (ONE << np.uint64(symbols)) - ONE
-                out[i] += _popcount(state[2 * word * L1 + i] & mask)
-                out[i] -= _popcount(state[(2 * word + 1) * L1 + i] & mask)
+                out[i] += popcount(state[2 * word * L1 + i] & mask)
+                out[i] -= popcount(state[(2 * word + 1) * L1 + i] & mask)
 
 
 @njit(nogil=True, cache=True)

@@ -24,6 +24,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.base import Kernel, KernelRows, Predictor, Sharing, Weights
 from textsvm.kernels.combined_rows import under
+from textsvm.kernels.near import Near
 from textsvm.kernels.on_options import OPTIONS
 from textsvm.kernels.option import Option
 from textsvm.kernels.standard import (
@@ -117,6 +118,10 @@ class On(Kernel):
     @property
     def alike(self) -> float:  # type: ignore[override]
         return Kernel.alike if self.of_numbers else float(self.kernel.alike)  # `copies_by` asks no numbers
+
+    @property
+    def has_distances(self) -> bool:  # type: ignore[override]
+        return bool(self.kernel.has_distances)
 
     @property
     def in_shards(self) -> bool:  # type: ignore[override]
@@ -221,6 +226,11 @@ class On(Kernel):
     def rows(self, documents: Any, device: Device) -> KernelRows:
         """Prepare rows of a table as the columns of rows to come."""
         return self._reading(self.kernel.rows(self._seen(documents), device))
+
+    def near(self, documents: Any, others: Any, device: Device) -> Near:
+        seen = None if others is None else self._seen(others)
+        found: Near = self.kernel.near(self._seen(documents), seen, device)
+        return found
 
     def predictor(self, support: Any, coef: NDArray[np.float64], device: Device) -> Predictor:
         return self._reading(self.kernel.predictor(self._seen(support), coef, device))

@@ -13,7 +13,7 @@ other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,11 +91,7 @@ def near_duplicates(gram: Gram, bound: float = BOUND, progress: Progress | None 
     InputError
         If the bound is out of range.
     """
-    groups = np.arange(gram.n)
-    for first, second, _ in _pairs(gram, bound, progress):
-        if len(first):
-            groups = _join(groups, first, second)
-    return groups
+    return groups_of(gram.n, (found[:2] for found in _pairs(gram, bound, progress)))
 
 
 def find_leaks(
@@ -216,6 +212,15 @@ def merge_groups(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray
     everyone = np.arange(len(first))
     _, leader = np.unique(second, return_index=True)
     return _join(first, everyone, leader[np.unique(second, return_inverse=True)[1]])
+
+
+def groups_of(n: int, pairs: Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]]) -> NDArray[np.int64]:
+    """Number the groups of n texts that pairs put together, directly or through others, shape (n,)."""
+    groups = np.arange(n)
+    for first, second in pairs:
+        if len(first):
+            groups = _join(groups, first, second)
+    return groups
 
 
 def _join(

@@ -1,0 +1,1 @@
+"""Texts that are alike: the k nearest of each, or all pairs above a threshold."""
