@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from textsvm.readers.libsvm import read_libsvm, write_libsvm
     from textsvm.selection.calibration import CalibratedSVC
     from textsvm.selection.cross_validation import cross_validate
+    from textsvm.selection.doubts import doubts
     from textsvm.selection.multilabel import MultilabelSVC
     from textsvm.selection.tuning import tune
     from textsvm.workers import on_workers
@@ -51,6 +52,7 @@ _HOME = {
     "CalibratedSVC": "textsvm.selection.calibration",
     "MultilabelSVC": "textsvm.selection.multilabel",
     "cross_validate": "textsvm.selection.cross_validation",
+    "doubts": "textsvm.selection.doubts",
     "tune": "textsvm.selection.tuning",
     "Spectrum": "textsvm.kernels",
     "EditDistance": "textsvm.kernels",
@@ -105,6 +107,7 @@ __all__ = [
     "UserKernel",
     "__version__",
     "cross_validate",
+    "doubts",
     "load",
     "load_libsvm_model",
     "on_workers",

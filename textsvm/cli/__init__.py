@@ -13,6 +13,7 @@ from textsvm.cli.corpus import corpus
 from textsvm.cli.cv import cv
 from textsvm.cli.demo import demo
 from textsvm.cli.devices import devices
+from textsvm.cli.doubts import doubts
 from textsvm.cli.evaluate import evaluate
 from textsvm.cli.explain import explain
 from textsvm.cli.features import features
@@ -29,7 +30,21 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, corpus, train, evaluate, predict, explain, tune, cv, compare, gram, features, devices):
+for command in (
+    demo,
+    corpus,
+    train,
+    evaluate,
+    predict,
+    explain,
+    tune,
+    cv,
+    doubts,
+    compare,
+    gram,
+    features,
+    devices,
+):
     app.command()(command)
 app.command(context_settings=BENCH_SETTINGS)(bench)
 app.add_typer(mail, name="mail")

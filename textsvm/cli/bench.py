@@ -44,6 +44,7 @@ class Benchmark(Enum):
     workers = "workers"
     cards = "cards"
     crammer_singer = "crammer_singer"
+    doubts = "doubts"
     edit_gpu = "edit_gpu"
     gap_gpu = "gap_gpu"
     spectrum_gpu = "spectrum_gpu"
