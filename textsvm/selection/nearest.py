@@ -30,12 +30,10 @@ class Nearest:
     index: NDArray[np.int64]
     value: NDArray[np.float64]
 
-    def votes(self, codes: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
-        """Shares of the classes among the nearest, each counting its squared value, shape (n, n_classes)."""
-        weight = np.maximum(self.value, 0.0) ** 2
-        found = np.zeros((len(weight), n_classes))
-        for k in range(n_classes):
-            found[:, k] = (weight * (codes[self.index] == k)).sum(axis=1)
+    def votes(self, codes: NDArray[np.int64], n_classes: int, most: int, power: float) -> NDArray[np.float64]:
+        """Shares of the classes among the nearest `most`, by values to a power, shape (n, n_classes)."""
+        weight, near = np.maximum(self.value[:, :most], 0.0) ** power, codes[self.index[:, :most]]
+        found = np.stack([(weight * (near == k)).sum(axis=1) for k in range(n_classes)], axis=1)
         total = weight.sum(axis=1, keepdims=True)
         return np.divide(found, total, out=np.full_like(found, 1 / n_classes), where=total > 0)
 
