@@ -3,7 +3,7 @@
 A share of the labels is turned to another class with a seed; each method ranks all texts. Of cleanlab there
 are out-of-fold probabilities (5 folds) of TF-IDF + logistic regression in several usual settings, each ranked
 by self-confidence and by normalised margin, and by self-confidence of probabilities less the mean of each
-class; the table has the one that is best on average over the shares and seeds of the set, chosen in its favour.
+class; the table has the one that is best on average over shares and seeds of the set, chosen in its favour.
 Measures in per cent: precision among the first hits, as many as were turned and 50, and the area under
 precision-recall (average precision). Labels that are wrong in the corpus itself count as false alarms. A set
 is drawn from its training part, 5,000 texts of IMDB and up to 2,000 of the others.
