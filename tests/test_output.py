@@ -62,6 +62,7 @@ COMMANDS = {
     "cv": ["cv", "c.csv", "--folds", "2", "--predictions"],
     "evaluate": ["evaluate", "m.textsvm", "c.csv", "--report"],
     "compare": ["compare", "c.csv", "--kernel", "spectrum:2", "--report"],
+    "doubts": ["doubts", "c.csv", "--folds", "2", "-o"],
 }
 ENDINGS = {"heatmap": ".svg", "gram": ".npy", "features": ".npz", "evaluate": ".html", "compare": ".html"}
 

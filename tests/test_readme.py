@@ -37,6 +37,7 @@ def test_every_verb_is_shown():
         "gram",
         "features",
         "corpus",
+        "doubts",
         "mail",
     }
 

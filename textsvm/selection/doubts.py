@@ -46,7 +46,7 @@ from textsvm.selection.scoring import fold_scores, mean_values, read, solve_fold
 VOTES = ((10, 1), (30, 2), (100, 3))
 #: A text whose nearest value lies this many quartile distances under the lower quartile, in logarithms, is
 #: alone.
-FAR = 1.5
+FAR = 3.0
 
 
 @dataclass(frozen=True)
