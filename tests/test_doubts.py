@@ -211,7 +211,17 @@ def test_a_page_of_nothing_and_of_more_than_it_shows(monkeypatch):
     assert "3 more are in the list" in page
 
 
-def test_the_benchmark_turns_labels_and_finds_them(tmp_path):
+def test_cleanlab_gets_probabilities_of_each_setting():
+    pytest.importorskip("cleanlab")
+    texts, labels = corpus(60)
+    codes, which = bench.turned(np.unique(labels, return_inverse=True)[1], 0.1, 0)
+    for setting, features in bench.opponents(texts):
+        for score in bench.cleanlab_scores(features, codes, setting).values():
+            assert bench.measures(score, which)[2] > 90
+
+
+def test_the_benchmark_turns_labels_and_finds_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "has_cleanlab", lambda: False)
     codes = np.arange(100) % 4
     made, which = bench.turned(codes, 0.1, 0)
     assert which.sum() == 10
