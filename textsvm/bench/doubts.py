@@ -6,7 +6,7 @@ by self-confidence and by normalised margin, and by self-confidence of probabili
 class; the table has the one that is best on average over shares and seeds of the set, chosen in its favour.
 Measures in per cent: precision among the first hits, as many as were turned and 50, and the area under
 precision-recall (average precision). Labels that are wrong in the corpus itself count as false alarms. A set
-is drawn from its training part, 5,000 texts of IMDB and up to 2,000 of the others.
+is drawn from its training part, 5,000 texts of IMDB and up to 1,200 of the others.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from textsvm.bench.panel import read_set
 from textsvm.estimators.svc import SVC
 from textsvm.selection.doubts import doubts, plain_kernel
 
-SETS = ("spooky", "trec6", "spamassassin", "webkb", "imdb")
+SETS = ("spamassassin", "trec6", "spooky", "imdb", "webkb")
 SHARES = (0.05, 0.1)
 #: Texts of a set, drawn with seed 0, and of IMDB.
-MOST, MOST_IMDB = 2000, 5000
+MOST, MOST_IMDB = 1200, 5000
 MEASURES = ("precision at the turned", "precision at 50", "area")
 Measured = NDArray[np.float64]
 
@@ -53,10 +53,10 @@ class Setting:
 
 
 #: Of cleanlab's opponent.
-SETTINGS = tuple(
-    Setting(analyzer, lengths, C)
-    for analyzer, lengths in (("char_wb", (2, 5)), ("word", (1, 2)))
-    for C in (1.0, 10.0)
+SETTINGS = (
+    Setting("char_wb", (2, 5), 1.0),
+    Setting("word", (1, 2), 1.0),
+    Setting("word", (1, 2), 10.0),
 )
 
 
@@ -123,7 +123,8 @@ def cleanlab_scores(features: Any, codes: NDArray[np.int64], setting: Setting) -
     from cleanlab.rank import get_label_quality_scores
 
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
-    model = LogisticRegression(C=setting.C)
+    # Of two classes the quicker solver, at the same optimum but for the bias.
+    model = LogisticRegression(C=setting.C, solver="lbfgs" if codes.max() > 1 else "liblinear")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # classes of fewer texts than folds, and the last digits
         p = cross_val_predict(model, features, codes, cv=folds, method="predict_proba")
@@ -191,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="textsvm bench doubts", description=__doc__)
     parser.add_argument("-o", "--output", type=Path, default=Path("reports/doubts"))
     parser.add_argument("--sets", default=",".join(SETS), help="only these, with commas between them")
-    parser.add_argument("--seeds", type=int, default=3, help="draws of the turned labels")
+    parser.add_argument("--seeds", type=int, default=2, help="draws of the turned labels")
     parser.add_argument("--quick", action="store_true", help="the embedded sample of mails")
     parser.add_argument("--device", default="auto")
     options = parser.parse_args(arguments)
