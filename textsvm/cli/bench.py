@@ -45,6 +45,7 @@ class Benchmark(Enum):
     cards = "cards"
     crammer_singer = "crammer_singer"
     doubts = "doubts"
+    none = "none_of_these"
     edit_gpu = "edit_gpu"
     gap_gpu = "gap_gpu"
     spectrum_gpu = "spectrum_gpu"

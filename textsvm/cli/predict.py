@@ -9,6 +9,7 @@ import typer
 
 from textsvm.cli import examples, kernels, model_files, options
 from textsvm.cli.console import Console, WrongUsage
+from textsvm.cli.promises import Promises
 from textsvm.errors import InputError
 
 
@@ -25,6 +26,7 @@ class _Outputs(NamedTuple):
 def predict(
     model: options.ModelPath,
     table: options.Table,
+    promises: Promises,
     files: options.DocumentPaths = None,
     proba: Annotated[
         bool, typer.Option("--proba", help="Give the probability of each class; needs a calibrated model.")
@@ -65,6 +67,7 @@ def predict(
     training = options.Training.of(fitted)
     if bounds:
         _reject(fitted, bounds, training)
+    promises.require(fitted, model)
     with console.progress():
         documents = read_documents(
             files or ["-"],
@@ -80,7 +83,8 @@ def predict(
         )
     for identifier, problem in documents.problems:
         console.say(f"note: {identifier}: {problem}")
-    for identifier, row in zip(documents.ids, _rows(found, training, proba), strict=True):
+    rows = promises.kept(fitted, found, _rows(found, training, proba))
+    for identifier, row in zip(documents.ids, rows, strict=True):
         console.print_json({"id": identifier, **row})
     console.say_device(fitted.device_)
 
