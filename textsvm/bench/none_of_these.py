@@ -1,11 +1,12 @@
-"""textsvm bench none: texts of classes that were left out of training, told by how little they are like the rest.
+"""textsvm bench none: texts of classes that were left out of training, told by their decision values.
 
-Machines learn two thirds of the classes of a set, drawn with a seed; texts of the others are to score lower. The
-area under the ROC curve (per cent) of `CalibratedSVC.score_samples`, the largest decision value, stands beside
-that of the largest probability of TF-IDF + logistic regression in several usual settings, of which the table
-has the one that is best on average over the seeds of the set, chosen in its favour. Then, of the test texts of
-the classes that were learnt: how many are rejected where 5 % may be, how many of the others are, and how often
-sets of 95 % hold the true class, with their mean size. Up to 1,500 texts are learnt and 1,000 scored.
+Machines learn two thirds of the classes of a set, drawn with a seed; texts of the others are to score lower.
+The area under the ROC curve (per cent) of `CalibratedSVC.score_samples`, the largest decision value, stands
+beside that of the largest probability of TF-IDF + logistic regression in several usual settings, of which the
+table has the one that is best on average over the seeds of the set, chosen in its favour. Then, of the test
+texts of the classes that were learnt: how many are rejected where 5 % may be, how many of the others are, and
+how often sets of 95 % hold the true class, with their mean size. At most 1,500 texts are learnt, and 1,000
+are scored.
 """
 
 from __future__ import annotations
