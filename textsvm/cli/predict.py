@@ -28,9 +28,6 @@ def predict(
     table: options.Table,
     promises: Promises,
     files: options.DocumentPaths = None,
-    proba: Annotated[
-        bool, typer.Option("--proba", help="Give the probability of each class; needs a calibrated model.")
-    ] = False,
     unsure: Annotated[
         str | None,
         typer.Option(
@@ -58,7 +55,7 @@ def predict(
     from textsvm.readers import read_documents
 
     fitted = model_files.load_model(model, device)
-    if (proba or bounds) and not hasattr(fitted, "predict_proba"):
+    if (promises.proba or bounds) and not hasattr(fitted, "predict_proba"):
         raise InputError(
             f"{model} gives no probabilities; train it with `textsvm train --calibrate sigmoid`"
             if hasattr(fitted, "classes_")
@@ -83,7 +80,7 @@ def predict(
         )
     for identifier, problem in documents.problems:
         console.say(f"note: {identifier}: {problem}")
-    rows = promises.kept(fitted, found, _rows(found, training, proba))
+    rows = promises.kept(fitted, found, _rows(found, training, promises.proba))
     for identifier, row in zip(documents.ids, rows, strict=True):
         console.print_json({"id": identifier, **row})
     console.say_device(fitted.device_)

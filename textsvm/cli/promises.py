@@ -16,8 +16,11 @@ _PANEL = "Promises (of a calibrated model)"
 
 @dataclass(frozen=True)
 class Promises:
-    """What is promised of documents that are like the training texts."""
+    """What a calibrated model says besides, and promises of documents that are like the training texts."""
 
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Give the probability of each class; needs a calibrated model.")
+    ] = False
     coverage: Annotated[
         float | None,
         typer.Option(
