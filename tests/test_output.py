@@ -65,6 +65,7 @@ COMMANDS = {
     "mutations": ["explain", "m.textsvm", "c.csv", "--mutations"],
     "logo": ["explain", "m.textsvm", "c.csv", "--logo"],
     "compare": ["compare", "c.csv", "--kernel", "spectrum:2", "--report"],
+    "doubts": ["doubts", "c.csv", "--folds", "2", "-o"],
 }
 ENDINGS = {
     "logo": ".svg",

@@ -38,6 +38,7 @@ def test_every_verb_is_shown():
         "features",
         "neighbours",
         "corpus",
+        "doubts",
         "mail",
     }
 

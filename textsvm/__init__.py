@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from textsvm.readers.libsvm import read_libsvm, write_libsvm
     from textsvm.selection.calibration import CalibratedSVC
     from textsvm.selection.cross_validation import cross_validate
+    from textsvm.selection.doubts import doubts
     from textsvm.selection.multilabel import MultilabelSVC
     from textsvm.selection.tuning import tune
     from textsvm.workers import on_workers
@@ -58,6 +59,7 @@ _HOME = {
     "CalibratedSVC": "textsvm.selection.calibration",
     "MultilabelSVC": "textsvm.selection.multilabel",
     "cross_validate": "textsvm.selection.cross_validation",
+    "doubts": "textsvm.selection.doubts",
     "tune": "textsvm.selection.tuning",
     "kmer_scores": "textsvm.evaluation.mutations",
     "mutation_scores": "textsvm.evaluation.mutations",
@@ -125,6 +127,7 @@ __all__ = [
     "WeightedDegree",
     "__version__",
     "cross_validate",
+    "doubts",
     "kmer_scores",
     "load",
     "load_libsvm_model",

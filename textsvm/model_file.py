@@ -57,7 +57,7 @@ _PARAMETERS = {
 _APPROXIMATE = "approximate"
 _CLASSIFIERS = ("SVC", "MultilabelSVC")
 _CALIBRATION = ("method", "reject")
-_MAPS = "calibration."
+_MAPS, _CONFORMITY = "calibration.", "conformity."
 
 
 def save(
@@ -101,6 +101,8 @@ def save(
     if isinstance(model, CalibratedSVC):
         header["calibration"] = {name: getattr(model, name) for name in _CALIBRATION}
         arrays.update({_MAPS + name: array for name, array in model.calibration_state().items()})
+        if model.conformity_ is not None:
+            arrays.update({_CONFORMITY + name: array for name, array in model.conformity_.state().items()})
     header = {
         "format_version": FORMAT_VERSION if kept.weights is None else WITHOUT_TEXTS,
         "written_by": f"textsvm {textsvm.__version__}",
@@ -242,7 +244,7 @@ def _build(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Any:
     given = header["calibration"]
     model = CalibratedSVC(clone(machine), **{name: given[name] for name in _CALIBRATION})
     model.check()
-    return model.restore(machine, under(_MAPS, arrays))
+    return model.restore(machine, under(_MAPS, arrays), under(_CONFORMITY, arrays))
 
 
 def _build_machine(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> KernelMachine:

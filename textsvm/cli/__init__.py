@@ -15,8 +15,8 @@ from textsvm.cli import console
 
 #: Commands, each the function of its name in a module of its name.
 COMMANDS = (
-    "demo", "corpus", "train", "evaluate", "predict", "explain", "tune", "cv", "compare", "neighbours",
-    "gram", "features", "devices", "bench", "mail",
+    "demo", "corpus", "train", "evaluate", "predict", "explain", "tune", "cv", "doubts", "compare",
+    "neighbours", "gram", "features", "devices", "bench", "mail",
 )  # fmt: skip
 
 

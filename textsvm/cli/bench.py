@@ -46,6 +46,8 @@ class Benchmark(Enum):
     workers = "workers"
     cards = "cards"
     crammer_singer = "crammer_singer"
+    doubts = "doubts"
+    none = "none_of_these"
     edit_gpu = "edit_gpu"
     gap_gpu = "gap_gpu"
     spectrum_gpu = "spectrum_gpu"

@@ -57,6 +57,7 @@ VECTORS = Kind("vectors in LIBSVM's format", rb"[-+.\deE,]+( [1-9]\d*:[-+.\deE]+
 LIBSVM_MODEL = Kind("a model of LIBSVM's", rb"svm_type \w+\r?\nkernel_type ", ".model")
 PREDICTIONS = Kind("predictions as JSON Lines", rb'\{"id": ', ".jsonl")
 NEIGHBOURS = Kind("neighbours as JSON Lines", rb'\{"id": [^\n]*"neighbour": ', ".jsonl")
+DOUBTS = Kind("doubtful labels as JSON Lines", rb'\{"id": [^\n]*"suggested": ', ".jsonl")
 REPORTS = {
     ".html": Kind("a textsvm report", rb"<!doctype html>.{0,400}script-src 'sha256-", to_stdout=False),
     ".md": Kind("a textsvm report", rb"# [^\n]*\n\n[\d,]+ documents\.", to_stdout=False),

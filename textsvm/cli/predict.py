@@ -9,6 +9,7 @@ import typer
 
 from textsvm.cli import examples, kernels, model_files, options
 from textsvm.cli.console import Console, WrongUsage
+from textsvm.cli.promises import Promises
 from textsvm.errors import InputError
 
 
@@ -25,10 +26,8 @@ class _Outputs(NamedTuple):
 def predict(
     model: options.ModelPath,
     table: options.Table,
+    promises: Promises,
     files: options.DocumentPaths = None,
-    proba: Annotated[
-        bool, typer.Option("--proba", help="Give the probability of each class; needs a calibrated model.")
-    ] = False,
     unsure: Annotated[
         str | None,
         typer.Option(
@@ -55,8 +54,8 @@ def predict(
     from textsvm.evaluation.asked import predict as ask
     from textsvm.readers import read_documents
 
-    fitted = model_files.load_model(model, device, fitted=True)
-    if (proba or bounds) and not hasattr(fitted, "predict_proba"):
+    fitted = model_files.load_model(model, device, fitted=not promises.made)
+    if (promises.proba or bounds) and not hasattr(fitted, "predict_proba"):
         raise InputError(
             f"{model} gives no probabilities; train it with `textsvm train --calibrate sigmoid`"
             if hasattr(fitted, "classes_")
@@ -65,6 +64,8 @@ def predict(
     training = options.Training.of(fitted)
     if bounds:
         _reject(fitted, bounds, training)
+    if promises.made:
+        promises.require(fitted, model)
     with console.progress():
         documents = read_documents(
             files or ["-"],
@@ -81,7 +82,8 @@ def predict(
         )
     for identifier, problem in documents.problems:
         console.say(f"note: {identifier}: {problem}")
-    for identifier, row in zip(documents.ids, _rows(found, training, proba), strict=True):
+    rows = promises.kept(fitted, found, _rows(found, training, promises.proba))
+    for identifier, row in zip(documents.ids, rows, strict=True):
         console.print_json({"id": identifier, **row})
     console.say_device(fitted.device_)
 

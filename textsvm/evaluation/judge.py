@@ -65,6 +65,12 @@ def judge(
     results = evaluate(
         truth, predicted, decision, classes, positive=positive, probability=probability, grades=grades
     )
+    if probability is not None and (conformity := getattr(model, "conformity_", None)) is not None:
+        assert classes is not None
+        codes = np.searchsorted(classes, results.truth)
+        sets, unlike = conformity.summary(probability[results.index], decision[results.index], codes)
+        results.sets.extend(sets)
+        results.rejected.update(unlike)
     return _with_notes(results, model, texts, {**(seconds or {}), "predict": spent})
 
 

@@ -54,6 +54,11 @@ class Results:
         What makes the figures doubtful.
     seconds : dict
         Wall time of the stages that led here.
+    sets : list of dict
+        Of a calibrated classifier, for some coverages "promised" of its prediction sets: the "coverage" of
+        these documents, the "mean_size" of their sets, and the share of sets of a "single" class.
+    rejected : dict
+        Its share of documents "unlike" every class, where at most "allowed" of the classes' may be.
     """
 
     task: str
@@ -71,6 +76,8 @@ class Results:
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+    sets: list[dict[str, float]] = field(default_factory=list)
+    rejected: dict[str, float] = field(default_factory=dict)
 
     @property
     def accuracy(self) -> float:
@@ -134,6 +141,8 @@ class Results:
                 "per_class": self.per_class,
                 "confusion": self.confusion,
                 "intervals": self.intervals,
+                "sets": self.sets,
+                "rejected": self.rejected,
                 "warnings": self.warnings,
                 "seconds": self.seconds,
             }

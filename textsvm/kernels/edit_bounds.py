@@ -23,9 +23,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from textsvm.compiled import njit
 from textsvm.documents import Documents
 from textsvm.kernels.edit_strips import LANES, popcount
 

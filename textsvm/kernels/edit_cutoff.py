@@ -17,8 +17,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from textsvm.compiled import njit
 from textsvm.kernels.edit_strips import popcount
 
 ONE, ALL, TOP, ZERO = np.uint64(1), np.uint64(2**64 - 1), np.uint64(1 << 63), np.uint64(0)

@@ -14,9 +14,9 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from textsvm.compiled import njit
 from textsvm.documents import Documents
 from textsvm.kernels.edit_bounds import (
     bits_of,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from textsvm.compiled import njit
 from textsvm.kernels.near import Pairs
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from string import Template
@@ -50,7 +50,9 @@ def render(report: Report) -> str:
     return page(report.title, _lead(results), body, _embedded(threshold.data(results)))
 
 
-def page(title: str, lead: str, body: Iterable[str], data: str = "") -> str:
+def page(
+    title: str, lead: str, body: Iterable[str], data: str = "", scripts: Sequence[str] = ("report.js",)
+) -> str:
     """A page of these sections, in light and dark.
 
     Parameters
@@ -61,8 +63,10 @@ def page(title: str, lead: str, body: Iterable[str], data: str = "") -> str:
         Sections in HTML; empty ones are left out.
     data : str
         For the page's script.
+    scripts : sequence of str
+        Files of this folder that are the page's script, one after the other.
     """
-    script = _file("report.js")
+    script = "".join(map(_file, scripts))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return Template(_file("template.html")).substitute(
         title=safe(title),

@@ -193,7 +193,24 @@ def _facts(model: Any, results: Results) -> list[tuple[str, str]]:
     left = f"{len(model.support_):,}" if machine.kept.weights is None else "left out, with their texts"
     facts.append(("support vectors", left))
     facts.append(("documents judged", f"{results.n:,}"))
+    facts += _promises(results)
     if hasattr(model, "device_"):
         facts.append(("device", model.device_.description))
     facts += [(f"seconds to {stage}", f"{seconds:.2f}") for stage, seconds in results.seconds.items()]
     return [*facts, ("written by", f"textsvm {textsvm.__version__}")]
+
+
+def _promises(results: Results) -> list[tuple[str, str]]:
+    """What prediction sets and rejection promised, and what they did."""
+    found = [
+        (
+            f"sets that promise {each['promised']:.0%}",
+            f"hold the true class of {each['coverage']:.2%}; {each['mean_size']:.2f} classes on average, one "
+            f"alone in {each['single']:.1%}",
+        )
+        for each in results.sets
+    ]
+    if results.rejected:
+        allowed, unlike = results.rejected["allowed"], results.rejected["unlike"]
+        found.append(("unlike every class", f"{unlike:.2%} of these documents, where {allowed:.0%} may be"))
+    return found

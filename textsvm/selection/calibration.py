@@ -35,6 +35,7 @@ from textsvm.estimators.default import Given, is_default, settle
 from textsvm.estimators.svc import SVC
 from textsvm.estimators.targets import with_classes
 from textsvm.parallel import StageProgress, lap
+from textsvm.selection.conformal import Conforming, Conformity
 from textsvm.selection.fold_grams import Task, grams_of, train_and_test
 from textsvm.selection.folds import make_folds
 from textsvm.selection.scoring import mean_values, read
@@ -42,7 +43,7 @@ from textsvm.selection.scoring import mean_values, read
 METHODS = ("sigmoid", "isotonic")
 
 
-class CalibratedSVC(ClassifierMixin, BaseEstimator):
+class CalibratedSVC(ClassifierMixin, Conforming, BaseEstimator):
     """A classifier of texts that gives probabilities.
 
     Parameters
@@ -69,6 +70,8 @@ class CalibratedSVC(ClassifierMixin, BaseEstimator):
         attributes of this object too.
     calibration_ : dict of arrays
         See `calibration_state`.
+    conformity_ : Conformity, optional
+        What `predict_set` and `predict_known` compare with; None of a model that an older version saved.
     """
 
     __metadata_request__fit: ClassVar[dict[str, str]] = {"progress": UNUSED}
@@ -145,6 +148,9 @@ class CalibratedSVC(ClassifierMixin, BaseEstimator):
         self.calibration_ = _fit_maps(
             self.method, decision[tested], target.values[tested], None if weight is None else weight[tested]
         )
+        self.conformity_ = Conformity.of(
+            self.probabilities(decision[tested]), decision[tested], target.values[tested]
+        )
         seconds["calibrate"] = seconds.pop("score") + time.perf_counter() - clock
         estimator.seconds_ = seconds
         self.estimator_, self.classes_ = estimator, estimator.classes_
@@ -168,11 +174,17 @@ class CalibratedSVC(ClassifierMixin, BaseEstimator):
             estimator.problem(target, train, weight)
         return Task(target, weight, folds), tested
 
-    def restore(self, estimator: SVC, calibration: Mapping[str, NDArray[Any]]) -> CalibratedSVC:
+    def restore(
+        self,
+        estimator: SVC,
+        calibration: Mapping[str, NDArray[Any]],
+        conformity: Mapping[str, NDArray[Any]] | None = None,
+    ) -> CalibratedSVC:
         """Take a fitted classifier and its calibration; `textsvm.load` builds a model with it."""
         self._check_classes(estimator.classes_)
         self.estimator_, self.classes_ = estimator, estimator.classes_
         self.restore_calibration(calibration)
+        self.conformity_ = Conformity.restore(conformity, len(self.classes_)) if conformity else None
         return self
 
     def calibration_state(self) -> dict[str, NDArray[np.float64 | np.int64]]:

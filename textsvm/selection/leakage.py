@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from textsvm.device import array_module, device_of, select, to_host
+from textsvm.device import select, to_host
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine
 from textsvm.gram.base import Gram
 from textsvm.kernels.base import Kernel
 from textsvm.parallel import Progress
 from textsvm.selection.folds import Fold
+from textsvm.selection.nearest import inverse_roots
 
 #: Of kernels of texts.
 BOUND = Kernel.alike
@@ -177,7 +178,7 @@ def held_out_leak(
         documents = model.encode(model.read(training, fitting=False), None)
         others = kernel.read(model.encode(model.read(held, fitting=False), documents))
         rows = kernel.rows(kernel.read(documents), device)
-        scale, scale_of_held = (_scale(each.diag()) for each in (rows, kernel.rows(others, device)))
+        scale, scale_of_held = (inverse_roots(each.diag()) for each in (rows, kernel.rows(others, device)))
         nearest, best = np.zeros(len(others), np.int64), np.zeros(len(others))
         size = max(1, BLOCK // max(1, rows.n))
         for start in range(0, len(others), size):
@@ -240,7 +241,7 @@ def _pairs(
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]]:
     """Pairs i < j of near-duplicates and their normalised values, a block of rows at a time, on the host."""
     check_bound(bound)
-    scale, least = _scale(gram.diag()), _least(bound)
+    scale, least = inverse_roots(gram.diag()), _least(bound)
     size = max(1, BLOCK // max(1, gram.n))
     for start in range(0, gram.n, size):
         block = np.arange(start, min(start + size, gram.n))
@@ -253,12 +254,6 @@ def _pairs(
         yield to_host(at + start), to_host(column), to_host(values[at, column]).astype(np.float64)
         if progress is not None:
             progress(int(block[-1]) + 1, gram.n)
-
-
-def _scale(diag: Any) -> Any:
-    """1 / sqrt(K(s, s)), 0 where that is 0, float32, where `diag` lives."""
-    xp = array_module(device_of(diag))
-    return xp.where(diag > 0, 1 / xp.sqrt(xp.where(diag > 0, diag, 1)), 0).astype(xp.float32)
 
 
 def _least(bound: float) -> float:

@@ -1,0 +1,166 @@
+"""Prediction sets and rejection: promises are kept for new texts, and go with the model."""
+
+import json
+
+import numpy as np
+import pytest
+from command import fails, run
+from test_doubts import corpus
+
+from textsvm import SVC, CalibratedSVC, InputError, Spectrum, load, save
+from textsvm.bench import none_of_these as bench
+from textsvm.evaluation.judge import judge
+from textsvm.reporting.report import make_report
+from textsvm.selection.conformal import Conformity, largest
+
+
+def drawn(n, seed=0, classes=4):
+    """Decision values and probabilities of noisy texts, and their classes, the last one rare."""
+    rng = np.random.default_rng(seed)
+    codes = rng.choice(classes, n, p=[0.5, 0.3, 0.15, 0.05])
+    decision = 1.5 * np.eye(classes)[codes] + rng.normal(size=(n, classes))
+    p = np.exp(2 * decision)
+    return decision, p / p.sum(axis=1, keepdims=True), codes
+
+
+@pytest.mark.parametrize("coverage", [0.8, 0.95])
+def test_sets_hold_the_true_class_as_promised(coverage):
+    decision, p, codes = drawn(4000)
+    conformity = Conformity.of(p, decision, codes)
+    _, p, codes = drawn(20_000, 1)
+    sets, by_class = (conformity.sets(p, coverage, per_class) for per_class in (False, True))
+    held = sets[np.arange(len(codes)), codes]
+    assert abs(held.mean() - coverage) < 0.02 or (held.mean() > coverage and sets.sum(axis=1).max() == 1)
+    assert sets.any(axis=1).all()
+    for k, n in enumerate(np.diff(conformity.starts)):  # four standard deviations of what n texts say
+        spread = 4 * np.sqrt(coverage * (1 - coverage) / n)
+        assert by_class[codes == k, k].mean() > coverage - spread
+    assert (conformity.sets(p, 0.99) >= sets).all()
+
+
+def test_a_class_of_few_texts_is_in_every_set_that_promises_it():
+    decision, p, codes = drawn(300)
+    codes[codes == 3] = 0
+    codes[:5] = 3
+    assert Conformity.of(p, decision, codes).sets(p, 0.95, per_class=True)[:, 3].all()
+
+
+def test_as_many_known_texts_are_rejected_as_may_be():
+    decision, p, codes = drawn(4000)
+    conformity = Conformity.of(p, decision, codes)
+    assert (~conformity.known(decision, 0.05)).mean() <= 0.05
+    assert 0.03 < (~conformity.known(drawn(20_000, 1)[0], 0.05)).mean() < 0.07
+    assert not conformity.known(np.full((1, 4), -9.0), 0.001)[0]
+    assert largest(np.array([-2.0, 1.0])).tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.1, True, "0.9", None, float("nan")])
+def test_shares_are_between_0_and_1(share):
+    decision, p, codes = drawn(20)
+    conformity = Conformity.of(p, decision, codes)
+    with pytest.raises(InputError, match="above 0 and below 1"):
+        conformity.sets(p, share)
+    with pytest.raises(InputError, match="above 0 and below 1"):
+        conformity.known(decision, share)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    texts, labels = corpus(90)
+    return CalibratedSVC(SVC(Spectrum(3))).fit(texts, labels)
+
+
+@pytest.mark.parametrize("texts", [True, False])
+def test_a_saved_model_promises_the_same(fitted, tmp_path, texts):
+    new = [*corpus(20, 7)[0], "qqq www xxx"]
+    save(fitted, tmp_path / "m", texts=texts)
+    loaded = load(tmp_path / "m")
+    assert np.array_equal(loaded.predict_set(new), fitted.predict_set(new))
+    assert np.array_equal(loaded.predict_known(new), fitted.predict_known(new))
+    assert not fitted.predict_known(new)[-1]
+    assert fitted.score_samples(new)[-1] < fitted.score_samples(new)[:-1].min()
+    assert fitted.predict_set(new, 0.9, per_class=True).shape == (21, 3)
+
+
+def test_a_model_of_an_older_version_loads_and_promises_nothing(fitted, tmp_path):
+    older = load(_saved(fitted, tmp_path))
+    older.conformity_ = None
+    save(older, tmp_path / "older")
+    again = load(tmp_path / "older")
+    assert np.array_equal(again.predict(["ripe apple"]), fitted.predict(["ripe apple"]))
+    with pytest.raises(InputError, match="older version"):
+        again.predict_set(["ripe apple"])
+    message = fails("predict", tmp_path / "older", "--coverage", "0.9", "-", stdin=b"apple")
+    assert "older version" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("own", np.array([2.0, 1.0])),
+        ("own", np.array([np.nan, 1.0])),
+        ("starts", np.array([0, 3, 2])),
+        ("starts", np.array([0, 2])),
+        ("largest", np.array([1.0, 0.0])),
+        ("largest", np.array([1, 2])),
+    ],
+)
+def test_what_is_damaged_is_refused(name, values):
+    good = {"own": np.array([0.1, 0.2]), "starts": np.array([0, 2, 2]), "largest": np.array([0.0, 1.0])}
+    assert Conformity.restore(good, 2).state().keys() == good.keys()
+    with pytest.raises(ValueError, match="its conformity"):
+        Conformity.restore(good | {name: values}, 2)
+
+
+def test_results_and_reports_say_what_was_promised_and_kept(fitted):
+    texts, labels = corpus(60, 3)
+    results = judge(fitted, texts, labels)
+    assert [each["promised"] for each in results.sets] == [0.9, 0.95, 0.99]
+    assert results.sets[0]["coverage"] >= 0.9
+    assert results.sets[0]["mean_size"] >= 1
+    assert results.rejected["allowed"] == 0.05
+    assert results.rejected["unlike"] < 0.2
+    assert results.as_dict()["sets"] == results.sets
+    facts = dict(make_report(fitted, results, texts, [str(i) for i in range(60)], mistakes=0).facts)
+    assert "hold the true class" in facts["sets that promise 95%"]
+    assert "unlike every class" in facts
+    plain = judge(SVC(Spectrum(3)).fit(texts, labels), texts, labels)
+    assert plain.sets == []
+    assert plain.rejected == {}
+
+
+def test_the_command_gives_sets_and_no_label_to_what_is_unlike(fitted, tmp_path):
+    path = _saved(fitted, tmp_path)
+    (tmp_path / "t.csv").write_text("text\nripe apple juice plum\nЖЩЫ ЪЭЮ\n", encoding="utf-8")
+    promises = ["--coverage", "0.95", "--none", "0.05"]
+    done = run("predict", path, tmp_path / "t.csv", "--text", "text", "-q", *promises)
+    assert done.returncode == 0, done.stderr.decode()
+    first, second = map(json.loads, done.stdout.decode().splitlines())
+    assert first["label"] == "fruit"
+    assert first["set"] == ["fruit"]
+    assert second["label"] is None
+    assert second["set"]
+
+
+def test_wrong_usage_of_promises_is_told(fitted, tmp_path):
+    path = _saved(fitted, tmp_path)
+    assert "--coverage 2" in fails("predict", path, "--coverage", "2", "-", code=2)
+    assert "goes with --coverage" in fails("predict", path, "--per-class", "-", code=2)
+    plain = tmp_path / "plain"
+    save(SVC(Spectrum(2)).fit(["ab", "cd"], ["x", "y"]), plain)
+    assert "--calibrate" in fails("predict", plain, "--none", "0.05", "-", stdin=b"ab")
+
+
+def test_the_benchmark_leaves_classes_out(tmp_path):
+    cut = bench.draw("dialects", None, 0)
+    assert 0 < cut.known.mean() < 1
+    assert not set(cut.y_train) & set(cut.y_test[~cut.known])
+    bench.main(["--quick", "--seeds", "1", "--device", "cpu", "-o", str(tmp_path / "n")])
+    [row] = json.loads((tmp_path / "n.json").read_text())["rows"]
+    assert row["AUROC, textsvm"] > 50
+    assert 1 <= row["classes in a set"] <= row["classes learnt"]
+
+
+def _saved(model, folder):
+    save(model, folder / "m.textsvm")
+    return folder / "m.textsvm"

@@ -1,0 +1,233 @@
+"""Doubtful labels: turned ones are found, no text judges itself, and the page shows hostile texts as text."""
+
+import json
+
+import numpy as np
+import pytest
+from command import fails, run
+from test_reporting import HOSTILE, Page
+
+from textsvm import SVC, CalibratedSVC, Gaussian, InputError, Spectrum, doubts
+from textsvm.bench import doubts as bench
+from textsvm.gram.base import DenseGram
+from textsvm.reporting.review import Review, render
+from textsvm.selection import nearest as near
+from textsvm.selection.doubts import far_off, judge_weights
+
+WORDS = {
+    "fruit": ["apple", "cherry", "plum", "pear", "melon", "ripe", "sweet", "juice", "peel", "stone"],
+    "car": ["engine", "wheel", "brake", "road", "fuel", "fast", "driver", "gear", "tyre", "horn"],
+    "sea": ["wave", "sail", "harbour", "fish", "salt", "deep", "anchor", "tide", "storm", "shell"],
+}
+
+
+def corpus(n=90, seed=0, classes=3):
+    """Texts of words of their class, and their labels."""
+    rng, names = np.random.default_rng(seed), list(WORDS)[:classes]
+    labels = [names[i % classes] for i in range(n)]
+    return [" ".join(rng.choice(WORDS[label], 5)) for label in labels], labels
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_turned_labels_are_found(classes):
+    texts, labels = corpus(classes=classes)
+    names = list(WORDS)[:classes]
+    turned = [4, 17, 40, 63]
+    wrong = [
+        names[(names.index(each) + 1) % classes] if i in turned else each for i, each in enumerate(labels)
+    ]
+    found = doubts(SVC(Spectrum(3)), texts, wrong, cv=5)
+    assert sorted(found.order()[:4].tolist()) == turned
+    assert (found.score[turned] > 0.5).all()
+    assert found.suggested[turned].tolist() == [labels[i] for i in turned]
+    assert np.allclose(found.probability.sum(axis=1), 1)
+    first = found.ranked()[0]
+    assert first.kinds[0] == "label"
+    assert first.label == wrong[first.index]
+    assert type(first.label) is str
+
+
+def test_without_a_model_words_stand_beside_characters_where_there_are_words():
+    texts, labels = corpus(30)
+    told = doubts(None, texts, labels, cv=3)
+    named = doubts(SVC("fast"), texts, labels, cv=3)
+    assert np.array_equal(told.score, named.score)
+    assert not np.array_equal(
+        told.score, doubts(SVC(Spectrum((1, 5), "log", idf=True)), texts, labels, cv=3).score
+    )
+
+
+def test_near_copies_of_other_labels_and_texts_that_resemble_nothing():
+    texts, labels = corpus()
+    texts += [texts[0], "ЖЩЫ ЪЭЮ"]
+    labels += ["sea", "car"]
+    found = doubts(SVC(Spectrum(2)), texts, labels, cv=5)
+    ids = [f"d{i}" for i in range(len(texts))]
+    listed = {each.index: each for each in found.ranked(ids)}
+    assert "copy" in listed[90].kinds
+    assert listed[90].other == 0
+    assert listed[90].similarity > 0.999
+    assert any("d0, which is fruit" in reason for reason in listed[90].reasons)
+    assert "copy" in listed[0].kinds
+    assert "outlier" in listed[91].kinds
+    assert np.flatnonzero(found.outlier).tolist() == [91]
+    assert len(found.ranked(at_least=1.0)) == 3
+
+
+def test_no_text_votes_on_itself_and_labels_of_others_do():
+    texts, labels = corpus(40)
+    gram = SVC(Spectrum(3)).prepare(texts).gram
+    codes = np.unique(labels, return_inverse=True)[1]
+    before = near.nearest(gram, 10).votes(codes, 3, 10, 1)
+    codes[7] = (codes[7] + 1) % 3
+    after = near.nearest(gram, 10).votes(codes, 3, 10, 1)
+    assert np.array_equal(before[7], after[7])
+    assert not np.array_equal(before, after)
+
+
+@pytest.mark.parametrize("block", [1, 1000])
+def test_nearest_are_those_of_the_sorted_matrix(block, monkeypatch):
+    monkeypatch.setattr(near, "BLOCK", block)
+    points = np.random.default_rng(1).normal(size=(30, 4))
+    matrix = points @ points.T
+    found = near.nearest(DenseGram(matrix), 5)
+    scale = np.sqrt(np.diag(matrix))
+    cosines = matrix / scale / scale[:, None]
+    np.fill_diagonal(cosines, -np.inf)
+    expected = np.argsort(-cosines, axis=1)[:, :5]
+    assert np.array_equal(found.index, expected)
+    assert np.allclose(found.value, np.take_along_axis(cosines, expected, 1), atol=1e-6)
+    assert near.nearest(DenseGram(matrix[:3, :3]), 5).index.shape == (3, 2)
+
+
+def test_equal_values_come_in_the_order_of_the_examples():
+    assert near.largest(np.array([[0.5, 0.9, 0.9, 0.1]]), 2)[0].tolist() == [[1, 2]]
+    index, value = near.largest(np.ones((2, 3)), 0)
+    assert index.shape == value.shape == (2, 0)
+
+
+def test_weights_of_judges_are_the_likeliest():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 3, 200)
+    good = np.eye(3)[codes] + rng.normal(size=(200, 3))
+    judges = np.stack([good, rng.normal(size=(200, 3))], axis=2)
+
+    def loss(weights, biases):
+        values = judges @ weights + biases
+        log_p = values - np.log(np.exp(values).sum(axis=1, keepdims=True))
+        prior = 1e-3 * (weights @ weights + biases @ biases)
+        return prior - log_p[np.arange(200), codes].mean()
+
+    weights, biases = judge_weights(judges, codes)
+    assert (weights >= 0).all()
+    assert weights[0] > 5 * weights[1]
+    for _ in range(20):
+        step = 0.05 * rng.normal(size=5)
+        assert loss(np.maximum(weights + step[:2], 0), biases + step[2:]) >= loss(weights, biases) - 1e-7
+
+
+def test_outliers_lie_far_below_the_others():
+    value = np.array([[0.5], [0.55], [0.6], [0.45], [0.001], [0.99]])
+    assert far_off(value).tolist() == [False] * 4 + [True, False]
+    assert far_off(np.empty((2, 0))).tolist() == [False, False]
+
+
+def test_matrices_and_vectors_are_judged_like_texts():
+    texts, labels = corpus(60)
+    prepared = SVC(Spectrum(3)).prepare(texts)
+    matrix = prepared.gram.rows(np.arange(60))
+    assert np.allclose(
+        doubts(SVC("precomputed"), matrix, labels).score,
+        doubts(SVC(Spectrum(3)), texts, labels).score,
+        atol=1e-3,
+    )
+    points = np.random.default_rng(0).normal(size=(40, 2)) + 4 * (np.arange(40) % 2)[:, None]
+    wrong = np.arange(40) % 2
+    wrong[5] = 0
+    assert doubts(SVC(Gaussian()), points, wrong, cv=4).order()[0] == 5
+
+
+def test_the_model_stays_and_what_cannot_be_judged_is_told():
+    texts, labels = corpus(30)
+    model = SVC(Spectrum(2))
+    doubts(model, texts, labels, cv=3)
+    assert not hasattr(model, "kernel_")
+    with pytest.raises(InputError, match="without odds"):
+        doubts(SVC(Spectrum(2, odds=True)), texts, labels)
+    with pytest.raises(InputError, match="CalibratedSVC is no SVC"):
+        doubts(CalibratedSVC(), texts, labels)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    path = tmp_path_factory.mktemp("doubts") / "t.jsonl"
+    texts, labels = corpus(60)
+    labels[5] = "fruit"
+    texts[5] += HOSTILE
+    rows = [
+        {"id": f"<b>{i}", "text": t, "label": y} for i, (t, y) in enumerate(zip(texts, labels, strict=True))
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return path
+
+
+def test_the_command_lists_and_shows_them(table, tmp_path):
+    page = tmp_path / "d.html"
+    columns = ["--text", "text", "--label", "label", "--id", "id", "--kernel", "spectrum:3", "--folds", "3"]
+    done = run("doubts", table, *columns, "--report", page)
+    assert done.returncode == 0, done.stderr.decode()
+    rows = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    assert rows[0].keys() >= {"id", "label", "suggested", "score", "reasons", "similar"}
+    assert {row["id"] for row in rows} >= {"<b>5"}
+    assert [row["score"] for row in rows] == sorted((row["score"] for row in rows), reverse=True)
+    shown = Page(page.read_text("utf-8"))
+    assert shown.count("script") == 1
+    assert shown.count("img") == 0
+    assert shown.count("b") < 200
+    assert shown.count("article") == len(rows)
+    again = run("doubts", table, *columns, "-o", tmp_path / "list.jsonl", "-q")
+    assert again.stdout == b""
+    assert (tmp_path / "list.jsonl").read_bytes() == done.stdout
+
+
+def test_wrong_usage_is_told_before_any_work(table, tmp_path):
+    assert "the page is .html" in fails("doubts", table, "--report", tmp_path / "d.md", code=2)
+    assert "would replace the corpus" in fails("doubts", table, "-o", table, "--force", code=2)
+    texts = tmp_path / "x.csv"
+    texts.write_text("text\na\nb\n")
+    assert "has no labels" in fails("doubts", texts, "--text", "text")
+
+
+def test_a_page_of_nothing_and_of_more_than_it_shows(monkeypatch):
+    texts, labels = corpus(30)
+    found = doubts(SVC(Spectrum(3)), texts, labels, cv=3)
+    empty = render(Review("None", [], list("ab"), ["x", "y"], lambda i: ""))
+    assert "Nothing to be looked at" in empty
+    assert "<article" not in empty
+    doubt = found._doubt(0, None, 0.0)
+    monkeypatch.setattr("textsvm.reporting.review.MOST", 2)
+    page = render(Review("Many", [doubt] * 5, [str(i) for i in range(30)], labels, texts.__getitem__))
+    assert page.count("<article") == 2
+    assert "3 more are in the list" in page
+
+
+def test_cleanlab_gets_probabilities_of_each_setting():
+    pytest.importorskip("cleanlab")
+    texts, labels = corpus(60)
+    codes, which = bench.turned(np.unique(labels, return_inverse=True)[1], 0.1, 0)
+    for setting, features in bench.opponents(texts):
+        for score in bench.cleanlab_scores(features, codes, setting).values():
+            assert bench.measures(score, which)[2] > 90
+
+
+def test_the_benchmark_turns_labels_and_finds_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench, "has_cleanlab", lambda: False)
+    codes = np.arange(100) % 4
+    made, which = bench.turned(codes, 0.1, 0)
+    assert which.sum() == 10
+    assert np.array_equal(made != codes, which)
+    assert bench.measures(which.astype(float), which)[[0, 2]].tolist() == [100, 100]
+    bench.main(["--quick", "--seeds", "1", "--device", "cpu", "-o", str(tmp_path / "d")])
+    rows = json.loads((tmp_path / "d.json").read_text())["rows"]
+    assert [row["turned"] for row in rows] == ["5%", "10%"]
+    assert min(row["area, textsvm"] for row in rows) > 70
