@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from textsvm.compiled import njit
 from numpy.typing import NDArray
 
-from textsvm.compiled import njit
 from textsvm.documents import Documents
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Contributions
@@ -107,7 +107,7 @@ class Windows:
         return _power(sums / self.unit, self.outer)
 
     def of_equal(self, longest: int) -> NDArray[np.float64]:
-        """Sums of c^d1 of a text with itself, by length, in the order of positions; shape (longest + 1,)."""
+        """Sums of c^d1 of a text with itself by its length, in order of positions, shape (longest + 1,)."""
         side, whole = self.side, 2 * self.side + 1
         weights = side + 1 - np.abs(np.arange(-side, side + 1))
         terms = [
