@@ -25,7 +25,7 @@ Array = NDArray[Any]
 #: Codes of one byte.
 MOST_SYMBOLS = 256
 #: Possible keys of a mask whose counts stay in the cache.
-MOST_KEYS = 1 << 16
+MOST_KEYS = 1 << 17
 
 
 @dataclass(frozen=True)
