@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from textsvm.compiled import njit
 from numpy.typing import NDArray
 
+from textsvm.compiled import njit
 from textsvm.documents import Documents
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Contributions
