@@ -69,6 +69,20 @@ class Console:
             with suppress(BrokenPipeError):
                 self.stderr.print(_on_one_line(message), markup=False)
 
+    def say_waiting(self, what: str) -> None:
+        """What is waited for, where somebody is to type it."""
+        if sys.stdin is not None and sys.stdin.isatty():
+            self.say(f"note: waiting for {what} on standard input; Ctrl-D ends it")
+
+    def fail(self, error: InputError) -> None:
+        """A line on stderr for what did not work where the rest goes on; the exit code is the caller's."""
+        self.flush()
+        _fail(str(error), 1)
+
+    def flush(self) -> None:
+        """Have what was printed reach who reads it."""
+        sys.stdout.flush()
+
     def say_device(self, device: Device) -> None:
         """Which device did the work, and why not a GPU."""
         self.say(f"device: {device.description}" + (f"; no GPU: {device.no_gpu}" if device.no_gpu else ""))
@@ -78,9 +92,12 @@ class Console:
         self.stdout.print(printable(text), markup=False, soft_wrap=True)
 
     @contextmanager
-    def progress(self) -> Iterator[None]:
-        """Draw a bar with an ETA for each stage that reports through `stage` inside the block."""
-        if self.quiet or not self.stderr.is_terminal:
+    def progress(self, beside_stdout: bool = False) -> Iterator[None]:
+        """Draw a bar with an ETA for each stage that reports through `stage` inside the block.
+
+        `beside_stdout`: not where results appear on the same terminal one by one, which show how far it is.
+        """
+        if self.quiet or not self.stderr.is_terminal or (beside_stdout and sys.stdout.isatty()):
             yield
             return
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn

@@ -19,7 +19,7 @@ from textsvm.readers.tables import Columns
 #: Bytes on disk from which on the command line keeps the texts of a corpus in a temporary file.
 LARGE = 32 << 20
 #: Formats whose readers do not hold what they have read.
-_BIT_BY_BIT = ("csv", "tsv", "jsonl", "lines", "folders", "tables", "libsvm", "npy")
+BIT_BY_BIT = ("csv", "tsv", "jsonl", "lines", "folders", "tables", "libsvm", "npy")
 
 
 @dataclass
@@ -116,9 +116,9 @@ def stream_corpus(
     """
     columns = Columns(as_wish(text), label, id, target, weight, group, as_wish(numbers))
     options = Options(columns, split, headers, label_separator)
-    found = _find(Path(path)) or read_files(path)
+    found = files_on_disk(Path(path)) or read_files(path)
     format = format_of(found, format, options)
-    if format not in _BIT_BY_BIT:
+    if format not in BIT_BY_BIT:
         found = read_files(path)
     return CorpusStream(found.source, format, found, options, part, progress)
 
@@ -134,7 +134,7 @@ def is_large(path: str | Path) -> bool:
         return False
 
 
-def _find(path: Path) -> Files | None:
+def files_on_disk(path: Path) -> Files | None:
     """The files under a path, none of them read yet; None if one is an archive or there is no such path."""
     try:
         mode = path.stat().st_mode

@@ -84,6 +84,11 @@ class Columns:
         return any(not wish.strip().isdecimal() for wish in wishes.split(",") if wish)
 
     @property
+    def of_a_table(self) -> bool:
+        """Whether one of them says that what has no other form is a table."""
+        return any(wish is not None for wish in (self.text, self.numbers, self.id))
+
+    @property
     def only_of_tables(self) -> str | None:
         """One of those wishes that other formats cannot fulfil."""
         text = ", ".join(self.text) if isinstance(self.text, tuple) else None
