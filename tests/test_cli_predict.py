@@ -85,7 +85,7 @@ def test_a_text_a_line(model):
 def test_rows_are_there_as_they_come(monkeypatch, options, head, row):
     """Each one before the next is sent."""
     read_end, write_end = os.pipe()
-    monkeypatch.setattr(incoming, "standard_input", lambda: open(read_end, "rb"))
+    monkeypatch.setattr(incoming, "standard_input", lambda: os.fdopen(read_end, "rb"))
     batches = incoming_documents(["-"], **options, failed=pytest.fail)
     with open(write_end, "w", encoding="utf-8") as stream:
         stream.write(head)

@@ -16,6 +16,7 @@ from textsvm.cli.devices import devices
 from textsvm.cli.evaluate import evaluate
 from textsvm.cli.explain import explain
 from textsvm.cli.features import features
+from textsvm.cli.flags import Command, Group
 from textsvm.cli.gram import gram
 from textsvm.cli.mail import mail
 from textsvm.cli.predict import predict
@@ -24,14 +25,15 @@ from textsvm.cli.tune import tune
 
 app = typer.Typer(
     name="textsvm",
+    cls=Group,
     help="Text classification with string-kernel support vector machines.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 for command in (demo, corpus, train, evaluate, predict, explain, tune, cv, compare, gram, features, devices):
-    app.command()(command)
-app.command(context_settings=BENCH_SETTINGS)(bench)
+    app.command(cls=Command)(command)
+app.command(cls=Command, context_settings=BENCH_SETTINGS)(bench)
 app.add_typer(mail, name="mail")
 
 

@@ -167,14 +167,19 @@ class Console:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(show_header=bool(header), box=box.SIMPLE)
-        for i in range(max(map(len, rows))):
-            name = Text(printable(header[i])) if header else ""
-            table.add_column(name, justify="right" if i and header else "left", overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(printable(cell)) for cell in row))
         self.stdout.print(Text(printable(title), style="bold"), soft_wrap=True)
-        self.stdout.print(table)
+        for columns in _fitting(rows, header, self.stdout.width) if header else [range(max(map(len, rows)))]:
+            table = Table(show_header=bool(header), box=box.SIMPLE)
+            for i in columns:
+                name = Text(printable(header[i])) if header else ""
+                figures = bool(i and header)
+                table.add_column(
+                    name, justify="right" if figures else "left", overflow="fold", no_wrap=False,
+                    min_width=_least(rows, header, i) if figures else None,
+                )  # fmt: skip
+            for row in rows:
+                table.add_row(*(Text(printable(row[i])) if i < len(row) else "" for i in columns))
+            self.stdout.print(table)
 
     def print_json(self, value: dict[str, Any]) -> None:
         """One JSON object on a line of stdout, readable as it is where stdout can take it."""
@@ -185,6 +190,28 @@ class Console:
         except UnicodeEncodeError:  # a narrow terminal, or the name of a file that is no text
             text = json.dumps(value)
         stream.write(text + "\n")
+
+
+#: Of a table's first column as many symbols as this are on a line, however narrow the terminal is.
+_NAME = 16
+
+
+def _least(rows: Sequence[tuple[str, ...]], header: tuple[str, ...], i: int) -> int:
+    """Symbols that a column of figures needs: they and the words of its header stay whole."""
+    return max(map(len, [row[i] for row in rows if i < len(row)] + (header[i].split() or [""])))
+
+
+def _fitting(rows: Sequence[tuple[str, ...]], header: tuple[str, ...], width: int) -> list[list[int]]:
+    """The columns of one table, or where a terminal is too narrow for it of several, each with the names."""
+    name = min(_least(rows, header, 0), _NAME) + 4
+    tables, taken = [[0]], name
+    for i in range(1, len(header)):
+        taken += _least(rows, header, i) + 2
+        if taken > width and len(tables[-1]) > 1:
+            tables.append([0])
+            taken = name + _least(rows, header, i) + 2
+        tables[-1].append(i)
+    return tables
 
 
 def json_line(value: dict[str, Any] | str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from textsvm.cli import notes
 from textsvm.cli.console import WrongUsage
 from textsvm.cli.groups import with_groups as with_groups
 from textsvm.errors import InputError
@@ -319,7 +320,7 @@ def read(
         corpus = corpus.reduce_labels(reading.positive, reading.negative or "rest")
     if learning.multilabel:
         corpus = _with_several(console, corpus)
-    report_problems(console, corpus)
+    notes.problems(console, corpus)
     return corpus.without_duplicates() if learning.duplicates is Duplicates.drop else corpus
 
 
@@ -334,22 +335,6 @@ def _with_several(console: Console, corpus: Corpus) -> Corpus:
         return corpus
     console.say(f"note: {len(corpus) - len(labelled):,} stories without a topic are left out")
     return corpus.subset(labelled)
-
-
-def report_problems(console: Console, corpus: Corpus) -> None:
-    """Name damaged documents and count the duplicates: nothing is dropped or kept silently."""
-    for identifier, problem in corpus.problems[:5]:
-        console.say(f"note: {identifier}: {problem}")
-    if len(corpus.problems) > 5:
-        console.say(
-            f"note: {len(corpus.problems) - 5} more damaged documents; `textsvm corpus` names them all"
-        )
-    groups = corpus.duplicates()
-    if groups:
-        extra = sum(len(group) - 1 for group in groups)
-        conflicts = len(corpus.conflicting_duplicates())
-        odd = f"; {conflicts:,} sets of copies do not agree in their labels" if conflicts else ""
-        console.say(f"note: {extra:,} of {len(corpus):,} documents are exact copies of others{odd}")
 
 
 def targets(corpus: Corpus, several: bool = False) -> list[Any]:
@@ -384,16 +369,3 @@ def targets(corpus: Corpus, several: bool = False) -> list[Any]:
 def truth(corpus: Corpus) -> list[Any]:
     """What `targets` gives, of documents for which it has been asked."""
     return list(corpus.targets if corpus.targets is not None else corpus.labels or [])
-
-
-def note_long_documents(console: Console, corpus: Corpus) -> None:
-    """Say so where a kernel with a product of lengths meets a very long document."""
-    if not len(corpus.texts):
-        return
-    longest = max(range(len(corpus)), key=lambda i: len(corpus.texts[i]))
-    length = len(corpus.texts[longest])
-    if length > 100_000:
-        console.say(
-            f"note: {corpus.ids[longest]} has {length:,} symbols, and the time of this kernel grows with the "
-            "product of lengths; --max-length bounds it, and the spectrum kernel does not mind"
-        )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import examples, machines, model_files, options
+from textsvm.cli import examples, machines, model_files, notes, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.holdout import hold_out
 from textsvm.cli.output import LIBSVM_MODEL, MODEL, Force, Output
@@ -178,7 +178,7 @@ def train(
     options.targets(documents, learning.multilabel)
     seconds = {"read": time.perf_counter() - started}
     if made_from.text.max_length is None and getattr(model, "estimator", model).make_kernel().quadratic:
-        options.note_long_documents(console, documents)
+        notes.long_documents(console, documents)
     training, held = hold_out(console, documents, task.holdout, task.seed)
     if task.one_class is not None:
         of_class = (i for i, label in enumerate(training.labels or []) if label == task.one_class)
@@ -237,6 +237,7 @@ def _fit(
     from textsvm.cli.evaluate import judge
 
     console.say(f"note: {_what_is_learnt(training)}")
+    notes.lone_classes(console, {} if training.targets is not None else _counts(training))
     store = getattr(model, "estimator", model).store
     with console.progress(), console.warnings(), console.kept_in(store):
         model.fit(

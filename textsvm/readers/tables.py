@@ -45,6 +45,8 @@ _USUAL = {
 }
 #: Rows between reports of progress.
 STEP = 1024
+#: What stands in a cell without a label; pandas and others write the last two.
+_MISSING = ("", "NaN", "nan")
 _ALL_USUAL = frozenset(name for names in _USUAL.values() for name in names)
 _SUFFIXES = {
     ".csv": "csv",
@@ -227,7 +229,8 @@ def _string(value: Any) -> str | None:
 def _label(value: Any) -> Label | None:
     if isinstance(value, (list, tuple)):
         return tuple(_string(each) or "" for each in value)
-    return (_string(value) or "").strip() or None
+    label = (_string(value) or "").strip()
+    return None if label in _MISSING else label
 
 
 def _roles(table: Table, columns: Columns, file: str) -> dict[str, list[str]]:

@@ -1,0 +1,144 @@
+"""What newcomers tripped over: odd labels, narrow terminals, help texts, two sets of defaults."""
+
+import pytest
+from command import fails, report, run
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+import textsvm
+from textsvm.cli import kernels, machines
+from textsvm.cli.cluster import Cluster
+from textsvm.cli.options import Learning
+from textsvm.errors import InputError
+from textsvm.kernels import KERNELS
+from textsvm.readers import read_corpus, sample
+
+TEXTS, Y = ["aab", "abb", "bba", "bbb"] * 3, [0, 1, 0, 1] * 3
+
+
+def options(**kernel):
+    """Of `textsvm train` without any but those of the kernel."""
+    return machines.SingleOptions(
+        kernels.KernelOptions(**kernel), machines.TextOptions(), machines.MachineOptions(), Cluster(),
+        machines.Choosing(),
+    )  # fmt: skip
+
+
+def as_it_is(estimator):
+    """The parameters of an estimator, its kernel by what it says of itself."""
+    found = estimator.get_params(deep=False)
+    kernel = found.pop("kernel")
+    return {**found, "kernel": kernel if isinstance(kernel, str) else kernel.as_dict()}
+
+
+def test_the_command_line_makes_the_machine_that_python_makes():
+    """C was 10 there and 1 here."""
+    assert as_it_is(options().estimator(Learning())) == as_it_is(textsvm.SVC())
+    assert textsvm.SVC().kernel == "auto"
+    for made, default in (
+        (options().estimator(Learning(regress="score")), textsvm.SVR()),
+        (options().one_class(None), textsvm.OneClassSVM()),
+        (options().estimator(Learning(multilabel=True)), textsvm.MultilabelSVC()),
+    ):
+        ours, theirs = as_it_is(made), as_it_is(default)
+        assert made.make_kernel().as_dict() == default.make_kernel().as_dict()
+        assert {**ours, "kernel": None} == {**theirs, "kernel": None}
+
+
+@pytest.mark.parametrize("name", KERNELS.simple())
+def test_a_named_kernel_is_the_one_of_python(name):
+    made = options(kernel=[name]).estimator(Learning())
+    assert made.make_kernel().as_dict() == KERNELS[name]().as_dict()
+    assert as_it_is(made) == as_it_is(textsvm.SVC(made.kernel))
+
+
+@pytest.mark.parametrize("command", ["train", "predict", "mail classify", "", "mail"])
+def test_help_gives_flags_no_type(command):
+    shown = run(*command.split(), "--help").stdout.decode()
+    assert "--help" in shown
+    assert "bool" not in shown.lower()
+
+
+def test_tables_are_readable_in_50_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "50")
+    from textsvm.cli.console import Console
+
+    header = ("fold", "trained on", "tested on", "accuracy", "macro F1", "MCC", "ROC AUC")
+    rows = [(name, "1,234", "567", "98.76 %", "98.70 %", "0.9876", "0.9999") for name in ("1", "pooled")]
+    console = Console()
+    with console.stdout.capture() as shown:
+        console.table("folds", rows, header)
+    lines = shown.get().splitlines()
+    assert max(map(len, lines)) <= 50
+    words = shown.get().split()
+    assert {"accuracy", "trained", "AUC", "0.9999", "pooled"} <= set(words)
+    assert words.count("pooled") == 2  # once a table
+    assert len([line for line in lines if line.split()[:1] == ["fold"]]) == 2
+    with console.stdout.capture() as shown:
+        console.table("folds", rows, header[:4])
+    assert shown.get().count("pooled") == 1
+
+
+def test_a_cell_that_is_not_a_number_is_no_class(tmp_path):
+    labels = ["a", "NaN", "b", "nan", ""]
+    (tmp_path / "t.csv").write_text("text,label\n" + "".join(f"w{i},{labels[i % 5]}\n" for i in range(20)))
+    (tmp_path / "t.jsonl").write_text('{"text": "a", "label": NaN}\n{"text": "b", "label": "nano"}\n')
+    corpus = read_corpus(tmp_path / "t.csv")
+    assert set(corpus.labels) == {"a", "b"}
+    assert [each for each in corpus.problems if "no label" in each[1]] == corpus.problems
+    assert len(corpus.problems) == 12
+    assert read_corpus(tmp_path / "t.jsonl").labels == ["nano"]
+
+
+def test_classes_of_one_document_and_empty_documents_are_mentioned(tmp_path):
+    rows = [f"{'' if i < 10 else f'word{i} apple'},c{i}\n" for i in range(40)]
+    (tmp_path / "t.csv").write_text("text,label\n" + "".join(rows))
+    result = run("train", tmp_path / "t.csv", "--fast", "-o", tmp_path / "m")
+    said = result.stderr.decode()
+    assert result.returncode == 0, said
+    assert "40 of the 40 classes have a single document" in said
+    assert "10 of 40 documents are empty" in said
+    usual = run("train", sample("reviews"), "--fast", "-o", tmp_path / "m").stderr.decode()
+    assert "single document" not in usual
+    assert "empty" not in usual
+
+
+@pytest.mark.parametrize(("share", "what"), [("0.001", "holds out 1 of them"), ("0.99", "leaves for tr")])
+def test_too_small_a_holdout_is_our_own_sentence(share, what, tmp_path):
+    message = fails("train", sample("reviews"), "--holdout", share, "-o", tmp_path / "m")
+    assert what in message
+    assert "each of the 2 classes" in message
+    assert "test_size" not in message
+
+
+def test_what_cannot_be_saved_is_one_sentence(tmp_path):
+    pipeline = make_pipeline(FunctionTransformer(), textsvm.SVC("fast")).fit(TEXTS, Y)
+    with pytest.raises(InputError, match=r"not Pipeline; save its last step, or keep the whole with joblib"):
+        textsvm.save(pipeline, tmp_path / "m")
+    with pytest.raises(InputError, match=r"not FunctionTransformer; joblib"):
+        textsvm.save(FunctionTransformer(), tmp_path / "m")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("labels", [[("a", "c"), ("b",)] * 6, [("a", "c"), ("b", "d")] * 6])
+@pytest.mark.parametrize("kernel", ["auto", "fast"])
+def test_tuples_as_labels_are_one_sentence(labels, kernel):
+    with pytest.raises(InputError, match="expected one label a document, got several"):
+        textsvm.SVC(kernel).fit(TEXTS, labels)
+    with pytest.raises(InputError, match="expected one label a document, got several"):
+        textsvm.cross_validate(textsvm.SVC(kernel), TEXTS, labels)
+
+
+def test_other_charsets_than_declared_are_told_calmly(tmp_path):
+    for i in range(8):
+        (tmp_path / "c" / ("ham", "spam")[i % 2]).mkdir(parents=True, exist_ok=True)
+        head = b"From: a@b.c\nSubject: x\nContent-Type: text/plain; charset=us-ascii\n\n"
+        (tmp_path / "c" / ("ham", "spam")[i % 2] / f"{i}").write_bytes(head + b"caf\xe9 %d" % i)
+    said = run("train", tmp_path / "c", "--fast", "-o", tmp_path / "m").stderr.decode()
+    assert "some bytes are not us-ascii, which was declared, and were read as Windows-1252" in said
+    assert "3 more notes of that kind" in said
+    assert "damaged" not in said + run("corpus", tmp_path / "c").stdout.decode()
+
+
+def test_the_report_of_training_has_c(tmp_path):
+    assert report("train", sample("reviews"), "--fast", "-C", "3", "-o", tmp_path / "m")["C"] == 3
