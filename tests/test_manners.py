@@ -1,5 +1,7 @@
 """What newcomers tripped over: odd labels, narrow terminals, help texts, two sets of defaults."""
 
+import json
+
 import pytest
 from command import fails, report, run
 from sklearn.pipeline import make_pipeline
@@ -142,3 +144,56 @@ def test_other_charsets_than_declared_are_told_calmly(tmp_path):
 
 def test_the_report_of_training_has_c(tmp_path):
     assert report("train", sample("reviews"), "--fast", "-C", "3", "-o", tmp_path / "m")["C"] == 3
+
+
+@pytest.fixture(scope="module")
+def spam(tmp_path_factory):
+    """A filter of mails, and what was said of its training."""
+    path = tmp_path_factory.mktemp("spam") / "m"
+    return path, report("train", sample("mail"), "--positive", "spam", "--fast", "-o", path)
+
+
+def test_of_two_classes_each_keeps_its_name(spam):
+    path, said = spam
+    assert [each["class"] for each in said["classes"]] == ["ham", "spam"]
+    assert textsvm.load(path).info_["negative"] == "ham"
+    figures = report("evaluate", path, sample("mail"))
+    assert figures["labels"] == ["ham", "spam"]
+    assert figures["positive"] == "spam"
+    row = json.loads(run("predict", path, stdin=b"the meeting is on monday").stdout)
+    assert row["label"] in ("ham", "spam")
+    assert (row["label"] == "spam") == (row["decision"] >= 0)
+
+
+def test_rest_is_what_was_asked_for_or_more_than_one_class(tmp_path):
+    for corpus, options in ((sample("mail"), ["--negative", "rest"]), (sample("questions"), [])):
+        positive = "spam" if options else "when"
+        said = report("train", corpus, "--positive", positive, *options, "--fast", "-o", tmp_path / "m")
+        assert [each["class"] for each in said["classes"]] == ["rest", positive]
+        assert textsvm.load(tmp_path / "m").info_["negative"] == "rest"
+
+
+def test_explain_names_training_documents(spam, tmp_path):
+    corpus = read_corpus(sample("mail"))
+    options = ["explain", spam[0], "-", "--similar", "3"]
+    shown = report(*options, stdin=corpus.texts[4].encode())["similar"]
+    for each in shown:
+        assert each["id"] == corpus.ids[each["index"]]
+    assert shown[0]["id"] in run(*options, stdin=corpus.texts[4].encode()).stdout.decode()
+    report("train", sample("mail"), "--fast", "--holdout", "0.5", "-o", tmp_path / "m")
+    half = textsvm.load(tmp_path / "m")
+    of_text = dict(zip(corpus.texts, corpus.ids, strict=True))
+    for each in textsvm.explain(half, corpus.texts[:3]):
+        for one in each.similar:
+            assert one.id in [i for text, i in of_text.items() if one.text[:40] in text.casefold()]
+
+
+def test_ids_of_support_vectors_go_with_their_texts(spam, tmp_path):
+    assert len(textsvm.load(spam[0]).info_["support_ids"]) == spam[1]["n_support"]
+    report("train", sample("mail"), "--fast", "--without-texts", "-o", tmp_path / "m")
+    assert textsvm.load(tmp_path / "m").info_["support_ids"] is None
+    model = textsvm.load(spam[0])
+    for odd in (None, ["one"], 3, [1] * len(model.support_)):
+        model.info_["support_ids"] = odd
+        [found] = textsvm.explain(model, ["free money"])
+        assert {each.id for each in found.similar} == {None}

@@ -119,7 +119,9 @@ class Reading:
     ] = None
     negative: Annotated[
         str | None,
-        typer.Option(help="Its opposite: another label, or rest (all others).", rich_help_panel="Labels"),
+        typer.Option(
+            help="Its opposite: another label, or rest (default: all others).", rich_help_panel="Labels"
+        ),
     ] = None
     part: Annotated[
         str | None,
@@ -317,7 +319,7 @@ def read(
             corpus = read_corpus(path, reading.format, **wishes)
         corpus = beside(corpus, reading, learning.regress is not None).select(reading.part)
     if reading.positive is not None:
-        corpus = corpus.reduce_labels(reading.positive, reading.negative or "rest")
+        corpus = corpus.reduce_labels(reading.positive, reading.negative or corpus.opposite(reading.positive))
     if learning.multilabel:
         corpus = _with_several(console, corpus)
     notes.problems(console, corpus)

@@ -196,7 +196,7 @@ def train(
             size = model_files.save_as_libsvm(output, model)
         else:
             size = model_files.save_model(
-                output, model, documents, reading, learning, summary, texts=not file.without_texts
+                output, model, training, reading, learning, summary, texts=not file.without_texts
             )
     console.say(f"model {file.output}: {_megabytes(size)}{', no training text in it' * file.without_texts}")
     seconds |= {**model.seconds_, "total": time.perf_counter() - started}

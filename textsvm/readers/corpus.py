@@ -127,6 +127,12 @@ class Corpus:
             raise InputError(f"{self.source} has no part {part!r}; {there}")
         return self.subset(chosen)
 
+    def opposite(self, positive: str) -> str:
+        """What documents without a label are called: of two labels the other by its name, else "rest"."""
+        labels = set(self.labels or ())
+        others = [label for label in labels if label != positive]
+        return others[0] if len(labels) == 2 and isinstance(others[0], str) else "rest"
+
     def reduce_labels(self, positive: str, negative: str = "rest") -> Corpus:
         """Two classes out of many.
 
