@@ -35,14 +35,16 @@ def hold_out(
 
 def _require_enough(share: float, n: int, classes: int) -> None:
     """Raise InputError where a class could be in one part alone."""
+    if not n:
+        raise InputError(f"--holdout {share:g} cannot be drawn: every class has a single document")
     held = ceil(share * n)
     parts = {"holds out": held, "leaves for training": n - held}
     for what, size in parts.items():
         if size < classes:
             each = f"one of each of the {classes} classes" if classes > 1 else "one"
             raise InputError(
-                f"--holdout {share:g} of {n:,} documents {what} {size:,} of them, and there must be at least "
-                f"{each} on both sides; take a {'larger' if what == 'holds out' else 'smaller'} share"
+                f"--holdout {share:g} cannot be drawn: of {n:,} documents it {what} {size:,}, and there must "
+                f"be {each} on both sides; take a {'larger' if what == 'holds out' else 'smaller'} share"
             )
 
 

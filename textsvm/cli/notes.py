@@ -46,7 +46,7 @@ def lone_classes(console: Console, counts: Mapping[str, int]) -> None:
     lone = sum(count == 1 for count in counts.values())
     if lone > 1 and 2 * lone >= len(counts):
         console.say(
-            f"warning: {lone:,} of the {len(counts):,} classes have a single document, from which nothing "
+            f"note: {lone:,} of the {len(counts):,} classes have a single document, from which nothing "
             "can be learnt of others; are these the labels that were meant (--label), or numbers (--regress)?"
         )
 
