@@ -8,6 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import textsvm
+from textsvm import cli
 from textsvm.cli import kernels, machines
 from textsvm.cli.cluster import Cluster
 from textsvm.cli.options import Learning
@@ -197,3 +198,39 @@ def test_ids_of_support_vectors_go_with_their_texts(spam, tmp_path):
         model.info_["support_ids"] = odd
         [found] = explain(model, ["free money"])
         assert {each.id for each in found.similar} == {None}
+
+
+def test_a_search_that_is_interrupted_says_how_to_go_on(tmp_path, monkeypatch, capsys):
+    from textsvm.selection.search import Search
+
+    def tune(*options):
+        command = ["textsvm", "tune", sample("questions"), "--p", "2,3", "-C", "1,10", "-o", tmp_path / "m"]
+        monkeypatch.setattr("sys.argv", [*map(str, command), *map(str, options)])
+        code = cli.console.main(cli.app)
+        return code, *capsys.readouterr()
+
+    tried, run_one = [], Search.run
+
+    def until_ctrl_c(*given):
+        tried.append(1)
+        if len(tried) == 2:
+            raise KeyboardInterrupt
+        run_one(*given)
+
+    table = tmp_path / "m.tuning"
+    with monkeypatch.context() as patch:
+        patch.setattr(Search, "run", until_ctrl_c)
+        code, _, said = tune()
+        assert code == 130
+    assert f"2 settings tried so far; --resume {table} goes on from there" in said
+    assert "is there, of a search that was stopped" in tune()[2]
+    code, shown, said = tune("--resume", table, "--json")
+    assert code == 0, said
+    assert table.exists()  # it was named
+    table.unlink()
+    again = json.loads(tune("--json")[1])
+    assert [row["mean"] for row in json.loads(shown)["table"]] == [row["mean"] for row in again["table"]]
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+    (tmp_path / "mine").write_text("years of work")
+    assert "is there and is not a table of textsvm tune" in tune("--resume", tmp_path / "mine")[2]
+    assert "would replace the corpus" in tune("--resume", sample("questions"))[2]

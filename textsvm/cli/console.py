@@ -31,6 +31,7 @@ STAGES = {
     "explain": "explaining",
     "compare": "comparing",
     "learn": "learning",
+    "tune": "tuning",
 }
 
 #: Exit code after Ctrl-C.
@@ -111,7 +112,10 @@ class Console:
         )  # fmt: skip
         device.on_load = lambda source: self.stage("compile", 0, 1)
         try:
-            with Progress(*columns, console=self.stderr, transient=True) as self._bars:
+            # The speed is that of ten minutes: an estimate of the whole must not jump with every stage.
+            with Progress(
+                *columns, console=self.stderr, transient=True, speed_estimate_period=600
+            ) as self._bars:
                 yield
         finally:
             self._bars, self._tasks, self._shown, device.on_load = None, {}, "", None

@@ -55,6 +55,7 @@ NAMES = Kind("names as JSON Lines", rb'"[^\n]*"\n', ".jsonl")
 LIBSVM = Kind("a kernel matrix in LIBSVM's format", rb"\s*[-+.\deE]+ 0:\d")
 VECTORS = Kind("vectors in LIBSVM's format", rb"[-+.\deE,]+( [1-9]\d*:[-+.\deE]+)*\n", ".libsvm")
 LIBSVM_MODEL = Kind("a model of LIBSVM's", rb"svm_type \w+\r?\nkernel_type ", ".model")
+SEARCH = Kind("a table of textsvm tune", rb'\{"textsvm tune": ', to_stdout=False)
 PREDICTIONS = Kind("predictions as JSON Lines", rb'\{"id": ', ".jsonl")
 REPORTS = {
     ".html": Kind("a textsvm report", rb"<!doctype html>.{0,400}script-src 'sha256-", to_stdout=False),
