@@ -179,7 +179,7 @@ class Console:
                 figures = bool(i and header)
                 table.add_column(
                     name, justify="right" if figures else "left", overflow="fold", no_wrap=False,
-                    min_width=_least(rows, header, i) if figures else None,
+                    min_width=_least(rows, header, i) if figures else _name_width(rows, header),
                 )  # fmt: skip
             for row in rows:
                 table.add_row(*(Text(printable(row[i])) if i < len(row) else "" for i in columns))
@@ -205,9 +205,14 @@ def _least(rows: Sequence[tuple[str, ...]], header: tuple[str, ...], i: int) -> 
     return max(map(len, [row[i] for row in rows if i < len(row)] + (header[i].split() or [""])))
 
 
+def _name_width(rows: Sequence[tuple[str, ...]], header: tuple[str, ...]) -> int | None:
+    """Symbols of a table's first column that are on one line at least."""
+    return min(max(len(row[0]) for row in rows), _NAME) if header else None
+
+
 def _fitting(rows: Sequence[tuple[str, ...]], header: tuple[str, ...], width: int) -> list[list[int]]:
     """The columns of one table, or where a terminal is too narrow for it of several, each with the names."""
-    name = min(_least(rows, header, 0), _NAME) + 4
+    name = max(_name_width(rows, header) or 0, 4) + 4
     tables, taken = [[0]], name
     for i in range(1, len(header)):
         taken += _least(rows, header, i) + 2

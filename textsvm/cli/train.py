@@ -19,6 +19,7 @@ from textsvm.cli.output import LIBSVM_MODEL, MODEL, Force, Output
 from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
+    from textsvm.evaluation.length_baseline import LengthBaseline
     from textsvm.evaluation.results import Results
     from textsvm.readers import Corpus
 
@@ -154,6 +155,7 @@ def train(
 
     textsvm train essays.tsv --regress score --kernel spectrum --p 1-15 --weight intersection
     """
+    from textsvm.evaluation.length_baseline import LengthBaseline
     from textsvm.libsvm_model import require_libsvms
     from textsvm.model_file import require_weights
 
@@ -184,11 +186,15 @@ def train(
         of_class = (i for i, label in enumerate(training.labels or []) if label == task.one_class)
         training = training.subset(of_class)
     with made_from.cluster.at_work(console):
-        results = _fit(console, model, training, held, task.one_class or reading.positive)
+        baseline = None
+        if training.targets is not None:
+            baseline = LengthBaseline.fit(training.examples, training.targets)
+        results = _fit(console, model, training, held, task.one_class or reading.positive, baseline)
     summary = summarise(model, training) | {"holdout": None}
     if results is not None and held is not None:
         near = _near_duplicates(console, model, training, held)
         summary["holdout"] = results.as_dict() | {"near_duplicates": near}
+    baselines = {} if baseline is None else {"length_baseline": asdict(baseline)}
     if task.one_class is not None:
         reading = replace(reading, positive=task.one_class)
     with console.warnings():
@@ -196,7 +202,7 @@ def train(
             size = model_files.save_as_libsvm(output, model)
         else:
             size = model_files.save_model(
-                output, model, training, reading, learning, summary, texts=not file.without_texts
+                output, model, training, reading, learning, summary | baselines, texts=not file.without_texts
             )
     console.say(f"model {file.output}: {_megabytes(size)}{', no training text in it' * file.without_texts}")
     seconds |= {**model.seconds_, "total": time.perf_counter() - started}
@@ -232,7 +238,12 @@ def _of_one_class(corpus: Corpus, label: str) -> Corpus:
 
 
 def _fit(
-    console: Console, model: Any, training: Corpus, held: Corpus | None, positive: str | None
+    console: Console,
+    model: Any,
+    training: Corpus,
+    held: Corpus | None,
+    positive: str | None,
+    baseline: LengthBaseline | None,
 ) -> Results | None:
     from textsvm.cli.evaluate import judge
 
@@ -246,7 +257,7 @@ def _fit(
             sample_weight=training.weights,
             progress=console.stage,
         )
-        results = None if held is None else judge(model, held, positive, console.stage)
+        results = None if held is None else judge(model, held, positive, console.stage, baseline=baseline)
     if chosen := getattr(model, "chosen_", ""):
         console.say(f"note: {chosen}")
     console.say_device(model.device_)

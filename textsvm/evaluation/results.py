@@ -52,6 +52,9 @@ class Results:
         What makes the figures doubtful.
     seconds : dict
         Wall time of the stages that led here.
+    length_alone : dict
+        Regression: metrics of what the lengths of the texts alone predict, see
+        `textsvm.evaluation.length_baseline`; empty where that is not known.
     """
 
     task: str
@@ -69,6 +72,7 @@ class Results:
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+    length_alone: dict[str, float] = field(default_factory=dict)
 
     @property
     def accuracy(self) -> float:
@@ -130,6 +134,7 @@ class Results:
                 "intervals": self.intervals,
                 "warnings": self.warnings,
                 "seconds": self.seconds,
+                **({"length_alone": self.length_alone} if self.length_alone else {}),
             }
         )
 

@@ -18,7 +18,7 @@ from typing import Any
 from textsvm.evaluation.results import Results
 from textsvm.reporting import curves, mistakes, threshold
 from textsvm.reporting.escape import safe
-from textsvm.reporting.format_metrics import HEADS, NAMES, format_interval, format_metric
+from textsvm.reporting.format_metrics import HEADS, NAMES, format_interval, format_metric, length_alone
 from textsvm.reporting.report import Report
 
 #: Classes of a confusion matrix that is shown as one, and of one that has room beside a chart.
@@ -125,7 +125,8 @@ def _headline(results: Results) -> str:
     terms_used = "".join(meaning for name, meaning in terms.items() if name in results.metrics)
     return (
         f'<section><h2>Headline</h2><dl class="tiles">{tiles}</dl><p class="note">Below each figure its 95 % '
-        f"interval (percentile bootstrap over documents).{of}{terms_used}{grades}</p></section>"
+        f"interval (percentile bootstrap over documents).{of}{terms_used}{grades}"
+        f" {length_alone(results.length_alone)}</p></section>"
     )
 
 
