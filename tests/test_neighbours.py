@@ -151,7 +151,7 @@ BESIDE = Sum([On("text", Spectrum(2)), On("number", Gaussian())])
         (On("text", EditDistance(0.1)), TABLE),
         (BESIDE, TABLE),
     ],
-    ids=str,
+    ids=["learns", "not normalised", "spans", "edit", "function", "vectors", "column", "sum on columns"],
 )
 def test_every_kernel_finds_the_nearest_and_all_above_a_threshold(kernel, given):
     n, values = len(TEXTS), all_values(kernel, given)
