@@ -222,3 +222,35 @@ def test_without_script_the_figures_are_there(visit, reports):
     assert page.is_hidden("#controls")
     assert shown(page, "precision") == f"{100 * found['binary'].results.precision:.2f} %"
     assert page.is_visible("svg >> nth=0")
+
+
+def test_filters_of_doubtful_labels(visit, tmp_path):
+    from textsvm.reporting.review import Review, render
+    from textsvm.selection.doubts import Doubt
+
+    labels = [HOSTILE, "ham", "spam"]
+    found = [
+        Doubt(0, HOSTILE, "ham", 0.9, [f"because {HOSTILE}"], 1, 0.5, ("label",)),
+        Doubt(1, "ham", "spam", 0.8, ["nearly the same text"], 2, 0.99, ("label", "copy")),
+        Doubt(2, "spam", "spam", 0.1, ["resembles no other text"], 0, 0.0, ("outlier",)),
+    ]
+    texts = [HOSTILE, "An apple a day", "A pear"]
+    path = tmp_path / "doubts.html"
+    path.write_text(render(Review(HOSTILE, found, ["a", HOSTILE, "c"], labels, texts.__getitem__)), "utf-8")
+    page = visit(path)
+
+    def left():
+        return page.locator("article:visible").count()
+
+    assert left() == 3
+    page.select_option("#filter-kind", "copy")
+    assert left() == 1
+    assert page.inner_text("#filter-shown") == "1 of 3 shown"
+    page.select_option("#filter-kind", "")
+    page.select_option("#filter-label", label="spam")
+    assert left() == 1
+    page.select_option("#filter-label", "")
+    page.fill("#filter-words", "APPLE")
+    assert left() == 2  # beside the first, and the second itself
+    assert page.evaluate("document.scripts.length") == 1
+    assert page.evaluate("document.images.length") == 0

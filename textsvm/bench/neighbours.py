@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from textsvm.bench.harness import Rows, paired
 from textsvm.bench.resampled import resampled_documents, texts_of
 from textsvm.device import select
 from textsvm.documents import encode
+from textsvm.errors import InputError
 from textsvm.kernels.edit import EditDistance
 from textsvm.nearest.neighbours import Neighbours, neighbours
 from textsvm.readers import read_corpus, sample
@@ -138,6 +140,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--n", type=int, help="strings (default: 10,000, on a GPU 100,000)")
     options = parser.parse_args(arguments)
     card = select(options.device).kind == "cuda"
+    if not card and find_spec("rapidfuzz") is None:
+        raise InputError("RapidFuzz is not installed and is what is compared with; pip install rapidfuzz")
     n = options.n or (300 if options.quick else 100_000 if card else 10_000)
     output = options.output or Path("reports/gpu/neighbours" if card else "reports/neighbours")
     flags = "".join(

@@ -28,7 +28,7 @@ _PANEL = "Neighbours"
 class WhichOptions:
     """Which neighbours are asked for; of several conditions, those that fulfil all."""
 
-    k: Annotated[
+    nearest: Annotated[
         int | None,
         typer.Option(
             "-k",
@@ -56,8 +56,8 @@ class WhichOptions:
         """What the library calls it."""
         from textsvm.nearest.wanted import K, Wanted
 
-        nothing = self.k is self.at_least is self.within is None
-        return Wanted(K if nothing else self.k, self.at_least, self.within)
+        nothing = self.nearest is self.at_least is self.within is None
+        return Wanted(K if nothing else self.nearest, self.at_least, self.within)
 
 
 @dataclass(frozen=True)

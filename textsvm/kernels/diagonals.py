@@ -33,7 +33,7 @@ from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.base import KernelRows
 from textsvm.kernels.gap_sweep import Picked
 from textsvm.kernels.positions import PositionKernel, overlaps
-from textsvm.parallel import Progress, part, run
+from textsvm.parallel import Progress, run
 from textsvm.simd import (
     LANES,
     add,
@@ -150,8 +150,8 @@ class DiagonalKernel(PositionKernel):
             factors = coef[d] * scale * own[d]
             _share(x, codes, offsets, factors, sums.first, sums.length, sums.weights, shares)
             symbols.append(documents.spread(d, np.cumsum(shares)[:-1]))
-            if step := part(progress, d, 1, len(documents)):
-                step(1, 1)
+            if progress is not None:
+                progress(d + 1, len(documents))
         return Contributions(symbols)
 
     def contributions_cost(

@@ -107,7 +107,7 @@ class Windows:
         return _power(sums / self.unit, self.outer)
 
     def of_equal(self, longest: int) -> NDArray[np.float64]:
-        """Sums of c^d1 of a text with itself, by length, in the order of positions; shape (longest + 1,)."""
+        """Sums of c^d1 of a text with itself by its length, in order of positions, shape (longest + 1,)."""
         side, whole = self.side, 2 * self.side + 1
         weights = side + 1 - np.abs(np.arange(-side, side + 1))
         terms = [
