@@ -13,11 +13,14 @@ import textsvm
 from textsvm.evaluation.explanation import Explanation, explain
 from textsvm.evaluation.judge import machine_of
 from textsvm.evaluation.results import Results
+from textsvm.evaluation.side_by_side import SideBySide
+from textsvm.evaluation.slices import Slices
 from textsvm.features.vectors import Vectors
 from textsvm.kernels.spelling import spell
 from textsvm.parallel import Progress
 from textsvm.plain_json import to_json
 from textsvm.readers.columns import some
+from textsvm.selection.learning_curve import LearningCurve
 
 #: Mistakes that are shown.
 MISTAKES = 10
@@ -65,6 +68,10 @@ class Report:
         Symbols of each document as the model reads it.
     mistakes : list of Mistake
         The worst first.
+    slices : Slices, optional
+    beside : SideBySide, optional
+        Other models, this one the first.
+    learning : LearningCurve, optional
     """
 
     title: str
@@ -72,6 +79,15 @@ class Report:
     facts: list[tuple[str, str]]
     lengths: NDArray[np.int64] = field(repr=False)
     mistakes: list[Mistake]
+    slices: Slices | None = None
+    beside: SideBySide | None = None
+    learning: LearningCurve | None = None
+
+    @property
+    def more(self) -> dict[str, Slices | SideBySide | LearningCurve]:
+        """What was asked for besides, by its name."""
+        asked = {"slices": self.slices, "beside": self.beside, "learning_curve": self.learning}
+        return {name: each for name, each in asked.items() if each is not None}
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -84,6 +100,7 @@ class Report:
                     {**vars(each), "explanation": each.explanation and each.explanation.as_dict()}
                     for each in self.mistakes
                 ],
+                **{name: each.as_dict() for name, each in self.more.items()},
             }
         )
 
