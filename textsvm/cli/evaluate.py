@@ -155,7 +155,7 @@ def evaluate(
             title = f"{model.name} on {examples.names_of(corpus)}"
             made = _report(console, file, fitted, results, documents, title)
             results = made.results
-            _write(console, file, replace(made, slices=slices, beside=beside))
+            write_report(console, file, replace(made, slices=slices, beside=beside))
     console.say_device(fitted.device_)
     if printing.json:
         more = {"slices": slices and slices.as_dict(), "beside": beside and beside.as_dict()}
@@ -228,7 +228,8 @@ def _report(
     )
 
 
-def _write(console: Console, file: ReportFile, made: Report) -> None:
+def write_report(console: Console, file: ReportFile, made: Report) -> None:
+    """Write it, and say so."""
     from textsvm.reporting.files import write
 
     assert file.report is not None

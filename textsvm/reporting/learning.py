@@ -52,11 +52,11 @@ def section(curve: LearningCurve | None) -> str:
 
 def sentence(curve: LearningCurve) -> str:
     """The answer, with its uncertainty."""
-    low, high = (_shown(curve, bound) for bound in curve.interval)
+    value, low, high = (_change(curve, gain) for gain in curve.gain)
     return (
-        f"{_VERDICTS[curve.would_help]}: with twice as many ({2 * round(curve.n[-1]):,}) the {_label(curve)} "
-        f"is expected to be {_shown(curve, curve.expected)} (95 % interval over folds: {low} to {high}); "
-        f"it is {_shown(curve, float(curve.error[-1]))} now."
+        f"{_VERDICTS[curve.would_help]}: by a power law through these errors twice as many "
+        f"({2 * round(curve.n[-1]):,}) would take the {_label(curve)} down by {value} (95 % interval over "
+        f"folds: {low.removesuffix(' points')} to {high}), from {_shown(curve, float(curve.error[-1]))} now."
     )
 
 
@@ -85,3 +85,7 @@ def _label(curve: LearningCurve) -> str:
 
 def _shown(curve: LearningCurve, value: float) -> str:
     return f"{value:.4g}" if curve.metric == "mae" else f"{100 * value:.2f} %"
+
+
+def _change(curve: LearningCurve, gain: float) -> str:
+    return f"{gain:.3g}" if curve.metric == "mae" else f"{100 * gain:.2f} points"

@@ -143,7 +143,7 @@ def make_report(
         Mistake(
             ids[results.index[i]],
             *results.labels_of(i),
-            float(_values(results)[i]),
+            float(how_wrong(results)[i]),
             documents.shown(i),
             explanation,
         )
@@ -157,7 +157,7 @@ def worst(results: Results, most: int) -> list[int]:
     wrong = results.predicted != results.truth
     if results.task == "multilabel":
         wrong = wrong.any(axis=1)
-    how_bad = np.where(wrong, np.abs(_values(results)), -1.0)
+    how_bad = np.where(wrong, np.abs(how_wrong(results)), -1.0)
     order = np.argsort(-how_bad, kind="stable")[:most]
     return [i for i in order.tolist() if wrong[i]]
 
@@ -178,7 +178,8 @@ def explain_within_budget(
     return done + [None] * (len(lengths) - affordable)
 
 
-def _values(results: Results) -> NDArray[np.float64]:
+def how_wrong(results: Results) -> NDArray[np.float64]:
+    """The `value` of each document as a mistake; see `Mistake`."""
     if results.task == "regression":
         return results.predicted - results.truth
     if results.task == "binary":

@@ -30,12 +30,10 @@ def section(slices: Slices | None) -> str:
         with_value(metric),
     )
     names = _names(slices)
-    head = "".join(f"<th>{NAMES[name]}</th><th>95 % interval</th>" for name in names)
+    head = "".join(f"<th>{NAMES[name]}</th>" for name in names)
     rows = "".join(
         f"<tr><th>{safe(each.value)}</th><td>{each.n:,}</td>"
-        + "".join(
-            f"<td>{value}</td><td><small>{bounds}</small></td>" for value, bounds in _cells(each, names)
-        )
+        + "".join(f"<td>{value}<br><small>{bounds}</small></td>" for value, bounds in _cells(each, names))
         + "</tr>"
         for each in slices.slices[:LISTED]
     )
@@ -43,7 +41,7 @@ def section(slices: Slices | None) -> str:
         f'<section class="wide"><h2>By {column}</h2><ul class="key"><li class="c2">worse than all documents'
         '</li><li class="c3">better</li><li class="c7">no difference that is sure</li></ul>'
         f'{drawn}<div class="scroll"><table><thead><tr><th>{column}</th><th>documents</th>{head}</tr></thead>'
-        f'<tbody>{rows}</tbody></table></div><p class="note">{safe(explanation(slices))}</p></section>'
+        f'<tbody>{rows}</tbody></table></div><p class="note">Below each figure its 95 % interval. {safe(explanation(slices))}</p></section>'
     )
 
 

@@ -5,8 +5,8 @@ trained and tested on one Gram where the kernel allows it. The error as a functi
 
     error(n) = a + b n^-c,    a, b >= 0,
 
-which is linear in a and b for each c of a grid: the c of least squares is taken (the law is that of Cortes
-et al. 1994 for classifiers). Its uncertainty is that over folds, drawn anew with replacement.
+which is linear in a and b for each c of a grid: the c of least squares of relative errors is taken (the law
+is that of Cortes et al. 1994 for classifiers). Its uncertainty is that over folds, drawn anew with replacement.
 """
 
 from __future__ import annotations
@@ -174,11 +174,12 @@ def _thinned(
 
 
 def _power_law(n: Array, error: Array) -> tuple[float, float, float]:
-    """a, b and c of least squares."""
+    """a, b and c of least squares, the residuals relative to the errors."""
     best = (np.inf, (float(error[-1]), 0.0, 1.0))
+    weight = 1 / np.maximum(error, 1e-3 * max(float(error.max()), 1e-12))
     for c in POWERS.tolist():
         basis = np.column_stack([np.ones(len(n)), (n / n[-1]) ** -c])
-        (a, b), residual = nnls(basis, error)
+        (a, b), residual = nnls(basis * weight[:, None], error * weight)
         best = min(best, (float(residual), (float(a), float(b * n[-1] ** c), c)))
     return best[1]
 
