@@ -38,7 +38,7 @@ class Slice:
     metrics : dict of str -> float
         See `METRICS`; NaN where a metric is not defined.
     intervals : dict of str -> (float, float)
-        95 %: of shares Wilson's, else percentile bootstrap.
+        95 %: of shares Clopper and Pearson's, which holds for few documents too, else percentile bootstrap.
     apart : {"worse", "better", ""}
         Whether the interval of the first metric leaves out the figure of all documents.
     """
@@ -132,7 +132,7 @@ def _slice(part: Results, value: str, overall: float, resamples: int, seed: int)
     metrics = {name: float(exact[name][0]) for name in names} | dict.fromkeys(_undefined(part), np.nan)
     drawn = [metrics_in(part, weight) for weight in draws(part.n, resamples, seed)]
     intervals = {name: _bounds(np.concatenate([each[name] for each in drawn])) for name in names}
-    intervals |= {name: _wilson(metrics[name], n) for name, n in _shares_of(part).items()}
+    intervals |= {name: _exact(metrics[name], n) for name, n in _shares_of(part).items()}
     low, high = intervals[names[0]]
     below, above = high < overall, low > overall
     worse = above if names[0] in ERRORS else below
@@ -160,10 +160,10 @@ def _shares_of(part: Results) -> dict[str, int]:
     return {"accuracy": part.n, "precision": said, "recall": true}
 
 
-def _wilson(share: float, n: int) -> tuple[float, float]:
+def _exact(share: float, n: int) -> tuple[float, float]:
     if n == 0:
         return np.nan, np.nan
-    bounds = binomtest(round(share * n), n).proportion_ci(0.95, "wilson")
+    bounds = binomtest(round(share * n), n).proportion_ci(0.95, "exact")
     return float(bounds.low), float(bounds.high)
 
 

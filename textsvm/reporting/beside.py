@@ -39,7 +39,8 @@ def section(beside: SideBySide | None) -> str:
         for name, row in zip(names, rows, strict=True)
     )
     table = (
-        f'<section class="wide"><h2>Models side by side</h2>{_picture(beside)}<div class="scroll"><table>'
+        f'<section class="wide"><h2>Models side by side</h2>{_picture(beside)}<div class="scroll">'
+        '<table class="figures">'
         f"<thead><tr>{''.join(f'<th>{title}</th>' for title in head)}</tr></thead><tbody>{body}</tbody>"
         f'</table></div><p class="note">{safe(explanation(beside))}</p></section>'
     )
@@ -186,8 +187,8 @@ def _disagreements(beside: SideBySide) -> str:
     head = "".join(f"<th>{safe(name)}</th>" for name in ("", "truth", *beside.names))
     rows = "".join(_row(each, len(beside.names)) for each in beside.disagreements)
     return (
-        '<section><h2>Where the models disagree</h2><div class="scroll"><table class="apart"><thead><tr>'
-        f"{head}</tr></thead><tbody>{rows}</tbody></table></div></section>"
+        '<section><h2>Where the models disagree</h2><div class="scroll"><table class="figures apart">'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></section>"
     )
 
 

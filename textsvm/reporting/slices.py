@@ -40,8 +40,9 @@ def section(slices: Slices | None) -> str:
     return (
         f'<section class="wide"><h2>By {column}</h2><ul class="key"><li class="c2">worse than all documents'
         '</li><li class="c3">better</li><li class="c7">no difference that is sure</li></ul>'
-        f'{drawn}<div class="scroll"><table><thead><tr><th>{column}</th><th>documents</th>{head}</tr></thead>'
-        f'<tbody>{rows}</tbody></table></div><p class="note">Below each figure its 95 % interval. {safe(explanation(slices))}</p></section>'
+        f'{drawn}<div class="scroll"><table class="figures"><thead><tr><th>{column}</th><th>documents</th>'
+        f'{head}</tr></thead><tbody>{rows}</tbody></table></div><p class="note">Below each figure '
+        f"its 95 % interval. {safe(explanation(slices))}</p></section>"
     )
 
 

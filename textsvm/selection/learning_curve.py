@@ -6,7 +6,8 @@ trained and tested on one Gram where the kernel allows it. The error as a functi
     error(n) = a + b n^-c,    a, b >= 0,
 
 which is linear in a and b for each c of a grid: the c of least squares of relative errors is taken (the law
-is that of Cortes et al. 1994 for classifiers). Its uncertainty is that over folds, drawn anew with replacement.
+is that of Cortes et al. 1994 for classifiers). Its uncertainty is that over folds, drawn anew with
+replacement.
 """
 
 from __future__ import annotations
@@ -71,9 +72,9 @@ class LearningCurve:
     def would_help(self) -> str:
         """Whether more texts would help: "yes", "hardly" or "unclear"."""
         worth, (_, low, high) = WORTH * self.error[-1], self.gain
-        if low > 0 and self.gain[0] >= worth:
+        if low >= worth > 0:
             return "yes"
-        return "hardly" if high < worth else "unclear"
+        return "hardly" if high <= worth else "unclear"
 
     def law(self, n: ArrayLike) -> Array:
         """The fitted error of machines that learn from n texts."""
