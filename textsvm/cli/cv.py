@@ -114,7 +114,8 @@ def cv(
     if wanted.file.report is not None:
         title = f"Cross-validation of {examples.names_of(corpus)}"
         made = _report(model, documents, result, title, wanted.file.mistakes, reading.positive)
-        slices = make_slices(made.results, folds.groups, documents.groups) if folds.groups else None
+        groups = documents.groups
+        slices = make_slices(made.results, str(folds.groups), groups) if groups is not None else None
         write_report(console, wanted.file, replace(made, slices=slices, learning=curve))
     if printing.json:
         beside = {} if alone is None else {"length_alone": alone}
