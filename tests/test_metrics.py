@@ -120,7 +120,7 @@ def test_resamples_have_the_metrics_of_their_documents(task, n, seed):
     results = some_results(task, n, seed, probability=task != "regression")
     [weight] = bootstrap.draws(n, 5, seed)
     assert (weight.sum(1) == n).all()
-    found = bootstrap._metrics(results, weight)
+    found = bootstrap.metrics_in(results, weight)
     assert found.keys() == results.metrics.keys()
     classes = None if task == "regression" else np.sort(results.labels)
     for row, counts in enumerate(weight.astype(int)):

@@ -9,6 +9,7 @@ import shutil
 
 import numpy as np
 import pytest
+from test_report_parts import everything
 from test_reporting import HOSTILE, corpus, made, of_classes
 
 from textsvm import SVC, CalibratedSVC, Spectrum
@@ -69,6 +70,8 @@ def reports(tmp_path_factory):
         "three": made(("a", "b", "c")),
         "twenty": of_classes(20),
         "right": of_classes(20, wrong=1000),
+        "parts": everything(),
+        "hostile parts": everything(HOSTILE),
     }
     for name, each in found.items():
         write(each, folder / f"{name}.html")
@@ -87,7 +90,7 @@ def shown(page, name):
     return page.inner_text(f"#now-{name}")
 
 
-@pytest.mark.parametrize("name", ["binary", "hostile", "calibrated", "three"])
+@pytest.mark.parametrize("name", ["binary", "hostile", "calibrated", "three", "parts", "hostile parts"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_renders_without_complaints(visit, reports, name, scheme, tmp_path):
     page = visit(reports[0] / f"{name}.html", color_scheme=scheme)
@@ -131,6 +134,52 @@ def test_threshold_control(visit, reports, name):
     assert float(page.get_attribute("#roc-dot", "cy")) < 40
 
 
+def cost_at(results, threshold, missed, alarm):
+    """Of a document, at a threshold of the scores that the page has."""
+    score = results.decision if results.probability is None else results.probability
+    spam, said = results.truth == results.labels[1], score > threshold
+    return (missed * (spam & ~said).sum() + alarm * (said & ~spam).sum()) / results.n
+
+
+@pytest.mark.parametrize("name", ["calibrated", "parts"])
+def test_the_reader_says_what_errors_cost(visit, reports, name):
+    folder, found = reports
+    results = found[name].results
+    page = visit(folder / f"{name}.html")
+    table = page.inner_text(".confusion")
+    assert shown(page, "cost") == "–"
+    for missed, alarm in ((1, 10), (10, 1), (1, 1), (0, 1)):
+        page.fill("#cost-missed", str(missed))
+        page.fill("#cost-alarm", str(alarm))
+        low, high = (float(page.get_attribute("#threshold", side)) for side in ("min", "max"))
+        every = [cost_at(results, t, missed, alarm) for t in np.linspace(low, high, 5001)]
+        threshold = float(page.input_value("#threshold"))
+        assert cost_at(results, threshold, missed, alarm) <= min(every) + 1e-12
+        assert float(shown(page, "cost")) == pytest.approx(min(every), rel=0.006)
+        assert "least cost" in page.inner_text("#least")
+        score = results.decision if results.probability is None else results.probability
+        spam, said = results.truth == results.labels[1], score > threshold
+        counts = [(~spam & ~said).sum(), (~spam & said).sum(), (spam & ~said).sum(), (spam & said).sum()]
+        assert page.locator(".confusion td b").all_inner_texts() == [str(count) for count in counts]
+        assert page.get_attribute("#cost-line", "d").count("L") == 200
+        across = float(page.get_attribute("#roc-dot", "cx"))
+        assert across == pytest.approx(52 + 370 * counts[1] / (~spam).sum(), abs=0.01)
+    for nonsense in ("-1", ""):
+        page.fill("#cost-missed", nonsense)
+        assert page.inner_text("#least") == ""
+        assert shown(page, "cost") == "–"
+    slide(page, "threshold", 0.5 if results.probability is not None else 0.0)
+    assert page.inner_text(".confusion") == table
+
+
+def test_hostile_parts_do_nothing(visit, reports):
+    page = visit(reports[0] / "hostile parts.html")
+    assert page.evaluate("document.scripts.length") == 2
+    assert page.evaluate("document.images.length") == 0
+    assert page.locator("table.apart tr.text").count() > 0
+    assert page.locator("h2", has_text="</div></script>").count() == 1
+
+
 def test_a_hostile_document_does_nothing(visit, reports):
     page = visit(reports[0] / "hostile.html")
     assert page.title().startswith("</div></script><script>")
@@ -168,7 +217,7 @@ def test_light_and_dark_at_a_button(visit, reports):
     assert page.evaluate(colour) == light
 
 
-@pytest.mark.parametrize("name", ["binary", "three"])
+@pytest.mark.parametrize("name", ["binary", "three", "parts"])
 def test_fits_a_phone(visit, reports, name):
     page = visit(reports[0] / f"{name}.html", width=360)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import textsvm
 from textsvm.cli import examples, kernels, machines, model_files, options
 from textsvm.cli.console import Console, json_line
+from textsvm.cli.evaluate import ReportFile, write_report
 from textsvm.cli.metric_columns import SHOWN, cells
-from textsvm.cli.output import PREDICTIONS, Force, Output
+from textsvm.cli.output import PREDICTIONS, Output
 from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
     from textsvm.readers import Corpus
+    from textsvm.reporting.report import Report
     from textsvm.selection.cross_validation import CrossValidation
 
 
 @dataclass(frozen=True)
-class Predictions:
-    """Where the predictions go."""
+class Wanted:
+    """What is wanted besides the figures, and where it goes."""
 
+    file: ReportFile
     predictions: Annotated[
         Path | None,
         typer.Option(
@@ -32,13 +36,19 @@ class Predictions:
             "- is stdout."
         ),
     ] = None
-    force: Force = False
+    learning_curve: Annotated[
+        bool,
+        typer.Option(
+            "--learning-curve",
+            help="Would more texts help? Train on 10, 20, 40 and 80 % of the training texts too.",
+        ),
+    ] = False
 
     def output(self, corpus: list[Path]) -> Output | None:
         """The file, checked, if there is to be one."""
         if self.predictions is None:
             return None
-        output = Output("--predictions", self.predictions, PREDICTIONS, self.force)
+        output = Output("--predictions", self.predictions, PREDICTIONS, self.file.force)
         output.check({"the corpus": corpus})
         return output
 
@@ -50,7 +60,7 @@ def cv(
     learning: options.Learning,
     folds: options.Folds,
     made_from: machines.SingleOptions,
-    predictions: Predictions,
+    wanted: Wanted,
     printing: options.Printing,
 ) -> None:
     """Cross-validate: train on all folds but one, judge on that one, in turn; the kernel matrix is made once.
@@ -59,12 +69,16 @@ def cv(
 
     textsvm cv mails.tar.gz --kernel gap --p 4 -C 10 --folds 10
     """
+    from textsvm.evaluation.slices import make_slices
+    from textsvm.reporting import learning as shown
     from textsvm.selection.cross_validation import cross_validate
+    from textsvm.selection.learning_curve import learning_curve as learn
 
     started = time.perf_counter()
     folds.check()
     made_from.cluster.check()
-    output = predictions.output(corpus)
+    wanted.file.check({"the corpus": corpus, "the predictions": wanted.predictions})
+    output = wanted.output(corpus)
     console = Console(printing.quiet, output is not None and output.is_stdout)
     model = made_from.estimator(learning)
     kernel = examples.kernel_of(model)
@@ -82,6 +96,12 @@ def cv(
             progress=console.stage,
             **folds.arguments(documents),
         )
+        curve = None
+        if wanted.learning_curve:
+            curve = learn(
+                model, documents.examples, truth, result,
+                sample_weight=documents.weights, progress=console.stage,
+            )  # fmt: skip
     if output is not None:
         with output.place() as path:
             _write_predictions(path, documents, truth, result)
@@ -91,12 +111,43 @@ def cv(
     console.say(f"kernel matrix: {result.gram}")
     seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
     alone = _length_alone(documents, result)
+    if wanted.file.report is not None:
+        title = f"Cross-validation of {examples.names_of(corpus)}"
+        made = _report(model, documents, result, title, wanted.file.mistakes, reading.positive)
+        groups = documents.groups
+        slices = make_slices(made.results, str(folds.groups), groups) if groups is not None else None
+        write_report(console, wanted.file, replace(made, slices=slices, learning=curve))
     if printing.json:
         beside = {} if alone is None else {"length_alone": alone}
+        if curve is not None:
+            beside["learning_curve"] = curve.as_dict()
         console.print_json(summarise(result, documents, model) | beside | {"seconds": seconds})
     else:
         show(console, f"{len(documents):,} documents of {documents.source}", result, alone)
+        if curve is not None:
+            head, rows = shown.cells(curve)
+            console.table("learning curve", [tuple(row) for row in rows], tuple(head))
+            console.line(shown.sentence(curve))
         console.table("seconds", [(stage, f"{value:.2f}") for stage, value in seconds.items()])
+
+
+def _report(
+    model: Any, corpus: Corpus, result: CrossValidation, title: str, mistakes: int, positive: str | None
+) -> Report:
+    """What each document got, as a report."""
+    from textsvm.reporting.folds import make_report, results_of
+
+    with_texts = len(corpus.texts) == len(corpus)
+    kernel = model.kernel if model.kernel in kernels.DEFAULTS else spell(model.kernel)
+    facts = [
+        ("machine", type(model).__name__), ("kernel", str(kernel)), ("C", f"{model.C:g}"),
+        ("folds", f"{len(result.folds)}, each document judged by machines that were not trained on it"),
+        ("corpus", corpus.source), ("kernel matrix", result.gram),
+        ("device", model_files.device_of(model).description),
+        ("written by", f"textsvm {textsvm.__version__}"),
+    ]  # fmt: skip
+    results = results_of(result, options.truth(corpus), positive)
+    return make_report(results, corpus.texts if with_texts else None, corpus.ids, title, facts, mistakes)
 
 
 def summarise(result: CrossValidation, corpus: Corpus, model: Any) -> dict[str, Any]:

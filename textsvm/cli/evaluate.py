@@ -12,13 +12,19 @@ import typer
 from textsvm.cli import examples, machines, model_files, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.output import REPORTS, STDOUT, Force, Output
+from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.estimators.base import StageProgress
     from textsvm.evaluation.length_baseline import LengthBaseline
     from textsvm.evaluation.results import Results
+    from textsvm.evaluation.side_by_side import SideBySide
+    from textsvm.evaluation.slices import Slices
     from textsvm.readers import Corpus
+    from textsvm.reporting.report import Report
 
+#: Models side by side.
+MOST_MODELS = 8
 #: A wider confusion matrix does not fit a terminal.
 MOST_COLUMNS = 12
 
@@ -38,7 +44,7 @@ class ReportFile:
     ] = 10
     force: Force = False
 
-    def check(self, model: Path, corpus: list[Path]) -> None:
+    def check(self, inputs: dict[str, Any]) -> None:
         """Wrong usage, before any work."""
         if self.report is None:
             return
@@ -47,7 +53,7 @@ class ReportFile:
             raise WrongUsage(
                 f"--report {self.report}: a report is .html, .md or .json, and the name ends in none of them"
             )
-        Output("--report", self.report, kind, self.force).check({"the model": model, "the corpus": corpus})
+        Output("--report", self.report, kind, self.force).check(inputs)
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,29 @@ class Judging:
             help="Grades of the quadratic weighted kappa, such as 2,12 (default: those that occur).",
         ),
     ] = None
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Another model to judge on the same documents: differences, and where they disagree; may be "
+            "given several times.",
+        ),
+    ] = None
+    slice: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Tables, FASTA: figures of each value of this column (source, language, year), the worst "
+            "first.",
+        ),
+    ] = None
     device: options.Device = "auto"
+
+    def check(self) -> tuple[int, int] | None:
+        """Wrong usage, before any work; the grades."""
+        if len(self.beside or []) >= MOST_MODELS:
+            raise WrongUsage(f"--beside: a comparison has room for {MOST_MODELS} models")
+        return None if self.grades is None else _range(self.grades)
 
 
 @options.with_groups
@@ -82,8 +110,8 @@ def evaluate(
     from textsvm.evaluation.judge import machine_of
 
     console = Console(printing.quiet)
-    span = None if judging.grades is None else _range(judging.grades)
-    file.check(model, corpus)
+    span = judging.check()
+    file.check({"the model": model, "the corpus": corpus, "another model": judging.beside})
 
     fitted = model_files.load_model(model, judging.device)
     training = options.Training.of(fitted)
@@ -99,6 +127,7 @@ def evaluate(
             multilabel=several,
             label_separator=training.label_separator,
         ),
+        groups=judging.slice,
         headers=training.headers,
         kernel=machine_of(fitted).kernel_,
     )
@@ -109,13 +138,31 @@ def evaluate(
         training = replace(training, positive=reading.positive, negative=reading.negative)
     with console.progress():
         results = judge(fitted, documents, training.positive, console.stage, {"read": read}, span)
+        beside = None
+        if judging.beside:
+            texts = documents.texts if file.mistakes and len(documents.texts) else None
+            results = results.with_intervals()
+            found = {model: results} | {
+                path: judge(
+                    model_files.load_model(path, judging.device), documents, training.positive, console.stage,
+                    None, span,
+                )
+                for path in judging.beside
+            }  # fmt: skip
+            beside = _beside(found, texts, documents.ids)
+        slices = _slices(judging, results, documents)
         if file.report is not None:
             title = f"{model.name} on {examples.names_of(corpus)}"
-            results = _write_report(console, file, fitted, results, documents, title)
+            made = _report(console, file, fitted, results, documents, title)
+            results = made.results
+            write_report(console, file, replace(made, slices=slices, beside=beside))
     console.say_device(fitted.device_)
-    console.print_json(results.as_dict()) if printing.json else show(
-        console, f"{model} on {documents.source}", results
-    )
+    if printing.json:
+        more = {"slices": slices and slices.as_dict(), "beside": beside and beside.as_dict()}
+        console.print_json(results.as_dict() | {name: each for name, each in more.items() if each})
+    else:
+        show(console, f"{model} on {documents.source}", results)
+        _show_more(console, slices, beside)
 
 
 def judge(
@@ -149,23 +196,60 @@ def _range(grades: str) -> tuple[int, int]:
     return bounds[0], bounds[1]
 
 
-def _write_report(
+def _beside(found: dict[Path, Results], texts: Any, ids: list[str]) -> SideBySide:
+    """Models by the names of their files, or where two have one by their paths."""
+    from textsvm.evaluation.side_by_side import side_by_side
+
+    short = len({path.name for path in found}) == len(found)
+    return side_by_side({path.name if short else str(path): each for path, each in found.items()}, texts, ids)
+
+
+def _slices(judging: Judging, results: Results, corpus: Corpus) -> Slices | None:
+    from textsvm.evaluation.slices import make_slices
+
+    if judging.slice is None:
+        return None
+    if corpus.groups is None:
+        raise InputError(f"{corpus.source} has no column {judging.slice!r}; --slice names one of a table")
+    return make_slices(results, judging.slice, corpus.groups)
+
+
+def _report(
     console: Console, file: ReportFile, model: Any, results: Results, corpus: Corpus, title: str
-) -> Results:
-    """Write the report; the results with the intervals that it shows."""
-    from textsvm.reporting.files import write
+) -> Report:
+    """The report of one model, its results with intervals."""
     from textsvm.reporting.report import make_report
 
     def progress(done: float, total: float) -> None:
         console.stage("explain", done, total)
 
-    assert file.report is not None
-    made = make_report(
+    return make_report(
         model, results, examples.given_to(model, corpus), corpus.ids, title, file.mistakes, progress
     )
+
+
+def write_report(console: Console, file: ReportFile, made: Report) -> None:
+    """Write it, and say so."""
+    from textsvm.reporting.files import write
+
+    assert file.report is not None
     write(made, file.report)
     console.say(f"report: {file.report}")
-    return made.results
+
+
+def _show_more(console: Console, slices: Slices | None, beside: SideBySide | None) -> None:
+    """Models side by side and slices as tables."""
+    from textsvm.reporting import beside as of_models
+    from textsvm.reporting import slices as of_slices
+
+    if beside is not None:
+        head, rows = of_models.cells(beside)
+        console.table("models side by side", [tuple(row) for row in rows], tuple(head))
+        console.line(of_models.explanation(beside))
+    if slices is not None:
+        head, rows = of_slices.cells(slices)
+        console.table(f"by {slices.column}", [tuple(row) for row in rows], tuple(head))
+        console.line(of_slices.explanation(slices))
 
 
 def show(console: Console, title: str, results: Results) -> None:

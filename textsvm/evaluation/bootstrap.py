@@ -67,7 +67,7 @@ def intervals(
     dict of str -> (float, float)
         NaN where a metric is defined in no resample.
     """
-    parts = [_metrics(results, weight) for weight in draws(results.n, resamples, seed)]
+    parts = [metrics_in(results, weight) for weight in draws(results.n, resamples, seed)]
     tail = 100 * (1 - level) / 2
     found = {}
     for name in results.metrics:
@@ -88,7 +88,7 @@ def draws(n: int, resamples: int, seed: int) -> Iterator[Array]:
         yield np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
 
 
-def _metrics(results: Judged, weight: Array) -> dict[str, Array]:
+def metrics_in(results: Judged, weight: Array) -> dict[str, Array]:
     """Every metric of the results in each resample, shape (resamples,)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         if results.task == "regression":

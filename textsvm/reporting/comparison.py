@@ -7,12 +7,10 @@ from pathlib import Path
 
 from textsvm.evaluation.comparison import Compared
 from textsvm.files import replacing
-from textsvm.reporting.charts import Axis, Chart, percent
-from textsvm.reporting.escape import printable, safe
+from textsvm.reporting import intervals
+from textsvm.reporting.escape import safe
 from textsvm.reporting.html import page
-
-#: Pixels of a line of the picture, and of the picture.
-LINE, WIDE = 46, 760
+from textsvm.reporting.intervals import Line
 
 
 def write(path: Path, title: str, lead: str, compared: Sequence[Compared]) -> None:
@@ -24,26 +22,15 @@ def write(path: Path, title: str, lead: str, compared: Sequence[Compared]) -> No
 
 def picture(compared: Sequence[Compared]) -> str:
     """Accuracies with their intervals, the best on top; a dashed line through the first classifier."""
-    order = sorted(compared, key=lambda each: each.accuracy)
-    low = min(each.interval[0] for each in order)
-    high = max(each.interval[1] for each in order)
-    margin = 0.04 * (high - low)
-    chart = Chart(
-        "Accuracy of each classifier, with 95 % intervals",
-        Axis((max(0.0, low - margin), min(1.0, high + margin)), "accuracy", percent),
-        Axis((-0.5, len(order) - 0.35), "", ticks=()),
-        width=WIDE,
-        height=80 + LINE * len(order),
+    order = sorted(compared, key=lambda each: -each.accuracy)
+    lines = [Line(each.name, each.accuracy, each.interval, "c2" if each.ours else "c7") for each in order]
+    title = "Accuracy of each classifier, with 95 % intervals"
+    drawn = intervals.picture(
+        title, "accuracy", "accuracy", lines, compared[0].accuracy, intervals.with_value("accuracy")
     )
-    chart.upright(compared[0].accuracy)
-    for place, each in enumerate(order):
-        style = "c2" if each.ours else "c7"
-        chart.intervals([each.interval[0]], [each.interval[1]], [place - 0.1], style)
-        chart.dots([each.accuracy], [place - 0.1], style, 5)
-        chart.note(place + 0.18, printable(f"{each.name}: {100 * each.accuracy:.2f} %"))
     key = '<ul class="key"><li class="c2">textsvm</li><li class="c7">scikit-learn</li></ul>'
     return (
-        f'<section class="wide"><h2>Accuracy</h2>{key}{chart.svg()}<p class="note">On {compared[0].n:,} '
+        f'<section class="wide"><h2>Accuracy</h2>{key}{drawn}<p class="note">On {compared[0].n:,} '
         f"documents, with 95 % intervals (Wilson). Dashed: {safe(compared[0].name)}. Intervals of two "
         "classifiers on the same documents may overlap where the one is surely better: the table has the "
         "paired test.</p></section>"

@@ -91,11 +91,7 @@ def margins(results: Results) -> str:
     """By how much the predicted class leads, of right and of wrong predictions."""
     if results.task != "multiclass":
         return ""
-    said = np.array([results.labels.index(label) for label in results.predicted.tolist()])
-    values, everyone = _machine_sums(results.decision), np.arange(results.n)
-    others = values.copy()
-    others[everyone, said] = -np.inf
-    lead = values[everyone, said] - others.max(axis=1)
+    lead = leads(results)
     right = results.truth == results.predicted
     low, high = np.percentile(lead, [0.5, 99.5]).tolist()
     low, high = min(low, 0.0), max(high, low + 1e-6)
@@ -110,6 +106,16 @@ def margins(results: Results) -> str:
     chart.bars(edges, counts[0], "c3")
     chart.bars(edges, counts[1], "c2")
     return card("How clear the decisions are", chart, [("right", "c3"), ("wrong", "c2")], "")
+
+
+def leads(results: Results) -> Array:
+    """By how much the predicted class leads, of more than two classes."""
+    place = {label: a for a, label in enumerate(results.labels)}
+    said = np.array([place[label] for label in results.predicted.tolist()])
+    values, everyone = _machine_sums(results.decision), np.arange(results.n)
+    others = values.copy()
+    others[everyone, said] = -np.inf
+    return values[everyone, said] - others.max(axis=1)
 
 
 def _machine_sums(decision: Array) -> Array:
@@ -259,16 +265,19 @@ def card(
     note: str,
     wide: bool = False,
     choice: str = "",
+    first: int = MOST_CURVES,
 ) -> str:
+    """A chart with its title, key and note; `first` entries of the key are shown at first."""
     names, styles = [name for name, _ in key], [style for _, style in key]
     below = f'<p class="note">{note.strip()}</p>' if note else ""
     style = ' class="wide"' if wide else ""
-    return f"<section{style}><h2>{title}</h2>{choice}{key_of(names, styles)}{chart.svg()}{below}</section>"
+    above = f"<h2>{title}</h2>{choice}{key_of(names, styles, first)}"
+    return f"<section{style}>{above}{chart.svg()}{below}</section>"
 
 
-def key_of(names: Any, styles: Any) -> str:
+def key_of(names: Any, styles: Any, first: int = MOST_CURVES) -> str:
     items = "".join(
-        f'<li class="{style}{" off" * (i >= MOST_CURVES)}" data-curve="{i}">{safe(name)}</li>'
+        f'<li class="{style}{" off" * (i >= first)}" data-curve="{i}">{safe(name)}</li>'
         for i, (name, style) in enumerate(zip(names, styles, strict=True))
     )
     return f'<ul class="key">{items}</ul>' if items else ""

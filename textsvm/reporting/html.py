@@ -16,7 +16,7 @@ from string import Template
 from typing import Any
 
 from textsvm.evaluation.results import Results
-from textsvm.reporting import curves, logo, mistakes, threshold
+from textsvm.reporting import beside, curves, learning, logo, mistakes, slices, threshold
 from textsvm.reporting.escape import safe
 from textsvm.reporting.format_metrics import HEADS, NAMES, format_interval, format_metric, length_alone
 from textsvm.reporting.report import Report
@@ -42,9 +42,12 @@ def render(report: Report) -> str:
     body = [
         _warnings(results),
         _headline(results),
+        beside.section(report.beside),
         threshold.section(results),
         _charts(report),
         _classes(results),
+        slices.section(report.slices),
+        learning.section(report.learning),
         mistakes.section(report),
         _facts(report),
     ]
@@ -170,7 +173,8 @@ def _confusion(results: Results) -> str:
     for a, (label, counts) in enumerate(zip(results.labels, results.confusion, strict=True)):
         total = max(1, sum(counts))
         cells = "".join(
-            f'<td class="{"hit" if a == b else "miss"}" style="--a:{count / total:.2f}"><b>{count:,}</b>'
+            f'<td{_cell_id(a, b) if len(results.labels) == 2 else ""} class="{"hit" if a == b else "miss"}" '
+            f'style="--a:{count / total:.2f}"><b>{count:,}</b>'
             f"<small>{100 * count / total:.1f} %</small></td>"
             for b, count in enumerate(counts)
         )
@@ -182,6 +186,11 @@ def _confusion(results: Results) -> str:
         f'Per cent of the row.</p><div class="scroll"><table class="confusion{size}"><thead><tr>'
         f"<th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div></section>"
     )
+
+
+def _cell_id(truth: int, said: int) -> str:
+    """By which the page's script finds a cell of two classes."""
+    return f' id="cell-{truth}{said}"'
 
 
 def _common_confusions(results: Results) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from textsvm.evaluation.side_by_side import SideBySide
+from textsvm.reporting import beside, learning, slices
 from textsvm.reporting.escape import printable
 from textsvm.reporting.format_metrics import HEADS, NAMES, format_interval, format_metric, length_alone
 from textsvm.reporting.mistakes import visible
@@ -60,12 +62,43 @@ def render(report: Report) -> str:
             parts.append(
                 _table(["", *labels], ([label, *(f"{n:,}" for n in counts)] for label, counts in rows))
             )
+    parts += _more(report)
     if report.mistakes:
         parts.append("## The worst mistakes")
         parts += [_mistake(each) for each in report.mistakes]
     parts.append("## How it was made")
     parts.append(_table(["", ""], ([plain(name), plain(value)] for name, value in report.facts)))
     return "\n\n".join(parts) + "\n"
+
+
+def _more(report: Report) -> list[str]:
+    """Models side by side, slices and the learning curve, as far as there are such."""
+    parts = []
+    if report.beside is not None:
+        parts += ["## Models side by side", _plain_table(*beside.cells(report.beside))]
+        parts += [plain(beside.explanation(report.beside)), _disagreements(report.beside)]
+    if report.slices is not None:
+        parts += [f"## By {plain(report.slices.column)}", _plain_table(*slices.cells(report.slices))]
+        parts.append(plain(slices.explanation(report.slices)))
+    if report.learning is not None:
+        parts += ["## Would more texts help?", plain(learning.sentence(report.learning))]
+        parts += [
+            _plain_table(*learning.cells(report.learning)),
+            plain(learning.explanation(report.learning)),
+        ]
+    return parts
+
+
+def _disagreements(found: SideBySide) -> str:
+    rows = [[each.id, each.truth, *each.predicted, each.text] for each in found.disagreements]
+    if not rows:
+        return ""
+    head = ["where they disagree", "truth", *found.names, "text"]
+    return _plain_table(head, [[beside.shown(cell) for cell in row] for row in rows])
+
+
+def _plain_table(head: list[str], rows: Iterable[list[str]]) -> str:
+    return _table([plain(cell) for cell in head], ([plain(cell) for cell in row] for row in rows))
 
 
 def plain(value: object) -> str:

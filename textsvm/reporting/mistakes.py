@@ -35,7 +35,10 @@ def section(report: Report) -> str:
     regression = results.task == "regression"
     title = "The largest errors" if regression else f"The worst of {wrong:,} mistakes"
     explained = [each.explanation for each in report.mistakes if each.explanation is not None]
-    method = f" The colours are {explained[0].attribution.description}." if explained else ""
+    if not explained:
+        intro = f'<section><h2>{title}</h2><p class="note">The first {SHOWN:,} symbols of each.</p></section>'
+        return intro + "".join(_article(each, regression) for each in report.mistakes)
+    method = f" The colours are {explained[0].attribution.description}."
     if len(explained) < len(report.mistakes):
         method += " Where a text has no colours, they would have taken too long."
     binary = results.task == "binary"

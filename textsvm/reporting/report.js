@@ -54,8 +54,54 @@
     mark.setAttribute("cx", move(mark.ownerSVGElement, x));
     mark.setAttribute("cy", rise(mark.ownerSVGElement, y));
   };
+  const missed = at("cost-missed"), alarm = at("cost-alarm");
+  // What errors cost at a threshold, for each document; not a number unless the reader has said both costs.
+  const cost = (t) => {
+    const [miss, wrong] = [missed, alarm].map((field) => (Number(field.value) >= 0 ? field.valueAsNumber : NaN));
+    const all = data.positive.all + data.negative.all;
+    return (miss * (data.positive.all - above(data.positive, t)) + wrong * above(data.negative, t)) / all;
+  };
+  // The middle of the gap between scores in which the threshold costs least.
+  const cheapest = () => {
+    const [low, high] = [Number(bound.min), Number(bound.max)];
+    const scores = [low, ...data.positive.scores, ...data.negative.scores, high];
+    const ends = Float64Array.from(scores.filter((s) => s >= low && s <= high)).sort();
+    let best = low;
+    for (let i = 1; i < ends.length; i++) {
+      const middle = (ends[i - 1] + ends[i]) / 2;
+      if (cost(middle) < cost(best)) best = middle;
+    }
+    return best;
+  };
   const bound = at("threshold"), band = at("band"), line = at("score-line"), zone = at("score-band");
-  const update = () => {
+  const cells = (counts) => {
+    for (const [truth, row] of counts.entries()) {
+      const all = row[0] + row[1];
+      for (const [said, count] of row.entries()) {
+        const cell = at("cell-" + truth + said);
+        cell.firstChild.textContent = count.toLocaleString("en");
+        cell.lastChild.textContent = all ? (100 * count / all).toFixed(1) + " %" : "–";
+        cell.style.setProperty("--a", (count / Math.max(1, all)).toFixed(2));
+      }
+    }
+  };
+  const drawCosts = () => {
+    const chart = line.ownerSVGElement, [low, high] = [Number(bound.min), Number(bound.max)];
+    const at200 = Array.from({ length: 201 }, (_, i) => low + i / 200 * (high - low)), costs = at200.map(cost);
+    const most = Math.max(...costs), height = chart.viewBox.baseVal.height - data.bottom - data.top;
+    const points = at200.map((t, i) => move(chart, t) + " " + (data.top + height * (1 - costs[i] / most)));
+    at("cost-line").setAttribute("d", most > 0 ? "M" + points.join("L") : "");
+  };
+  const weigh = () => {
+    if (Number.isFinite(cost(0))) {
+      const best = cheapest();
+      bound.value = best;
+      at("least").textContent = "least cost " + cost(best).toPrecision(3) + " a document at " + best.toFixed(data.digits);
+    } else at("least").textContent = "";
+    drawCosts();
+    update(true);
+  };
+  const update = (moved) => {
     const t = Number(bound.value), b = Number(band.value);
     at("threshold-value").textContent = t.toFixed(data.digits);
     at("band-value").textContent = "± " + b.toFixed(data.digits);
@@ -68,7 +114,9 @@
       f1: tp ? percent(2 * tp, 2 * tp + fp + data.positive.all - tp) : "–",
       unsure: percent(unsure, all), found: tp.toLocaleString("en"),
       missed: (data.positive.all - tp).toLocaleString("en"), alarms: fp.toLocaleString("en"),
+      cost: Number.isFinite(cost(t + b)) ? cost(t + b).toPrecision(3) : "–",
     };
+    if (moved) cells([[data.negative.all - fp, fp], [data.positive.all - tp, tp]]);
     for (const key in show) at("now-" + key).textContent = show[key];
     dot("roc-dot", fp / data.negative.all, recall);
     dot("pr-dot", recall, precision);
@@ -79,6 +127,8 @@
   };
   bound.addEventListener("input", update);
   band.addEventListener("input", update);
+  missed.addEventListener("input", weigh);
+  alarm.addEventListener("input", weigh);
   at("controls").hidden = false;
-  update();
+  update(false);
 })();

@@ -13,11 +13,14 @@ import textsvm
 from textsvm.evaluation.explanation import Explanation, explain
 from textsvm.evaluation.judge import machine_of
 from textsvm.evaluation.results import Results
+from textsvm.evaluation.side_by_side import SideBySide
+from textsvm.evaluation.slices import Slices
 from textsvm.features.vectors import Vectors
 from textsvm.kernels.spelling import spell
 from textsvm.parallel import Progress
 from textsvm.plain_json import to_json
 from textsvm.readers.columns import some
+from textsvm.selection.learning_curve import LearningCurve
 
 #: Mistakes that are shown.
 MISTAKES = 10
@@ -65,6 +68,10 @@ class Report:
         Symbols of each document as the model reads it.
     mistakes : list of Mistake
         The worst first.
+    slices : Slices, optional
+    beside : SideBySide, optional
+        Other models, this one the first.
+    learning : LearningCurve, optional
     """
 
     title: str
@@ -72,6 +79,15 @@ class Report:
     facts: list[tuple[str, str]]
     lengths: NDArray[np.int64] = field(repr=False)
     mistakes: list[Mistake]
+    slices: Slices | None = None
+    beside: SideBySide | None = None
+    learning: LearningCurve | None = None
+
+    @property
+    def more(self) -> dict[str, Slices | SideBySide | LearningCurve]:
+        """What was asked for besides, by its name."""
+        asked = {"slices": self.slices, "beside": self.beside, "learning_curve": self.learning}
+        return {name: each for name, each in asked.items() if each is not None}
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -84,6 +100,7 @@ class Report:
                     {**vars(each), "explanation": each.explanation and each.explanation.as_dict()}
                     for each in self.mistakes
                 ],
+                **{name: each.as_dict() for name, each in self.more.items()},
             }
         )
 
@@ -126,7 +143,7 @@ def make_report(
         Mistake(
             ids[results.index[i]],
             *results.labels_of(i),
-            float(_values(results)[i]),
+            float(how_wrong(results)[i]),
             documents.shown(i),
             explanation,
         )
@@ -140,7 +157,7 @@ def worst(results: Results, most: int) -> list[int]:
     wrong = results.predicted != results.truth
     if results.task == "multilabel":
         wrong = wrong.any(axis=1)
-    how_bad = np.where(wrong, np.abs(_values(results)), -1.0)
+    how_bad = np.where(wrong, np.abs(how_wrong(results)), -1.0)
     order = np.argsort(-how_bad, kind="stable")[:most]
     return [i for i in order.tolist() if wrong[i]]
 
@@ -161,7 +178,8 @@ def explain_within_budget(
     return done + [None] * (len(lengths) - affordable)
 
 
-def _values(results: Results) -> NDArray[np.float64]:
+def how_wrong(results: Results) -> NDArray[np.float64]:
+    """The `value` of each document as a mistake; see `Mistake`."""
     if results.task == "regression":
         return results.predicted - results.truth
     if results.task == "binary":

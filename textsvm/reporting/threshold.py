@@ -40,6 +40,7 @@ def section(results: Results) -> str:
         chart.bars(edges, counts, style)
     floor = chart.height - BOTTOM - TOP
     chart.parts.append(f'<rect id="score-band" class="band" x="0" y="{TOP}" width="0" height="{floor}"/>')
+    chart.parts.append('<path id="cost-line" class="line c3" d=""/>')
     chart.marker("score-line", start)
     step = (high - low) / 400
     tp, fp = int((score[positive] > start).sum()), int((score[~positive] > start).sum())
@@ -52,6 +53,7 @@ def section(results: Results) -> str:
         "found": ("found", f"{tp:,}"),
         "missed": ("missed", f"{n_positive - tp:,}"),
         "alarms": ("false alarms", f"{fp:,}"),
+        "cost": ("cost a document", "–"),
     }
     tiles = "".join(f'<div><dt>{dt}</dt><dd id="now-{key}">{dd}</dd></div>' for key, (dt, dd) in now.items())
     digits = _digits(step)
@@ -60,10 +62,22 @@ def section(results: Results) -> str:
         f'<section class="wide"><h2>Where to draw the line</h2>{key}{chart.svg()}'
         '<div class="controls" id="controls" hidden>'
         f"{_slider('threshold', 'threshold', low, high, start, f'{start:.{digits}f}')}"
-        f"{_slider('band', 'unsure within', 0, (high - low) / 4, 0, '0')}</div>"
+        f"{_slider('band', 'unsure within', 0, (high - low) / 4, 0, '0')}{_costs(said)}</div>"
         f'<dl class="tiles readout" aria-live="polite">{tiles}</dl><p class="note">A document is called '
-        f"{said} if its {name} is above the threshold. Unsure ones are not found.</p></section>"
+        f"{said} if its {safe(name)} is above the threshold. Unsure ones are not found. Where both costs are "
+        "given, the threshold goes to that of the least cost on these documents, with their share of each "
+        "class; the green line is the cost at each threshold, from 0 to the largest. Other documents will "
+        "cost a little more.</p></section>"
     )
+
+
+def _costs(said: str) -> str:
+    """Fields for what each kind of error costs; `said` is the positive class, escaped."""
+    fields = "".join(
+        f'<label>{label} costs <input type="number" id="cost-{name}" min="0" step="any"></label>'
+        for name, label in (("missed", f"a missed {said}"), ("alarm", "a false alarm"))
+    )
+    return f'<p class="costs">{fields}<output id="least" for="cost-missed cost-alarm"></output></p>'
 
 
 def slider_place() -> dict[str, str]:

@@ -1,0 +1,372 @@
+"""What a report is asked for besides: slices, models side by side, a learning curve; in every form."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from command import fails, run
+from scipy.stats import binomtest
+from test_reporting import HOSTILE, Page, assert_only_shown, assert_self_contained, of_classes
+
+from textsvm import SVC, SVR, InputError, Spectrum
+from textsvm.evaluation.results import evaluate, evaluate_labels
+from textsvm.evaluation.side_by_side import side_by_side
+from textsvm.evaluation.slices import make_slices
+from textsvm.reporting import html, learning, markdown, threshold
+from textsvm.reporting.files import write
+from textsvm.reporting.folds import make_report, results_of
+from textsvm.reporting.report import Report
+from textsvm.selection.cross_validation import cross_validate
+from textsvm.selection.learning_curve import fit, learning_curve
+
+NAMES = np.array(["ham", "spam"])
+
+
+def judged(wrong, n=200, seed=0, names=NAMES):
+    """Results of two classes with so large a share of mistakes, truth the same for all."""
+    truth = names[np.arange(n) % 2]
+    values = np.where(truth == names[1], 1.0, -1.0) + np.linspace(-0.3, 0.3, n)
+    values[np.random.default_rng(seed).random(n) < wrong] *= -1
+    return evaluate(truth, names[(values > 0).astype(int)], values, names)
+
+
+def numbers(noise, n=200, seed=0):
+    truth = np.arange(n, dtype=float)
+    said = truth + noise * np.random.default_rng(seed).standard_normal(n)
+    return evaluate(truth, said, said, None)
+
+
+def ids(n=200):
+    return [f"d{i}" for i in range(n)]
+
+
+def of_labels(seed):
+    truth = np.random.default_rng(0).random((60, 3)) < 0.5
+    values = truth + np.random.default_rng(seed).standard_normal((60, 3)) * 0.4
+    return evaluate_labels(truth, values > 0.5, values, np.array(["a", "b", "c"]), np.full(3, 0.5))
+
+
+def as_report(results, **parts):
+    return Report("t", results.with_intervals(20), [], np.arange(1, results.n + 1), [], **parts)
+
+
+def test_a_slice_has_the_figures_of_its_documents():
+    results = judged(0.2)
+    values = np.where(np.arange(200) < 60, "mail", "chat")
+    found = make_slices(results, "source", values.tolist(), resamples=50)
+    assert {each.value: each.n for each in found.slices} == {"mail": 60, "chat": 140}
+    for each in found.slices:
+        own = values == each.value
+        alone = evaluate(results.truth[own], results.predicted[own], results.decision[own], NAMES)
+        for name, value in each.metrics.items():
+            assert value == pytest.approx(alone.metrics[name], abs=1e-12), name
+        bounds = binomtest(round(alone.accuracy * each.n), each.n).proportion_ci(0.95, "exact")
+        assert each.intervals["accuracy"] == pytest.approx((bounds.low, bounds.high))
+        assert each.intervals["f1"][0] <= each.metrics["f1"] <= each.intervals["f1"][1]
+    assert found.overall == results.accuracy
+
+
+def test_the_worst_slice_comes_first_if_it_is_surely_bad():
+    """One document that is wrong is no reason to come before a hundred half of which are."""
+    truth = NAMES[np.arange(301) % 2]
+    wrong = np.zeros(301, bool)
+    wrong[:100:2] = wrong[300] = True
+    said = np.where(wrong, NAMES[1 - np.arange(301) % 2], truth)
+    results = evaluate(truth, said, np.where(said == "spam", 1.0, -1.0), NAMES)
+    values = ["half"] * 100 + ["all right"] * 200 + ["one"]
+    found = make_slices(results, "source", values, resamples=20).slices
+    assert [(each.value, each.apart) for each in found] == [
+        ("half", "worse"), ("one", ""), ("all right", "better"),
+    ]  # fmt: skip
+
+
+def test_a_slice_says_nothing_of_a_class_that_it_lacks():
+    results = judged(0.0)
+    values = np.where(results.truth == "ham", "a", "b")
+    found = {each.value: each for each in make_slices(results, "c", values.tolist(), resamples=20).slices}
+    assert np.isnan(found["a"].metrics["recall"])
+    assert found["a"].metrics["accuracy"] == found["b"].metrics["recall"] == 1.0
+    assert json.loads(json.dumps(make_slices(results, "c", values.tolist(), 20).as_dict()))["column"] == "c"
+
+
+def test_slices_are_of_the_documents_that_were_judged():
+    results = judged(0.1)
+    part = replace(results, index=np.arange(200) + 50)
+    values = ["left out"] * 50 + ["judged"] * 200
+    assert [each.value for each in make_slices(part, "c", values, 20).slices] == ["judged"]
+    with pytest.raises(InputError, match="one each"):
+        make_slices(part, "c", values[:100])
+
+
+@pytest.mark.parametrize("results", [of_classes(4).results, numbers(3.0), of_labels(1)])
+def test_every_task_has_slices(results):
+    values = [str(i % 3) for i in range(results.n)]
+    found = make_slices(results, "column", values, resamples=30)
+    for each in found.slices:
+        low, high = each.intervals[found.metric]
+        assert low - 1e-9 <= each.metrics[found.metric] <= high + 1e-9
+    page = html.render(as_report(results, slices=found))
+    assert "By column" in "".join(Page(page).words)
+
+
+def test_models_side_by_side_are_paired_with_the_first():
+    one, other = judged(0.3, seed=1), judged(0.05, seed=2)
+    found = side_by_side({"one": one, "other": other}, ["text"] * 200, ids())
+    right, better = one.predicted == one.truth, other.predicted == other.truth
+    assert found.differences[0] is None
+    assert found.differences[1].value == pytest.approx(better.mean() - right.mean())
+    low, high = found.differences[1].interval
+    assert 0 < low < found.differences[1].value < high
+    assert found.differences[1].p_value < 1e-3
+    assert found.only == [(right & ~better).sum(), (better & ~right).sum()]
+    assert found.all_wrong == (~right & ~better).sum()
+    assert found.alike == (one.predicted == other.predicted).sum()
+    for each in found.disagreements:
+        i = int(each.id[1:])
+        assert each.predicted == [one.predicted[i], other.predicted[i]]
+        assert each.right == [right[i], better[i]]
+        assert sum(each.right) == 1
+    assert {tuple(each.right) for each in found.disagreements} == {(True, False), (False, True)}
+
+
+def test_numbers_side_by_side():
+    one, other = numbers(1.0), numbers(5.0, seed=1)
+    found = side_by_side({"one": one, "other": other}, None, ids())
+    assert found.differences[1].value == pytest.approx(other.metrics["mae"] - one.metrics["mae"])
+    assert found.differences[1].interval[0] > 0
+    assert found.only[0] > found.only[1] > 0
+    worst = int(found.disagreements[0].id[1:])
+    spread = np.abs(np.abs(one.predicted - one.truth) - np.abs(other.predicted - other.truth))
+    assert worst == spread.argmax()
+
+
+def test_what_cannot_be_compared_is_said():
+    with pytest.raises(InputError, match="the same labels"):
+        side_by_side({"a": judged(0.1), "b": numbers(1.0)}, None, ids())
+    other = judged(0.1, names=np.array(["a", "b"]))
+    with pytest.raises(InputError, match=r"binary \(ham, spam\), b binary \(a, b\)"):
+        side_by_side({"a": judged(0.1), "b": other}, None, ids())
+    with pytest.raises(InputError, match="the same documents"):
+        side_by_side({"a": judged(0.1), "b": judged(0.1, n=100)}, None, ids())
+
+
+@pytest.mark.parametrize(
+    ("pair", "titles"),
+    [
+        ((judged(0.1), judged(0.2)), ("ROC curves of all models", "Precision and recall of all models")),
+        ((of_classes(12, 5).results, of_classes(12).results), ("The clearest decisions of all models",)),
+        ((of_labels(1), of_labels(2)), ("Precision and recall of all models",)),
+        ((numbers(1.0), numbers(2.0)), ("Errors of all models",)),
+    ],
+)
+def test_all_models_are_in_one_chart(pair, titles):
+    found = side_by_side(dict(zip(("one", "other"), pair, strict=True)), None, ids())
+    page = html.render(as_report(pair[0], beside=found))
+    assert_self_contained(page)
+    for title in titles:
+        section = page[page.index(f"<h2>{title}") :]
+        section = section[: section.index("</section>")]
+        assert section.count('<path class="line') == 2
+        assert "one" in section
+        assert "other" in section
+
+
+def test_a_power_law_is_found_again():
+    n = np.array([50, 100, 200, 400, 500.0])
+    random = np.random.default_rng(0)
+    for a, c in ((0.0, 0.5), (0.1, 0.8)):
+        errors = a + 0.9 * n**-c + 0.002 * random.standard_normal((10, 5))
+        found = fit("accuracy", n, errors)
+        assert found.expected == pytest.approx(a + 0.9 * 1000**-c, abs=0.005)
+        assert found.interval[0] < found.expected < found.interval[1]
+        assert found.law(n) == pytest.approx(errors.mean(axis=0), rel=0.05)
+
+
+def test_the_answer_of_a_learning_curve():
+    n = np.array([50, 100, 200, 400, 500.0])
+    noise = 0.002 * np.random.default_rng(0).standard_normal((5, 5))
+    falls, flat = fit("accuracy", n, 2 * n**-0.5 + noise), fit("accuracy", n, 0.1 + 0 * n + noise)
+    assert (falls.would_help, flat.would_help) == ("yes", "hardly")
+    assert "would probably help" in learning.sentence(falls)
+    assert "(1,000)" in learning.sentence(falls)
+    loud = fit("accuracy", n, np.abs(2 * n**-0.5 + 60 * noise))
+    assert loud.would_help == "unclear"
+    perfect = fit("accuracy", n, np.zeros((3, 5)))
+    assert perfect.expected == 0.0
+    assert html.render(as_report(judged(0.1), learning=perfect))
+
+
+def test_a_learning_curve_trains_on_nested_parts_of_each_fold():
+    random = np.random.default_rng(0)
+    words = np.array(["red", "green", "blue", "cold", "warm"])
+    labels = ["ab"[i % 2] for i in range(200)]
+    texts = [" ".join(random.choice(words, 6)) + f" {x}{x}" * (random.random() < 0.8) for x in labels]
+    model = SVC(Spectrum(2), device="cpu")
+    result = cross_validate(model, texts, labels, cv=4)
+    found = learning_curve(model, texts, labels, result)
+    assert found.n.tolist() == [16, 30, 60, 120, 150]
+    assert found.error[-1] == pytest.approx(1 - result.mean["accuracy"])
+    assert found.error[0] > found.error[-1]
+    few = cross_validate(model, texts[:20], labels[:20], cv=4)
+    with pytest.raises(InputError, match="too few"):
+        learning_curve(model, texts[:20], labels[:20], few)
+    lengths = [float(len(text)) for text in texts]
+    svr = SVR(Spectrum(2), device="cpu")
+    of_numbers = learning_curve(svr, texts, lengths, cross_validate(svr, texts, lengths, cv=4))
+    assert of_numbers.metric == "mae"
+    made = make_report(results_of(result, labels), texts, ids(), "t", [])
+    assert made.results.metrics["accuracy"] == pytest.approx(result.pooled["accuracy"])
+    assert "Would more texts help?" in html.render(replace(made, learning=of_numbers))
+
+
+def everything(hostile="plain"):
+    """A report with all parts, every name of which comes from data."""
+    names = np.array(sorted(["ham" + hostile, "spam" + hostile]))
+    one, other = judged(0.1, names=names), judged(0.2, seed=3, names=names)
+    values = [f"{hostile} {i % 3}" for i in range(200)]
+    flat = fit("accuracy", np.array([50, 100, 200, 400, 500.0]), 0.1 + np.zeros((3, 5)))
+    return as_report(
+        one,
+        slices=make_slices(one, hostile, values, resamples=20),
+        beside=side_by_side(
+            {f"one{hostile}": one, f"other{hostile}": other}, [hostile] * 200, [hostile] * 200
+        ),
+        learning=flat,
+    )
+
+
+def test_names_of_every_part_stay_text(tmp_path):
+    made = everything(HOSTILE)
+    parsed = assert_self_contained(html.render(made))
+    assert parsed.count("script") == 2
+    for tag in ("b", "img", "svg"):
+        assert parsed.count(tag) == html.render(everything()).count(f"<{tag}>") or tag == "svg"
+    outside = markdown.render(made)
+    assert "<script>" not in outside.replace("\\<", "")
+    for name in ("r.html", "r.md", "r.json"):
+        write(made, tmp_path / name)
+        (tmp_path / name).read_text("utf-8")
+
+
+def test_the_class_below_the_headline_is_escaped():
+    """One of the places that no test watched."""
+    names = np.array(["<script>alert(1)</script>", "<script>alert(2)</script>"])
+    page = html.render(as_report(judged(0.1, names=names)))
+    note = page[page.index("Below each figure") : page.index("</section>")]
+    assert "&lt;script&gt;alert(2)" in note
+    assert_only_shown(page, "<script>alert(2)</script>")
+
+
+def test_the_name_of_a_probability_is_escaped():
+    """The note of the threshold had it as it came."""
+    names = np.array(["<i>a</i>", "<i>b</i>"])
+    results = judged(0.1, names=names)
+    p = 1 / (1 + np.exp(-results.decision))
+    section = threshold.section(replace(results, probability=p))
+    assert "its probability of &lt;i&gt;b&lt;/i&gt; is above" in section
+    assert Page(section).count("i") == 0
+
+
+def test_markdown_and_json_carry_every_part(tmp_path):
+    made = everything()
+    text = markdown.render(made)
+    for title in (
+        "## Models side by side",
+        "## By plain",
+        "## Would more texts help?",
+        "where they disagree",
+    ):
+        assert title in text
+    write(made, tmp_path / "r.json")
+    found = json.loads((tmp_path / "r.json").read_text("utf-8"))
+    assert [each["name"] for each in found["beside"]["models"]] == ["oneplain", "otherplain"]
+    assert {each["n"] for each in found["slices"]["slices"]} == {66, 67}
+    assert found["learning_curve"]["would_help"] == "hardly"
+
+
+def test_a_large_report_stays_below_a_megabyte():
+    k, n = 20, 5000
+    random = np.random.default_rng(0)
+    names = np.array([f"a class of some length {i:02}" for i in range(k)])
+    truth = random.integers(0, k, n)
+
+    def one(noise):
+        values = np.eye(k)[truth] + noise * random.standard_normal((n, k))
+        return evaluate(names[truth], names[values.argmax(axis=1)], values, names).with_intervals(5)
+
+    found = {f"model {i}": one(0.2 + 0.05 * i) for i in range(8)}
+    results = found["model 0"]
+    page = html.render(
+        as_report(
+            results,
+            slices=make_slices(results, "author", [f"author {i % 500}" for i in range(n)], resamples=5),
+            beside=side_by_side(found, ["many words " * 1000] * n, [f"document {i}" for i in range(n)]),
+        )
+    )
+    assert len(page.encode()) < 1_000_000
+    assert "400 more values are left out" in page
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("table")
+    random = np.random.default_rng(0)
+    rows = ["id,text,label,source"]
+    for i in range(120):
+        label = ("ham", "spam")[i % 2]
+        words = " ".join(random.choice(["red", "green", "blue", "cold"], 6))
+        rows.append(
+            f"d{i},{words}{f' {label}' * int(random.random() < 0.8)},{label},{('mail', 'chat')[i % 3 % 2]}"
+        )
+    (folder / "t.csv").write_text("\n".join(rows) + "\n")
+    for name, kernel in (("a", "spectrum:3"), ("b", "words:1")):
+        trained = run(
+            "train", "t.csv", "--kernel", kernel, "--positive", "spam", "--device", "cpu", "-q",
+            "-o", f"{name}.textsvm", cwd=folder,
+        )  # fmt: skip
+        assert trained.returncode == 0, trained.stderr
+    return folder
+
+
+def test_evaluate_several_models_by_a_column(table):
+    options = (
+        "--beside",
+        "b.textsvm",
+        "--slice",
+        "source",
+        "--device",
+        "cpu",
+        "--report",
+        "r.html",
+        "--json",
+    )
+    result = run("evaluate", "a.textsvm", "t.csv", *options, cwd=table)
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert [each["name"] for each in found["beside"]["models"]] == ["a.textsvm", "b.textsvm"]
+    assert sum(each["n"] for each in found["slices"]["slices"]) == 120
+    alone = json.loads(run("evaluate", "b.textsvm", "t.csv", "--device", "cpu", "--json", cwd=table).stdout)
+    assert found["beside"]["models"][1]["accuracy"] == alone["accuracy"]
+    page = (table / "r.html").read_text("utf-8")
+    assert "Models side by side" in page
+    assert "By source" in page
+    without = run("evaluate", "a.textsvm", "t.csv", *options[:-1], "--mistakes", "0", "--force", cwd=table)
+    assert b"models side by side" in without.stdout
+    page = (table / "r.html").read_text("utf-8")
+    assert "cold" not in page  # a word of the texts
+    assert "nosuch" in fails("evaluate", "a.textsvm", "t.csv", "--slice", "nosuch", cwd=table)
+    onto = ("--beside", "b.textsvm", "--report", "b.textsvm")
+    assert "--report" in fails("evaluate", "a.textsvm", "t.csv", *onto, cwd=table, code=2)
+
+
+def test_cross_validate_with_a_learning_curve_and_a_report(table):
+    options = ("--kernel", "spectrum:3", "--device", "cpu", "--positive", "spam", "--folds", "3")
+    more = ("--learning-curve", "--groups", "source", "--report", "cv.md", "--json")
+    result = run("cv", "t.csv", *options, "--folds", "2", *more, cwd=table)
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["learning_curve"]["would_help"] in ("yes", "hardly", "unclear")
+    text = (table / "cv.md").read_text("utf-8")
+    for title in ("## Would more texts help?", "## By source", "## The worst mistakes"):
+        assert title in text
