@@ -54,8 +54,13 @@ def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:
 
 def on_page_content(html: str, **kwargs: Any) -> str:
     """Formulas are shown by the browser itself, without a script."""
-    display = {"span": "inline", "div": "block"}
-    return FORMULA.sub(lambda found: convert(unescape(found[2]), display=display[found[1]]), html)
+
+    def formula(found: re.Match[str]) -> str:
+        if found[1] == "span":
+            return convert(unescape(found[2]))
+        return f"<p>{convert(unescape(found[2]), display='block')}</p>"
+
+    return FORMULA.sub(formula, html)
 
 
 def _reports() -> str:
