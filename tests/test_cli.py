@@ -2,15 +2,18 @@
 
 import json
 import os
+import platform
 import re
 import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 
 import pytest
 from command import fails, run, run_fresh
 
+import textsvm
 from textsvm.readers import sample
 
 #: So that a checkout is found from any folder.
@@ -69,7 +72,49 @@ def test_help_imports_nothing_that_takes_long(command):
 
 
 def test_version():
-    assert run_fresh("--version").stdout.decode().startswith("textsvm ")
+    lines = run_fresh("--version").stdout.decode().splitlines()
+    assert lines[0] == f"textsvm {textsvm.__version__}"
+    assert lines[1].startswith("device: ")
+    assert lines[2].startswith(f"Python {platform.python_version()}")
+    for library in ("numpy", "numba", "scikit-learn"):
+        assert version(library) in lines[3]
+
+
+def test_version_imports_no_library_but_for_the_device():
+    code = "import sys; from textsvm.cli.version import _versions; _versions(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not set(loaded.split()) & {"numpy", "scipy", "numba", "sklearn", "cupy"}
+
+
+def completed(*words):
+    """What completion offers for the last of these words."""
+    done = run_fresh(
+        env={
+            "_TEXTSVM_COMPLETE": "complete_bash",
+            "COMP_WORDS": " ".join(("textsvm", *words)),
+            "COMP_CWORD": str(len(words)),
+        }
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return set(done.stdout.decode().split())
+
+
+def test_completion():
+    assert completed("tr") == {"train"}
+    assert {"train", "tune", "cv", "mail"} <= completed("")
+    assert "--kernel" in completed("train", "--ker")
+    assert "learn" in completed("mail", "le")
+
+
+def test_completion_installs(tmp_path):
+    shown = run_fresh("--show-completion", "bash").stdout.decode()
+    assert "_TEXTSVM_COMPLETE=complete_bash" in shown
+    done = run_fresh("--install-completion", "bash", env={"HOME": str(tmp_path)})
+    assert done.returncode == 0, done.stderr.decode()
+    [script] = [path for path in tmp_path.rglob("*.sh") if path.is_file()]
+    assert shown.strip() in script.read_text()
+    assert str(script) in (tmp_path / ".bashrc").read_text()
+    assert run_fresh("--show-completion", "nosuchshell").returncode == 1
 
 
 def test_demo():

@@ -49,15 +49,38 @@ def _whole() -> typer.Typer:
 
 def _version(shown: bool) -> None:
     if shown:
-        import textsvm
+        from textsvm.cli.version import lines
 
-        typer.echo(f"textsvm {textsvm.__version__}")
+        typer.echo("\n".join(lines()))
         raise typer.Exit()
+
+
+def _completion(context: typer.Context, parameter: typer.CallbackParam, given: bool) -> None:
+    """Typer's completion for the shell that is named behind the option, or for the one we run in."""
+    if given:
+        from typer.completion import install_callback, show_callback
+
+        act = install_callback if parameter.name == "install_completion" else show_callback
+        act(context, parameter, sys.argv[2] if len(sys.argv) > 2 else True)
 
 
 def _textsvm(
     version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Show the version."
+        False,
+        "--version",
+        callback=_version,
+        is_eager=True,
+        help="Show version, device and libraries.",
+    ),
+    install_completion: bool = typer.Option(
+        False,
+        "--install-completion",
+        callback=_completion,
+        is_eager=True,
+        help="Install completion for this shell, or for bash, zsh, fish or powershell named behind it.",
+    ),
+    show_completion: bool = typer.Option(
+        False, "--show-completion", callback=_completion, is_eager=True, help="Show what that would install."
     ),
 ) -> None:
     pass
@@ -66,8 +89,13 @@ def _textsvm(
 def main() -> None:
     """Entry point of the console script."""
     named = sys.argv[1] if len(sys.argv) > 1 else ""
+    completing = "_TEXTSVM_COMPLETE" in os.environ
+    if completing:
+        from typer.completion import completion_init
+
+        completion_init()
     # One command takes half as long to set up as all of them.
-    alone = named in COMMANDS and "_TEXTSVM_COMPLETE" not in os.environ
+    alone = named in COMMANDS and not completing
     code = console.main(app_of([named]) if alone else _whole())
     if code == console.INTERRUPTED:
         console.leave(code)

@@ -236,7 +236,7 @@ def main(app: typer.Typer) -> int:
             stream.reconfigure(errors="backslashreplace")
     usage_error: Any = typer.BadParameter.__mro__[2]  # ClickException, wherever this Typer keeps it
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="textsvm", standalone_mode=False)
         sys.stdout.flush()
     except WrongUsage as error:
         return _fail(str(error), 2)

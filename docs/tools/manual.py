@@ -1,0 +1,123 @@
+"""The commands' own help as a man page and as a page of the site.
+
+python docs/tools/manual.py writes docs/textsvm.1 anew; a test says when that is due.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from typer.main import get_command
+
+import textsvm
+from textsvm.cli import app
+
+MAN_PAGE = Path(__file__).resolve().parents[1] / "textsvm.1"
+EXIT_CODES = {
+    0: "done",
+    1: "failed, with one sentence on stderr",
+    2: "wrong usage",
+    130: "interrupted; nothing is written in part",
+}
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """Every command with its whole name: "textsvm train", "textsvm mail learn"."""
+
+    def below(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+        yield name, command
+        for each, sub in getattr(command, "commands", {}).items():
+            yield from below(f"{name} {each}", sub)
+
+    return below("textsvm", get_command(app))
+
+
+def paragraphs(command: Any) -> list[str]:
+    """What a command says of itself, a line a paragraph."""
+    text = inspect.cleandoc(command.help or "").replace("\b\n", "").replace("\f", "\n\n")
+    return [" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part.strip()]
+
+
+def usage(name: str, command: Any) -> str:
+    """A line: the command and what stands behind it."""
+    arguments = [_shown(each) for each in command.params if each.param_type_name == "argument"]
+    return " ".join([name, "[OPTIONS]", *arguments] + ["COMMAND"] * hasattr(command, "commands"))
+
+
+def parameters(command: Any) -> Iterator[tuple[str, str]]:
+    """What can be given, and what it means; what is hidden is left out."""
+    for each in command.params:
+        text = " ".join((each.help or "").split()) if hasattr(each, "help") else ""
+        if each.param_type_name == "argument":
+            yield _placeholder(each), text
+        elif not each.hidden:
+            names = ", ".join(sorted(each.opts, key=len) + each.secondary_opts)
+            yield names if each.is_flag else f"{names} {_placeholder(each)}", text + _default(each)
+
+
+def _shown(argument: Any) -> str:
+    shown = _placeholder(argument) + "..." * (argument.nargs != 1)
+    return shown if argument.required else f"[{shown}]"
+
+
+def _placeholder(parameter: Any) -> str:
+    return str(parameter.metavar or parameter.name.upper()).rstrip(".")
+
+
+def _default(option: Any) -> str:
+    value = option.default
+    shown = isinstance(value, str | int | float) and not isinstance(value, bool) and value != ""
+    return f" Default: {value}." if shown else ""
+
+
+def page() -> str:
+    """Markdown for the site."""
+    parts = [
+        "# Commands",
+        "What `textsvm --help` and `textsvm COMMAND --help` say.",
+    ]
+    for name, command in commands():
+        parts += [
+            f"## {name}",
+            *map(_escaped, paragraphs(command)),
+            f"    {usage(name, command)}",
+        ]
+        rows = [f"| `{given}` | {_escaped(text)} |" for given, text in parameters(command)]
+        parts += ["\n".join(["| | |", "|---|---|", *rows])] * bool(rows)
+    return "\n\n".join(parts) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\|*_<>$\[\]`])", r"\\\1", text)
+
+
+def man_page() -> str:
+    """The same in roff, for man(1)."""
+    lines = [f'.TH TEXTSVM 1 "" "textsvm {textsvm.__version__}" "User Commands"', ".SH NAME"]
+    lines += [r"textsvm \- text classification with string-kernel support vector machines"]
+    for name, command in commands():
+        whole = name == "textsvm"
+        lines += [".SH SYNOPSIS" if whole else f".SH {name.upper()}"]
+        lines += [r"\fB" + _roff(usage(name, command)) + r"\fR"]
+        lines += [".SH DESCRIPTION"] * whole
+        for each in paragraphs(command):
+            lines += [".PP", _roff(each)]
+        for given, text in parameters(command):
+            lines += [".TP", r"\fB" + _roff(given) + r"\fR", _roff(text)]
+    lines += [".SH EXIT STATUS"]
+    for code, meaning in EXIT_CODES.items():
+        lines += [".TP", str(code), meaning]
+    return "\n".join(lines) + "\n"
+
+
+def _roff(text: str) -> str:
+    text = text.replace("\\", r"\e").replace("-", r"\-")
+    return r"\&" + text if text[:1] in {".", "'"} else text
+
+
+if __name__ == "__main__":
+    MAN_PAGE.write_text(man_page(), encoding="utf-8")

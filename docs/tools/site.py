@@ -1,0 +1,72 @@
+"""What MkDocs does not do by itself: pages from outside docs/, notebooks, commands, formulas as MathML."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from html import unescape
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from latex2mathml.converter import convert
+from mkdocs.structure.files import File
+
+sys.path.insert(0, str(Path(__file__).parent))
+import manual
+import notebooks
+
+ROOT = notebooks.ROOT
+
+#: Files of the repository that are pages or pictures of the site, at the same place.
+OUTSIDE = ("reports/**/*.md", "reports/**/*.svg", "reports/**/*.png", "CHANGELOG.md", "CONTRIBUTING.md")
+
+LINK = re.compile(r"\]\((?!\w+:|#|/)([^)#\s]+)")
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Reports, the changelog, notebooks and commands are pages too."""
+    for pattern in OUTSIDE:
+        for path in sorted(ROOT.glob(pattern)):
+            name = path.relative_to(ROOT).as_posix()
+            files.append(File.generated(config, name, abs_src_path=str(path)))
+    files.append(File.generated(config, "reports/index.md", content=_reports()))
+    files.append(File.generated(config, "commands.md", content=manual.page()))
+    for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
+        files.remove(files.get_file_from_path(f"notebooks/{path.name}"))
+        made = File.generated(config, f"notebooks/{path.stem}.md", content=notebooks.page(path))
+        files.append(made)
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:
+    """Links between files of the repository become links between pages."""
+    folder = PurePosixPath(page.file.src_uri).parent
+    inside = (ROOT / "docs" / page.file.src_uri).exists()
+
+    def link(found: re.Match[str]) -> str:
+        place = os.path.normpath(("docs" / folder if inside else folder) / found[1])
+        return f"]({os.path.relpath(place.removeprefix('docs/'), folder)}"
+
+    return LINK.sub(link, markdown)
+
+
+def on_page_content(html: str, **kwargs: Any) -> str:
+    """Formulas are shown by the browser itself, without a script."""
+
+    def formula(found: re.Match[str]) -> str:
+        if found[1] == "span":
+            return convert(unescape(found[2]))
+        return f"<p>{convert(unescape(found[2]), display='block')}</p>"
+
+    return FORMULA.sub(formula, html)
+
+
+def _reports() -> str:
+    """All reports by their titles."""
+    lines = ["# All reports\n", "Each with its command, machine and commit.\n"]
+    for path in sorted((ROOT / "reports").rglob("*.md")):
+        title = path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+        lines.append(f"- [{title}]({path.relative_to(ROOT / 'reports').as_posix()})")
+    return "\n".join(lines) + "\n"

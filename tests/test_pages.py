@@ -1,0 +1,43 @@
+"""The pages of docs/ that run on the sample corpora, and the notebooks, run as they stand."""
+
+import json
+from pathlib import Path
+
+import pages
+import pytest
+
+from textsvm.cli import COMMANDS
+
+DOCS = pages.ROOT / "docs"
+START = pytest.param(
+    DOCS / "start.md",
+    marks=pytest.mark.skipif("doubts" not in COMMANDS, reason="it ends with `textsvm doubts`"),
+)
+PAGES = [START, DOCS / "coming_from.md", *sorted((DOCS / "tasks").glob("*.md"))]
+NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
+
+
+def name_of(path: Path):
+    return path.name
+
+
+# The questions and the dialects have near-copies.
+@pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning")
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_page(path, tmp_path):
+    pages.run(path.read_text(encoding="utf-8"), pages.samples(tmp_path), path.name)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=name_of)
+def test_notebook(path, monkeypatch):
+    monkeypatch.syspath_prepend(DOCS / "tools")
+    import notebooks
+
+    said = [said for code, _, said in notebooks.run(path) if code]
+    assert all(said)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=name_of)
+def test_notebooks_are_kept_without_outputs(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
