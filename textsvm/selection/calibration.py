@@ -32,6 +32,7 @@ from textsvm.estimators.base import Target
 from textsvm.estimators.decisions import UNSURE as UNSURE
 from textsvm.estimators.decisions import checked_maps, decide, probabilities_of, rising
 from textsvm.estimators.default import Given, is_default, settle
+from textsvm.estimators.shown import Shown
 from textsvm.estimators.svc import SVC
 from textsvm.estimators.targets import with_classes
 from textsvm.parallel import StageProgress, lap
@@ -43,7 +44,7 @@ from textsvm.selection.scoring import mean_values, read
 METHODS = ("sigmoid", "isotonic")
 
 
-class CalibratedSVC(ClassifierMixin, Conforming, BaseEstimator):
+class CalibratedSVC(ClassifierMixin, Conforming, Shown, BaseEstimator):
     """A classifier of texts that gives probabilities.
 
     Parameters
