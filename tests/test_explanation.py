@@ -232,7 +232,7 @@ def test_explanations_are_json():
     again = json.loads(json.dumps(found.as_dict(), allow_nan=False))
     assert again["symbols"] == found.symbols.tolist()
     assert again["exact"] is True
-    assert again["similar"][0].keys() == {"index", "kernel", "contribution", "text"}
+    assert again["similar"][0].keys() == {"index", "kernel", "contribution", "text", "id"}
 
 
 def test_nothing_to_explain():

@@ -50,6 +50,7 @@ PUBLIC_SIGNATURES = {
     "textsvm/readers/read.py:read_corpus",
     "textsvm/readers/read.py:read_documents",
     "textsvm/readers/stream.py:stream_corpus",
+    "textsvm/readers/incoming.py:incoming_documents",
     "textsvm/estimators/svc.py:SVC.__init__",
     "textsvm/estimators/svr.py:SVR.__init__",
     "textsvm/estimators/one_class.py:OneClassSVM.__init__",

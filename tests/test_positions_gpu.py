@@ -27,6 +27,11 @@ class TestPositionsOnTheGpu(KernelContract):
     cases = CASES
 
 
+def normal(values):
+    """Values below float32's smallest normal number as 0, which a card makes of them."""
+    return np.where(np.abs(values) < np.finfo(np.float32).tiny, np.float32(0), values)
+
+
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.parametrize("symbols", [1, 4, 20, 200, 3000, 40_000, 70_000])
 def test_both_twins_have_the_same_bits(kernel, symbols, device, monkeypatch):
@@ -37,9 +42,9 @@ def test_both_twins_have_the_same_bits(kernel, symbols, device, monkeypatch):
     others = ["".join(rng.choice(letters, n)) + "z" for n in LENGTHS[::3]]
     new = encode([*others, "", "zz"], documents.alphabet)
     cpu, cuda = kernel.rows(documents, CPU), kernel.rows(documents, device)
-    gram = cpu.gram()
+    gram, cross = normal(cpu.gram()), normal(cpu.cross(new))
     np.testing.assert_array_equal(to_numpy(cuda.gram()), gram)
-    np.testing.assert_array_equal(to_numpy(cuda.cross(new)), cpu.cross(new))
+    np.testing.assert_array_equal(to_numpy(cuda.cross(new)), cross)
     some = rng.integers(0, len(documents), 40)
     np.testing.assert_array_equal(to_numpy(cuda.rows(some)), gram[some])
     np.testing.assert_array_equal(to_numpy(cuda.diag()), cpu.diag())

@@ -9,7 +9,7 @@ import shutil
 
 import numpy as np
 import pytest
-from test_reporting import HOSTILE, corpus, made
+from test_reporting import HOSTILE, corpus, made, of_classes
 
 from textsvm import SVC, CalibratedSVC, Spectrum
 from textsvm.evaluation.judge import judge
@@ -67,6 +67,8 @@ def reports(tmp_path_factory):
         "hostile": made(title=HOSTILE, hostile=range(20)),
         "calibrated": make_report(calibrated, results, texts[40:], ids),
         "three": made(("a", "b", "c")),
+        "twenty": of_classes(20),
+        "right": of_classes(20, wrong=1000),
     }
     for name, each in found.items():
         write(each, folder / f"{name}.html")
@@ -116,7 +118,8 @@ def test_threshold_control(visit, reports, name):
         bounds = [float(page.get_attribute("#threshold", side)) for side in ("min", "max")]
         threshold = float(np.clip(threshold, *bounds))
         said, unsure = score > threshold + band, (score > threshold - band) & (score <= threshold + band)
-        assert shown(page, "found") == str(said.sum())
+        assert shown(page, "found") == str((said & spam).sum())
+        assert shown(page, "missed") == str((~said & spam).sum())
         assert shown(page, "alarms") == str((said & ~spam).sum())
         assert shown(page, "recall") == f"{100 * (said & spam).sum() / spam.sum():.2f} %"
         assert shown(page, "unsure") == f"{100 * unsure.mean():.2f} %"
@@ -171,9 +174,83 @@ def test_fits_a_phone(visit, reports, name):
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+def test_twenty_classes_fit_beside_no_empty_space(visit, reports):
+    page = visit(reports[0] / "twenty.html")
+    [width, room] = page.evaluate(
+        "(() => { const s = document.querySelector('.full .scroll');"
+        " return [s.scrollWidth, s.clientWidth]; })()"
+    )
+    assert width <= room
+    assert len(page.query_selector_all(".full thead th")) == 21
+    narrow = visit(reports[0] / "twenty.html", width=360)
+    assert narrow.evaluate("document.documentElement.scrollWidth") <= 360
+    assert narrow.evaluate("document.querySelector('.full .scroll').scrollWidth") > 360  # it scrolls
+    plain = visit(reports[0] / "twenty.html", java_script_enabled=False)
+    assert plain.is_hidden("select >> nth=0")
+
+
+def test_every_class_has_curves(visit, reports):
+    page = visit(reports[0] / "twenty.html")
+    for number in range(2):
+        section = page.locator("section", has=page.locator("select")).nth(number)
+        assert len([each for each in section.locator("g[data-curve]").all() if each.is_visible()]) == 6
+        for label in ("class 19", "class 00"):
+            section.locator("select").select_option(label=label)
+            assert [each[:8] for each in section.locator("li:not(.off)").all_inner_texts()] == [label]
+            assert section.locator("g[data-curve]:not(.off)").count() == 1
+        section.locator("select").select_option("all")
+        assert section.locator("g[data-curve]:not(.off)").count() == 20
+        section.locator("select").select_option("first")
+        assert section.locator("g[data-curve]:not(.off)").count() == 6
+
+
+@pytest.mark.parametrize("name", ["binary", "calibrated", "three", "right"])
+def test_tiles_of_a_row_are_level(visit, reports, name):
+    """An interval that ends at 100 % took two lines, and a figure without one none."""
+    page = visit(reports[0] / f"{name}.html")
+    for tiles in page.locator("dl.tiles").all():
+        tops = {}
+        for tile in tiles.locator("dd").all():
+            box = tile.bounding_box()
+            tops.setdefault(round(box["y"] / 40), set()).add((round(box["y"]), round(box["height"])))
+        assert all(len(found) == 1 for found in tops.values()), tops
+
+
 def test_without_script_the_figures_are_there(visit, reports):
     folder, found = reports
     page = visit(folder / "binary.html", java_script_enabled=False)
     assert page.is_hidden("#controls")
     assert shown(page, "precision") == f"{100 * found['binary'].results.precision:.2f} %"
     assert page.is_visible("svg >> nth=0")
+
+
+def test_filters_of_doubtful_labels(visit, tmp_path):
+    from textsvm.reporting.review import Review, render
+    from textsvm.selection.doubts import Doubt
+
+    labels = [HOSTILE, "ham", "spam"]
+    found = [
+        Doubt(0, HOSTILE, "ham", 0.9, [f"because {HOSTILE}"], 1, 0.5, ("label",)),
+        Doubt(1, "ham", "spam", 0.8, ["nearly the same text"], 2, 0.99, ("label", "copy")),
+        Doubt(2, "spam", "spam", 0.1, ["resembles no other text"], 0, 0.0, ("outlier",)),
+    ]
+    texts = [HOSTILE, "An apple a day", "A pear"]
+    path = tmp_path / "doubts.html"
+    path.write_text(render(Review(HOSTILE, found, ["a", HOSTILE, "c"], labels, texts.__getitem__)), "utf-8")
+    page = visit(path)
+
+    def left():
+        return page.locator("article:visible").count()
+
+    assert left() == 3
+    page.select_option("#filter-kind", "copy")
+    assert left() == 1
+    assert page.inner_text("#filter-shown") == "1 of 3 shown"
+    page.select_option("#filter-kind", "")
+    page.select_option("#filter-label", label="spam")
+    assert left() == 1
+    page.select_option("#filter-label", "")
+    page.fill("#filter-words", "APPLE")
+    assert left() == 2  # beside the first, and the second itself
+    assert page.evaluate("document.scripts.length") == 1
+    assert page.evaluate("document.images.length") == 0

@@ -219,8 +219,41 @@ def test_many_classes_have_their_confusions_listed():
     results = evaluate(truth, predicted, np.eye(40)[predicted], np.arange(40)).with_intervals(50)
     page = html.render(Report("many", results, [], np.arange(1, 121), []))
     assert "Most frequent confusions" in page
-    assert "The 34 smallest classes are left out" in page
+    assert "Shown at first: the 6 largest." in page
+    curves = [found for tag, found in Page(page).tags if tag == "g"]
+    assert len(curves) == 80  # two charts of 40 classes
+    assert sum(found.get("class") == "off" for found in curves) == 68
     assert_self_contained(page)
+
+
+def of_classes(k, wrong=7):
+    """A report of k classes; every so manieth document is taken for one of the next class."""
+    truth = np.repeat(np.arange(k), 3)
+    predicted = np.where(np.arange(3 * k) % wrong == wrong - 1, (truth + 1) % k, truth)
+    names = np.array([f"class {i:02}" for i in range(k)])
+    results = evaluate(names[truth], names[predicted], np.eye(k)[predicted], names).with_intervals(50)
+    return Report("classes", results, [], np.arange(1, 3 * k + 1), [])
+
+
+def test_a_confusion_matrix_of_many_classes_has_a_row_of_its_own():
+    for k, full in ((3, False), (8, False), (9, True), (20, True)):
+        page = html.render(of_classes(k))
+        assert ('<section class="full">' in page) == full
+        assert ("<select data-first" in page) == (k > 6)
+
+
+def test_probabilities_are_counted_on_a_logarithmic_axis():
+    """Of 990 documents near 0 and 1 those ten between were not seen."""
+    p = np.concatenate([np.full(495, 0.001), np.linspace(0.2, 0.8, 10), np.full(495, 0.999)])
+    truth = np.where(np.arange(1000) < 500, "ham", "spam")
+    said = np.where(p > 0.5, "spam", "ham")
+    results = evaluate(truth, said, p - 0.5, np.array(["ham", "spam"]), probability=np.stack([1 - p, p], 1))
+    page = html.render(Report("p", results.with_intervals(20), [], np.arange(1, 1001), []))
+    assert "documents (logarithmic)" in page
+    chart = page[page.index("Histogram of the probability") :]
+    heights = [float(y) for y in re.findall(r"V([\d.]+)H", chart[: chart.index("</svg>")])]
+    floor = max(heights)
+    assert min(floor - y for y in heights if y < floor) > 10  # a single document
 
 
 def test_warnings_stand_at_the_top():

@@ -19,6 +19,7 @@ from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.selection import leakage
 from textsvm.selection.calibration import CalibratedSVC
 from textsvm.selection.cross_validation import cross_validate
+from textsvm.selection.doubts import doubts
 from textsvm.selection.leakage import find_leaks, near_duplicates
 from textsvm.selection.tuning import tune
 from textsvm.solvers import products
@@ -127,3 +128,16 @@ def test_probabilities(method):
     new, _ = texts(50, seed=4)
     atol = 1e-3 if method == "sigmoid" else 0.1
     np.testing.assert_allclose(gpu.predict_proba(new), cpu.predict_proba(new), atol=atol)
+
+
+def test_doubts_and_promises(device):
+    documents, labels = texts(80)
+    found = [doubts(SVC(Spectrum(3), device=each), documents, labels, cv=4) for each in ("cpu", "cuda")]
+    np.testing.assert_allclose(found[0].score, found[1].score, atol=1e-2)
+    np.testing.assert_allclose(found[0].nearest.value, found[1].nearest.value, atol=1e-5)
+    assert np.array_equal(found[0].outlier, found[1].outlier)
+    machines = [
+        CalibratedSVC(SVC(Spectrum(3), device=each)).fit(documents, labels) for each in ("cpu", "cuda")
+    ]
+    scores = [machine.score_samples(documents) for machine in machines]
+    np.testing.assert_allclose(*scores, atol=5e-3)

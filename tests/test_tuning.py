@@ -18,6 +18,7 @@ from textsvm.selection import budget
 from textsvm.selection.calibration import CalibratedSVC
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.folds import make_folds
+from textsvm.selection.search import Search
 from textsvm.selection.tuning import tune
 from textsvm.sources import texts as texts_source
 
@@ -358,3 +359,67 @@ def test_r8_chooses_a_longer_spectrum(data):
         gram = SVC(Spectrum(p=row["params"]["kernel__p"]), device="cpu").prepare(documents).gram.matrix
         judged = GridSearchCV(svm.SVC(kernel="precomputed"), {"C": [row["params"]["C"]]}, cv=splits)
         assert row["mean"] == pytest.approx(judged.fit(gram.astype(float), y).best_score_, abs=2e-3)
+
+
+def grid_of_kernels():
+    return {"kernel": [Spectrum(2), Spectrum(3), Spectrum((1, 3), idf=True)], "C": [0.1, 10]}
+
+
+def searched(X, y, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return tune(SVC(device="cpu"), X, y, grid_of_kernels(), cv=3, **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"nested": 2}, {"group_duplicates": 0.98}], ids=str)
+def test_a_search_that_was_stopped_goes_on_with_equal_results(tmp_path, options, monkeypatch):
+    X, y = map(list, texts(24))
+    whole, path = searched(X, y, **options), tmp_path / "table"
+    searched(X, y, resume=path, **options)
+    lines = path.read_text().splitlines(keepends=True)
+    assert len(lines) == 7
+    for kept in (1, 3, 5, 7):
+        path.write_text("".join(lines[:kept]) + ('{"setting": "half a li' if kept < 7 else ""))
+        runs = []
+        run = Search.run
+        monkeypatch.setattr(
+            Search, "run", lambda *given, run=run, runs=runs: runs.append(given[1]) or run(*given)
+        )
+        again = searched(X, y, resume=path, **options)
+        monkeypatch.undo()
+        assert [row["folds"] for row in again.table] == [row["folds"] for row in whole.table]
+        for name in ("best_params", "best_score", "nested", "leaks"):
+            assert again.as_dict()[name] == whole.as_dict()[name]
+        values = [one.best_estimator.decision_function(X) for one in (again, whole)]
+        np.testing.assert_array_equal(*values)
+        assert len(runs) <= 3 - (kept - 1) // 2 + 1  # besides those left, the best one once more
+
+
+@pytest.mark.parametrize("change", ["texts", "labels", "folds", "metric", "another file"])
+def test_the_table_of_another_search_is_refused(tmp_path, change):
+    X, y = map(list, texts(24))
+    path, options = tmp_path / "table", {}
+    searched(X, y, resume=path)
+    if change == "texts":
+        X[0] += "!"
+    elif change == "labels":
+        y[0] = next(each for each in y if each != y[0])
+    elif change == "another file":
+        path.write_text("my own notes\n")
+    else:
+        options = {"folds": {"random_state": 5}, "metric": {"metric": "macro_f1"}}[change]
+    before = path.read_text()
+    with pytest.raises(InputError, match="table of another search"):
+        searched(X, y, resume=path, **options)
+    assert path.read_text() == before
+
+
+def test_progress_of_the_whole_never_goes_back():
+    """The bar of each stage began anew: 32 minutes became 34 seconds."""
+    seen = []
+    searched(*texts(24), progress=lambda *each: seen.append(each))
+    shares = [done / total for stage, done, total in seen if stage == "tune"]
+    assert shares == sorted(shares)
+    assert len({total for stage, _, total in seen if stage == "tune"}) == 1
+    assert shares[0] < 0.2
+    assert shares[-1] == pytest.approx(1)

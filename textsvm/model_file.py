@@ -94,6 +94,7 @@ def save(
 
     from textsvm.selection.calibration import CalibratedSVC
 
+    _require_ours(model)
     check_is_fitted(model)
     machine = model.estimator_ if isinstance(model, CalibratedSVC) else model
     kept = machine.kept if texts else _without_texts(machine)
@@ -115,6 +116,17 @@ def save(
     )
     with replacing(path) as temporary:
         temporary.write_bytes(content)
+
+
+def _require_ours(model: Any) -> None:
+    """Raise InputError for what has another way of being kept."""
+    name = type(model).__name__
+    if name in _PARAMETERS or name == "CalibratedSVC":
+        return
+    remedy = "joblib can keep it"
+    if any(type(step).__name__ in _PARAMETERS for _, step in getattr(model, "steps", [])):
+        remedy = "save its last step, or keep the whole with joblib"
+    raise InputError(f"save writes {', '.join(_PARAMETERS)} and CalibratedSVC, and not {name}; {remedy}")
 
 
 def load(path: str | os.PathLike[str]) -> Any:

@@ -22,7 +22,17 @@ from textsvm.errors import InputError
 from textsvm.files import replacing
 from textsvm.parallel import n_threads
 
-_LIBRARIES = ("textsvm", "numpy", "scipy", "numba", "scikit-learn", "rapidfuzz", "strkernels", "cupy-cuda13x")
+_LIBRARIES = (
+    "textsvm",
+    "numpy",
+    "scipy",
+    "numba",
+    "scikit-learn",
+    "rapidfuzz",
+    "strkernels",
+    "cleanlab",
+    "cupy-cuda13x",
+)
 
 
 def environment() -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from textsvm.cli import console
+from textsvm.cli.flags import Command, Group
 
 #: Commands, each the function of its name in a module of its name.
 COMMANDS = (
@@ -24,6 +25,7 @@ def app_of(names: Iterable[str]) -> typer.Typer:
     """The application with these commands."""
     made = typer.Typer(
         name="textsvm",
+        cls=Group,
         help="Text classification with string-kernel support vector machines.",
         no_args_is_help=True,
         add_completion=False,
@@ -36,7 +38,7 @@ def app_of(names: Iterable[str]) -> typer.Typer:
         if isinstance(command, typer.Typer):
             made.add_typer(command, name=name)
         else:
-            made.command(context_settings=getattr(module, "SETTINGS", None))(command)
+            made.command(cls=Command, context_settings=getattr(module, "SETTINGS", None))(command)
     return made
 
 

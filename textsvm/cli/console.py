@@ -32,6 +32,7 @@ STAGES = {
     "compare": "comparing",
     "learn": "learning",
     "neighbours": "comparing",
+    "tune": "tuning",
 }
 
 #: Exit code after Ctrl-C.
@@ -70,6 +71,20 @@ class Console:
             with suppress(BrokenPipeError):
                 self.stderr.print(_on_one_line(message), markup=False)
 
+    def say_waiting(self, what: str) -> None:
+        """What is waited for, where somebody is to type it."""
+        if sys.stdin is not None and sys.stdin.isatty():
+            self.say(f"note: waiting for {what} on standard input; Ctrl-D ends it")
+
+    def fail(self, error: InputError) -> None:
+        """A line on stderr for what did not work where the rest goes on; the exit code is the caller's."""
+        self.flush()
+        _fail(str(error), 1)
+
+    def flush(self) -> None:
+        """Have what was printed reach who reads it."""
+        sys.stdout.flush()
+
     def say_device(self, device: Device) -> None:
         """Which device did the work, and why not a GPU."""
         self.say(f"device: {device.description}" + (f"; no GPU: {device.no_gpu}" if device.no_gpu else ""))
@@ -79,9 +94,12 @@ class Console:
         self.stdout.print(printable(text), markup=False, soft_wrap=True)
 
     @contextmanager
-    def progress(self) -> Iterator[None]:
-        """Draw a bar with an ETA for each stage that reports through `stage` inside the block."""
-        if self.quiet or not self.stderr.is_terminal:
+    def progress(self, beside_stdout: bool = False) -> Iterator[None]:
+        """Draw a bar with an ETA for each stage that reports through `stage` inside the block.
+
+        `beside_stdout`: not where results appear on the same terminal one by one, which show how far it is.
+        """
+        if self.quiet or not self.stderr.is_terminal or (beside_stdout and sys.stdout.isatty()):
             yield
             return
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -95,7 +113,10 @@ class Console:
         )  # fmt: skip
         device.on_load = lambda source: self.stage("compile", 0, 1)
         try:
-            with Progress(*columns, console=self.stderr, transient=True) as self._bars:
+            # The speed is that of ten minutes: an estimate of the whole must not jump with every stage.
+            with Progress(
+                *columns, console=self.stderr, transient=True, speed_estimate_period=600
+            ) as self._bars:
                 yield
         finally:
             self._bars, self._tasks, self._shown, device.on_load = None, {}, "", None
@@ -151,14 +172,19 @@ class Console:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(show_header=bool(header), box=box.SIMPLE)
-        for i in range(max(map(len, rows))):
-            name = Text(printable(header[i])) if header else ""
-            table.add_column(name, justify="right" if i and header else "left", overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(printable(cell)) for cell in row))
         self.stdout.print(Text(printable(title), style="bold"), soft_wrap=True)
-        self.stdout.print(table)
+        for columns in _fitting(rows, header, self.stdout.width) if header else [range(max(map(len, rows)))]:
+            table = Table(show_header=bool(header), box=box.SIMPLE)
+            for i in columns:
+                name = Text(printable(header[i])) if header else ""
+                figures = bool(i and header)
+                table.add_column(
+                    name, justify="right" if figures else "left", overflow="fold", no_wrap=False,
+                    min_width=_least(rows, header, i) if figures else _name_width(rows, header),
+                )  # fmt: skip
+            for row in rows:
+                table.add_row(*(Text(printable(row[i])) if i < len(row) else "" for i in columns))
+            self.stdout.print(table)
 
     def print_json(self, value: dict[str, Any]) -> None:
         """One JSON object on a line of stdout, readable as it is where stdout can take it."""
@@ -169,6 +195,33 @@ class Console:
         except UnicodeEncodeError:  # a narrow terminal, or the name of a file that is no text
             text = json.dumps(value)
         stream.write(text + "\n")
+
+
+#: Of a table's first column as many symbols as this are on a line, however narrow the terminal is.
+_NAME = 16
+
+
+def _least(rows: Sequence[tuple[str, ...]], header: tuple[str, ...], i: int) -> int:
+    """Symbols that a column of figures needs: they and the words of its header stay whole."""
+    return max(map(len, [row[i] for row in rows if i < len(row)] + (header[i].split() or [""])))
+
+
+def _name_width(rows: Sequence[tuple[str, ...]], header: tuple[str, ...]) -> int | None:
+    """Symbols of a table's first column that are on one line at least."""
+    return min(max(len(row[0]) for row in rows), _NAME) if header else None
+
+
+def _fitting(rows: Sequence[tuple[str, ...]], header: tuple[str, ...], width: int) -> list[list[int]]:
+    """The columns of one table, or where a terminal is too narrow for it of several, each with the names."""
+    name = max(_name_width(rows, header) or 0, 4) + 4
+    tables, taken = [[0]], name
+    for i in range(1, len(header)):
+        taken += _least(rows, header, i) + 2
+        if taken > width and len(tables[-1]) > 1:
+            tables.append([0])
+            taken = name + _least(rows, header, i) + 2
+        tables[-1].append(i)
+    return tables
 
 
 def json_line(value: dict[str, Any] | str) -> str:

@@ -161,7 +161,7 @@ def _show(console: Console, summary: dict[str, Any]) -> None:
             *[row for name, each in (summary["columns"] or {}).items() for row in _column(name, each)],
             ("exact copies", f"{copies:,} in {len(groups):,} groups"),
             *_near(summary),
-            ("damaged", f"{len(summary['problems']):,}"),
+            ("notes on reading", f"{len(summary['problems']):,}"),
         ],
     )
     if summary["labels"]:
@@ -173,7 +173,7 @@ def _show(console: Console, summary: dict[str, Any]) -> None:
             rows.append(("(no label)", f"{summary['unlabelled']:,}"))
         console.table("labels", rows, ("label", "documents"))
     if summary["problems"]:
-        console.line("damaged documents\n")
+        console.line("notes on reading\n")
         for problem in summary["problems"]:
             console.line(f"  {problem['id']}: {problem['problem']}")
 

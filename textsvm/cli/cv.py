@@ -90,10 +90,12 @@ def cv(
     console.say_device(model_files.device_of(model))
     console.say(f"kernel matrix: {result.gram}")
     seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
+    alone = _length_alone(documents, result)
     if printing.json:
-        console.print_json(summarise(result, documents, model) | {"seconds": seconds})
+        beside = {} if alone is None else {"length_alone": alone}
+        console.print_json(summarise(result, documents, model) | beside | {"seconds": seconds})
     else:
-        show(console, f"{len(documents):,} documents of {documents.source}", result)
+        show(console, f"{len(documents):,} documents of {documents.source}", result, alone)
         console.table("seconds", [(stage, f"{value:.2f}") for stage, value in seconds.items()])
 
 
@@ -130,8 +132,27 @@ def leaks_by_id(leaks: list[dict[str, Any]], corpus: Corpus) -> list[dict[str, A
     ]
 
 
-def show(console: Console, title: str, result: CrossValidation) -> None:
-    """The folds and their mean as a table."""
+def _length_alone(corpus: Corpus, result: CrossValidation) -> dict[str, float] | None:
+    """Of a regression on texts: mean metrics of what lengths alone predict, on the same folds."""
+    from textsvm.evaluation.length_baseline import LengthBaseline
+    from textsvm.selection.scoring import mean_and_sd
+
+    if corpus.targets is None:
+        return None
+    table = []
+    for train, test in result.folds:
+        known, judged = corpus.subset(train), corpus.subset(test)
+        baseline = LengthBaseline.fit(known.examples, known.targets or [])
+        if baseline is None:
+            return None
+        table.append(baseline.judge(judged.examples, judged.targets or []))
+    return mean_and_sd(table)[0]
+
+
+def show(
+    console: Console, title: str, result: CrossValidation, alone: dict[str, float] | None = None
+) -> None:
+    """The folds and their mean as a table, and below what lengths `alone` reach."""
     names = [name for name in SHOWN if name in result.mean]
     rows = [
         (str(number), f"{len(train):,}", f"{len(test):,}", *cells(fold, names))
@@ -140,6 +161,8 @@ def show(console: Console, title: str, result: CrossValidation) -> None:
     rows.append(("mean", "", "", *cells(result.mean, names)))
     rows.append(("SD", "", "", *cells(result.sd, names)))
     rows.append(("pooled", "", "", *cells(result.pooled, names)))
+    if alone is not None:
+        rows.append(("length alone", "", "", *cells(dict.fromkeys(names, float("nan")) | alone, names)))
     console.table(title, rows, ("fold", "trained on", "tested on", *(SHOWN[name] for name in names)))
 
 

@@ -15,6 +15,7 @@ from textsvm.cli.output import REPORTS, STDOUT, Force, Output
 
 if TYPE_CHECKING:
     from textsvm.estimators.base import StageProgress
+    from textsvm.evaluation.length_baseline import LengthBaseline
     from textsvm.evaluation.results import Results
     from textsvm.readers import Corpus
 
@@ -124,13 +125,21 @@ def judge(
     progress: StageProgress,
     seconds: dict[str, float] | None = None,
     grades: tuple[int, int] | None = None,
+    baseline: LengthBaseline | None = None,
 ) -> Results:
-    """Predict a labelled corpus and compare; towards the class `positive`, if there is one."""
-    from textsvm.evaluation.judge import judge as compare
+    """Predict a labelled corpus and compare; towards the class `positive`, if there is one.
 
-    return compare(
-        model, examples.given_to(model, corpus), options.truth(corpus), positive, grades, progress, seconds
-    )
+    `baseline`: that of a regression; else the one in the model's file.
+    """
+    from textsvm.evaluation.judge import judge as compare
+    from textsvm.evaluation.length_baseline import LengthBaseline
+
+    given, truth = examples.given_to(model, corpus), options.truth(corpus)
+    results = compare(model, given, truth, positive, grades, progress, seconds)
+    baseline = baseline or LengthBaseline.of(getattr(model, "info_", None))
+    if baseline is None or results.task != "regression":
+        return results
+    return replace(results, length_alone=baseline.judge(corpus.examples, truth, grades))
 
 
 def _range(grades: str) -> tuple[int, int]:
@@ -161,7 +170,7 @@ def _write_report(
 
 def show(console: Console, title: str, results: Results) -> None:
     """The figures, the classes and the confusion matrix as tables."""
-    from textsvm.reporting.format_metrics import NAMES, format_interval, format_metric
+    from textsvm.reporting.format_metrics import NAMES, format_interval, format_metric, length_alone
 
     for warning in results.warnings:
         console.say(f"warning: {warning}")
@@ -177,6 +186,8 @@ def show(console: Console, title: str, results: Results) -> None:
     ]
     console.table(f"{title}: {results.n:,} documents{positive}", rows)
     if results.task == "regression":
+        if results.length_alone:
+            console.line(length_alone(results.length_alone))
         return
     labels = [str(label) for label in results.labels]
     if results.task != "binary":

@@ -115,12 +115,14 @@ def _show(console: Console, identifier: str, found: Explanation) -> None:
         console.table("substrings", rows, ("", "times", "contribution"))
     if found.similar:
         rows = [
-            (f"{each.index:,}", f"{each.kernel:.3f}", f"{each.contribution:+.4f}")
+            (each.name, f"{each.kernel:.3f}", f"{each.contribution:+.4f}")
             for each in found.similar
         ]  # fmt: skip
-        console.table("training documents", rows, ("number", "similarity", "contribution"))
+        console.table("training documents", rows, ("document", "similarity", "contribution"))
         for each in found.similar:
-            console.line(f"{each.index:,}: {printable(each.text[:SHOWN])}{' …' * (len(each.text) > SHOWN)}")
+            console.line(
+                f"{printable(each.name)}: {printable(each.text[:SHOWN])}{' …' * (len(each.text) > SHOWN)}"
+            )
     console.line("")
 
 

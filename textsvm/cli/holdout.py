@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import ceil
 from typing import TYPE_CHECKING
 
 from textsvm.cli import options
@@ -24,16 +25,27 @@ def hold_out(
         console.say(f"note: {_stay(sorted(str(options.targets(corpus)[i]) for i in lone))}")
     from sklearn.model_selection import train_test_split
 
-    try:
-        drawn = [i for i in range(len(corpus)) if i not in lone]
-        labels = None if _has_several(corpus) else corpus.labels
-        stratify = labels and [labels[i] for i in drawn]
-        rest, held = train_test_split(drawn, test_size=share, random_state=seed, stratify=stratify)
-    except ValueError as error:
-        raise InputError(
-            f"--holdout {share:g} cannot be drawn from {len(corpus)} documents: {error}"
-        ) from error
+    drawn = [i for i in range(len(corpus)) if i not in lone]
+    labels = None if _has_several(corpus) else corpus.labels
+    stratify = labels and [labels[i] for i in drawn]
+    _require_enough(share, len(drawn), len(set(stratify or [0])))
+    rest, held = train_test_split(drawn, test_size=share, random_state=seed, stratify=stratify)
     return corpus.subset(sorted([*rest, *lone])), corpus.subset(sorted(held))
+
+
+def _require_enough(share: float, n: int, classes: int) -> None:
+    """Raise InputError where a class could be in one part alone."""
+    if not n:
+        raise InputError(f"--holdout {share:g} cannot be drawn: every class has a single document")
+    held = ceil(share * n)
+    parts = {"holds out": held, "leaves for training": n - held}
+    for what, size in parts.items():
+        if size < classes:
+            each = f"one of each of the {classes} classes" if classes > 1 else "one"
+            raise InputError(
+                f"--holdout {share:g} cannot be drawn: of {n:,} documents it {what} {size:,}, and there must "
+                f"be {each} on both sides; take a {'larger' if what == 'holds out' else 'smaller'} share"
+            )
 
 
 def _has_several(corpus: Corpus) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from textsvm.cli.flags import Command
 from textsvm.cli.mail_classify import classify
 from textsvm.cli.mail_errors import MailGroup
 from textsvm.cli.mail_learn import learn, relearn, unlearn
@@ -16,4 +17,4 @@ mail = typer.Typer(
     no_args_is_help=True,
 )
 for command in (classify, learn, unlearn, relearn, status, export, import_, retrain, report, serve):
-    mail.command(command.__name__.strip("_"))(command)
+    mail.command(command.__name__.strip("_"), cls=Command)(command)

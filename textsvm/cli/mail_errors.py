@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
 from textsvm.cli.console import WrongUsage
+from textsvm.cli.flags import Group
 from textsvm.errors import InputError
 from textsvm.reporting.escape import printable
 
@@ -22,7 +22,7 @@ FAILED = 3
 _PASSTHROUGH = re.compile(r"-[A-Za-z]*p[A-Za-z]*|--passthrough")
 
 
-class MailGroup(TyperGroup):
+class MailGroup(Group):
     """A family of commands whose failures end with 3, wrong usage too."""
 
     def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:

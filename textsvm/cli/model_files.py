@@ -36,18 +36,29 @@ def save_model(
     about: dict[str, Any],
     texts: bool = True,
 ) -> int:
-    """Write a model with what it was learnt from and how, for later commands and for people; its bytes."""
+    """Write a model with what it was learnt from and how, for later commands and for people; its bytes.
+
+    `corpus` is what the model was fitted to: its support vectors are remembered by their ids.
+    """
+    from textsvm.evaluation.judge import machine_of
     from textsvm.model_file import save
 
-    labels = {"positive": reading.positive, "negative": reading.negative or "rest"}
+    labels = {"positive": reading.positive, "negative": reading.negative or _opposite(model, reading)}
+    ids = [corpus.ids[i] for i in machine_of(model).support_] if texts else None
     info = {
-        "corpus": corpus.source, "format": corpus.format, "part": reading.part, "reading": reading.as_dict(),
+        "corpus": corpus.source, "support_ids": ids,
+        "format": corpus.format, "part": reading.part, "reading": reading.as_dict(),
         "regress": learning.regress, "label_separator": learning.separator,
         **(labels if reading.positive else {}), **about,
     }  # fmt: skip
     with output.place() as path:
         save(model, path, info, texts)
         return path.stat().st_size
+
+
+def _opposite(model: Any, reading: Reading) -> str:
+    """The class of two that is not the positive one; of a one-class machine all others."""
+    return next((str(each) for each in getattr(model, "classes_", ()) if each != reading.positive), "rest")
 
 
 def save_as_libsvm(output: Output, model: Any) -> int:

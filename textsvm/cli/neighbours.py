@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import examples, kernels, machines, options
+from textsvm.cli import examples, kernels, machines, notes, options
 from textsvm.cli.console import Console, WrongUsage, json_line
 from textsvm.cli.output import NEIGHBOURS, NPZ, STDOUT, Force, Output
 from textsvm.kernels.spelling import spell
@@ -154,7 +154,7 @@ def _read(console: Console, path: Path, table: options.Table, model: KernelMachi
     columns = examples.columns(table, model.kernel)
     found = read_documents(str(path), table.format, **columns, id=table.id, progress=console.reading)
     found = examples.beside(found, table)
-    options.report_problems(console, found)
+    notes.problems(console, found)
     return found
 
 

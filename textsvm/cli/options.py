@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from textsvm.cli import notes
 from textsvm.cli.console import WrongUsage
 from textsvm.cli.groups import with_groups as with_groups
 from textsvm.errors import InputError
@@ -122,7 +123,9 @@ class Reading:
     ] = None
     negative: Annotated[
         str | None,
-        typer.Option(help="Its opposite: another label, or rest (all others).", rich_help_panel="Labels"),
+        typer.Option(
+            help="Its opposite: another label, or rest (default: all others).", rich_help_panel="Labels"
+        ),
     ] = None
     part: Annotated[
         str | None,
@@ -320,11 +323,11 @@ def read(
             corpus = read_corpus(path, reading.format, **wishes)
         corpus = beside(corpus, reading, learning.regress is not None).select(reading.part)
     if reading.positive is not None:
-        corpus = corpus.reduce_labels(reading.positive, reading.negative or "rest")
+        corpus = corpus.reduce_labels(reading.positive, reading.negative or corpus.opposite(reading.positive))
     if learning.multilabel:
         corpus = _with_several(console, corpus)
     check_letters(kernel, corpus)
-    report_problems(console, corpus)
+    notes.problems(console, corpus)
     return corpus.without_duplicates() if learning.duplicates is Duplicates.drop else corpus
 
 
@@ -339,22 +342,6 @@ def _with_several(console: Console, corpus: Corpus) -> Corpus:
         return corpus
     console.say(f"note: {len(corpus) - len(labelled):,} stories without a topic are left out")
     return corpus.subset(labelled)
-
-
-def report_problems(console: Console, corpus: Corpus) -> None:
-    """Name damaged documents and count the duplicates: nothing is dropped or kept silently."""
-    for identifier, problem in corpus.problems[:5]:
-        console.say(f"note: {identifier}: {problem}")
-    if len(corpus.problems) > 5:
-        console.say(
-            f"note: {len(corpus.problems) - 5} more damaged documents; `textsvm corpus` names them all"
-        )
-    groups = corpus.duplicates()
-    if groups:
-        extra = sum(len(group) - 1 for group in groups)
-        conflicts = len(corpus.conflicting_duplicates())
-        odd = f"; {conflicts:,} sets of copies do not agree in their labels" if conflicts else ""
-        console.say(f"note: {extra:,} of {len(corpus):,} documents are exact copies of others{odd}")
 
 
 def targets(corpus: Corpus, several: bool = False) -> list[Any]:

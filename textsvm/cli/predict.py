@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -11,6 +11,9 @@ from textsvm.cli import examples, kernels, model_files, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.promises import Promises
 from textsvm.errors import InputError
+
+if TYPE_CHECKING:
+    from textsvm.readers import Corpus
 
 
 class _Outputs(NamedTuple):
@@ -43,16 +46,17 @@ def predict(
 
     cat message.eml | textsvm predict spam.textsvm -
 
+    tail -f messages.jsonl | textsvm predict spam.textsvm --text body
+
+    Tables, JSON Lines and, with --format lines, texts of a line each are classified as they come. Of several
+    inputs, one that cannot be read is named and the others are classified; the exit code is 1 then.
+
     A positive decision means the model's positive class (the one given by --positive in training). With more
     than two classes there is a decision for each, and the largest wins. Where documents may have several
     labels, "labels" lists those whose decisions are above their thresholds.
     """
     console = Console(quiet)
     bounds = None if unsure is None else kernels.several("--unsure", unsure, float)
-
-    from textsvm.evaluation.asked import machine_of
-    from textsvm.evaluation.asked import predict as ask
-    from textsvm.readers import read_documents
 
     fitted = model_files.load_model(model, device, fitted=not promises.made)
     if (promises.proba or bounds) and not hasattr(fitted, "predict_proba"):
@@ -66,26 +70,58 @@ def predict(
         _reject(fitted, bounds, training)
     if promises.made:
         promises.require(fitted, model)
-    with console.progress():
-        documents = read_documents(
-            files or ["-"],
-            table.format,
-            **examples.columns(table, machine_of(fitted).kernel_),
-            id=table.id,
-            headers=training.headers,
-            progress=console.reading,
-        )
-        documents = examples.beside(documents, table)
-        examples.check_letters(machine_of(fitted).kernel_, documents)
-        found = _Outputs(
-            *ask(fitted, examples.given_to(fitted, documents), [], training.positive, console.stage)
-        )
-    for identifier, problem in documents.problems:
-        console.say(f"note: {identifier}: {problem}")
-    rows = promises.kept(fitted, found, _rows(found, training, promises.proba))
-    for identifier, row in zip(documents.ids, rows, strict=True):
-        console.print_json({"id": identifier, **row})
+    from textsvm.evaluation.asked import machine_of
+
+    kernel, failures = machine_of(fitted).kernel_, 0
+
+    def failed(error: InputError) -> None:
+        nonlocal failures
+        failures += 1
+        console.fail(error)
+
+    for documents in _batches(console, files or ["-"], table, fitted, failed):
+        for identifier, problem in documents.problems:
+            console.say(f"note: {identifier}: {problem}")
+        examples.check_letters(kernel, documents)
+        if len(documents):
+            found = _ask(console, fitted, documents, training)
+            rows = promises.kept(fitted, found, _rows(found, training, promises.proba))
+            for identifier, row in zip(documents.ids, rows, strict=True):
+                console.print_json({"id": identifier, **row})
+            console.flush()
     console.say_device(fitted.device_)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _batches(
+    console: Console, files: list[str], table: options.Table, model: Any, failed: Callable[[InputError], None]
+) -> Iterator[Corpus]:
+    """The documents as they come; all at once where another file holds their vectors."""
+    from textsvm.evaluation.asked import machine_of
+    from textsvm.readers import incoming_documents, read_documents
+
+    wishes: dict[str, Any] = {
+        **examples.columns(table, machine_of(model).kernel_), "id": table.id,
+        "headers": options.Training.of(model).headers,
+    }  # fmt: skip
+    if table.vectors is not None:
+        with console.progress():
+            documents = read_documents(files, table.format, **wishes, progress=console.reading)
+            yield examples.beside(documents, table)
+        return
+    if "-" in files:
+        console.say_waiting("a text a line" if table.format == "lines" else table.format or "one document")
+    yield from incoming_documents(files, table.format, **wishes, failed=failed)
+
+
+def _ask(console: Console, model: Any, documents: Corpus, training: options.Training) -> _Outputs:
+    """What the model says of a batch of documents."""
+    from textsvm.evaluation.asked import predict as ask
+
+    given = examples.given_to(model, documents)
+    with console.progress(beside_stdout=True):
+        return _Outputs(*ask(model, given, [], training.positive, console.stage))
 
 
 def _reject(model: Any, bounds: list[float], training: options.Training) -> None:

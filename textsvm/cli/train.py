@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.cli import examples, machines, model_files, options
+from textsvm.cli import examples, machines, model_files, notes, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.holdout import hold_out
 from textsvm.cli.output import LIBSVM_MODEL, MODEL, Force, Output
 from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
+    from textsvm.evaluation.length_baseline import LengthBaseline
     from textsvm.evaluation.results import Results
     from textsvm.readers import Corpus
 
@@ -154,6 +155,7 @@ def train(
 
     textsvm train essays.tsv --regress score --kernel spectrum --p 1-15 --weight intersection
     """
+    from textsvm.evaluation.length_baseline import LengthBaseline
     from textsvm.libsvm_model import require_libsvms
     from textsvm.model_file import require_weights
 
@@ -178,17 +180,21 @@ def train(
     options.targets(documents, learning.multilabel)
     seconds = {"read": time.perf_counter() - started}
     if made_from.text.max_length is None and getattr(model, "estimator", model).make_kernel().quadratic:
-        _note_long_documents(console, documents)
+        notes.long_documents(console, documents)
     training, held = hold_out(console, documents, task.holdout, task.seed)
     if task.one_class is not None:
         of_class = (i for i, label in enumerate(training.labels or []) if label == task.one_class)
         training = training.subset(of_class)
     with made_from.cluster.at_work(console):
-        results = _fit(console, model, training, held, task.one_class or reading.positive)
+        baseline = None
+        if training.targets is not None:
+            baseline = LengthBaseline.fit(training.examples, training.targets)
+        results = _fit(console, model, training, held, task.one_class or reading.positive, baseline)
     summary = summarise(model, training) | {"holdout": None}
     if results is not None and held is not None:
         near = _near_duplicates(console, model, training, held)
         summary["holdout"] = results.as_dict() | {"near_duplicates": near}
+    baselines = {} if baseline is None else {"length_baseline": asdict(baseline)}
     if task.one_class is not None:
         reading = replace(reading, positive=task.one_class)
     with console.warnings():
@@ -196,7 +202,7 @@ def train(
             size = model_files.save_as_libsvm(output, model)
         else:
             size = model_files.save_model(
-                output, model, documents, reading, learning, summary, texts=not file.without_texts
+                output, model, training, reading, learning, summary | baselines, texts=not file.without_texts
             )
     console.say(f"model {file.output}: {_megabytes(size)}{', no training text in it' * file.without_texts}")
     seconds |= {**model.seconds_, "total": time.perf_counter() - started}
@@ -232,11 +238,17 @@ def _of_one_class(corpus: Corpus, label: str) -> Corpus:
 
 
 def _fit(
-    console: Console, model: Any, training: Corpus, held: Corpus | None, positive: str | None
+    console: Console,
+    model: Any,
+    training: Corpus,
+    held: Corpus | None,
+    positive: str | None,
+    baseline: LengthBaseline | None,
 ) -> Results | None:
     from textsvm.cli.evaluate import judge
 
     console.say(f"note: {_what_is_learnt(training)}")
+    notes.lone_classes(console, {} if training.targets is not None else _counts(training))
     store = getattr(model, "estimator", model).store
     with console.progress(), console.warnings(), console.kept_in(store):
         model.fit(
@@ -245,25 +257,12 @@ def _fit(
             sample_weight=training.weights,
             progress=console.stage,
         )
-        results = None if held is None else judge(model, held, positive, console.stage)
+        results = None if held is None else judge(model, held, positive, console.stage, baseline=baseline)
     if chosen := getattr(model, "chosen_", ""):
         console.say(f"note: {chosen}")
     console.say_device(model.device_)
     console.say(f"kernel matrix: {model.gram_}")
     return results
-
-
-def _note_long_documents(console: Console, corpus: Corpus) -> None:
-    """Say so where a kernel with a product of lengths meets a very long document."""
-    if not len(corpus.texts):
-        return
-    longest = max(range(len(corpus)), key=lambda i: len(corpus.texts[i]))
-    length = len(corpus.texts[longest])
-    if length > 100_000:
-        console.say(
-            f"note: {corpus.ids[longest]} has {length:,} symbols, and the time of this kernel grows with the "
-            "product of lengths; --max-length bounds it, and the spectrum kernel does not mind"
-        )
 
 
 def _near_duplicates(console: Console, model: Any, training: Corpus, held: Corpus) -> list[dict[str, Any]]:

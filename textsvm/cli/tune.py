@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -14,11 +18,12 @@ from textsvm.cli import examples, heatmap, machines, model_files, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.cv import leaks_by_id
 from textsvm.cli.metric_columns import SHOWN
-from textsvm.cli.output import MODEL, Force, Output
+from textsvm.cli.output import MODEL, SEARCH, STDOUT, Force, Output
 from textsvm.kernels.spelling import spell
 from textsvm.reporting.format_metrics import format_metric
 
 if TYPE_CHECKING:
+    from textsvm.parallel import StageProgress
     from textsvm.readers import Corpus
     from textsvm.selection.tuning import Tuning
 
@@ -55,6 +60,15 @@ class Search:
         float | None,
         typer.Option(help="Refuse a grid that takes longer.", rich_help_panel=_SEARCH),
     ] = None
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keep the settings tried in this file as they are found; one that is there is gone on from, "
+            "with equal results (default: OUTPUT.tuning, until the search has ended).",
+            rich_help_panel=_SEARCH,
+        ),
+    ] = None
     picture: Annotated[
         Path | None,
         typer.Option(
@@ -78,7 +92,50 @@ class Search:
         if self.picture is not None:
             picture = Output("--heatmap", self.picture, heatmap.kind_of(self.picture), self.force)
             picture.check({"the corpus": corpus, "the model": self.output})
+        self.table_checked(corpus)
         return model, picture
+
+    def table_checked(self, corpus: list[Path]) -> None:
+        """Wrong usage, if the table of the search would replace something."""
+        if self.resume is not None:
+            others = {"the corpus": corpus, "the model": self.output, "the picture": self.picture}
+            Output("--resume", self.resume, SEARCH).check(others)
+
+    @contextmanager
+    def kept(self, console: Console) -> Iterator[Path]:
+        """The file that keeps what is found inside the block; one that nobody named ends with the search."""
+        path, named = self.resume or self._table(), self.resume is not None
+        try:
+            yield path
+        except BaseException:
+            if n := _settings_in(path):
+                console.say(
+                    f"note: {n} setting{'s' * (n > 1)} tried so far; --resume {path} goes on from there"
+                )
+            elif not named:
+                path.unlink(missing_ok=True)
+            raise
+        if not named:
+            path.unlink(missing_ok=True)
+
+    def _table(self) -> Path:
+        """Where what is found is kept if nobody says where: beside the model, else among temporary files."""
+        if self.output is None or self.output == STDOUT:
+            return Path(tempfile.gettempdir(), f"textsvm-tune-{os.getpid()}.tuning")
+        path = self.output.with_name(f"{self.output.name}.tuning")
+        if path.exists():
+            raise WrongUsage(
+                f"{path} is there, of a search that was stopped; go on with --resume, or remove it"
+            )
+        return path
+
+
+def _settings_in(path: Path) -> int:
+    """How many settings a table has."""
+    try:
+        return path.read_text("utf-8").count('\n{"setting"')
+    except OSError:
+        return 0
 
 
 @options.with_groups
@@ -116,10 +173,11 @@ def tune(
     from textsvm.selection.tuning import tune as find
 
     working = made_from.cluster.at_work(console)
-    with working, console.progress(), console.warnings(), console.kept_in(model.store):
+    keeping = search.kept(console)
+    with keeping as table, working, console.progress(), console.warnings(), console.kept_in(model.store):
         result = find(
             model, documents.examples, truth, grid, metric=search.metric, minutes=search.minutes,
-            nested=search.nested, positive=reading.positive, progress=console.stage,
+            nested=search.nested, resume=table, positive=reading.positive, progress=_as_a_whole(console),
             **folds.arguments(documents),
         )  # fmt: skip
     console.say_device(result.best_estimator.device_)
@@ -136,6 +194,16 @@ def tune(
             output, result.best_estimator, documents, reading, learning, {"tuning": report}
         )
     console.print_json(report) if printing.json else _show(console, result, documents, report)
+
+
+def _as_a_whole(console: Console) -> StageProgress:
+    """One bar for the whole search."""
+
+    def show(stage: str, done: float, total: float) -> None:
+        if stage in ("encode", "tune"):
+            console.stage(stage, done, total)
+
+    return show
 
 
 def _size(grid: dict[str, Any]) -> str:

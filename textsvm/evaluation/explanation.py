@@ -56,12 +56,20 @@ class Similar:
         Its coefficient times that.
     text : str
         As the model has kept it.
+    id : str, optional
+        Of the training document, where the model's file has it.
     """
 
     index: int
     kernel: float
     contribution: float
     text: str
+    id: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The id, or else the number among the training documents."""
+        return f"{self.index:,}" if self.id is None else self.id
 
 
 @dataclass(frozen=True)
@@ -151,7 +159,11 @@ def explain(
     documents = machine.encode(texts, machine.support_documents_)
     device, weights = devices.select("cpu"), machine.kept.weights
     with machine.at_work(device):
-        known: Any = _OfSupport(machine, device) if weights is None else _OfWeights(machine, device)
+        known: Any = (
+            _OfSupport(machine, device, getattr(model, "info_", None))
+            if weights is None
+            else _OfWeights(machine, device)
+        )
         found = []
         for first in range(0, len(documents), CHUNK):
             part = documents.take(range(first, min(first + CHUNK, len(documents))))
@@ -192,9 +204,10 @@ def machine_of_texts(model: Any, what: str) -> Any:
 class _OfSupport:
     """What machines that have support vectors say of documents, and why."""
 
-    def __init__(self, model: Any, device: Device) -> None:
+    def __init__(self, model: Any, device: Device, info: Any) -> None:
         self.model, self.support = model, model.support_documents_
         self.rows = model.kernel_.rows(self.support, device)
+        self.ids = _support_ids(info, len(self.support))
 
     def look(self, documents: Documents | Views) -> NDArray[np.float64]:
         """Values without bias, shape (n, n_machines); the documents are those of what follows."""
@@ -218,10 +231,19 @@ class _OfSupport:
         """The support vectors of the largest contributions to document d."""
         model, values, terms = self.model, self.values[d], self.coef[d] * self.values[d]
         return [
-            Similar(int(model.support_[i]), float(values[i]), float(terms[i]), self.support.shown(i))
+            Similar(
+                int(model.support_[i]), float(values[i]), float(terms[i]), self.support.shown(i), self.ids[i]
+            )
             for i in np.argsort(-np.abs(terms), kind="stable")[:most].tolist()
             if terms[i] != 0
         ]
+
+
+def _support_ids(info: Any, n: int) -> list[str | None]:
+    """The ids that a model's file has of its support vectors; none of what is of another form."""
+    ids = info.get("support_ids") if isinstance(info, dict) else None
+    known = isinstance(ids, list) and len(ids) == n and all(isinstance(each, str) for each in ids)
+    return ids if known and isinstance(ids, list) else [None] * n
 
 
 class _OfWeights:

@@ -65,8 +65,8 @@ def judge(
     results = evaluate(
         truth, predicted, decision, classes, positive=positive, probability=probability, grades=grades
     )
-    if probability is not None and (conformity := getattr(model, "conformity_", None)) is not None:
-        assert classes is not None
+    conformity = getattr(model, "conformity_", None)
+    if conformity is not None and classes is not None and probability is not None:
         codes = np.searchsorted(classes, results.truth)
         sets, unlike = conformity.summary(probability[results.index], decision[results.index], codes)
         results.sets.extend(sets)

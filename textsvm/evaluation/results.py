@@ -59,6 +59,9 @@ class Results:
         these documents, the "mean_size" of their sets, and the share of sets of a "single" class.
     rejected : dict
         Its share of documents "unlike" every class, where at most "allowed" of the classes' may be.
+    length_alone : dict
+        Regression: metrics of what the lengths of the texts alone predict, see
+        `textsvm.evaluation.length_baseline`; empty where that is not known.
     """
 
     task: str
@@ -78,6 +81,7 @@ class Results:
     seconds: dict[str, float] = field(default_factory=dict)
     sets: list[dict[str, float]] = field(default_factory=list)
     rejected: dict[str, float] = field(default_factory=dict)
+    length_alone: dict[str, float] = field(default_factory=dict)
 
     @property
     def accuracy(self) -> float:
@@ -145,6 +149,7 @@ class Results:
                 "rejected": self.rejected,
                 "warnings": self.warnings,
                 "seconds": self.seconds,
+                **({"length_alone": self.length_alone} if self.length_alone else {}),
             }
         )
 

@@ -168,7 +168,7 @@ def _look_up(
     squares: Array,
 ) -> None:
     counts = np.zeros(weights.shape[2], np.int32)
-    keys = np.empty(len(more), np.int32)
+    keys, gains = np.empty(len(more), np.uint32), np.empty(len(more))
     for i in range(first, last):
         begin, size = offsets[i], max(offsets[i + 1] - offsets[i] - g + 1, 0)
         for mask in range(len(kept)):
@@ -183,8 +183,12 @@ def _look_up(
                 count = counts[keys[w]]
                 counts[keys[w]] = count + 1
                 square += more_square[count]
-                for machine in range(len(weights)):
-                    sums[i, machine] += more[count] * weights[machine, mask, keys[w]]
+                gains[w] = more[count]
             squares[i] += times[mask] * square
+            for machine in range(len(weights)):
+                table, total = weights[machine, mask], 0.0
+                for w in range(size * n_strands):
+                    total += gains[w] * table[keys[w]]
+                sums[i, machine] += total
             for w in range(size * n_strands):
                 counts[keys[w]] = 0

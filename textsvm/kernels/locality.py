@@ -11,7 +11,8 @@ With c_p = (l + 1)^2 sum_j w_j [...], a whole number,
     c_(p+1) = c_p + (matches at p+1 .. p+l+1) - (matches at p-l .. p)
 
 and each of the two counts changes by two symbols from p to p + 1: O(1) a position, whatever l. Powers are
-products in float64, of whole numbers: both twins sum the same numbers in the same order.
+products in float64, of whole numbers: both twins sum the same numbers in the same order. Of values below
+1.2e-38, float32's smallest normal number, a card makes 0.
 
 CPU twin: one document a lane of a vector (positions.py).
 """

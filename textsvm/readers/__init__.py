@@ -10,6 +10,7 @@ from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.readers.corpus import Corpus
+    from textsvm.readers.incoming import incoming_documents
     from textsvm.readers.read import FORMATS, read_corpus, read_documents
     from textsvm.readers.stream import CorpusStream, is_large, stream_corpus
 
@@ -20,6 +21,7 @@ _HOME = {
     "read_corpus": "textsvm.readers.read",
     "read_documents": "textsvm.readers.read",
     "CorpusStream": "textsvm.readers.stream",
+    "incoming_documents": "textsvm.readers.incoming",
     "is_large": "textsvm.readers.stream",
     "stream_corpus": "textsvm.readers.stream",
 }
@@ -29,6 +31,7 @@ __all__ = [
     "SAMPLES",
     "Corpus",
     "CorpusStream",
+    "incoming_documents",
     "is_large",
     "read_corpus",
     "read_documents",

@@ -91,17 +91,18 @@ def decode_declared(data: bytes, charset: str | None) -> tuple[str, str | None]:
         return data.decode(codec), None
     except (UnicodeError, ValueError):
         pass
-    problem = f"bytes that are not {declared[:40]}"
+    problem = f"some bytes are not {declared[:40]}, which was declared, and were read as "
     if codec == "cp1252":  # five bytes have no meaning there
-        return data.decode(codec, "textsvm-windows-1252"), problem
+        return data.decode(codec, "textsvm-windows-1252"), f"{problem}Latin-1"
     if codec.startswith("utf") or b"\x00" not in data:
         try:
-            return data.decode("utf-8"), problem
+            return data.decode("utf-8"), f"{problem}UTF-8"
         except UnicodeDecodeError:
             pass
     # A few bad bytes in a long text of that charset leave the rest readable.
-    text = data.decode(codec, "textsvm-windows-1252" if codec == "utf-8" else "replace")
-    return text, problem
+    if codec == "utf-8":
+        return data.decode(codec, "textsvm-windows-1252"), f"{problem}Windows-1252"
+    return data.decode(codec, "replace"), f"{problem}\ufffd"
 
 
 def _codec(declared: str) -> str | None:

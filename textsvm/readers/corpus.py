@@ -134,6 +134,12 @@ class Corpus:
             raise InputError(f"{self.source} has no part {part!r}; {there}")
         return self.subset(chosen)
 
+    def opposite(self, positive: str) -> str:
+        """What documents without a label are called: of two labels the other by its name, else "rest"."""
+        labels = set(self.labels or ())
+        others = [label for label in labels if label != positive]
+        return others[0] if len(labels) == 2 and isinstance(others[0], str) else "rest"
+
     def reduce_labels(self, positive: str, negative: str = "rest") -> Corpus:
         """Two classes out of many.
 
@@ -251,7 +257,7 @@ def gather(
     if columns is not None:
         texts = next((each for each in columns.values() if not hasattr(each, "dtype")), [])
     left: Sequence[int] = range(len(found))
-    problems = [(_printable(identifier), problem) for identifier, problem in problems]
+    problems = [(printable_id(identifier), problem) for identifier, problem in problems]
     if any(document.target is not None for document in found):
         labelled = False
         problems += [(d.id, "left out: it has no number to be predicted") for d in found if d.target is None]
@@ -303,7 +309,7 @@ def concatenated(corpora: Sequence[Corpus], source: str, format: str) -> Corpus:
     return replace(
         corpora[0],
         **{name: joined(name) for name in _LISTS},
-        ids=_unique([_printable(identifier) for one in corpora for identifier in one.ids], problems),
+        ids=_unique([printable_id(identifier) for one in corpora for identifier in one.ids], problems),
         columns=columns, source=source, format=format, problems=problems,
     )  # fmt: skip
 
@@ -319,7 +325,7 @@ def _texts_apart(documents: Iterable[Document], found: list[Document], source: s
             columns = {name: "" if isinstance(value, str) else value for name, value in columns.items()}
             if found and columns.keys() != (found[0].columns or {}).keys():
                 raise InputError(f"{source}: columns of the same names must be in all of its files")
-        found.append(Document(_printable(document.id), "", *document[2:-1], columns))
+        found.append(Document(printable_id(document.id), "", *document[2:-1], columns))
 
 
 def _columns_of(texts: Sequence[str], found: Sequence[Document]) -> dict[str, Any] | None:
@@ -334,7 +340,7 @@ def _columns_of(texts: Sequence[str], found: Sequence[Document]) -> dict[str, An
     return columns
 
 
-def _printable(identifier: str) -> str:
+def printable_id(identifier: str) -> str:
     """Without the lone surrogates of a file name that is not UTF-8: ids go into output."""
     return identifier if identifier.isascii() else identifier.encode("utf-8", "replace").decode()
 

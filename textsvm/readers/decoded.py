@@ -22,7 +22,7 @@ def lines_of(file: File | FileOnDisk, problems: Problems, newline: str = "\n") -
     newline : {"\n", ""}
         What ends a line: with "", a lone carriage return too.
     """
-    if isinstance(file, FileOnDisk):
+    if not isinstance(file, File):
         return _streamed(file, problems, newline)
     text, problem = decode(file.data)
     if problem:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from textsvm.parallel import Progress
+from textsvm.readers.charsets import decode
 from textsvm.readers.corpus import Document
 from textsvm.readers.decoded import lines_of
 from textsvm.readers.folders import part_of
@@ -29,7 +30,11 @@ def is_lines(head: str) -> bool:
 
 
 def read(
-    files: Sequence[File], problems: list[tuple[str, str]], *, progress: Progress | None = None
+    files: Sequence[File],
+    problems: list[tuple[str, str]],
+    *,
+    labelled: bool = True,
+    progress: Progress | None = None,
 ) -> Iterator[Document]:
     """The lines of files; ids are line numbers, with the file where there are several.
 
@@ -39,12 +44,14 @@ def read(
         A file named after a part (`r8-train-all-terms.txt`) is that part.
     problems : list of (str, str)
         Gets what is damaged or left out: file and line, problem.
+    labelled : bool
+        Else, where the first lines do not all have labels, every line of a file is a text.
     progress : callable, optional
         Called with (bytes read, bytes in all).
     """
     total, done = sum(file.size for file in files), 0
     for file in files:
-        part = part_of(file.name)
+        part, texts = part_of(file.name), not labelled and not is_lines(decode(file.head)[0])
         for number, line in enumerate(lines_of(file, problems), 1):
             line = line.removesuffix("\n").removesuffix("\r")
             if progress is not None and number % STEP == 0:
@@ -52,6 +59,9 @@ def read(
             if not line.strip():
                 continue
             identifier = str(number) if len(files) == 1 else f"{file.name}:{number}"
+            if texts:
+                yield Document(identifier, line, None, part)
+                continue
             fasttext = _FASTTEXT.match(line)
             if fasttext:
                 labels = tuple(label.removeprefix("__label__") for label in fasttext[1].split())

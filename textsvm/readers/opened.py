@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 from textsvm.errors import InputError
 
@@ -31,6 +31,10 @@ class File:
 
     name: str
     data: bytes
+
+    #: Rows of JSON whose columns are known before the first is given, and whether it can be read twice.
+    known_rows: ClassVar[int | None] = None
+    read_again: ClassVar[bool] = True
 
     @property
     def head(self) -> bytes:
@@ -72,6 +76,8 @@ class FileOnDisk:
     position : int
         How many of them have been read.
     """
+
+    known_rows, read_again = 1000, True
 
     def __init__(self, name: str, path: Path) -> None:
         self.name, self.path, self.size = name, path, path.stat().st_size

@@ -170,7 +170,7 @@ def _parse(
 
         corpus = vectors.read(found, format, options.columns.target)
         return corpus if labelled else replace(corpus, labels=None)
-    documents = list(documents_of(found, format, options, progress))
+    documents = list(documents_of(found, format, options, progress, labelled=labelled))
     if not documents:
         raise no_document(found.source, format, found.problems)
     if options.columns.target and all(document.target is None for document in documents):
@@ -196,7 +196,7 @@ def format_of(found: Files, format: str | None, options: Options, labelled: bool
         raise InputError(f"format={format!r} is not one of {', '.join(FORMATS)}")
     if not any(file.size for file in found.files):
         raise InputError(f"{found.source} is empty: there is no document in it")
-    format = format or _detect(found, labelled)
+    format = format or _detect(found, labelled, options.columns.of_a_table and not labelled)
     wish = options.columns.only_of_tables
     if wish == options.columns.target and format in VECTORS:
         return format
@@ -211,9 +211,9 @@ def format_of(found: Files, format: str | None, options: Options, labelled: bool
 
 
 def documents_of(
-    found: Files, format: str, options: Options, progress: Progress | None
+    found: Files, format: str, options: Options, progress: Progress | None, *, labelled: bool = True
 ) -> Iterator[Document]:
-    """The documents of files of a format."""
+    """The documents of files of a format; where labels are not asked for, a line without one is a text."""
     files, problems = found.files, found.problems
     if format == "reuters":
         return reuters.read(files, problems, split=options.split, progress=progress)
@@ -226,7 +226,7 @@ def documents_of(
                     f"{file.name} in {found.source} is binary data and cannot be read as {format}"
                 )
     if format == "lines":
-        return lines.read(_content(files), problems, progress=progress)
+        return lines.read(_content(files), problems, labelled=labelled, progress=progress)
     if format in ("folders", "text"):
         return folders.read(files, problems, progress=progress)
     if format in SEQUENCES:
@@ -241,7 +241,7 @@ def documents_of(
     )  # fmt: skip
 
 
-def _detect(found: Files, labelled: bool) -> str:
+def _detect(found: Files, labelled: bool, as_table: bool) -> str:
     from textsvm.readers import vectors
 
     files = [file for file in found.files if file.size]
@@ -265,6 +265,8 @@ def _detect(found: Files, labelled: bool) -> str:
         return kinds.pop() or "" if len(kinds) == 1 else "tables"
     if kind := vectors.format_of(found, content):
         return kind
+    if as_table and found.single:  # columns were named, and a stream has no name that ends in .csv
+        return "tsv" if "\t" in heads[0][1].partition("\n")[0] else "csv"
     if all(lines.is_lines(head) for _, head in heads):
         return "lines"
     if not found.single:

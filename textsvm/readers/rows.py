@@ -22,8 +22,6 @@ from textsvm.readers.decoded import Problems, lines_of
 from textsvm.readers.opened import HEAD, File
 
 _DELIMITERS = ",;\t|"
-#: Rows of JSON on disk whose columns are known.
-KNOWN = 1000
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ def read_tsv(file: File, usual: Collection[str], header: bool, problems: Problem
 def read_jsonl(file: File, usual: Collection[str], header: bool, problems: Problems) -> Table:
     """One JSON object a line; a line that is none is left out and named."""
     rows = _objects(file, problems)
-    first = list(rows if isinstance(file, File) else islice(rows, KNOWN))
+    first = list(islice(rows, file.known_rows))
     if not first:
         _require_content(file)
         raise InputError(f"{file.name} holds no JSON object; JSON Lines has one on every line")
@@ -133,7 +131,7 @@ def _named(
 
 def _csv_rows(file: File, delimiter: str, problems: Problems) -> Iterator[tuple[int, list[str]]]:
     given, noted = 0, problems
-    for strict in (True, False):
+    for strict in (True, False) if file.read_again else (False,):
         with _fields_of_any_size():
             reader = csv.reader(lines_of(file, noted, ""), delimiter=delimiter, strict=strict)
             try:

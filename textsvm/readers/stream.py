@@ -19,7 +19,7 @@ from textsvm.readers.tables import Columns
 #: Bytes on disk from which on the command line keeps the texts of a corpus in a temporary file.
 LARGE = 32 << 20
 #: Formats whose readers do not hold what they have read.
-_BIT_BY_BIT = ("csv", "tsv", "jsonl", "lines", "folders", "tables", "fasta", "fastq", "libsvm", "npy")
+BIT_BY_BIT = ("csv", "tsv", "jsonl", "lines", "folders", "tables", "fasta", "fastq", "libsvm", "npy")
 
 
 @dataclass
@@ -117,10 +117,10 @@ def stream_corpus(
     columns = Columns(as_wish(text), label, id, target, weight, group, as_wish(numbers))
     options = Options(columns, split, headers, label_separator)
     paths = paths_of(path)
-    every = [_find(each) or read_files(each) for each in paths]
+    every = [files_on_disk(each) or read_files(each) for each in paths]
     found = together(every, paths)
     format = format_of(found, format, options)
-    if format not in _BIT_BY_BIT:
+    if format not in BIT_BY_BIT:
         found = together([read_files(each) for each in paths], paths)
     return CorpusStream(found.source, format, found, options, part, progress)
 
@@ -141,7 +141,7 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
 
 
-def _find(path: Path) -> Files | None:
+def files_on_disk(path: Path) -> Files | None:
     """The files under a path, none of them read yet; None if one is an archive or there is no such path."""
     try:
         mode = path.stat().st_mode

@@ -45,6 +45,8 @@ _USUAL = {
 }
 #: Rows between reports of progress.
 STEP = 1024
+#: What stands in a cell without a label; pandas and others write the last two.
+_MISSING = ("", "NaN", "nan")
 _ALL_USUAL = frozenset(name for names in _USUAL.values() for name in names)
 _SUFFIXES = {
     ".csv": "csv",
@@ -82,6 +84,11 @@ class Columns:
         given = [",".join(wish) if isinstance(wish, tuple) else wish for wish in vars(self).values()]
         wishes = ",".join(wish for wish in given if wish)
         return any(not wish.strip().isdecimal() for wish in wishes.split(",") if wish)
+
+    @property
+    def of_a_table(self) -> bool:
+        """Whether one of them says that what has no other form is a table."""
+        return any(wish is not None for wish in (self.text, self.numbers, self.id))
 
     @property
     def only_of_tables(self) -> str | None:
@@ -222,7 +229,8 @@ def _string(value: Any) -> str | None:
 def _label(value: Any) -> Label | None:
     if isinstance(value, (list, tuple)):
         return tuple(_string(each) or "" for each in value)
-    return (_string(value) or "").strip() or None
+    label = (_string(value) or "").strip()
+    return None if label in _MISSING else label
 
 
 def _roles(table: Table, columns: Columns, file: str) -> dict[str, list[str]]:

@@ -52,7 +52,7 @@ class Axis:
         Number -> tick label.
     ticks : sequence of float, optional
     log : bool
-        Logarithmic, as the horizontal axis may be; bounds > 0.
+        Logarithmic; bounds > 0.
     """
 
     bounds: tuple[float, float]
@@ -81,7 +81,7 @@ class Chart:
     """
 
     def __init__(self, title: str, x: Axis, y: Axis, *, width: int = 440, height: int = 300) -> None:
-        self.title, self.width, self.height, self.log_x = title, width, height, x.log
+        self.title, self.width, self.height, self.log_x, self.log_y = title, width, height, x.log, y.log
         self.x, self.y = x.span, y.span
         self.parts: list[str] = []
         floor, right = height - BOTTOM, width - RIGHT
@@ -97,14 +97,12 @@ class Chart:
 
     def px(self, value: float) -> float:
         """Pixel column of a value."""
-        low, high = self.x
-        share = math.log(value / low) / math.log(high / low) if self.log_x else (value - low) / (high - low)
-        return LEFT + share * (self.width - LEFT - RIGHT)
+        return LEFT + _share(value, self.x, self.log_x) * (self.width - LEFT - RIGHT)
 
     def py(self, value: float) -> float:
         """Pixel row of a value."""
-        low, high = self.y
-        return self.height - BOTTOM - (value - low) / (high - low) * (self.height - BOTTOM - TOP)
+        share = _share(value, self.y, self.log_y)
+        return self.height - BOTTOM - share * (self.height - BOTTOM - TOP)
 
     def line(self, xs: ArrayLike, ys: ArrayLike, style: str, fill: bool = False) -> None:
         """A line through points, thinned to what can be seen; `fill` tints what lies under it."""
@@ -117,6 +115,11 @@ class Chart:
             closed = f"{path}L{points[-1][0]:.1f} {floor:.1f}L{points[0][0]:.1f} {floor:.1f}Z"
             self.parts.append(f'<path class="area {style}" d="{closed}"/>')
         self.parts.append(f'<path class="line {style}" d="{path}"/>')
+
+    def only(self, name: str, shown: bool) -> None:
+        """Let the page's script show and hide what was drawn last, by its name."""
+        off = "" if shown else ' class="off"'
+        self.parts.append(f'<g data-curve="{name}"{off}>{self.parts.pop()}</g>')
 
     def diagonal(self) -> None:
         """The dashed line y = x, in the bounds of the chart."""
@@ -137,7 +140,7 @@ class Chart:
         e, floor = [self.px(x) for x in _floats(edges)], self.py(max(self.y[0], 0.0))
         path = f"M{e[0]:.1f} {floor:.1f}"
         for at, height in zip(e[1:], _floats(heights), strict=True):
-            path += f"V{self.py(height):.1f}H{at:.1f}"
+            path += f"V{self.py(max(height, self.y[0])):.1f}H{at:.1f}"
         self.parts.append(f'<path class="area line {style}" d="{path}V{floor:.1f}Z"/>')
 
     def dots(self, xs: ArrayLike, ys: ArrayLike, style: str, radius: float = 3.5) -> None:
@@ -188,6 +191,12 @@ class Chart:
 
     def _text(self, x: float, y: float, text: str, style: str) -> None:
         self.parts.append(f'<text class="{style}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>')
+
+
+def _share(value: float, bounds: tuple[float, float], log: bool) -> float:
+    """Of an axis, how far along a value is."""
+    low, high = bounds
+    return math.log(value / low) / math.log(high / low) if log else (value - low) / (high - low)
 
 
 def log_ticks(low: float, high: float) -> list[float]:

@@ -14,9 +14,11 @@ from textsvm.reporting.escape import safe
 from textsvm.reporting.format_metrics import format_metric
 
 Array = NDArray[np.float64]
-#: Curves of one chart.
-MOST_CURVES = 6
+#: Curves that are shown at first, and those that can be chosen.
+MOST_CURVES, MOST_CHOICES = 6, 100
 BINS = 40
+#: Colours of curves in the style sheet.
+STYLES = 8
 #: Pixels of a chart as wide as the page.
 WIDE = 760
 
@@ -26,27 +28,28 @@ def roc(results: Results) -> str:
     chart = Chart("ROC curves", _share("false positive rate"), _share("true positive rate"))
     chart.diagonal()
     shown = []
-    for label, truth, score, style in _one_against_rest(results):
+    for i, (label, truth, score, style) in enumerate(_one_against_rest(results)):
         fpr, tpr, _ = metrics.roc_curve(truth, score)
         chart.line(fpr, tpr, style, fill=results.task == "binary")
+        chart.only(str(i), i < MOST_CURVES)
         shown.append((f"{label} {metrics.roc_auc_score(truth, score):.4f}", style))
     if not shown:
         return ""
     if results.task == "binary":
         said = results.predicted == results.labels[1]
         chart.marker("roc-dot", float(said[~truth].mean()), float(said[truth].mean()))
-    return card(
-        "ROC curve", chart, shown, "Figures: areas under the curves. Dashed: chance." + _left_out(results)
-    )
+    note = "Figures: areas under the curves. Dashed: chance." + _left_out(results, len(shown))
+    return card("ROC curve", chart, shown, note, choice=_choice(shown))
 
 
 def precision_recall(results: Results) -> str:
     """Precision against recall; of more than two classes each against the rest."""
     chart = Chart("Precision-recall curves", _share("recall"), _share("precision"))
     shown = []
-    for label, truth, score, style in _one_against_rest(results):
+    for i, (label, truth, score, style) in enumerate(_one_against_rest(results)):
         precision, recall, _ = metrics.precision_recall_curve(truth, score)
         chart.line(recall[::-1], precision[::-1], style, fill=results.task == "binary")
+        chart.only(str(i), i < MOST_CURVES)
         area = metrics.average_precision_score(truth, score)
         shown.append((f"{label} {area:.4f}", style))
     if not shown:
@@ -56,7 +59,9 @@ def precision_recall(results: Results) -> str:
         chart.level(float(truth.mean()))
         chart.marker("pr-dot", results.recall, results.precision)
         note += " Dashed: chance."
-    return card("Precision and recall", chart, shown, note + _left_out(results))
+    return card(
+        "Precision and recall", chart, shown, note + _left_out(results, len(shown)), choice=_choice(shown)
+    )
 
 
 def calibration(results: Results) -> str:
@@ -200,8 +205,8 @@ def _one_against_rest(results: Results) -> list[tuple[str, NDArray[np.bool_], Ar
         truth = results.truth == results.labels[1]
         both = 0 < truth.sum() < len(truth)
         return [(str(results.labels[1]), truth, results.decision, "c2")] if both else []
-    largest = sorted(range(len(results.labels)), key=lambda a: -results.per_class[a]["support"])[:MOST_CURVES]
     several = results.task == "multilabel"
+    largest = sorted(range(len(results.labels)), key=lambda a: -results.per_class[a]["support"])
     curves = [
         (
             str(results.labels[a]),
@@ -211,20 +216,32 @@ def _one_against_rest(results: Results) -> list[tuple[str, NDArray[np.bool_], Ar
         for a in largest
     ]
     curves = [curve for curve in curves if 0 < curve[1].sum() < results.n and np.all(np.isfinite(curve[2]))]
-    return [(*curve, f"c{i + 1}") for i, curve in enumerate(curves)]
+    return [(*curve, f"c{i % STYLES + 1}") for i, curve in enumerate(curves[:MOST_CHOICES])]
 
 
 def _share(label: str) -> Axis:
     return Axis((0, 1), label, percent)
 
 
-def _left_out(results: Results) -> str:
-    left = len(results.labels) - MOST_CURVES
+def _left_out(results: Results, curves: int) -> str:
     if results.task == "binary":
         return ""
-    return " Each class against the rest." + (
-        f" The {left} smallest classes are left out." if left > 0 else ""
+    left = len(results.labels) - curves
+    largest = f" Shown at first: the {MOST_CURVES} largest." if curves > MOST_CURVES else ""
+    return (
+        f" Each class against the rest.{largest}{f' Without {left} that have no curve.' if left > 0 else ''}"
     )
+
+
+def _choice(shown: list[tuple[str, str]]) -> str:
+    """Which curves are shown, where there are more than at first; the page's script needs it."""
+    if len(shown) <= MOST_CURVES:
+        return ""
+    names = [("first", f"the {MOST_CURVES} largest classes"), ("all", "all of them")]
+    names += [(str(i), label.rpartition(" ")[0]) for i, (label, _) in enumerate(shown)]
+    options = "".join(f'<option value="{value}">{safe(name)}</option>' for value, name in names)
+    select = f'<select data-first="{MOST_CURVES}">{options}</select>'
+    return f'<label class="choice" hidden>curves of {select}</label>'
 
 
 def _wilson(share: Array, n: NDArray[np.int64]) -> tuple[Array, Array]:
@@ -235,13 +252,23 @@ def _wilson(share: Array, n: NDArray[np.int64]) -> tuple[Array, Array]:
     return np.maximum(middle - half, 0), np.minimum(middle + half, 1)
 
 
-def card(title: str, chart: Chart, key: list[tuple[str, str]], note: str, wide: bool = False) -> str:
+def card(
+    title: str,
+    chart: Chart,
+    key: list[tuple[str, str]],
+    note: str,
+    wide: bool = False,
+    choice: str = "",
+) -> str:
     names, styles = [name for name, _ in key], [style for _, style in key]
     below = f'<p class="note">{note.strip()}</p>' if note else ""
     style = ' class="wide"' if wide else ""
-    return f"<section{style}><h2>{title}</h2>{key_of(names, styles)}{chart.svg()}{below}</section>"
+    return f"<section{style}><h2>{title}</h2>{choice}{key_of(names, styles)}{chart.svg()}{below}</section>"
 
 
 def key_of(names: Any, styles: Any) -> str:
-    items = "".join(f'<li class="{s}">{safe(n)}</li>' for n, s in zip(names, styles, strict=True))
+    items = "".join(
+        f'<li class="{style}{" off" * (i >= MOST_CURVES)}" data-curve="{i}">{safe(name)}</li>'
+        for i, (name, style) in enumerate(zip(names, styles, strict=True))
+    )
     return f'<ul class="key">{items}</ul>' if items else ""

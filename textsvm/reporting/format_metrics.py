@@ -48,6 +48,16 @@ def format_metric(name: str, value: float | None) -> str:
     return f"{value:.4g}" if name in ("mae", "rmse") else f"{value:.4f}"
 
 
+def length_alone(metrics: dict[str, float]) -> str:
+    """A sentence about the baseline of a regression; "" if there is none."""
+    if not metrics:
+        return ""
+    figures = ", ".join(
+        f"{NAMES[name]} {format_metric(name, metrics[name])}" for name in NAMES if name in metrics
+    )
+    return f"The length of a text alone, a monotone fit to the training documents, reaches {figures}."
+
+
 def format_interval(name: str, bounds: tuple[float, float] | None) -> str:
     """The bounds of a metric; "" if there are none."""
     if bounds is None or not all(map(math.isfinite, bounds)):

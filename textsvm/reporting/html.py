@@ -18,11 +18,12 @@ from typing import Any
 from textsvm.evaluation.results import Results
 from textsvm.reporting import curves, logo, mistakes, threshold
 from textsvm.reporting.escape import safe
-from textsvm.reporting.format_metrics import HEADS, NAMES, format_interval, format_metric
+from textsvm.reporting.format_metrics import HEADS, NAMES, format_interval, format_metric, length_alone
 from textsvm.reporting.report import Report
 
-#: Classes of a confusion matrix that is shown as one.
-MOST_CLASSES = 25
+#: Classes of a confusion matrix that is shown as one, and of one that has room beside a chart.
+MOST_CLASSES, MOST_BESIDE = 25, 8
+_FULL = '<section class="full">'
 
 
 def render(report: Report) -> str:
@@ -114,7 +115,7 @@ def _warnings(results: Results) -> str:
 def _headline(results: Results) -> str:
     tiles = "".join(
         f"<div><dt>{title}</dt><dd>{format_metric(name, results.metrics[name])}<small>"
-        f"{format_interval(name, results.intervals.get(name))}</small></dd></div>"
+        f"{format_interval(name, results.intervals.get(name)) or '&nbsp;'}</small></dd></div>"
         for name, title in NAMES.items()
         if name in results.metrics
     )
@@ -133,7 +134,8 @@ def _headline(results: Results) -> str:
     terms_used = "".join(meaning for name, meaning in terms.items() if name in results.metrics)
     return (
         f'<section><h2>Headline</h2><dl class="tiles">{tiles}</dl><p class="note">Below each figure its 95 % '
-        f"interval (percentile bootstrap over documents).{of}{terms_used}{grades}</p></section>"
+        f"interval (percentile bootstrap over documents).{of}{terms_used}{grades}"
+        f" {length_alone(results.length_alone)}</p></section>"
     )
 
 
@@ -154,7 +156,7 @@ def _charts(report: Report) -> str:
             curves.margins(results),
         ]
     found = [chart for chart in found if chart]
-    even = len(found) % 2 == 0
+    even = (len(found) - found[0].startswith(_FULL)) % 2 == 0
     last = curves.by_length(results, report.lengths, wide=even)
     beside, below = ("", last) if even else (last, "")
     return f'<div class="grid">{"".join(found)}{beside}</div>{below}'
@@ -174,8 +176,9 @@ def _confusion(results: Results) -> str:
         )
         rows.append(f"<tr><th>{safe(label)}</th>{cells}</tr>")
     size = " two" if len(results.labels) == 2 else " many" if len(results.labels) > 5 else ""
+    section = _FULL if len(results.labels) > MOST_BESIDE else "<section>"
     return (
-        '<section><h2>Confusion matrix</h2><p class="note">Rows: the truth. Columns: what the model says. '
+        f'{section}<h2>Confusion matrix</h2><p class="note">Rows: the truth. Columns: what the model says. '
         f'Per cent of the row.</p><div class="scroll"><table class="confusion{size}"><thead><tr>'
         f"<th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div></section>"
     )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from textsvm.reporting.escape import printable
-from textsvm.reporting.format_metrics import HEADS, NAMES, format_interval, format_metric
+from textsvm.reporting.format_metrics import HEADS, NAMES, format_interval, format_metric, length_alone
 from textsvm.reporting.mistakes import visible
 from textsvm.reporting.report import Mistake, Report
 
@@ -33,6 +33,7 @@ def render(report: Report) -> str:
             ),
         )
     )
+    parts += [length_alone(results.length_alone)] if results.length_alone else []
     if results.task != "regression":
         several = results.task == "multilabel"
         columns = ["precision", "recall", "f1", "average_precision", *["break_even"] * several]

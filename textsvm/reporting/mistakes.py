@@ -118,7 +118,7 @@ def _evidence(explanation: Explanation) -> str:
                      f'<ul class="substrings">{items}</ul></details>')  # fmt: skip
     if explanation.similar:
         items = "".join(
-            f"<li>{_signed(each.contribution)} training document {each.index:,}, "
+            f"<li>{_signed(each.contribution)} training document {safe(each.name)}, "
             f"similarity {each.kernel:.3f}: {safe(_cut(each.text, SHOWN_SIMILAR))}</li>"
             for each in explanation.similar
         )

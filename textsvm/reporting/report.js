@@ -10,6 +10,18 @@
   button.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; name(); });
   name();
 
+  for (const select of document.querySelectorAll("select[data-first]")) {
+    const curves = select.closest("section").querySelectorAll("[data-curve]");
+    const first = Number(select.dataset.first);
+    select.parentElement.hidden = false;
+    select.addEventListener("change", () => {
+      for (const curve of curves) {
+        const number = curve.dataset.curve, chosen = select.value;
+        curve.classList.toggle("off", chosen === "first" ? number >= first : chosen !== "all" && number !== chosen);
+      }
+    });
+  }
+
   const embedded = at("scores");
   if (!embedded) return;
   // Ascending scores of the documents of each class, each standing for so many documents.
@@ -54,7 +66,8 @@
     const show = {
       precision: percent(tp, tp + fp), recall: percent(tp, data.positive.all),
       f1: tp ? percent(2 * tp, 2 * tp + fp + data.positive.all - tp) : "–",
-      unsure: percent(unsure, all), found: (tp + fp).toLocaleString("en"), alarms: fp.toLocaleString("en"),
+      unsure: percent(unsure, all), found: tp.toLocaleString("en"),
+      missed: (data.positive.all - tp).toLocaleString("en"), alarms: fp.toLocaleString("en"),
     };
     for (const key in show) at("now-" + key).textContent = show[key];
     dot("roc-dot", fp / data.negative.all, recall);

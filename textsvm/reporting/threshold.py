@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.evaluation.results import Results
-from textsvm.reporting.charts import BOTTOM, LEFT, RIGHT, TOP, Axis, Chart
+from textsvm.reporting.charts import BOTTOM, LEFT, RIGHT, TOP, Axis, Chart, log_ticks
 from textsvm.reporting.curves import BINS, WIDE, key_of
 from textsvm.reporting.escape import safe
 
@@ -25,8 +25,15 @@ def section(results: Results) -> str:
     edges = np.linspace(low, high, BINS + 1)
     shares = [np.histogram(np.clip(score[part], low, high), edges)[0] for part in (~positive, positive)]
     top = max(1, *(int(counts.max()) for counts in shares))
+    # Most probabilities are near 0 or 1: on a linear axis nothing is seen of those between.
+    log = results.probability is not None and top > 10
+    axis = (
+        Axis((0.6, 1.3 * top), "documents (logarithmic)", ticks=log_ticks(1, top), log=True)
+        if log
+        else Axis((0, 1.08 * top), "documents")
+    )
     chart = Chart(
-        f"Histogram of the {name} by true class", Axis((low, high), name), Axis((0, 1.08 * top), "documents"),
+        f"Histogram of the {name} by true class", Axis((low, high), name), axis,
         width=WIDE, height=280,
     )  # fmt: skip
     for counts, style in zip(shares, ("c1", "c2"), strict=True):
@@ -42,7 +49,8 @@ def section(results: Results) -> str:
         "recall": ("recall", _share(tp, n_positive)),
         "f1": ("F1", _share(2 * tp, tp + fp + n_positive)),
         "unsure": ("unsure", "0.00 %"),
-        "found": ("found", f"{tp + fp:,}"),
+        "found": ("found", f"{tp:,}"),
+        "missed": ("missed", f"{n_positive - tp:,}"),
         "alarms": ("false alarms", f"{fp:,}"),
     }
     tiles = "".join(f'<div><dt>{dt}</dt><dd id="now-{key}">{dd}</dd></div>' for key, (dt, dd) in now.items())

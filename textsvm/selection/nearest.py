@@ -50,12 +50,13 @@ def nearest(gram: Gram, k: int, progress: Progress | None = None) -> Nearest:
     k = min(k, gram.n - 1)
     index, value = np.empty((gram.n, k), np.int64), np.empty((gram.n, k))
     scale, size = inverse_roots(gram.diag()), max(1, BLOCK // max(1, gram.n))
+    xp = array_module(gram.device)
     for start in range(0, gram.n, size):
         block = slice(start, min(start + size, gram.n))
         values = gram.rows(np.arange(block.start, block.stop))
         values *= scale[block, None]
         values *= scale
-        at = np.arange(block.stop - block.start)
+        at = xp.arange(block.stop - block.start)
         values[at, at + start] = -np.inf
         index[block], value[block] = largest(values, k)
         if progress is not None:

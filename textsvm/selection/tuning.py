@@ -9,10 +9,12 @@ training part of each outer fold, from which the outer fold's setting is chosen,
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,9 +30,11 @@ from textsvm.selection.fold_grams import Task, of_all
 from textsvm.selection.folds import Fold
 from textsvm.selection.grid import all_grams, encode_all, settings_of
 from textsvm.selection.leakage import Leak
+from textsvm.selection.record import Record, left, of_kernel
 from textsvm.selection.scoring import mean_and_sd, read, warn_unfinished
 from textsvm.selection.search import Search
 from textsvm.selection.splitting import Splitting, report_leaks
+from textsvm.selection.whole import WholeProgress
 from textsvm.workers import here
 
 
@@ -123,6 +127,7 @@ def tune(
     group_duplicates: float | None = None,
     random_state: int | None = 0,
     positive: Any = None,
+    resume: str | os.PathLike[str] | None = None,
     progress: StageProgress | None = None,
 ) -> Tuning:
     """Search a grid of parameters by cross-validation; the model itself stays as it is.
@@ -150,9 +155,12 @@ def tune(
         estimate was wrong, kernels whose turn has not come when time is over are left out, with a warning.
     nested : int, optional
         Outer folds for an unbiased estimate of what tuning achieves, over the same Grams.
+    resume : path, optional
+        A file that keeps the settings tried, as they are: a search that was interrupted goes on from there,
+        with equal results. One of other documents, labels, folds or metric is refused.
     progress : callable, optional
         See `textsvm.parallel.StageProgress`; stages are "encode", "gram", "duplicates" and "solve",
-        the last one in Grams done.
+        the last one in Grams done; and "tune", all of these in predicted seconds.
 
     Returns
     -------
@@ -181,7 +189,11 @@ def tune(
             with here():
                 require_time(minutes, search.settings, shared, task, search.names)
             clock = lap(seconds, "estimate", clock)
+        record = None if resume is None else Record(Path(resume), search, given)
+        every, shared = shared, left(shared, search.tried, first=True)
         n_kernels = sum(len(one.kernels) for one in shared)
+        if progress is not None:
+            progress = WholeProgress(progress, shared, search)
         for number, (members, grams) in enumerate(all_grams(model, shared, progress)):
             if number == 0:
                 whole = grams.copies_by(progress)
@@ -189,7 +201,10 @@ def tune(
                 leaks = _mind_duplicates(search, splitting, nested, whole, of_stage(progress, "duplicates"))
                 clock = lap(seconds, "duplicates", clock)
             lap(seconds, "gram", clock)
-            search.run(members, grams, seconds, of_all(progress, number, n_kernels))
+            if not all(k in search.tried for k in members):
+                search.run(members, grams, seconds, of_all(progress, number, n_kernels))
+                if record is not None:
+                    record.add(members)
             clock = time.perf_counter()
             if minutes is not None and clock - started > 60 * minutes and number + 1 < n_kernels:
                 warnings.warn(
@@ -198,6 +213,10 @@ def tune(
                     stacklevel=2,
                 )
                 break
+        best = search.choose(range(len(search.folds)))
+        if search.best != best:  # found before the search was resumed, and not fitted to all documents
+            for members, grams in all_grams(model, of_kernel(every, best)):
+                search.run(members, grams, seconds, None)
     search.best_model().read(X)  # a table names its columns, and the fitted model keeps the names
     return _outcome(search, leaks, seconds)
 

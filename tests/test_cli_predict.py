@@ -1,0 +1,161 @@
+"""predict as documents come: rows of standard input at once, texts a line, inputs that are missing."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from command import fails, report, run
+
+from textsvm import load
+from textsvm.readers import incoming, incoming_documents, read_documents, sample
+
+ROWS = [{"id": f"n{i}", "text": f"the {'bad' if i % 2 else 'good'} kettle {i}"} for i in range(40)]
+CSV = "id,text\n" + "".join(f"{row['id']},{row['text']}\n" for row in ROWS)
+JSON = "".join(json.dumps(row) + "\n" for row in ROWS)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("predict") / "m.textsvm"
+    report("train", sample("reviews"), "--fast", "-o", path)
+    return path
+
+
+def rows_of(result):
+    assert result.returncode == 0, result.stderr.decode()
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_a_table_on_standard_input_is_a_table(model):
+    """It was one document, whatever --text said."""
+    expected = load(model).predict([row["text"] for row in ROWS]).tolist()
+    for options, content in (
+        (["--text", "text"], CSV),
+        (["--text", "text"], CSV.replace(",", "\t")),
+        (["--text", "text"], CSV.replace(",", ";")),
+        (["--format", "csv"], CSV),
+        (["--format", "tsv"], CSV.replace(",", "\t")),
+        (["--format", "jsonl"], JSON),
+        ([], JSON),
+    ):
+        rows = rows_of(run("predict", model, "-", *options, stdin=content.encode()))
+        assert [row["label"] for row in rows] == expected, options
+        assert [row["id"] for row in rows] == [row["id"] for row in ROWS], options
+    assert read_documents_of(CSV, text="text") == [row["text"] for row in ROWS]
+
+
+def read_documents_of(content, **options):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdin", type("Stdin", (), {"buffer": __import__("io").BytesIO(content.encode())}))
+        return read_documents("-", **options).texts
+
+
+@pytest.mark.parametrize("options", [["--text", "nosuch"], ["--id", "nosuch"]])
+def test_a_column_that_is_not_on_standard_input_is_named(model, options):
+    message = fails("predict", model, "-", *options, stdin=CSV.encode())
+    assert "no column 'nosuch'" in message
+    assert "explain" not in message
+    assert "no column 'nosuch'" in fails("explain", model, "-", *options, stdin=CSV.encode())
+
+
+def test_a_text_a_line(model):
+    texts = ["a good kettle", "bad\tnovels", "  ", "poor service, sent it back"]
+    rows = rows_of(run("predict", model, "--format", "lines", stdin="\n".join(texts).encode()))
+    assert [row["id"] for row in rows] == ["1", "2", "4"]
+    assert [row["label"] for row in rows] == load(model).predict([texts[i] for i in (0, 1, 3)]).tolist()
+    labelled = "negative\tbad novels\npositive\ta good kettle\n"
+    rows = rows_of(run("predict", model, "--format", "lines", stdin=labelled.encode()))
+    texts = ["bad novels", "a good kettle"]
+    assert [row["decision"] for row in rows] == load(model).decision_function(texts).tolist()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes are waited for otherwise")
+@pytest.mark.parametrize(
+    ("options", "head", "row"),
+    [
+        ({}, "", '{{"text": "good {0}"}}\n'),
+        ({"text": "text"}, "id,text\n", '{0},"good {0}"\n'),
+        ({"format": "tsv"}, "id\ttext\n", "{0}\tgood {0}\n"),
+        ({"format": "lines"}, "", "good {0}\n"),
+    ],
+)
+def test_rows_are_there_as_they_come(monkeypatch, options, head, row):
+    """Each one before the next is sent."""
+    read_end, write_end = os.pipe()
+    monkeypatch.setattr(incoming, "standard_input", lambda: os.fdopen(read_end, "rb"))
+    batches = incoming_documents(["-"], **options, failed=pytest.fail)
+    with open(write_end, "w", encoding="utf-8") as stream:
+        stream.write(head)
+        for i in range(3):
+            stream.write(row.format(i))
+            stream.flush()
+            assert next(batches).texts == [f"good {i}"]
+    assert not list(batches)
+
+
+def test_batches_grow_while_input_is_fast(tmp_path):
+    (tmp_path / "x.jsonl").write_text(JSON * 100)
+    sizes = []
+    for batch in incoming_documents([str(tmp_path / "x.jsonl")], failed=pytest.fail):
+        sizes.append(len(batch))
+        time.sleep(0.05)
+    assert sum(sizes) == 4000
+    assert len(sizes) < 40
+
+
+def test_little_is_read_ahead(tmp_path, monkeypatch):
+    monkeypatch.setattr(incoming, "MOST_DOCUMENTS", 3)
+    (tmp_path / "x.csv").write_text(CSV)
+    batches = list(incoming_documents([str(tmp_path / "x.csv")], failed=pytest.fail))
+    assert max(map(len, batches)) <= 3
+    assert [each for batch in batches for each in batch.ids] == [row["id"] for row in ROWS]
+
+
+def test_documents_that_come_are_those_that_are_read(tmp_path):
+    """Whatever they are in: mails, folders, an archive, several tables, large files."""
+    (tmp_path / "a.csv").write_text(CSV)
+    (tmp_path / "b.jsonl").write_text(JSON + "none\n")
+    (tmp_path / "c.txt").write_text("one text\n")
+    paths = [str(sample("mail")), *(str(tmp_path / name) for name in ("a.csv", "b.jsonl", "c.txt"))]
+    for large in (1 << 40, 1):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("textsvm.readers.stream.LARGE", large)
+            for some in (paths, *([each] for each in paths)):
+                whole = read_documents(some)
+                batches = list(incoming_documents(some, failed=pytest.fail))
+                for name in ("ids", "texts", "problems"):
+                    assert [x for batch in batches for x in getattr(batch, name)] == getattr(whole, name)
+
+
+def test_an_input_that_is_missing_stops_no_other(model, tmp_path):
+    (tmp_path / "good.txt").write_text("a good kettle")
+    (tmp_path / "bad.txt").write_text("bad novels")
+    (tmp_path / "empty.txt").write_text("")
+    names = ["none.txt", "good.txt", "empty.txt", "bad.txt"]
+    result = run("predict", model, *names, "-q", cwd=tmp_path)
+    assert result.returncode == 1
+    assert [json.loads(line)["id"] for line in result.stdout.splitlines()] == ["good.txt", "bad.txt"]
+    said = result.stderr.decode().splitlines()
+    assert [line.split(" ")[:2] for line in said] == [["textsvm:", "none.txt"], ["textsvm:", "empty.txt"]]
+    assert "is not there" in fails("predict", model, tmp_path / "none.txt")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no pty")
+def test_a_terminal_is_told_what_is_waited_for(model):
+    """And is answered line by line."""
+    import pty
+
+    main, other = pty.openpty()
+    command = [sys.executable, "-m", "textsvm", "predict", str(model), "--format", "lines"]
+    with subprocess.Popen(command, stdin=other, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        os.close(other)
+        assert b"waiting for a text a line" in process.stderr.readline()
+        for line in (b"a good kettle\n", b"bad novels\n"):
+            os.write(main, line)
+            assert b"label" in process.stdout.readline()
+        os.write(main, b"\x04")
+        assert process.wait(60) == 0
+    os.close(main)

@@ -1,0 +1,274 @@
+"""What newcomers tripped over: odd labels, narrow terminals, help texts, two sets of defaults."""
+
+import json
+
+import numpy as np
+import pytest
+from command import fails, report, run
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+import textsvm
+from textsvm import cli
+from textsvm.cli import kernels, machines
+from textsvm.cli.cluster import Cluster
+from textsvm.cli.options import Learning
+from textsvm.documents import normalise
+from textsvm.errors import InputError
+from textsvm.evaluation.explanation import explain
+from textsvm.evaluation.length_baseline import LengthBaseline
+from textsvm.kernels import KERNELS
+from textsvm.readers import read_corpus, sample
+
+TEXTS, Y = ["aab", "abb", "bba", "bbb"] * 3, [0, 1, 0, 1] * 3
+
+
+def options(**kernel):
+    """Of `textsvm train` without any but those of the kernel."""
+    return machines.SingleOptions(
+        kernels.KernelOptions(**kernel), machines.TextOptions(), machines.MachineOptions(), Cluster(),
+        machines.Choosing(),
+    )  # fmt: skip
+
+
+def as_it_is(estimator):
+    """The parameters of an estimator, its kernel by what it says of itself."""
+    found = estimator.get_params(deep=False)
+    kernel = found.pop("kernel")
+    return {**found, "kernel": kernel if isinstance(kernel, str) else kernel.as_dict()}
+
+
+def test_the_command_line_makes_the_machine_that_python_makes():
+    """C was 10 there and 1 here."""
+    assert as_it_is(options().estimator(Learning())) == as_it_is(textsvm.SVC())
+    assert textsvm.SVC().kernel == "auto"
+    for made, default in (
+        (options().estimator(Learning(regress="score")), textsvm.SVR()),
+        (options().one_class(None), textsvm.OneClassSVM()),
+        (options().estimator(Learning(multilabel=True)), textsvm.MultilabelSVC()),
+    ):
+        ours, theirs = as_it_is(made), as_it_is(default)
+        assert made.make_kernel().as_dict() == default.make_kernel().as_dict()
+        assert {**ours, "kernel": None} == {**theirs, "kernel": None}
+
+
+@pytest.mark.parametrize("name", KERNELS.simple())
+def test_a_named_kernel_is_the_one_of_python(name):
+    made = options(kernel=[name]).estimator(Learning())
+    assert made.make_kernel().as_dict() == KERNELS[name]().as_dict()
+    assert as_it_is(made) == as_it_is(textsvm.SVC(made.kernel))
+
+
+@pytest.mark.parametrize("command", ["train", "predict", "mail classify", "", "mail"])
+def test_help_gives_flags_no_type(command):
+    shown = run(*command.split(), "--help").stdout.decode()
+    assert "--help" in shown
+    assert "bool" not in shown.lower()
+
+
+def test_tables_are_readable_in_50_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "50")
+    from textsvm.cli.console import Console
+
+    header = ("fold", "trained on", "tested on", "accuracy", "macro F1", "MCC", "ROC AUC")
+    rows = [(name, "1,234", "567", "98.76 %", "98.70 %", "0.9876", "0.9999") for name in ("1", "pooled")]
+    console = Console()
+    with console.stdout.capture() as shown:
+        console.table("folds", rows, header)
+    lines = shown.get().splitlines()
+    assert max(map(len, lines)) <= 50
+    words = shown.get().split()
+    assert {"accuracy", "trained", "AUC", "0.9999", "pooled"} <= set(words)
+    assert words.count("pooled") == 2  # once a table
+    assert len([line for line in lines if line.split()[:1] == ["fold"]]) == 2
+    with console.stdout.capture() as shown:
+        console.table("folds", rows, header[:4])
+    assert shown.get().count("pooled") == 1
+
+
+def test_a_cell_that_is_not_a_number_is_no_class(tmp_path):
+    labels = ["a", "NaN", "b", "nan", ""]
+    (tmp_path / "t.csv").write_text("text,label\n" + "".join(f"w{i},{labels[i % 5]}\n" for i in range(20)))
+    (tmp_path / "t.jsonl").write_text('{"text": "a", "label": NaN}\n{"text": "b", "label": "nano"}\n')
+    corpus = read_corpus(tmp_path / "t.csv")
+    assert set(corpus.labels) == {"a", "b"}
+    assert [each for each in corpus.problems if "no label" in each[1]] == corpus.problems
+    assert len(corpus.problems) == 12
+    assert read_corpus(tmp_path / "t.jsonl").labels == ["nano"]
+
+
+def test_classes_of_one_document_and_empty_documents_are_mentioned(tmp_path):
+    rows = [f"{'' if i < 10 else f'word{i} apple'},c{i}\n" for i in range(40)]
+    (tmp_path / "t.csv").write_text("text,label\n" + "".join(rows))
+    result = run("train", tmp_path / "t.csv", "--fast", "-o", tmp_path / "m")
+    said = result.stderr.decode()
+    assert result.returncode == 0, said
+    assert "40 of the 40 classes have a single document" in said
+    assert "10 of 40 documents are empty" in said
+    usual = run("train", sample("reviews"), "--fast", "-o", tmp_path / "m").stderr.decode()
+    assert "single document" not in usual
+    assert "empty" not in usual
+
+
+@pytest.mark.parametrize(("share", "what"), [("0.001", "holds out 1,"), ("0.99", "leaves for tr")])
+def test_too_small_a_holdout_is_our_own_sentence(share, what, tmp_path):
+    message = fails("train", sample("reviews"), "--holdout", share, "-o", tmp_path / "m")
+    assert what in message
+    assert "each of the 2 classes" in message
+    assert "test_size" not in message
+
+
+def test_what_cannot_be_saved_is_one_sentence(tmp_path):
+    pipeline = make_pipeline(FunctionTransformer(), textsvm.SVC("fast")).fit(TEXTS, Y)
+    with pytest.raises(InputError, match=r"not Pipeline; save its last step, or keep the whole with joblib"):
+        textsvm.save(pipeline, tmp_path / "m")
+    with pytest.raises(InputError, match=r"not FunctionTransformer; joblib"):
+        textsvm.save(FunctionTransformer(), tmp_path / "m")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("labels", [[("a", "c"), ("b",)] * 6, [("a", "c"), ("b", "d")] * 6])
+@pytest.mark.parametrize("kernel", ["auto", "fast"])
+def test_tuples_as_labels_are_one_sentence(labels, kernel):
+    with pytest.raises(InputError, match="expected one label a document, got several"):
+        textsvm.SVC(kernel).fit(TEXTS, labels)
+    with pytest.raises(InputError, match="expected one label a document, got several"):
+        textsvm.cross_validate(textsvm.SVC(kernel), TEXTS, labels)
+
+
+def test_other_charsets_than_declared_are_told_calmly(tmp_path):
+    for i in range(8):
+        (tmp_path / "c" / ("ham", "spam")[i % 2]).mkdir(parents=True, exist_ok=True)
+        head = b"From: a@b.c\nSubject: x\nContent-Type: text/plain; charset=us-ascii\n\n"
+        (tmp_path / "c" / ("ham", "spam")[i % 2] / f"{i}").write_bytes(head + b"caf\xe9 %d" % i)
+    said = run("train", tmp_path / "c", "--fast", "-o", tmp_path / "m").stderr.decode()
+    assert "some bytes are not us-ascii, which was declared, and were read as Windows-1252" in said
+    assert "3 more notes of that kind" in said
+    assert "damaged" not in said + run("corpus", tmp_path / "c").stdout.decode()
+
+
+def test_the_report_of_training_has_c(tmp_path):
+    assert report("train", sample("reviews"), "--fast", "-C", "3", "-o", tmp_path / "m")["C"] == 3
+
+
+@pytest.fixture(scope="module")
+def spam(tmp_path_factory):
+    """A filter of mails, and what was said of its training."""
+    path = tmp_path_factory.mktemp("spam") / "m"
+    return path, report("train", sample("mail"), "--positive", "spam", "--fast", "-o", path)
+
+
+def test_of_two_classes_each_keeps_its_name(spam):
+    path, said = spam
+    assert [each["class"] for each in said["classes"]] == ["ham", "spam"]
+    assert textsvm.load(path).info_["negative"] == "ham"
+    figures = report("evaluate", path, sample("mail"))
+    assert figures["labels"] == ["ham", "spam"]
+    row = json.loads(run("predict", path, stdin=b"the meeting is on monday").stdout)
+    assert row["label"] in ("ham", "spam")
+    assert (row["label"] == "spam") == (row["decision"] >= 0)
+
+
+def test_rest_is_what_was_asked_for_or_more_than_one_class(tmp_path):
+    for corpus, options in ((sample("mail"), ["--negative", "rest"]), (sample("questions"), [])):
+        positive = "spam" if options else "when"
+        said = report("train", corpus, "--positive", positive, *options, "--fast", "-o", tmp_path / "m")
+        assert [each["class"] for each in said["classes"]] == ["rest", positive]
+        assert textsvm.load(tmp_path / "m").info_["negative"] == "rest"
+
+
+def test_explain_names_training_documents(spam, tmp_path):
+    corpus = read_corpus(sample("mail"))
+    options = ["explain", spam[0], "-", "--similar", "3"]
+    shown = report(*options, stdin=corpus.texts[4].encode())["similar"]
+    for each in shown:
+        assert each["id"] == corpus.ids[each["index"]]
+    assert shown[0]["id"] in run(*options, stdin=corpus.texts[4].encode()).stdout.decode()
+    report("train", sample("mail"), "--fast", "--holdout", "0.5", "-o", tmp_path / "m")
+    half = textsvm.load(tmp_path / "m")
+    text_of = dict(zip(corpus.ids, corpus.texts, strict=True))
+    for each in explain(half, corpus.texts[:3]):
+        assert [one.text for one in each.similar] == [normalise(text_of[one.id]) for one in each.similar]
+
+
+def test_ids_of_support_vectors_go_with_their_texts(spam, tmp_path):
+    assert len(textsvm.load(spam[0]).info_["support_ids"]) == spam[1]["n_support"]
+    report("train", sample("mail"), "--fast", "--without-texts", "-o", tmp_path / "m")
+    assert textsvm.load(tmp_path / "m").info_["support_ids"] is None
+    model = textsvm.load(spam[0])
+    for odd in (None, ["one"], 3, [1] * len(model.support_)):
+        model.info_["support_ids"] = odd
+        [found] = explain(model, ["free money"])
+        assert {each.id for each in found.similar} == {None}
+
+
+def test_a_search_that_is_interrupted_says_how_to_go_on(tmp_path, monkeypatch, capsys):
+    from textsvm.selection.search import Search
+
+    def tune(*options):
+        command = ["textsvm", "tune", sample("questions"), "--p", "2,3", "-C", "1,10", "-o", tmp_path / "m"]
+        monkeypatch.setattr("sys.argv", [*map(str, command), *map(str, options)])
+        code = cli.console.main(cli.app)
+        return code, *capsys.readouterr()
+
+    tried, run_one = [], Search.run
+
+    def until_ctrl_c(*given):
+        tried.append(1)
+        if len(tried) == 2:
+            raise KeyboardInterrupt
+        run_one(*given)
+
+    table = tmp_path / "m.tuning"
+    with monkeypatch.context() as patch:
+        patch.setattr(Search, "run", until_ctrl_c)
+        code, _, said = tune()
+        assert code == 130
+    assert f"2 settings tried so far; --resume {table} goes on from there" in said
+    assert "is there, of a search that was stopped" in tune()[2]
+    code, shown, said = tune("--resume", table, "--json")
+    assert code == 0, said
+    assert table.exists()  # it was named
+    table.unlink()
+    again = json.loads(tune("--json")[1])
+    assert [row["mean"] for row in json.loads(shown)["table"]] == [row["mean"] for row in again["table"]]
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+    (tmp_path / "mine").write_text("years of work")
+    assert "is there and is not a table of textsvm tune" in tune("--resume", tmp_path / "mine")[2]
+    assert "would replace the corpus" in tune("--resume", sample("questions"))[2]
+
+
+def test_a_regression_is_told_beside_the_length_alone(tmp_path):
+    """Scores of essays that lengths tell: figures of the same folds, and of the training part alone."""
+    rows = [("good " * (i % 10 + 1), i % 10 + (i % 3) / 10) for i in range(60)]
+    (tmp_path / "t.csv").write_text("essay,score\n" + "".join(f"{text},{score}\n" for text, score in rows))
+    command = [tmp_path / "t.csv", "--text", "essay", "--regress", "score", "--kernel", "spectrum"]
+    found = report("cv", *command)
+    assert found["length_alone"]["r2"] > 0.99
+    assert found["length_alone"].keys() == found["mean"].keys()
+    assert "length alone" in run("cv", *command).stdout.decode()
+    held = report("train", *command, "--holdout", "0.3", "-o", tmp_path / "m")["holdout"]
+    assert held["length_alone"]["r2"] > 0.99
+    figures = report("evaluate", tmp_path / "m", tmp_path / "t.csv", "--report", tmp_path / "r.html")
+    assert figures["length_alone"]["r2"] > 0.99
+    assert "The length of a text alone" in (tmp_path / "r.html").read_text()
+    assert "The length of a text alone" in run("evaluate", tmp_path / "m", tmp_path / "t.csv").stdout.decode()
+    assert "length_alone" not in report("cv", sample("reviews"), "--fast")
+
+
+def test_the_fit_to_lengths_is_monotone_and_survives_odd_files():
+    rising = LengthBaseline.fit(["a" * n for n in (1, 2, 3, 4)], [1.0, 3.0, 2.0, 4.0])
+    assert rising.judge(["a" * 9, ""], [4.0, 1.0])["mae"] == 0
+    falling = LengthBaseline.fit({"text": ["a", "aa", "aaa"], "n": np.zeros(3)}, [3.0, 2.0, 1.0])
+    assert falling.judge({"text": ["aa", "a"]}, [2.0, 3.0])["mae"] == 0
+    assert LengthBaseline.fit(np.zeros((3, 2)), [1.0, 2.0, 3.0]) is None
+    assert LengthBaseline.of({"length_baseline": vars(rising)}) == rising
+    for odd in (
+        None,
+        3,
+        {},
+        {"lengths": [1]},
+        {"lengths": [1], "numbers": [1, 2]},
+        {"lengths": "x", "numbers": []},
+    ):
+        assert LengthBaseline.of({"length_baseline": odd}) is None

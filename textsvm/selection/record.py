@@ -1,0 +1,135 @@
+"""What a search knows so far, a line of JSON a setting: one that was stopped goes on with equal results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import joblib
+
+from textsvm.errors import InputError
+from textsvm.files import replacing
+from textsvm.plain_json import to_json
+
+if TYPE_CHECKING:
+    from textsvm.selection.grid import Shared
+    from textsvm.selection.search import Search
+
+#: What a setting is besides; where its work is done changes no result.
+_PLACES = ("device", "memory", "store", "tier")
+_HEAD = "textsvm tune"
+
+
+class Record:
+    """A file of settings tried.
+
+    Parameters
+    ----------
+    path : path
+        Made, or gone on from if it is there.
+    search : Search
+        Gets what the file knows.
+    data : object
+        What the search is on: documents, and whatever the figures depend on besides.
+
+    Raises
+    ------
+    InputError
+        If the file is of another search, or none; if it cannot be written.
+    """
+
+    def __init__(self, path: Path, search: Search, data: Any) -> None:
+        self.path, self.search = path, search
+        self.keys = [_key(setting.model) for setting in search.settings]
+        folds = [(train.tolist(), test.tolist()) for train, test in search.all_folds]
+        values = [search.target.values.tolist(), search.weight, folds, search.metric]
+        head = json.dumps({_HEAD: 1, "of": joblib.hash([data, *values])})
+        known = self._read(head)
+        for k, key in enumerate(self.keys):
+            if key is not None and key in known:
+                search.tried[k], search.seconds[k] = known[key]["folds"], known[key]["seconds"]
+        if not known:
+            with replacing(path) as temporary:
+                temporary.write_text(head + "\n", "utf-8")
+
+    def _read(self, head: str) -> dict[str, dict[str, Any]]:
+        """Lines by their settings; the last one may be cut off."""
+        try:
+            first, _, rest = self.path.read_text("utf-8").partition("\n")
+        except FileNotFoundError:
+            return {}
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{self.path} cannot be read as the table of a search: {error}") from error
+        if first and first != head:
+            raise InputError(
+                f"{self.path} is the table of another search (other documents, labels, folds or metric), or "
+                "none; name another file"
+            )
+        found = {}
+        for line in rest.splitlines():
+            try:
+                row = json.loads(line)
+                found[row["setting"]] = row
+            except (ValueError, KeyError, TypeError):
+                continue
+        return found
+
+    def add(self, members: Sequence[int]) -> None:
+        """Keep what was just found of these settings."""
+        lines = [
+            {"setting": self.keys[k], "seconds": self.search.seconds[k], "folds": self.search.tried[k]}
+            for k in members
+            if self.keys[k] is not None
+        ]
+        try:
+            with self.path.open("a", encoding="utf-8") as stream:
+                stream.write("".join(json.dumps(_plain(line)) + "\n" for line in lines))
+        except OSError as error:
+            raise InputError(f"cannot write {self.path}: {error.strerror}") from error
+
+
+def _plain(line: dict[str, Any]) -> dict[str, Any]:
+    """With floats of Python's, NaN among them."""
+    return {**line, "folds": [{name: float(value) for name, value in fold.items()} for fold in line["folds"]]}
+
+
+def _key(model: Any) -> str | None:
+    """What makes a setting; None for a kernel that is known by no more than its object."""
+    kernel = model.make_kernel()
+    if not kernel.comparable:
+        return None
+    others = {name: value for name, value in model.get_params(deep=False).items() if name not in _PLACES}
+    return json.dumps(to_json({**others, "kernel": kernel.as_dict()}), sort_keys=True)
+
+
+def left(shared: Sequence[Shared], tried: Any, first: bool) -> list[Shared]:
+    """The kernels with settings that are not tried yet; `first`: and the first one, which finds copies."""
+    found = []
+    for number, one in enumerate(shared):
+        keep = [
+            k
+            for k, members in enumerate(one.members)
+            if (first and number == 0 and k == _first(one)) or not all(m in tried for m in members)
+        ]
+        if keep:
+            found.append(
+                replace(one, kernels=[one.kernels[k] for k in keep], members=[one.members[k] for k in keep])
+            )
+    return found
+
+
+def _first(one: Shared) -> int:
+    """Whose Gram is made first: those of kernels that learn come last."""
+    return min(range(len(one.kernels)), key=lambda k: one.kernels[k].learns)
+
+
+def of_kernel(shared: Sequence[Shared], setting: int) -> list[Shared]:
+    """The kernel of one setting alone."""
+    for one in shared:
+        for kernel, members in zip(one.kernels, one.members, strict=True):
+            if setting in members:
+                return [replace(one, kernels=[kernel], members=[members])]
+    return []
