@@ -1,4 +1,4 @@
-"""What people write around a model: kernels in formulas and called, tables of one column, reports, pictures."""
+"""What people write around a model: kernels in formulas and calls, texts in tables, reports, pictures."""
 
 import numpy as np
 import pandas as pd

@@ -4,14 +4,14 @@
     2 * a + b   Sum([a, b], [2, 1])      2 * (a + b)    Sum([a, b], [2, 2])
     a * b       Product([a, b])          a * b * c      Product([a, b, c])
 
-Sums are weighted means (`textsvm.kernels.sums`): a factor says how much a term counts beside others, and a kernel
-that stands alone has the same values whatever its factor. Terms of sums and parts of products are put together
-flat; the factor of a part of a product is one of the product.
+Sums are weighted means (`textsvm.kernels.sums`): a factor says how much a term counts beside others, and a
+kernel that stands alone has the same values whatever its factor. Terms of sums and parts of products are put
+together flat; the factor of a part of a product is one of the product.
 """
 
 from __future__ import annotations
 
-from math import isfinite
+from math import inf
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +74,7 @@ class Operators:
         """
         from textsvm import SVC
 
-        model = SVC(self)  # type: ignore[arg-type]
+        model = SVC(self)
         model.check()
         device = devices.select(model.device)
         with model.at_work(device):
@@ -91,7 +91,7 @@ def _is_factor(value: Any) -> bool:
     """Whether it is a number; raises InputError if it is none that a kernel can be multiplied by."""
     if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
         return False
-    if not (isfinite(value) and value > 0):
+    if not (0 < float(value) < inf):
         raise InputError(f"a kernel can be multiplied by a finite number above 0, not by {value}")
     return True
 
@@ -116,7 +116,8 @@ def _scaled(factor: float, kernel: Any) -> Sum:
 def _product(a: Any, b: Any) -> Product | Sum:
     from textsvm import Product
 
-    factor, parts = 1.0, []
+    factor = 1.0
+    parts: list[Any] = []
     for one in (a, b):
         weights, kernels = _terms(one)
         if len(kernels) == 1:  # a kernel times a number

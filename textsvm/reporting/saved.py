@@ -38,9 +38,8 @@ class SavedReport(Report):
     def _repr_html_(self) -> str:
         # In a frame of its own: the page has a style, a script and a policy that are not the notebook's.
         page = escape(html.render(self), quote=True)
-        return (
-            f'<iframe srcdoc="{page}" sandbox="allow-scripts" style="width:100%;height:50em;border:0"></iframe>'
-        )
+        style = "width:100%;height:50em;border:0"
+        return f'<iframe srcdoc="{page}" sandbox="allow-scripts" style="{style}"></iframe>'
 
 
 def report_of(

@@ -73,6 +73,15 @@ class CalibratedSVC(ClassifierMixin, Conforming, Shown, BaseEstimator):
         See `calibration_state`.
     conformity_ : Conformity, optional
         What `predict_set` and `predict_known` compare with; None of a model that an older version saved.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, CalibratedSVC, Spectrum
+    >>> texts = ["red apple", "red cherry", "ripe apple", "ripe cherry"]
+    >>> texts += ["fast car", "fast train", "slow car", "slow train"]
+    >>> model = CalibratedSVC(SVC(Spectrum(2)), cv=4).fit(texts, ["fruit"] * 4 + ["ride"] * 4)
+    >>> model.classes_.tolist(), model.predict_proba(["a ripe red apple"]).round(1).tolist()
+    (['fruit', 'ride'], [[0.9, 0.1]])
     """
 
     __metadata_request__fit: ClassVar[dict[str, str]] = {"progress": UNUSED}
