@@ -1,4 +1,4 @@
-"""What a user's program looks like: pyright reads it (tests/test_release.py), in strict mode. Nobody runs it."""
+"""What a user's program looks like: a type checker reads it (tests/test_release.py), and nobody runs it."""
 
 from __future__ import annotations
 
@@ -67,6 +67,12 @@ def others(texts: list[str], labels: list[str], numbers: list[float]) -> int:
     online: OnlineSVC = OnlineSVC().partial_fit(texts, labels).unlearn(texts[:1])
     gram: NDArray[np.float32] = Spectrum(4)(texts, texts)
     rows: NDArray[np.int64] = neighbours(texts, k=3, at_least=0.5).rows
-    return len(probabilities) + len(values) + len(inside) + len(tags) + len(gram) + len(rows) + len(
-        online.predict(texts)
+    return (
+        len(probabilities)
+        + len(values)
+        + len(inside)
+        + len(tags)
+        + len(gram)
+        + len(rows)
+        + len(online.predict(texts))
     )
