@@ -10,8 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import textsvm
+
 ROOT = Path(__file__).resolve().parent.parent
 PYTHONPATH = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+VERSION = textsvm.__version__.encode()
 HAM = b"From: a@example.org\nSubject: minutes\n\nSee you at the meeting.\n"
 SPAM = b"From: b@example.com\nSubject: offer\n\nCheap pills here.\n"
 UNSURE = b"From: c@example.net\nSubject: hm\n\nWho knows.\n"

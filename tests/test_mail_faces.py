@@ -10,7 +10,7 @@ import threading
 from contextlib import contextmanager
 
 import pytest
-from mail_servers import HAM, SPAM, UNSURE, free_port, toy, until
+from mail_servers import HAM, SPAM, UNSURE, VERSION, free_port, toy, until
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
 
@@ -83,7 +83,7 @@ def test_mail_goes_on_with_the_decision(between):
     odd = b"Subject: odd\n\n.dot\n" + b"x" * 5000 + b"\n\xff\x00 Grus\xc3\xb6\n"
     for data in (SPAM, HAM, odd):
         assert line.sendmail("a@example.org", ["b@example.org"], crlf(data)) == {}
-    decided = b"X-Textsvm: Spam, score=0.998918, version=0.1.0\nX-Spam-Flag: YES\n\n"
+    decided = b"X-Textsvm: Spam, score=0.998918, version=" + VERSION + b"\nX-Spam-Flag: YES\n\n"
     assert next.kept[0] == ("a@example.org", ["b@example.org"], crlf(SPAM.replace(b"\n\n", b"\n" + decided)))
     assert b"X-Textsvm: Ham" in next.kept[1][2]
     assert next.kept[2][2].endswith(crlf(odd.partition(b"\n\n")[2]))
@@ -204,7 +204,7 @@ def added(name, value):
 
 
 def test_a_milter_adds_the_decision_and_removes_forged_ones(mta):
-    decided = added(b"X-Textsvm", b"Spam, score=0.998918, version=0.1.0")
+    decided = added(b"X-Textsvm", b"Spam, score=0.998918, version=" + VERSION)
     changes, last = mta.message([(b"Subject", b"offer")], b"Cheap pills\r\n" * 20_000)
     assert (changes, last) == ([decided, added(b"X-Spam-Flag", b"YES")], b"a")
     fields = [(b"X-Textsvm", b"Ham"), (b"Subject", b"m"), (b"x-textsvm", b"Spam"), (b"X-SPAM-FLAG", b"NO")]
@@ -212,7 +212,7 @@ def test_a_milter_adds_the_decision_and_removes_forged_ones(mta):
     assert last == b"a"
     assert [kind for kind, _ in changes] == [b"m", b"m", b"m", b"h"]
     assert all(data.endswith(b"\0\0") and data[:4] == b"\0\0\0\1" for _, data in changes[:3])
-    assert changes[3] == added(b"X-Textsvm", b"Ham, score=0.010000, version=0.1.0")
+    assert changes[3] == added(b"X-Textsvm", b"Ham, score=0.010000, version=" + VERSION)
 
 
 def test_a_milter_lets_mail_pass_that_it_cannot_decide_on(mta):

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from mail_servers import HAM, SPAM, free_port, toy, until
+from mail_servers import HAM, SPAM, VERSION, free_port, toy, until
 from test_mail_faces import Next, connection_refused, crlf, listening
 from test_mail_recipes import recipe
 
@@ -156,7 +156,7 @@ def of(kept, subject):
 
 
 needs_postfix = pytest.mark.skipif(POSTFIX is None, reason="needs postfix (Debian package)")
-SAID = [b"X-Textsvm: Spam, score=0.998918, version=0.1.0", b"X-Spam-Flag: YES"]
+SAID = [b"X-Textsvm: Spam, score=0.998918, version=" + VERSION, b"X-Spam-Flag: YES"]
 
 
 @as_root
@@ -173,7 +173,7 @@ def test_postfix_and_the_milter(folder, postfix):
         server.send(SPAM, HAM, FORGED)
         until(lambda: len(kept) == 3)
         assert of(kept, b"offer") == of(kept, b"forged") == SAID
-        assert of(kept, b"minutes") == [b"X-Textsvm: Ham, score=0.010000, version=0.1.0"]
+        assert of(kept, b"minutes") == [b"X-Textsvm: Ham, score=0.010000, version=" + VERSION]
         kept.clear()
     server.send(SPAM)  # the milter is gone
     until(lambda: len(kept) == 1)

@@ -14,12 +14,12 @@ import time
 from pathlib import Path
 
 import pytest
-from mail_servers import HAM, PYTHONPATH, ROOT, SPAM, UNSURE, free_port, toy, until
+from mail_servers import HAM, PYTHONPATH, ROOT, SPAM, UNSURE, VERSION, free_port, toy, until
 
 from textsvm.mail.client import ask
 
 PAGE = (ROOT / "docs" / "mail.md").read_text(encoding="utf-8")
-DECIDED = b"X-Textsvm: Spam, score=0.998918, version=0.1.0\nX-Spam-Flag: YES\n"
+DECIDED = b"X-Textsvm: Spam, score=0.998918, version=" + VERSION + b"\nX-Spam-Flag: YES\n"
 
 
 def recipe(name):

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import mail_servers
 import pytest
-from mail_servers import HAM, SPAM, UNSURE, Decision, ToyFilter, free_port, toy
+from mail_servers import HAM, SPAM, UNSURE, VERSION, Decision, ToyFilter, free_port, toy
 
 from textsvm.errors import InputError
 from textsvm.mail import spamd
@@ -78,7 +78,9 @@ def test_check(server, data, answer):
 
 
 def test_process_and_headers(server):
-    marked = SPAM.replace(b"\n\n", b"\nX-Textsvm: Spam, score=0.998918, version=0.1.0\nX-Spam-Flag: YES\n\n")
+    marked = SPAM.replace(
+        b"\n\n", b"\nX-Textsvm: Spam, score=0.998918, version=" + VERSION + b"\nX-Spam-Flag: YES\n\n"
+    )
     head, _, body = say(server, request("PROCESS SPAMC/1.5", SPAM)).partition(b"\r\n\r\n")
     assert body == marked
     assert head.decode() == f"SPAMD/1.1 0 EX_OK\r\nContent-length: {len(body)}\r\nSpam: True ; 7.4 / 5.0"

@@ -194,6 +194,7 @@ FORMS = {
     "check_readonly_memmap_input": read_only,
     "check_f_contiguous_array_estimator": lambda texts: np.array(texts[::-1])[::-1],
     "check_classifier_data_not_an_array": NotAnArray,
+    "check_fit2d_1feature": lambda texts: np.array(texts)[:, None],
     "check_classifier_data_not_an_array (series)": lambda texts: pd.Series(texts, index=range(9, 33)),
 }
 
@@ -208,7 +209,6 @@ REFUSED = {
     "check_complex_data": (np.arange(24) * 1j, "document 0 is of type complex"),
     "check_estimators_empty_data_messages": ([], "no documents"),
     "check_fit1d": ("a text", "single string"),
-    "check_fit2d_1feature": (np.array(TEXTS)[:, None], "one column of texts"),
     "check_estimator_sparse_array": (csr_matrix(np.eye(24)), "one column"),
 }
 

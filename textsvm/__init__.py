@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from textsvm.selection.tuning import tune
     from textsvm.workers import on_workers
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Imported when first used: `import textsvm` loads neither scikit-learn nor Numba.
 _HOME = {

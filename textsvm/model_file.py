@@ -33,14 +33,22 @@ from textsvm.estimators.decisions import checked_maps
 from textsvm.files import replacing
 from textsvm.kernels.combined_rows import under
 from textsvm.libsvm_model import is_libsvm_model
-from textsvm.model_parts import as_count, finite, label_form, pack_coef, read_classes, read_coef, read_label
+from textsvm.model_parts import (
+    as_count,
+    finite,
+    label_form,
+    pack_coef,
+    read_classes,
+    read_coef,
+    read_kernel,
+    read_label,
+)
 from textsvm.plain_json import to_json
 from textsvm.solvers.class_scores import STRATEGIES, number_of_machines
 from textsvm.sources.texts import TextForm, TextSource
 
 if TYPE_CHECKING:
     from textsvm.estimators.base import KernelMachine
-    from textsvm.kernels.base import Kernel
     from textsvm.selection.calibration import CalibratedSVC
     from textsvm.sources.base import Kept, Source
 
@@ -88,6 +96,14 @@ def save(
         to be no texts, or a label or `info` is of a kind that a file cannot hold.
     sklearn.exceptions.NotFittedError
         If `model` is not fitted.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, Spectrum, load, save
+    >>> model = SVC(Spectrum(3)).fit(["win cash now", "lunch at noon"], ["spam", "ham"])
+    >>> save(model, "spam.textsvm", info={"made": "today"})
+    >>> load("spam.textsvm").predict(["cash"]).tolist()
+    ['spam']
     """
     from safetensors.numpy import save as to_bytes
     from sklearn.utils.validation import check_is_fitted
@@ -138,6 +154,14 @@ def load(path: str | os.PathLike[str]) -> Any:
     ------
     InputError
         If there is no such file, or it is damaged, of another program or of a newer version.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, Spectrum, load, save
+    >>> save(SVC(Spectrum(3)).fit(["win cash now", "lunch at noon"], ["spam", "ham"]), "spam.textsvm")
+    >>> model = load("spam.textsvm")
+    >>> model.kernel_, model.classes_.tolist()
+    (Spectrum(p=3), ['ham', 'spam'])
     """
     if is_libsvm_model(path):
         return textsvm.load_libsvm_model(path)
@@ -324,7 +348,7 @@ def _given(header: dict[str, Any]) -> tuple[str, dict[str, Any], Any]:
         parameters[_APPROXIMATE] = given[_APPROXIMATE]
     if isinstance(parameters.get("class_weight"), list):
         parameters["class_weight"] = {read_label(form): weight for form, weight in parameters["class_weight"]}
-    kernel = _kernel(header["kernel"]) if isinstance(header["kernel"], dict) else header["kernel"]
+    kernel = read_kernel(header["kernel"]) if isinstance(header["kernel"], dict) else header["kernel"]
     return name, parameters, kernel
 
 
@@ -358,30 +382,6 @@ def _n_support(
     if len(n_support) != (1 if classes is None else len(classes)) or not known:
         raise InputError("its numbers of support vectors do not fit its classes and support vectors")
     return n_support
-
-
-def _kernel(header: dict[str, Any], level: int = 0) -> Kernel:
-    """A kernel and those it is made of, checked by the outermost."""
-    from textsvm.kernels import KERNELS
-    from textsvm.kernels.sums import MOST_DEPTH
-
-    if level > MOST_DEPTH:
-        raise InputError(f"its kernels are nested more than {MOST_DEPTH} deep")
-    parameters = dict(header)
-    name = parameters.pop("name")
-    if name not in KERNELS:
-        raise InputError(f"its kernel {name!r} is not known to this version")
-
-    def parameter(value: Any) -> Any:
-        if isinstance(value, dict):
-            return _kernel(value, level + 1)
-        if not isinstance(value, list):
-            return value
-        return tuple(_kernel(one, level + 1) if isinstance(one, dict) else one for one in value)
-
-    kernel = KERNELS[name](**{k: parameter(v) for k, v in parameters.items()})
-    kernel.check()
-    return kernel
 
 
 def _as_json(header: dict[str, Any]) -> str:

@@ -1,15 +1,18 @@
-"""Labels and coefficients as a model file has them, checked when they are read."""
+"""Labels, kernels and coefficients as a model file has them, checked when they are read."""
 
 from __future__ import annotations
 
 from datetime import date, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textsvm import device as devices
 from textsvm.errors import InputError
+
+if TYPE_CHECKING:
+    from textsvm.kernels.base import Kernel
 
 
 def read_classes(forms: Any) -> NDArray[Any]:
@@ -120,3 +123,27 @@ def as_count(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
         raise InputError(f"it has {value!r} where a count is expected")
     return value
+
+
+def read_kernel(header: dict[str, Any], level: int = 0) -> Kernel:
+    """A kernel and those it is made of, checked by the outermost."""
+    from textsvm.kernels import KERNELS
+    from textsvm.kernels.sums import MOST_DEPTH
+
+    if level > MOST_DEPTH:
+        raise InputError(f"its kernels are nested more than {MOST_DEPTH} deep")
+    parameters = dict(header)
+    name = parameters.pop("name")
+    if name not in KERNELS:
+        raise InputError(f"its kernel {name!r} is not known to this version")
+
+    def parameter(value: Any) -> Any:
+        if isinstance(value, dict):
+            return read_kernel(value, level + 1)
+        if not isinstance(value, list):
+            return value
+        return tuple(read_kernel(one, level + 1) if isinstance(one, dict) else one for one in value)
+
+    kernel = KERNELS[name](**{k: parameter(v) for k, v in parameters.items()})
+    kernel.check()
+    return kernel

@@ -62,6 +62,17 @@ def on_workers(where: Any) -> Iterator[Workers]:
     InputError
         If `distributed` is not installed, no scheduler answers, it has no workers, or these have another
         version of textsvm or of what it computes with.
+
+    Examples
+    --------
+    >>> from distributed import LocalCluster
+    >>> from textsvm import SVC, EditDistance, cross_validate, on_workers
+    >>> names, countries = ["Anna", "Hanna", "Jana", "Juan", "Ivan", "Joan"], ["de"] * 3 + ["es"] * 3
+    >>> cluster = LocalCluster(n_workers=1, processes=False, dashboard_address=None)
+    >>> with cluster, on_workers(cluster):
+    ...     found = cross_validate(SVC(EditDistance()), names, countries, cv=3)
+    >>> found.pooled["accuracy"]
+    1.0
     """
     require_dask()
     with ExitStack() as stack:

@@ -30,6 +30,7 @@ from textsvm.errors import InputError
 from textsvm.estimators.approximate import check_approximate, landmarks_of
 from textsvm.estimators.convergence import how_far, warn_user
 from textsvm.estimators.prepared import Prepared as Prepared
+from textsvm.estimators.shown import Shown
 from textsvm.estimators.storing import check_store, make_gram
 from textsvm.estimators.targets import Target, as_weights, is_integer, is_number, with_classes
 from textsvm.estimators.training import check_solver, described, train
@@ -51,7 +52,7 @@ Fold = tuple[NDArray[np.int64], NDArray[np.int64]]
 _making = threading.RLock()
 
 
-class KernelMachine(BaseEstimator, ABC):
+class KernelMachine(Shown, BaseEstimator, ABC):
     """The parameters and the steps of SVC, MultilabelSVC, SVR and OneClassSVM; described at `textsvm.SVC`."""
 
     kernel: Kernel | KernelFunction | str

@@ -81,6 +81,15 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
         The symbols of the training texts: code points, or tokens.
     device_ : Device
         What learnt them.
+
+    Examples
+    --------
+    >>> from textsvm import SpectrumFeatures
+    >>> features = SpectrumFeatures(2).fit(["banana"])
+    >>> features.get_feature_names_out().tolist()
+    ['an', 'ba', 'na']
+    >>> print(features.transform(["bandana"]).toarray().round(4))
+    [[0.8165 0.4082 0.4082]]
     """
 
     # `progress` is nothing that a meta-estimator could route.

@@ -49,6 +49,13 @@ class OneClassSVM(OutlierMixin, KernelMachine):
     n_support_ : int64 array, shape (1,)
     kernel_, solutions_, n_iter_, device_, gram_, seconds_, info_, n_features_in_
         See `textsvm.SVC`.
+
+    Examples
+    --------
+    >>> from textsvm import OneClassSVM, Spectrum
+    >>> model = OneClassSVM(Spectrum(2), nu=0.1).fit(["banana", "bananas", "a banana", "ananas"])
+    >>> model.predict(["bananas", "xylophone"]).tolist()
+    [1, -1]
     """
 
     __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}

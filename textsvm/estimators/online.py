@@ -49,6 +49,17 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
     classes_ : array, shape (2,)
     machine_ : textsvm.solvers.online.OnlineMachine
         The texts by their numbers in order of arrival, their dual variables, and the bias.
+
+    Examples
+    --------
+    >>> from textsvm import OnlineSVC
+    >>> model = OnlineSVC().partial_fit(["win cash now", "lunch at noon"], ["spam", "ham"])
+    >>> model.predict(["lunch now"]).tolist()
+    ['ham']
+    >>> model.partial_fit(["cash now at noon, lunch now"], ["spam"]).predict(["lunch now"]).tolist()
+    ['spam']
+    >>> model.unlearn(["cash now at noon, lunch now"]).predict(["lunch now"]).tolist()
+    ['ham']
     """
 
     def __init__(

@@ -133,6 +133,16 @@ class SVC(ClassifierMixin, KernelMachine):
         Columns of vectors, or of a precomputed kernel matrix; texts have none.
     feature_names_in_ : array of str, shape (n_features_in_,)
         Where the columns have names.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, Spectrum
+    >>> texts = ["win cash now", "a cash prize", "lunch at noon", "see you at noon"]
+    >>> model = SVC(Spectrum(3)).fit(texts, ["spam", "spam", "ham", "ham"])
+    >>> model.predict(["win a prize", "noon?"]).tolist()
+    ['spam', 'ham']
+    >>> model.report(["prize!", "at lunch"], ["spam", "ham"])  # .save("report.html") writes the page
+    SavedReport(2 examples, accuracy=1, macro_f1=1)
     """
 
     _POSITIVE = ("C", "tol", "duality_gap")

@@ -49,6 +49,13 @@ class SVR(RegressorMixin, KernelMachine):
     n_support_ : int64 array, shape (1,)
     kernel_, solutions_, n_iter_, device_, gram_, seconds_, info_, n_features_in_
         See `textsvm.SVC`.
+
+    Examples
+    --------
+    >>> from textsvm import SVR, Spectrum
+    >>> model = SVR(Spectrum(1), C=10.0).fit(["a", "ab", "abb", "abbb"], [0, 1, 2, 3])
+    >>> model.predict(["abb"]).round(1).tolist()
+    [2.1]
     """
 
     _POSITIVE = ("C", "tol", "duality_gap")

@@ -125,6 +125,14 @@ def mutation_scores(
     ------
     InputError
         If the model does not read plain texts, or the alphabet must be said.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, Spectrum, mutation_scores
+    >>> model = SVC(Spectrum(2)).fit(["gatt", "ggat", "cctc", "tccc"], [1, 1, 0, 0])
+    >>> changes = mutation_scores(model, ["gat"])[0]
+    >>> changes.text, changes.letters, changes.scores.round(2).tolist()
+    ('gat', 'acgt', [[[-0.47, -0.47, 0.0, -0.47], [0.0, -1.19, -0.71, -0.71], [-0.47, -0.47, -0.47, 0.0]]])
     """
     machine = machine_of_texts(model, "no letters that could be changed")
     given = machine.read(texts, fitting=False)
@@ -171,6 +179,14 @@ def kmer_scores(
     ------
     InputError
         If the model does not read letters, k is too small for its kernel, or there are too many k-mers.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, Spectrum, kmer_scores
+    >>> model = SVC(Spectrum(2)).fit(["gatt", "ggat", "cctc", "tccc"], [1, 1, 0, 0])
+    >>> scored = kmer_scores(model, 2)
+    >>> scored.kmers[scored.top(3)].tolist()
+    ['at', 'ga', 'gg']
     """
     machine = machine_of_texts(model, "no k-mers")
     letters = letters_of(machine, alphabet)

@@ -53,6 +53,15 @@ def read_gram(
     InputError
         If the file cannot be read, or what is in it is no such matrix: square and symmetric unless `n` is
         given, finite. It names the file, and the line where there are lines.
+
+    Examples
+    --------
+    >>> from textsvm import Spectrum, read_gram, write_gram
+    >>> write_gram("two.npy", Spectrum(2)(["banana", "bandana"]))
+    >>> matrix, labels = read_gram("two.npy")
+    >>> print(matrix.round(4), labels)
+    [[1.    0.825]
+     [0.825 1.   ]] None
     """
     path = Path(path)
     try:
@@ -86,6 +95,14 @@ def write_gram(path: str | os.PathLike[str], matrix: Any, labels: Sequence[float
     ------
     InputError
         If the ending is another one, the labels do not fit, or the file cannot be written.
+
+    Examples
+    --------
+    >>> from textsvm import Spectrum, write_gram
+    >>> write_gram("two.libsvm", Spectrum(2)(["banana", "nanas"]), labels=[1, -1])
+    >>> print(open("two.libsvm").read(), end="")
+    1 0:1 1:1 2:0.816496611
+    -1 0:2 1:0.816496611 2:1
     """
     path = Path(path)
     matrix = np.asarray(matrix.get() if hasattr(matrix, "get") else matrix, np.float32)

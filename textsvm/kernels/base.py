@@ -15,6 +15,7 @@ from textsvm.errors import InputError
 from textsvm.features.rows import FeatureRows, side_by_side
 from textsvm.kernels.attribution import OCCLUSION, PIECES, Attribution, Contributions, occlusion
 from textsvm.kernels.near import Near, NearByValues
+from textsvm.kernels.operators import Operators
 from textsvm.kernels.option import Option
 from textsvm.kernels.predictor import Predictor as Predictor
 from textsvm.kernels.predictor import RowsPredictor as RowsPredictor
@@ -44,7 +45,7 @@ def is_whole(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-class Kernel(Parameters, ABC):
+class Kernel(Operators, Parameters, ABC):
     """The parameters of a kernel, what it learns from training documents, and all that others ask of it.
 
     A subclass has a `name`, stores its parameters, and makes `rows`; the rest has defaults.

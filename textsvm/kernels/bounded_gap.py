@@ -105,6 +105,12 @@ class BoundedGap(SymbolKernel):
         What a symbol is: a function takes a normalised text and returns its tokens.
     keep_case : bool
         Tell upper and lower case apart.
+
+    Examples
+    --------
+    >>> from textsvm import BoundedGap
+    >>> print(BoundedGap(p=2, decay=0.5)(["cat"], ["car", "cart"]).round(4))
+    [[0.4444 0.574 ]]
     """
 
     name: ClassVar[str] = "bounded-gap"

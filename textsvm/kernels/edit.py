@@ -120,6 +120,12 @@ class EditDistance(SymbolKernel):
         What a symbol is: a function takes a normalised text and returns its tokens.
     keep_case : bool
         Tell upper and lower case apart.
+
+    Examples
+    --------
+    >>> from textsvm import EditDistance
+    >>> print(EditDistance(gamma=0.5)(["kitten"], ["sitting", "kitten"]).round(4))  # exp(-0.5 * 3), exp(0)
+    [[0.2231 1.    ]]
     """
 
     name: ClassVar[str] = "edit"

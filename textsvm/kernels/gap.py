@@ -100,6 +100,12 @@ class GapWeighted(SymbolKernel):
         What a symbol is: a function takes a normalised text and returns its tokens.
     keep_case : bool
         Tell upper and lower case apart.
+
+    Examples
+    --------
+    >>> from textsvm import GapWeighted
+    >>> print(GapWeighted(p=2, decay=0.5)(["cat"], ["car", "cart"]).round(4))
+    [[0.4444 0.574 ]]
     """
 
     name: ClassVar[str] = "gap"

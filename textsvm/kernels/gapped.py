@@ -81,6 +81,12 @@ class GappedKmers(SymbolKernel):
         What a symbol is: a function takes a normalised text and returns its tokens.
     keep_case : bool
         Tell upper and lower case apart.
+
+    Examples
+    --------
+    >>> from textsvm import GappedKmers
+    >>> print(GappedKmers(g=3, m=1)(["gattaca"], ["gatcaca", "ccccccc"]).round(4))
+    [[0.6283 0.    ]]
     """
 
     name: ClassVar[str] = "gapped"

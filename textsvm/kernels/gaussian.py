@@ -21,6 +21,12 @@ class Gaussian(ScaledKernel):
     ----------
     gamma : float > 0, "scale" or "auto"
         See `ScaledKernel`.
+
+    Examples
+    --------
+    >>> from textsvm import Gaussian
+    >>> print(Gaussian(gamma=0.5)([[0.0, 0.0]], [[1.0, 1.0], [0.0, 0.0]]).round(4))  # exp(-1), exp(0)
+    [[0.3679 1.    ]]
     """
 
     name: ClassVar[str] = "gaussian"

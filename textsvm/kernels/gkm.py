@@ -48,6 +48,12 @@ class Gkm(MerKernel):
         What a symbol is: a function takes a normalised text and returns its tokens.
     keep_case : bool
         Tell upper and lower case apart.
+
+    Examples
+    --------
+    >>> from textsvm import Gkm
+    >>> print(Gkm(l=4, k=3, d=1, canonical=False)(["gattaca"], ["gatcaca"]).round(4))
+    [[0.277]]
     """
 
     name: ClassVar[str] = "gkm"

@@ -24,7 +24,14 @@ if TYPE_CHECKING:
 
 
 class Linear(VectorKernel):
-    """The product of vectors, <x, y>."""
+    """The product of vectors, <x, y>.
+
+    Examples
+    --------
+    >>> from textsvm import Linear
+    >>> print(Linear()([[1.0, 2.0]], [[3.0, 4.0], [0.0, 1.0]]))
+    [[11.  2.]]
+    """
 
     name: ClassVar[str] = "linear"
     options: ClassVar[tuple[Option, ...]] = OPTIONS

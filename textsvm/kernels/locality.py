@@ -152,6 +152,12 @@ class LocalityImproved(PositionKernel):
         What a symbol is: a function takes a normalised text and returns its tokens.
     keep_case : bool
         Tell upper and lower case apart.
+
+    Examples
+    --------
+    >>> from textsvm import LocalityImproved
+    >>> print(LocalityImproved(window=3)(["gattaca"], ["gatcaca", "ttttttt"]).round(4))
+    [[0.5908 0.1137]]
     """
 
     name: ClassVar[str] = "locality"

@@ -35,6 +35,12 @@ class Mismatch(MerKernel):
         What a symbol is: a function takes a normalised text and returns its tokens.
     keep_case : bool
         Tell upper and lower case apart.
+
+    Examples
+    --------
+    >>> from textsvm import Mismatch
+    >>> print(Mismatch(k=3, m=1)(["gattaca"], ["gatcaca"]).round(4))
+    [[0.7503]]
     """
 
     name: ClassVar[str] = "mismatch"

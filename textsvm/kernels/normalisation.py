@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from textsvm import device as devices
 from textsvm.documents import Documents
+from textsvm.features.products import finish_half
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -114,3 +115,13 @@ class Normalisation:
         """
         for i in self.featureless:
             values[i] = coef[:, columns.groups == self.groups[i]].sum(axis=1)
+
+
+def finished_gram(
+    normalisation: Normalisation, total: NDArray[np.float32], in_place: bool
+) -> NDArray[np.float32]:
+    """Kernel values from the sums in the upper half of a matrix, both halves."""
+    out = total if in_place else np.empty_like(total)
+    finish_half(total, normalisation.scale, out)
+    normalisation.finish_gram(out)
+    return out

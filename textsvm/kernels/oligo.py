@@ -48,6 +48,12 @@ class Oligo(DiagonalKernel):
         What a symbol is: a function takes a normalised text and returns its tokens.
     keep_case : bool
         Tell upper and lower case apart.
+
+    Examples
+    --------
+    >>> from textsvm import Oligo
+    >>> print(Oligo(k=2, sigma=1.0)(["gattaca"], ["gattaca", "ggattaca"]).round(4))
+    [[1.    0.721]]
     """
 
     name: ClassVar[str] = "oligo"

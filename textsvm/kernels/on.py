@@ -58,6 +58,14 @@ class On(Kernel):
         their mean and standard deviation being learnt from the training rows; vectors are not.
     kernel : Kernel
         A sum or a product, too: all of its parts are on the column.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, Gaussian, On, Spectrum
+    >>> table = {"text": ["a win", "win!", "a loss", "loss!"], "hour": [1, 2, 8, 9]}
+    >>> kernel = On("text", Spectrum(2)) + On("hour", Gaussian())
+    >>> SVC(kernel).fit(table, ["night", "night", "day", "day"]).predict({"text": ["win?"], "hour": [3]})
+    array(['night'], dtype='<U5')
     """
 
     name: ClassVar[str] = "on"

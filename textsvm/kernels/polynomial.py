@@ -20,6 +20,12 @@ class Polynomial(ScaledKernel):
         See `ScaledKernel`.
     degree : int, 1 or more
     coef0 : float
+
+    Examples
+    --------
+    >>> from textsvm import Polynomial
+    >>> print(Polynomial(gamma=1.0, degree=2, coef0=1.0)([[1.0, 2.0]], [[3.0, 4.0]]))  # (11 + 1)^2
+    [[144.]]
     """
 
     name: ClassVar[str] = "polynomial"

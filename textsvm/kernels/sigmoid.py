@@ -18,6 +18,12 @@ class Sigmoid(ScaledKernel):
     gamma : float > 0, "scale" or "auto"
         See `ScaledKernel`.
     coef0 : float
+
+    Examples
+    --------
+    >>> from textsvm import Sigmoid
+    >>> print(Sigmoid(gamma=1.0)([[1.0, 0.0]], [[0.5, 1.0]]).round(4))  # tanh(0.5)
+    [[0.4621]]
     """
 
     name: ClassVar[str] = "sigmoid"

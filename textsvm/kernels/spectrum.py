@@ -45,13 +45,13 @@ from textsvm.device import Device
 from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
 from textsvm.features.pmers import count_each
-from textsvm.features.products import Columns, Half, finish_half
+from textsvm.features.products import Columns, Half
 from textsvm.features.sparse import Sparse
 from textsvm.features.vocabulary import Vocabulary, windows_of
 from textsvm.features.weights import FeatureWeights
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.base import Sharing, SymbolKernel
-from textsvm.kernels.normalisation import Normalisation
+from textsvm.kernels.normalisation import Normalisation, finished_gram
 from textsvm.kernels.option import Option
 from textsvm.kernels.spectrum_attribution import SUBSTRINGS
 from textsvm.kernels.spectrum_counted import CountedDocuments
@@ -119,6 +119,12 @@ class Spectrum(SymbolKernel):
         Tell upper and lower case apart.
     odds : bool
         Weigh every p-mer by what it tells about the class (`textsvm.features.weights`), learnt by `fit`.
+
+    Examples
+    --------
+    >>> from textsvm import Spectrum
+    >>> print(Spectrum(2)(["banana"], ["bandana", "cherry"]).round(4))
+    [[0.825 0.   ]]
     """
 
     name: ClassVar[str] = "spectrum"
@@ -380,21 +386,8 @@ def host_grams(
         Half(x).add_to(total, part(progress, q - first, 1, lengths))
         while waiting and waiting[0][1].lengths[1] <= q:
             position, wanted = waiting.pop(0)
-            yield position, _finished(wanted, documents, total, self_values, in_place=not waiting)
+            normalisation = Normalisation(documents, self_values, wanted.normalised)
+            yield position, finished_gram(normalisation, total, in_place=not waiting)
     for position, wanted in waiting:  # their lengths no document has
-        yield position, _finished(wanted, documents, total, self_values, in_place=False)
-
-
-def _finished(
-    kernel: Spectrum,
-    documents: Documents,
-    total: NDArray[np.float32],
-    self_values: NDArray[np.float64],
-    in_place: bool,
-) -> NDArray[np.float32]:
-    """Kernel values from the sums in the upper half of a matrix, both halves."""
-    normalisation = Normalisation(documents, self_values, kernel.normalised)
-    out = total if in_place else np.empty_like(total)
-    finish_half(total, normalisation.scale, out)
-    normalisation.finish_gram(out)
-    return out
+        normalisation = Normalisation(documents, self_values, wanted.normalised)
+        yield position, finished_gram(normalisation, total, in_place=False)

@@ -77,7 +77,7 @@ def spell(kernel: Kernel) -> str:
         f"({spell(part)})" if part.name == "sum" or part.name == kernel.name else spell(part)
         for part in parts
     ]
-    if weights is None:
+    if weights is None or len(inside) == 1:
         return _SIGNS[kernel.name].join(inside)
     total = sum(weights)
     return " + ".join(f"{weight / total:.3g} {part}" for weight, part in zip(weights, inside, strict=True))

@@ -185,6 +185,17 @@ class Sum(Composite):
         Which may be sums and products themselves.
     weights : sequence of floats >= 0, one a kernel, optional
         Equal ones if not given.
+
+    Examples
+    --------
+    >>> from textsvm import Spectrum, Sum
+    >>> words = Spectrum(1, tokens="words")
+    >>> print(Sum([Spectrum(2), words])(["red rose"], ["red nose"]).round(4))
+    [[0.6071]]
+    >>> Spectrum(2) + words  # the same
+    Sum(kernels=[Spectrum(p=2), Spectrum(p=1, tokens='words')])
+    >>> 3 * Spectrum(2) + words
+    Sum(kernels=[Spectrum(p=2), Spectrum(p=1, tokens='words')], weights=[3.0, 1.0])
     """
 
     name: ClassVar[str] = "sum"
@@ -293,6 +304,15 @@ class Product(Composite):
     ----------
     kernels : list of Kernel
         Which may be sums and products themselves.
+
+    Examples
+    --------
+    >>> from textsvm import Product, Spectrum
+    >>> words = Spectrum(1, tokens="words")
+    >>> print(Product([Spectrum(2), words])(["red rose"], ["red nose"]).round(4))
+    [[0.3571]]
+    >>> Spectrum(2) * words  # the same
+    Product(kernels=[Spectrum(p=2), Spectrum(p=1, tokens='words')])
     """
 
     name: ClassVar[str] = "product"

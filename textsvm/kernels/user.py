@@ -36,6 +36,16 @@ class UserKernel(Kernel):
         ``function(a, b)`` with two lists of normalised texts returns an array of shape (len(a), len(b)),
         a symmetric kernel of the two strings. Its values are used as they are: it normalises them
         itself, if that is wanted. It is called from one thread, with some hundreds of texts at a time.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, UserKernel
+    >>> def same_length(a, b):
+    ...     return [[float(len(s) == len(t)) for t in b] for s in a]
+    >>> UserKernel(same_length)(["cat", "mouse"], ["dog"]).tolist()
+    [[1.0], [0.0]]
+    >>> SVC(same_length).fit(["cat", "mouse", "dog", "horse"], [3, 5, 3, 5]).predict(["cow"]).tolist()
+    [3]
     """
 
     name: ClassVar[str] = "user"

@@ -43,6 +43,12 @@ class WeightedDegree(DiagonalKernel):
         What a symbol is: a function takes a normalised text and returns its tokens.
     keep_case : bool
         Tell upper and lower case apart.
+
+    Examples
+    --------
+    >>> from textsvm import WeightedDegree
+    >>> print(WeightedDegree(degree=3)(["gattaca"], ["gatcaca", "tttttttt"]).round(4))
+    [[0.7368 0.1956]]
     """
 
     name: ClassVar[str] = "weighted-degree"

@@ -57,6 +57,14 @@ def load_libsvm_model(path: str | os.PathLike[str], n_features: int | None = Non
     ------
     InputError
         If the file cannot be read, is damaged, or its kernel is precomputed; it names the line.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, Gaussian, load_libsvm_model, save_libsvm_model
+    >>> model = SVC(Gaussian(gamma=1.0)).fit([[0.0, 0.0], [1.0, 1.0]], [-1, 1])
+    >>> save_libsvm_model(model, "two.model")
+    >>> load_libsvm_model("two.model").predict([[0.9, 0.8]]).tolist()
+    [1]
     """
     name = os.fspath(path)
     try:

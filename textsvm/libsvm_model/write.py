@@ -40,6 +40,13 @@ def save_libsvm_model(model: Any, path: str | os.PathLike[str]) -> None:
     ------
     InputError
         If LIBSVM has no such model, or the file cannot be written.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, Linear, save_libsvm_model
+    >>> save_libsvm_model(SVC(Linear()).fit([[0.0], [1.0]], [-1, 1]), "two.model")
+    >>> print(*open("two.model").read().splitlines()[:4], sep="; ")
+    svm_type c_svc; kernel_type linear; nr_class 2; total_sv 2
     """
     from sklearn.utils.validation import check_is_fitted
 

@@ -67,6 +67,13 @@ class Corpus:
         The format it was read as.
     problems : list of (str, str)
         Id, or file and line, of what was damaged or left out, and the problem.
+
+    Examples
+    --------
+    >>> from textsvm import Corpus
+    >>> corpus = Corpus(["1", "2"], ["win cash now", "lunch at noon"], ["spam", "ham"], ["train", "test"])
+    >>> corpus.select("test").texts
+    ['lunch at noon']
     """
 
     ids: list[str]

@@ -64,6 +64,14 @@ def read_libsvm(path: str | os.PathLike[str]) -> tuple[csr_matrix, NDArray[np.fl
     InputError
         If the file cannot be read or is not in that format; it names the file, and line and column of the
         first thing that is wrong.
+
+    Examples
+    --------
+    >>> from textsvm import read_libsvm, write_libsvm
+    >>> write_libsvm("two.libsvm", [[1.5, 0.0], [0.0, 2.0]], [1, -1])
+    >>> vectors, labels = read_libsvm("two.libsvm")
+    >>> vectors.toarray().tolist(), labels.tolist()
+    ([[1.5, 0.0], [0.0, 2.0]], [1.0, -1.0])
     """
     from textsvm.readers.archives import read_files
 
@@ -89,6 +97,14 @@ def write_libsvm(path: str | os.PathLike[str], vectors: Any, labels: Sequence[An
     ------
     InputError
         If the labels do not fit or are no numbers, or the file cannot be written.
+
+    Examples
+    --------
+    >>> from textsvm import write_libsvm
+    >>> write_libsvm("two.libsvm", [[1.5, 0.0], [0.0, 2.0]], [1, -1])
+    >>> print(open("two.libsvm").read(), end="")
+    1 1:1.5
+    -1 2:2
     """
     from scipy.sparse import csr_matrix
 

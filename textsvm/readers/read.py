@@ -99,6 +99,15 @@ def read_corpus(
     InputError
         If the input is missing, unreadable, damaged as a whole, of no known format, or empty; if a number
         that was asked for is none.
+
+    Examples
+    --------
+    >>> from textsvm import read_corpus
+    >>> with open("mails.csv", "w") as table:
+    ...     n = table.write("kind,text\\nspam,win cash now\\nham,lunch at noon\\n")
+    >>> corpus = read_corpus("mails.csv", text="text", label="kind")
+    >>> corpus.texts, corpus.labels
+    (['win cash now', 'lunch at noon'], ['spam', 'ham'])
     """
     columns = Columns(as_wish(text), label, id, target, weight, group, as_wish(numbers))
     options = Options(columns, split, headers, label_separator)

@@ -113,6 +113,16 @@ def stream_corpus(
     InputError
         If the input is missing, unreadable or of no known format; while it is iterated over, if it is
         damaged, or holds no document.
+
+    Examples
+    --------
+    >>> from textsvm import stream_corpus
+    >>> with open("mails.csv", "w") as table:
+    ...     n = table.write("kind,text\\nspam,win cash now\\nham,lunch at noon\\n")
+    >>> for document in stream_corpus("mails.csv", text="text", label="kind"):
+    ...     print(document.label, "|", document.text)
+    spam | win cash now
+    ham | lunch at noon
     """
     columns = Columns(as_wish(text), label, id, target, weight, group, as_wish(numbers))
     options = Options(columns, split, headers, label_separator)

@@ -32,6 +32,7 @@ from textsvm.estimators.base import Target
 from textsvm.estimators.decisions import UNSURE as UNSURE
 from textsvm.estimators.decisions import checked_maps, decide, probabilities_of, rising
 from textsvm.estimators.default import Given, is_default, settle
+from textsvm.estimators.shown import Shown
 from textsvm.estimators.svc import SVC
 from textsvm.estimators.targets import with_classes
 from textsvm.parallel import StageProgress, lap
@@ -43,7 +44,7 @@ from textsvm.selection.scoring import mean_values, read
 METHODS = ("sigmoid", "isotonic")
 
 
-class CalibratedSVC(ClassifierMixin, Conforming, BaseEstimator):
+class CalibratedSVC(ClassifierMixin, Conforming, Shown, BaseEstimator):
     """A classifier of texts that gives probabilities.
 
     Parameters
@@ -72,6 +73,15 @@ class CalibratedSVC(ClassifierMixin, Conforming, BaseEstimator):
         See `calibration_state`.
     conformity_ : Conformity, optional
         What `predict_set` and `predict_known` compare with; None of a model that an older version saved.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, CalibratedSVC, Spectrum
+    >>> texts = ["red apple", "red cherry", "ripe apple", "ripe cherry"]
+    >>> texts += ["fast car", "fast train", "slow car", "slow train"]
+    >>> model = CalibratedSVC(SVC(Spectrum(2)), cv=4).fit(texts, ["fruit"] * 4 + ["ride"] * 4)
+    >>> model.classes_.tolist(), model.predict_proba(["a ripe red apple"]).round(1).tolist()
+    (['fruit', 'ride'], [[0.9, 0.1]])
     """
 
     __metadata_request__fit: ClassVar[dict[str, str]] = {"progress": UNUSED}

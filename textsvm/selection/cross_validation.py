@@ -164,6 +164,15 @@ def cross_validate(
     ------
     InputError
         If what is given cannot be used, before the work starts.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, Spectrum, cross_validate
+    >>> texts = ["red apple", "red cherry", "ripe apple", "ripe cherry"]
+    >>> texts += ["fast car", "fast train", "slow car", "slow train"]
+    >>> found = cross_validate(SVC(Spectrum(2)), texts, ["fruit"] * 4 + ["ride"] * 4, cv=4)
+    >>> found.pooled["accuracy"]
+    1.0
     """
     given, target, weight = read(model, X, y, sample_weight, positive)
     names = metric_names(target, metrics)

@@ -76,6 +76,15 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
         Number of support vectors of each machine; one text can be that of several.
     support_, support_documents_, kernel_, solutions_, n_iter_, device_, gram_, seconds_, info_
         See `textsvm.SVC`.
+
+    Examples
+    --------
+    >>> from textsvm import MultilabelSVC, Spectrum
+    >>> texts = ["red apple", "ripe apple", "red car", "fast car", "red", "fast red car"]
+    >>> labels = [("red", "fruit"), ("fruit",), ("red",), ("fast",), ("red",), ("red", "fast")]
+    >>> model = MultilabelSVC(Spectrum(3), C=100, thresholds="zero").fit(texts, labels)
+    >>> model.predict(["the red apple"])
+    [('fruit', 'red')]
     """
 
     _POSITIVE = ("C", "tol", "duality_gap")

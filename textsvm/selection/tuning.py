@@ -170,6 +170,15 @@ def tune(
     ------
     InputError
         If what is given cannot be used or the grid does not fit the budget, before the work starts.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, Spectrum, tune
+    >>> texts = ["red apple", "red cherry", "ripe apple", "ripe cherry"]
+    >>> texts += ["fast car", "fast train", "slow car", "slow train"]
+    >>> grid = {"kernel": [Spectrum(1), Spectrum(2)], "C": [0.1, 1, 10]}
+    >>> tune(SVC(), texts, ["fruit"] * 4 + ["ride"] * 4, grid, cv=4).best_params_
+    {'C': 0.1, 'kernel': Spectrum(p=1)}
     """
     started = time.perf_counter()
     if minutes is not None:

@@ -265,7 +265,8 @@ class TextSource(Source):
 def as_texts(X: Any) -> list[str]:
     """Read texts from a list, tuple, NumPy string or object array, or a pandas, Polars or Arrow column.
 
-    Those of an iterator are kept in a temporary file, one by one.
+    A table of one column, and an array of shape (n, 1), are that column, for that is how scikit-learn's
+    ensembles hand texts over. Those of an iterator are kept in a temporary file, one by one.
 
     Raises
     ------
@@ -275,6 +276,7 @@ def as_texts(X: Any) -> list[str]:
     """
     if isinstance(X, str | bytes):
         raise InputError("expected a list of texts, got a single string; put it in a list: [text]")
+    X = _only_column(X)
     if isinstance(X, Mapping) or hasattr(X, "columns") or _of_rows(X):
         raise InputError(
             "expected one column of texts, got a table; select a column, or say On(column, kernel) of each "
@@ -298,6 +300,14 @@ def as_texts(X: Any) -> list[str]:
         if not isinstance(text, str):
             raise _no_text(i, text)
     return texts
+
+
+def _only_column(X: Any) -> Any:
+    """The column of a table or of an array of strings that has one; anything else as it is."""
+    if hasattr(X, "columns") and hasattr(X, "__len__") and len(X.columns) == 1:
+        return X[getattr(X, "column_names", X.columns)[0]]
+    of_strings = isinstance(X, np.ndarray) and X.dtype.kind in "OTU"
+    return X[:, 0] if of_strings and X.ndim == 2 and X.shape[1] == 1 else X
 
 
 def _of_rows(X: Any) -> bool:

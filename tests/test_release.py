@@ -1,0 +1,79 @@
+"""What is released: one version, metadata that agree, types that users' type checkers accept."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import textsvm
+
+ROOT = Path(__file__).resolve().parent.parent
+BESIDE = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+#: Programs that a type checker must find something wrong with, or it sees no types.
+WRONG = [
+    "textsvm.SVC(C='one')",
+    "textsvm.neighbours(['a'], k='3')",
+    "a: int = textsvm.Spectrum(4)(['a'])",
+    "b: str = textsvm.SVC().predict(['a'])",
+]
+
+
+def project():
+    tomllib = pytest.importorskip("tomllib")
+    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+def test_the_version_is_in_one_place_and_in_the_changelog():
+    assert project()["dynamic"] == ["version"]
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert changelog.split("\n## ")[1].split()[0] == textsvm.__version__
+
+
+def test_metadata():
+    found = project()
+    assert {"Homepage", "Documentation", "Source", "Issues", "Changelog"} <= found["urls"].keys()
+    versions = {text.rpartition(" ")[2] for text in found["classifiers"] if "Python :: 3." in text}
+    assert found["requires-python"] == ">=3.10,<3.14"
+    assert versions == {"3.10", "3.11", "3.12", "3.13"}
+    assert "Typing :: Typed" in found["classifiers"]
+    assert (ROOT / "textsvm" / "py.typed").is_file()
+
+
+def test_the_citation():
+    yaml = pytest.importorskip("yaml")
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert cited["cff-version"] == "1.2.0"
+    assert cited["license"] == project()["license"]
+    assert cited["repository-code"] == project()["urls"]["Source"]
+    papers = [" ".join(author["family-names"] for author in each["authors"]) for each in cited["references"]]
+    assert [names.split()[0] for names in papers] == ["Shi", "Cotter", "Catanzaro", "Wen"]
+
+
+def checker():
+    """Pyright, which fetches the rest of itself when it is first called; where it cannot, mypy."""
+    pyright = shutil.which("pyright", path=BESIDE)
+    if pyright and not subprocess.run([pyright, "--version"], capture_output=True, timeout=100).returncode:
+        return [pyright, "--pythonpath", sys.executable, "--project", "."]
+    mypy = shutil.which("mypy", path=BESIDE)
+    if mypy is None:
+        pytest.skip("neither pyright nor mypy is installed")
+    # What its types come from is not judged here; the linters' cache is of other options.
+    return [mypy, "--strict", "--follow-imports=silent", "--cache-dir", os.devnull, "."]
+
+
+def test_users_programs_pass_strict_type_checkers(tmp_path):
+    """In a folder of its own, where the settings of this project are not found, as in a user's."""
+    settings = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT)]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    shutil.copy(ROOT / "tests" / "user_code.py", tmp_path / "right.py")
+    (tmp_path / "wrong.py").write_text("\n".join(["import textsvm", *WRONG, ""]))
+    environment = {**os.environ, "MYPYPATH": str(ROOT)}
+    run = subprocess.run(checker(), cwd=tmp_path, env=environment, capture_output=True, text=True)
+    found = re.findall(r"(right|wrong)\.py:(\d+).*error", run.stdout)
+    assert {name for name, _ in found} == {"wrong"}, run.stdout + run.stderr
+    assert {int(line) for _, line in found} == set(range(2, 2 + len(WRONG))), run.stdout

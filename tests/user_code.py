@@ -1,0 +1,78 @@
+"""What a user's program looks like: a type checker reads it (tests/test_release.py), and nobody runs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm import (
+    SVC,
+    SVR,
+    CalibratedSVC,
+    Corpus,
+    GapWeighted,
+    InputError,
+    MultilabelSVC,
+    OneClassSVM,
+    OnlineSVC,
+    Spectrum,
+    Sum,
+    cross_validate,
+    doubts,
+    load,
+    neighbours,
+    read_corpus,
+    save,
+    tune,
+)
+
+
+def train(path: Path) -> SVC:
+    """A classifier of a table."""
+    corpus: Corpus = read_corpus(path, text="text", label="label")
+    texts: list[str] = corpus.texts
+    assert corpus.labels is not None
+    kernel: Sum = Spectrum((1, 5), "log", idf=True) + 2 * GapWeighted(p=3)
+    model: SVC = SVC(kernel, C=10.0, class_weight="balanced").fit(texts, corpus.labels)
+    save(model, "model.textsvm", info={"corpus": str(path)})
+    model.report(texts, corpus.labels).save("report.html")
+    return model
+
+
+def judge(model: SVC, texts: list[str], labels: list[str]) -> float:
+    """Accuracy of cross-validation, after tuning."""
+    found = tune(model, texts, labels, {"C": [1, 10]}, cv=5)
+    best: float = found.best_score
+    pooled: dict[str, float] = cross_validate(model, texts, labels, cv=5).pooled
+    wrong: NDArray[np.int64] = doubts(model, texts, labels).order()
+    return min(best, pooled["accuracy"]) if len(wrong) else 1.0
+
+
+def predict(path: str, texts: list[str]) -> list[str]:
+    """Classes of texts by a model that was saved."""
+    try:
+        return list(load(path).predict(texts))
+    except InputError as error:
+        raise SystemExit(str(error)) from error
+
+
+def others(texts: list[str], labels: list[str], numbers: list[float]) -> int:
+    """The other estimators, and a kernel on its own."""
+    probabilities: NDArray[np.float64] = CalibratedSVC(SVC()).fit(texts, labels).predict_proba(texts)
+    values: NDArray[np.float64] = SVR(Spectrum(3)).fit(texts, numbers).predict(texts)
+    inside = OneClassSVM(nu=0.1).fit(texts).decision_function(texts)
+    tags = MultilabelSVC().fit(texts, [("a", "b") for _ in texts]).predict(texts)
+    online: OnlineSVC = OnlineSVC().partial_fit(texts, labels).unlearn(texts[:1])
+    gram: NDArray[np.float32] = Spectrum(4)(texts, texts)
+    rows: NDArray[np.int64] = neighbours(texts, k=3, at_least=0.5).rows
+    return (
+        len(probabilities)
+        + len(values)
+        + len(inside)
+        + len(tags)
+        + len(gram)
+        + len(rows)
+        + len(online.predict(texts))
+    )
