@@ -6,7 +6,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from sklearn.base import clone
-from sklearn.ensemble import BaggingClassifier
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import BaggingClassifier, StackingClassifier
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -80,6 +83,28 @@ def test_bagging(form):
     assert bag.predict(COLUMNS[form](OTHERS)).tolist() == TRUTH
 
 
+FORMS = {"list": list, "array": np.array, "series": pd.Series, "polars series": pl.Series, **COLUMNS}
+AROUND = {
+    "grid": lambda svc: GridSearchCV(svc, {"C": [1, 10], "kernel__p": [2, 3]}, cv=2),
+    "pipeline": lambda svc: make_pipeline(FunctionTransformer(), svc),
+    "stacking": lambda svc: StackingClassifier([("a", svc), ("b", SVC(Spectrum(3)))], cv=2),
+    "one vs rest": OneVsRestClassifier,
+    "calibrated": lambda svc: CalibratedClassifierCV(svc, cv=2),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("around", AROUND)
+def test_scikit_learn_around_texts_in_any_form(around, form):
+    model = AROUND[around](SVC(Spectrum(2))).fit(FORMS[form](TEXTS), LABELS)
+    assert model.predict(FORMS[form](OTHERS)).tolist() == TRUTH
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_cross_val_predict_of_texts_in_any_form(form):
+    assert cross_val_predict(SVC(Spectrum(2)), FORMS[form](TEXTS), LABELS, cv=2).tolist() == LABELS
+
+
 A, B, C = Spectrum(2), GapWeighted(2), EditDistance()
 
 
@@ -141,6 +166,16 @@ def test_kernels_are_called():
     assert A([], TEXTS).shape == (0, 24)
     np.testing.assert_allclose(Gaussian(gamma=1.0)([[0.0], [1.0]], [[0.0]]), [[1], [np.exp(-1)]], rtol=1e-6)
     assert (On("a", A) + On("n", Gaussian()))({"a": OTHERS, "n": [1, 2, 3, 4]}).shape == (4, 4)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kernel", [A, B, C, A + B, Spectrum(2, idf=True)], ids=repr)
+def test_kernels_called_on_a_card_have_the_values_of_a_cpu(kernel):
+    values = kernel(TEXTS)
+    assert isinstance(values, np.ndarray)
+    rows = SVC(kernel, device="cpu").prepare(TEXTS).gram.rows(np.arange(len(TEXTS)))
+    np.testing.assert_allclose(values, rows, atol=1e-6)
+    np.testing.assert_allclose(kernel(TEXTS, TEXTS), rows, atol=1e-6)
 
 
 def test_a_called_kernel_learns_from_the_columns_and_forgets():
