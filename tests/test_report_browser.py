@@ -9,11 +9,12 @@ import shutil
 
 import numpy as np
 import pytest
-from test_report_parts import everything
+from test_report_parts import as_report, everything, numbers
 from test_reporting import HOSTILE, corpus, made, of_classes
 
 from textsvm import SVC, CalibratedSVC, Spectrum
 from textsvm.evaluation.judge import judge
+from textsvm.evaluation.side_by_side import side_by_side
 from textsvm.reporting.files import write
 from textsvm.reporting.report import make_report
 
@@ -60,18 +61,20 @@ def reports(tmp_path_factory):
     """Reports of two classes, of hostile documents, with probabilities, and of three classes."""
     folder = tmp_path_factory.mktemp("reports")
     texts, labels = corpus(("ham", "spam"))
-    ids = [f"document {i}" for i in range(20)]
+    names = [f"document {i}" for i in range(200)]
     calibrated = CalibratedSVC(SVC(Spectrum(3), device="cpu"), cv=3).fit(texts[:40], labels[:40])
     results = judge(calibrated, texts[40:], labels[40:])
+    of_numbers = {"one": numbers(1.0), "other": numbers(2.0)}
     found = {
         "binary": made(title="A filter"),
         "hostile": made(title=HOSTILE, hostile=range(20)),
-        "calibrated": make_report(calibrated, results, texts[40:], ids),
+        "calibrated": make_report(calibrated, results, texts[40:], names),
         "three": made(("a", "b", "c")),
         "twenty": of_classes(20),
         "right": of_classes(20, wrong=1000),
         "parts": everything(),
         "hostile parts": everything(HOSTILE),
+        "numbers": as_report(numbers(1.0), beside=side_by_side(of_numbers, None, names)),
     }
     for name, each in found.items():
         write(each, folder / f"{name}.html")
@@ -90,14 +93,16 @@ def shown(page, name):
     return page.inner_text(f"#now-{name}")
 
 
-@pytest.mark.parametrize("name", ["binary", "hostile", "calibrated", "three", "parts", "hostile parts"])
+@pytest.mark.parametrize(
+    "name", ["binary", "hostile", "calibrated", "three", "parts", "hostile parts", "numbers"]
+)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_renders_without_complaints(visit, reports, name, scheme, tmp_path):
     page = visit(reports[0] / f"{name}.html", color_scheme=scheme)
     for chart in page.query_selector_all("svg"):
         box = chart.bounding_box()
         assert box["width"] > 300
-        assert box["height"] > 150
+        assert 150 < box["height"] < 600  # a narrow chart by itself would be blown up
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     luminance = sum(map(int, background[4:-1].split(","))) / 3
     assert (luminance > 200) == (scheme == "light")

@@ -44,8 +44,9 @@ def section(beside: SideBySide | None) -> str:
         f"<thead><tr>{''.join(f'<th>{title}</th>' for title in head)}</tr></thead><tbody>{body}</tbody>"
         f'</table></div><p class="note">{safe(explanation(beside))}</p></section>'
     )
-    charts = "".join(_charts(beside))
-    return table + (f'<div class="grid">{charts}</div>' if charts else "") + _disagreements(beside)
+    charts = [chart for chart in _charts(beside) if chart]
+    drawn = f'<div class="grid">{"".join(charts)}</div>' if len(charts) > 1 else "".join(charts)
+    return table + drawn + _disagreements(beside)
 
 
 def cells(beside: SideBySide) -> tuple[list[str], list[list[str]]]:
@@ -107,16 +108,18 @@ def _charts(beside: SideBySide) -> list[str]:
     if task == "binary":
         return [_curves(beside, "ROC curves of all models", *_ROC), _curves(beside, *_PRECISION_RECALL)]
     if task == "multilabel":
-        return [_curves(beside, *_PRECISION_RECALL)]
+        return [_curves(beside, *_PRECISION_RECALL, wide=True)]
     return [_errors(beside)] if task == "regression" else [_coverage(beside)]
 
 
+#: A chart that stands alone.
+_WIDE = {"width": curves.WIDE, "height": 280}
 _ROC = ("false positive rate", "true positive rate")
 _PRECISION_RECALL = ("Precision and recall of all models", "recall", "precision")
 
 
-def _curves(beside: SideBySide, title: str, x: str, y: str) -> str:
-    chart = Chart(title, Axis((0, 1), x, percent), Axis((0, 1), y, percent))
+def _curves(beside: SideBySide, title: str, x: str, y: str, wide: bool = False) -> str:
+    chart = Chart(title, Axis((0, 1), x, percent), Axis((0, 1), y, percent), **(_WIDE if wide else {}))
     key = []
     for i, (name, results) in enumerate(zip(beside.names, beside.results, strict=True)):
         truth, score = _scores(results)
@@ -132,7 +135,7 @@ def _curves(beside: SideBySide, title: str, x: str, y: str) -> str:
             area = metrics.roc_auc_score(truth, score)
         chart.line(xs, ys, f"c{i + 1}")
         key.append((f"{name} {area:.4f}", f"c{i + 1}"))
-    return curves.card(title, chart, key, "Figures: areas under the curves.", first=len(key))
+    return curves.card(title, chart, key, "Figures: areas under the curves.", wide, first=len(key))
 
 
 def _scores(results: Results) -> tuple[np.ndarray, np.ndarray]:
@@ -158,12 +161,13 @@ def _coverage(beside: SideBySide) -> str:
         title,
         Axis((0, 1), "share of documents, the clearest first", percent),
         Axis((low, 1), "share right", percent),
+        **_WIDE,
     )
     for i, each in enumerate(found):
         chart.line(shares, each, f"c{i + 1}")
     key = [(name, f"c{i + 1}") for i, name in enumerate(beside.names)]
     note = "How many are right, if a model may leave out the documents on which its lead is least."
-    return curves.card(title, chart, key, note, wide=False, first=len(key))
+    return curves.card(title, chart, key, note, True, first=len(key))
 
 
 def _errors(beside: SideBySide) -> str:
@@ -173,12 +177,15 @@ def _errors(beside: SideBySide) -> str:
     at = np.linspace(0, most, 120)
     title = "Errors of all models"
     chart = Chart(
-        title, Axis((0, most), "error of at most", plain), Axis((0, 1), "share of documents", percent)
+        title,
+        Axis((0, most), "error of at most", plain),
+        Axis((0, 1), "share of documents", percent),
+        **_WIDE,
     )
     for i, each in enumerate(errors):
         chart.line(at, np.searchsorted(each, at, "right") / len(each), f"c{i + 1}")
     key = [(name, f"c{i + 1}") for i, name in enumerate(beside.names)]
-    return curves.card(title, chart, key, "", first=len(key))
+    return curves.card(title, chart, key, "", True, first=len(key))
 
 
 def _disagreements(beside: SideBySide) -> str:
