@@ -6,14 +6,8 @@ from pathlib import Path
 import pages
 import pytest
 
-from textsvm.cli import COMMANDS
-
 DOCS = pages.ROOT / "docs"
-START = pytest.param(
-    DOCS / "start.md",
-    marks=pytest.mark.skipif("doubts" not in COMMANDS, reason="it ends with `textsvm doubts`"),
-)
-PAGES = [START, DOCS / "coming_from.md", *sorted((DOCS / "tasks").glob("*.md"))]
+PAGES = [DOCS / "start.md", DOCS / "coming_from.md", *sorted((DOCS / "tasks").glob("*.md"))]
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
 
 
