@@ -36,7 +36,9 @@ def section(report: Report) -> str:
     title = "The largest errors" if regression else f"The worst of {wrong:,} mistakes"
     explained = [each.explanation for each in report.mistakes if each.explanation is not None]
     if not explained:
-        intro = f'<section><h2>{title}</h2><p class="note">The first {SHOWN:,} symbols of each.</p></section>'
+        why = "they would have taken too long, or no model with its texts is there to explain them"
+        note = f"The first {SHOWN:,} symbols of each, without colours: {why}."
+        intro = f'<section><h2>{title}</h2><p class="note">{note}</p></section>'
         return intro + "".join(_article(each, regression) for each in report.mistakes)
     method = f" The colours are {explained[0].attribution.description}."
     if len(explained) < len(report.mistakes):
