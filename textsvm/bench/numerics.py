@@ -1,0 +1,382 @@
+"""python -m textsvm.bench.numerics: random learning problems against LIBSVM, and against what was said of them.
+
+Two classes, several, weights of samples and classes, regression, one class, Crammer and Singer; 1 to 60
+examples; Grams positive definite, singular, indefinite, constant, with equal rows; C and kernel values from
+1e-8 to 1e8. A problem is a seed, so that one that fails is had again: `trial(seed)`.
+
+Of every problem the violation and the objective are recomputed in extended precision from the Gram and the
+coefficients: what the solver says of itself must be true. Where the Gram is positive semi-definite and the
+solver says that it converged, its objective must be LIBSVM's, or a lower one, to a part in a million. The
+tolerance is 1e-6 in the unit of the problem: 1 of a classifier, the largest target of a regression, the
+largest response that one class may start with; differences are relative to that unit times the sum of the
+coefficients, or to the quadratic term where it is larger.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.bench.dual_objective import libsvm_coef
+from textsvm.bench.harness import Rows
+from textsvm.gram.base import DenseGram
+from textsvm.solvers import problems
+from textsvm.solvers.dual import MulticlassDual
+from textsvm.solvers.problems import Classification, OneClass, Problem, Regression
+from textsvm.solvers.solution import Solution, bounds
+
+Matrix = NDArray[np.float32]
+Vector = NDArray[np.float64]
+Exact = NDArray[np.longdouble]
+
+TOL = 1e-6
+#: Pairs that may be optimised: small problems need fewer, or have no end in float64.
+MAX_ITER = 200_000
+#: Relative difference of objectives to accept.
+AGREES = 1e-6
+#: Roundings of a sum of n products in float64, and of the updates that the solver adds up.
+ROUNDINGS = 1e3 * np.finfo(np.float64).eps
+SCALES = (1e-8, 1e-4, 1.0, 1.0, 1.0, 1e4, 1e8)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One problem, solved and judged.
+
+    Attributes
+    ----------
+    seed : int
+    kind, gram : str
+        What was to be learnt, and the kind of Gram.
+    semidefinite : bool
+    converged : bool
+        All machines, as they say.
+    excess : float or None
+        Our objective less LIBSVM's, relative: above 0 is a worse one. None where there is none to compare.
+    beyond : bool
+        Said to have converged, and with a violation above the tolerance by no more than float64 can tell.
+    wrong : str
+        What is not true of what was said; empty if all is.
+    """
+
+    seed: int
+    kind: str
+    gram: str
+    semidefinite: bool
+    converged: bool
+    excess: float | None
+    beyond: bool
+    wrong: str
+
+
+def trial(seed: int) -> Trial:
+    """Make, solve and judge the problem of a seed."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 61))
+    name = str(rng.choice(list(GRAMS)))
+    scale = np.float32(2.0 ** np.round(np.log2(rng.choice(SCALES))))  # keeps a singular Gram singular
+    matrix = (GRAMS[name](rng, n) * scale).astype(np.float32)
+    kind = str(rng.choice(list(PROBLEMS)))
+    problem, unit, theirs = PROBLEMS[kind](rng, matrix)
+    tol = TOL * unit
+    [[machines]] = problems.solve(DenseGram(matrix), [[problem]], tol, MAX_ITER)
+    parts = problems.parts_of(problem)
+    solved = [(part.dual, solution) for part, solution in zip(parts, machines.solutions, strict=True)]
+    found = [judge(matrix, dual, solution, tol, unit) for dual, solution in solved]
+    wrong, beyond = [said for said, _ in found if said], any(more for _, more in found)
+    converged = all(solution.converged for solution in machines.solutions)
+    semidefinite = is_semidefinite(matrix)
+    excess = None
+    if semidefinite and converged and theirs is not None:
+        excess = _excess(matrix, machines.coef, theirs(matrix.astype(np.float64)), problem, unit)
+        if excess > AGREES and not beyond:
+            wrong.append(f"the objective is {excess:.1e} above LIBSVM's")
+    return Trial(seed, kind, name, semidefinite, converged, excess, beyond, "; ".join(wrong))
+
+
+def is_semidefinite(matrix: Matrix) -> bool:
+    """Whether the least eigenvalue is not below 0 by more than rounding."""
+    values = np.linalg.eigvalsh(matrix.astype(np.float64))
+    return bool(values[0] >= -1e-14 * len(values) * max(abs(values[0]), abs(values[-1])))
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of coefficients, in extended precision.
+
+    Attributes
+    ----------
+    outside : float
+        How far from feasible, relative to the coefficients.
+    violation, objective : float
+    reach : float
+        The largest response that coefficients of these sizes can have: what rounding is relative to.
+    """
+
+    outside: float
+    violation: float
+    objective: float
+    reach: float
+
+
+def judge(matrix: Matrix, dual: Any, solution: Solution, tol: float, unit: float) -> tuple[str, bool]:
+    """What is not true of a solution (empty if all is), and whether float64 could not tell."""
+    if not (np.isfinite(solution.coef).all() and np.isfinite([solution.bias, solution.duality_gap]).all()):
+        return "a value is not a finite number", False
+    exact = _multiclass_figures if isinstance(dual, MulticlassDual) else _figures
+    figures = exact(matrix, dual, solution.coef.astype(np.longdouble))
+    rounding = ROUNDINGS * max(figures.reach, unit)
+    size, said = float(np.abs(solution.coef).sum()), []
+    if figures.outside > 1e-9:
+        said.append(f"infeasible by {figures.outside:.1e}")
+    if abs(figures.violation - solution.violation) > rounding:
+        said.append(f"its violation is {figures.violation:.6e}, it says {solution.violation:.6e}")
+    if abs(figures.objective - solution.objective) > rounding * size:
+        said.append(f"its objective is {figures.objective:.9e}, it says {solution.objective:.9e}")
+    if solution.converged != (solution.violation <= tol):
+        said.append("its flag does not say what its violation does")
+    if solution.converged != (solution.status == "converged"):
+        said.append("its flag does not say what its status does")
+    return ", ".join(said), solution.converged and figures.violation > 1.001 * tol
+
+
+def _figures(matrix: Matrix, dual: Any, coef: Exact) -> Figures:
+    low, high = bounds(dual)
+    values = matrix.astype(np.longdouble)[np.ix_(dual.index, dual.index)]
+    q = (dual.sign * dual.linear).astype(np.longdouble)
+    products = values @ coef
+    F = products + q
+    violation = np.max(-F[coef < high], initial=-np.inf) - np.min(-F[coef > low], initial=np.inf)
+    outside = max(0.0, np.max(low - coef), np.max(coef - high)) + abs(coef.sum() - dual.total)
+    return Figures(
+        outside=_relative(outside, coef),
+        violation=float(violation) if np.isfinite(violation) else 0.0,
+        objective=float(0.5 * coef @ products + q @ coef),
+        reach=float((np.abs(values) @ np.abs(coef) + np.abs(q)).max()),
+    )
+
+
+def _multiclass_figures(matrix: Matrix, dual: Any, coef: Exact) -> Figures:
+    values = matrix.astype(np.longdouble)[np.ix_(dual.index, dual.index)]
+    products = coef @ values
+    G, limit = products.copy(), np.zeros(coef.shape)
+    G[dual.own] -= 1
+    limit[dual.own] = dual.upper
+    least = np.where(coef < limit, G, np.inf).min(0)
+    return Figures(
+        outside=_relative(max(0.0, np.max(coef - limit)) + np.abs(coef.sum(0)).max(), coef),
+        violation=max(float(np.max(G.max(0) - least, initial=-np.inf)), 0.0),
+        objective=float(0.5 * (coef * products).sum() - coef[dual.own].sum()),
+        reach=float((np.abs(coef) @ np.abs(values)).max() + 1),
+    )
+
+
+def _relative(outside: Any, coef: Exact) -> float:
+    return float(outside / max(np.abs(coef).sum(), 1e-300))
+
+
+def _excess(matrix: Matrix, ours: Vector, theirs: Vector, problem: Problem, unit: float) -> float:
+    """Our objective less LIBSVM's, all machines together, relative to the size of the terms."""
+    (mine, size), (its, other) = (_objective(matrix, coef, problem, unit) for coef in (ours, theirs))
+    return float((mine - its) / max(size, other, 1e-300))
+
+
+def _objective(matrix: Matrix, coef: Vector, problem: Problem, unit: float) -> tuple[Any, Any]:
+    """The dual objective of all machines, and the size of its terms."""
+    b = coef.astype(np.longdouble)
+    norm, linear = 0.5 * np.sum(b * (b @ matrix.astype(np.longdouble))), np.longdouble(0)
+    if isinstance(problem, Classification):
+        linear = np.abs(b).sum()
+    elif isinstance(problem, Regression):
+        linear = np.sum(b * problem.target) - problem.epsilon * np.abs(b).sum()
+    return norm - linear, max(abs(norm), unit * np.abs(b).sum())
+
+
+# Grams: a random generator and n -> a float32 matrix, shape (n, n), before its scale.
+
+
+def _integers(rng: Any, n: int, width: int) -> Matrix:
+    """Inner products of small whole numbers: exact in float32, so of exactly that rank."""
+    points = rng.integers(-3, 4, (n, width)).astype(np.float32)
+    return points @ points.T
+
+
+def _definite(rng: Any, n: int) -> Matrix:
+    points = rng.normal(size=(n, 4))
+    squares = ((points[:, None] - points) ** 2).sum(2)
+    return np.exp(-rng.choice([0.1, 1.0, 10.0]) * squares).astype(np.float32)
+
+
+def _singular(rng: Any, n: int) -> Matrix:
+    return _integers(rng, n, int(rng.integers(1, 6)))
+
+
+def _full_rank(rng: Any, n: int) -> Matrix:
+    return _integers(rng, n, 2 * n) + np.eye(n, dtype=np.float32)
+
+
+def _repeated(rng: Any, n: int) -> Matrix:
+    some = rng.integers(0, max(1, n // 3), n)
+    return _integers(rng, max(1, n // 3), 8)[np.ix_(some, some)]
+
+
+def _constant(rng: Any, n: int) -> Matrix:
+    return np.full((n, n), rng.choice([0.0, 1.0, 1.0, -1.0]), np.float32)
+
+
+def _indefinite(rng: Any, n: int) -> Matrix:
+    matrix = rng.uniform(-1, 1, (n, n))
+    return ((matrix + matrix.T) / 2).astype(np.float32)
+
+
+def _with_zeros(rng: Any, n: int) -> Matrix:
+    matrix = _full_rank(rng, n)
+    none = rng.random(n) < 0.3
+    matrix[none] = 0
+    matrix[:, none] = 0
+    return matrix
+
+
+def _spread(rng: Any, n: int) -> Matrix:
+    """Rows of very different sizes, as of a kernel that is not normalised."""
+    sizes = (2.0 ** rng.integers(-8, 9, n)).astype(np.float32)
+    return _full_rank(rng, n) * sizes * sizes[:, None]
+
+
+GRAMS: dict[str, Callable[[Any, int], Matrix]] = {
+    "Gaussian": _definite,
+    "full rank": _full_rank,
+    "singular": _singular,
+    "equal rows": _repeated,
+    "constant": _constant,
+    "indefinite": _indefinite,
+    "zero rows": _with_zeros,
+    "rows of all sizes": _spread,
+}
+
+
+# Problems: a random generator and a Gram -> the problem, its unit, and LIBSVM's coefficients of it.
+
+Made = tuple[Problem, float, Callable[[Vector], Vector] | None]
+
+
+def _C(rng: Any) -> float:
+    return float(rng.choice([*SCALES, rng.uniform(0.1, 10)]))
+
+
+def _weight(rng: Any, n: int) -> Vector:
+    """Ones, or factors with zeros among them, one at least above."""
+    if rng.random() < 0.5:
+        return np.ones(n)
+    weight = rng.choice([0.0, 0.5, 1.0, 1.0, 3.0], n)
+    weight[rng.integers(n)] = 1.0
+    return weight
+
+
+def _classes(rng: Any, n: int, k: int) -> NDArray[np.int64]:
+    """Classes that all occur, as far as there are examples."""
+    target = rng.integers(0, k, n)
+    target[: min(k, n)] = np.arange(min(k, n))
+    return rng.permutation(target)
+
+
+def _two_classes(rng: Any, matrix: Matrix) -> Made:
+    return _classification(rng, matrix, 2)
+
+
+def _several_classes(rng: Any, matrix: Matrix) -> Made:
+    return _classification(rng, matrix, int(rng.integers(3, 6)))
+
+
+def _classification(rng: Any, matrix: Matrix, k: int) -> Made:
+    n = len(matrix)
+    if n < k:
+        return _one_class(rng, matrix)
+    target, weight, C = _classes(rng, n, k), _weight(rng, n), _C(rng)
+    of_class = rng.choice([0.1, 1.0, 1.0, 10.0], k)
+    problem = Classification(np.arange(n), target, k, C, weight * of_class[target], "ovo")
+
+    def theirs(values: Vector) -> Vector:
+        from sklearn.svm import SVC
+
+        factors = {label: float(of_class[label]) for label in range(k)}
+        model = SVC(kernel="precomputed", C=C, tol=TOL, max_iter=MAX_ITER, class_weight=factors)
+        model.fit(values, target, sample_weight=weight)
+        found = libsvm_coef(model)
+        coef = np.zeros((len(found), n))
+        coef[:, model.support_] = found
+        return coef
+
+    complete = len(np.unique(target[weight > 0])) == k  # LIBSVM drops examples without weight
+    return problem, 1.0, theirs if complete else None
+
+
+def _together(rng: Any, matrix: Matrix) -> Made:
+    """Crammer and Singer's machine, which LIBSVM has not: judged by itself alone."""
+    n, k = len(matrix), int(rng.integers(2, 6))
+    if n < k:
+        return _one_class(rng, matrix)
+    target, weight = _classes(rng, n, k), _weight(rng, n)
+    return Classification(np.arange(n), target, k, _C(rng), weight, "crammer-singer"), 1.0, None
+
+
+def _regression(rng: Any, matrix: Matrix) -> Made:
+    n, C, weight = len(matrix), _C(rng), _weight(rng, len(matrix))
+    target = rng.normal(size=n) * rng.choice(SCALES)
+    unit = float(np.abs(target).max())
+    epsilon = float(rng.choice([0.0, 0.01, 0.1, 1.0])) * unit
+
+    def theirs(values: Vector) -> Vector:
+        from sklearn.svm import SVR
+
+        model = SVR(kernel="precomputed", C=C, epsilon=epsilon, tol=TOL * unit, max_iter=MAX_ITER)
+        return _scattered(model.fit(values, target, sample_weight=weight), n)
+
+    return Regression(np.arange(n), target, C, weight, epsilon), unit, theirs
+
+
+def _one_class(rng: Any, matrix: Matrix) -> Made:
+    n, weight = len(matrix), _weight(rng, len(matrix))
+    nu = float(rng.choice([0.01, 0.1, 0.5, 0.9, 1.0]))
+    unit = float(np.abs(matrix).max()) * nu * float(weight.sum())
+    unit = unit if unit > 0 else 1.0
+
+    def theirs(values: Vector) -> Vector:
+        from sklearn.svm import OneClassSVM
+
+        model = OneClassSVM(kernel="precomputed", nu=nu, tol=TOL * unit, max_iter=MAX_ITER)
+        return _scattered(model.fit(values, sample_weight=weight), n)
+
+    return OneClass(np.arange(n), nu, weight), unit, theirs
+
+
+def _scattered(model: Any, n: int) -> Vector:
+    coef = np.zeros((1, n))
+    coef[0, model.support_] = model.dual_coef_[0]
+    return coef
+
+
+PROBLEMS: dict[str, Callable[[Any, Matrix], Made]] = {
+    "two classes": _two_classes,
+    "several classes": _several_classes,
+    "Crammer-Singer": _together,
+    "regression": _regression,
+    "one class": _one_class,
+}
+
+
+def campaign(seeds: Sequence[int], progress: Callable[[int], None] | None = None) -> Iterator[Trial]:
+    """Trials of many seeds."""
+    for k, seed in enumerate(seeds):
+        yield trial(seed)
+        if progress is not None:
+            progress(k + 1)
