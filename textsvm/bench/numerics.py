@@ -20,6 +20,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def trial(seed: int) -> Trial:
     scale = np.float32(2.0 ** np.round(np.log2(rng.choice(SCALES))))  # keeps a singular Gram singular
     matrix = (GRAMS[name](rng, n) * scale).astype(np.float32)
     kind = str(rng.choice(list(PROBLEMS)))
-    problem, unit, theirs = PROBLEMS[kind](rng, matrix)
+    problem, unit = PROBLEMS[kind](rng, matrix)
     tol = TOL * unit
     [[machines]] = problems.solve(DenseGram(matrix), [[problem]], tol, MAX_ITER)
     parts = problems.parts_of(problem)
@@ -96,8 +97,9 @@ def trial(seed: int) -> Trial:
     converged = all(solution.converged for solution in machines.solutions)
     semidefinite = is_semidefinite(matrix)
     excess = None
-    if semidefinite and converged and theirs is not None:
-        excess = _excess(matrix, machines.coef, theirs(matrix.astype(np.float64)), problem, unit)
+    other = _libsvm(matrix, problem, tol) if semidefinite and converged else None
+    if other is not None:
+        excess = _excess(matrix, machines.coef, other, problem, unit)
         if excess > AGREES and not beyond:
             wrong.append(f"the objective is {excess:.1e} above LIBSVM's")
     return Trial(seed, kind, name, semidefinite, converged, excess, beyond, "; ".join(wrong))
@@ -184,6 +186,34 @@ def _relative(outside: Any, coef: Exact) -> float:
     return float(outside / max(np.abs(coef).sum(), 1e-300))
 
 
+def _libsvm(matrix: Matrix, problem: Problem, tol: float) -> Vector | None:
+    """LIBSVM's coefficients; None where it has no such machine, or ends without a finite bias."""
+    from sklearn.svm import SVC, SVR, OneClassSVM
+
+    some = np.flatnonzero(problem.weight)  # it drops the others, and its own count of them goes wrong
+    model, given = {"kernel": "precomputed", "tol": tol, "max_iter": MAX_ITER}, {}
+    made: Any
+    if isinstance(problem, Classification):
+        if problem.strategy != "ovo" or len(np.unique(problem.target[some])) < problem.n_classes:
+            return None
+        made, given = SVC(C=problem.C, **model), {"y": problem.target[some]}
+    elif isinstance(problem, Regression):
+        made, given = SVR(C=problem.C, epsilon=problem.epsilon, **model), {"y": problem.target[some]}
+    else:
+        assert isinstance(problem, OneClass)
+        made = OneClassSVM(nu=problem.nu, **model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of its bound on iterations
+        try:
+            made.fit(matrix[np.ix_(some, some)].astype(np.float64), **given, sample_weight=problem.weight[some])
+        except ValueError:
+            return None
+    found = libsvm_coef(made) if isinstance(problem, Classification) else made.dual_coef_
+    coef = np.zeros((len(found), len(matrix)))
+    coef[:, some[made.support_]] = found
+    return coef
+
+
 def _excess(matrix: Matrix, ours: Vector, theirs: Vector, problem: Problem, unit: float) -> float:
     """Our objective less LIBSVM's, all machines together, relative to the size of the terms."""
     (mine, size), (its, other) = (_objective(matrix, coef, problem, unit) for coef in (ours, theirs))
@@ -264,9 +294,9 @@ GRAMS: dict[str, Callable[[Any, int], Matrix]] = {
 }
 
 
-# Problems: a random generator and a Gram -> the problem, its unit, and LIBSVM's coefficients of it.
+# Problems: a random generator and a Gram -> the problem and its unit.
 
-Made = tuple[Problem, float, Callable[[Vector], Vector] | None]
+Made = tuple[Problem, float]
 
 
 def _C(rng: Any) -> float:
@@ -279,96 +309,40 @@ def _weight(rng: Any, n: int) -> Vector:
         return np.ones(n)
     weight = rng.choice([0.0, 0.5, 1.0, 1.0, 3.0], n)
     weight[rng.integers(n)] = 1.0
-    return weight
+    return np.asarray(weight)
 
 
-def _classes(rng: Any, n: int, k: int) -> NDArray[np.int64]:
-    """Classes that all occur, as far as there are examples."""
+def _classification(rng: Any, matrix: Matrix, fewest: int, most: int, strategy: str) -> Made:
+    """Classes that all occur; without as many examples, one class."""
+    n, k = len(matrix), int(rng.integers(fewest, most + 1))
+    if n < k:
+        return _one_class(rng, matrix)
     target = rng.integers(0, k, n)
-    target[: min(k, n)] = np.arange(min(k, n))
-    return rng.permutation(target)
-
-
-def _two_classes(rng: Any, matrix: Matrix) -> Made:
-    return _classification(rng, matrix, 2)
-
-
-def _several_classes(rng: Any, matrix: Matrix) -> Made:
-    return _classification(rng, matrix, int(rng.integers(3, 6)))
-
-
-def _classification(rng: Any, matrix: Matrix, k: int) -> Made:
-    n = len(matrix)
-    if n < k:
-        return _one_class(rng, matrix)
-    target, weight, C = _classes(rng, n, k), _weight(rng, n), _C(rng)
-    of_class = rng.choice([0.1, 1.0, 1.0, 10.0], k)
-    problem = Classification(np.arange(n), target, k, C, weight * of_class[target], "ovo")
-
-    def theirs(values: Vector) -> Vector:
-        from sklearn.svm import SVC
-
-        factors = {label: float(of_class[label]) for label in range(k)}
-        model = SVC(kernel="precomputed", C=C, tol=TOL, max_iter=MAX_ITER, class_weight=factors)
-        model.fit(values, target, sample_weight=weight)
-        found = libsvm_coef(model)
-        coef = np.zeros((len(found), n))
-        coef[:, model.support_] = found
-        return coef
-
-    complete = len(np.unique(target[weight > 0])) == k  # LIBSVM drops examples without weight
-    return problem, 1.0, theirs if complete else None
-
-
-def _together(rng: Any, matrix: Matrix) -> Made:
-    """Crammer and Singer's machine, which LIBSVM has not: judged by itself alone."""
-    n, k = len(matrix), int(rng.integers(2, 6))
-    if n < k:
-        return _one_class(rng, matrix)
-    target, weight = _classes(rng, n, k), _weight(rng, n)
-    return Classification(np.arange(n), target, k, _C(rng), weight, "crammer-singer"), 1.0, None
+    target[:k] = np.arange(k)
+    target = rng.permutation(target)
+    weight = _weight(rng, n) * rng.choice([0.1, 1.0, 1.0, 10.0], k)[target]
+    return Classification(np.arange(n), target, k, _C(rng), weight, strategy), 1.0
 
 
 def _regression(rng: Any, matrix: Matrix) -> Made:
-    n, C, weight = len(matrix), _C(rng), _weight(rng, len(matrix))
+    n = len(matrix)
     target = rng.normal(size=n) * rng.choice(SCALES)
     unit = float(np.abs(target).max())
     epsilon = float(rng.choice([0.0, 0.01, 0.1, 1.0])) * unit
-
-    def theirs(values: Vector) -> Vector:
-        from sklearn.svm import SVR
-
-        model = SVR(kernel="precomputed", C=C, epsilon=epsilon, tol=TOL * unit, max_iter=MAX_ITER)
-        return _scattered(model.fit(values, target, sample_weight=weight), n)
-
-    return Regression(np.arange(n), target, C, weight, epsilon), unit, theirs
+    return Regression(np.arange(n), target, _C(rng), _weight(rng, n), epsilon), unit
 
 
 def _one_class(rng: Any, matrix: Matrix) -> Made:
-    n, weight = len(matrix), _weight(rng, len(matrix))
+    weight = _weight(rng, len(matrix))
     nu = float(rng.choice([0.01, 0.1, 0.5, 0.9, 1.0]))
     unit = float(np.abs(matrix).max()) * nu * float(weight.sum())
-    unit = unit if unit > 0 else 1.0
-
-    def theirs(values: Vector) -> Vector:
-        from sklearn.svm import OneClassSVM
-
-        model = OneClassSVM(kernel="precomputed", nu=nu, tol=TOL * unit, max_iter=MAX_ITER)
-        return _scattered(model.fit(values, sample_weight=weight), n)
-
-    return OneClass(np.arange(n), nu, weight), unit, theirs
-
-
-def _scattered(model: Any, n: int) -> Vector:
-    coef = np.zeros((1, n))
-    coef[0, model.support_] = model.dual_coef_[0]
-    return coef
+    return OneClass(np.arange(len(matrix)), nu, weight), unit if unit > 0 else 1.0
 
 
 PROBLEMS: dict[str, Callable[[Any, Matrix], Made]] = {
-    "two classes": _two_classes,
-    "several classes": _several_classes,
-    "Crammer-Singer": _together,
+    "two classes": partial(_classification, fewest=2, most=2, strategy="ovo"),
+    "several classes": partial(_classification, fewest=3, most=5, strategy="ovo"),
+    "Crammer-Singer": partial(_classification, fewest=2, most=5, strategy="crammer-singer"),
     "regression": _regression,
     "one class": _one_class,
 }
