@@ -52,8 +52,15 @@ def save_model(
         **(labels if reading.positive else {}), **about,
     }  # fmt: skip
     with output.place() as path:
-        save(model, path, info, texts)
+        save(model, path, without_times(info), texts)
         return path.stat().st_size
+
+
+def without_times(value: Any) -> Any:
+    """JSON values less all "seconds": a model's bytes are those of the command, whatever the clock said."""
+    if isinstance(value, dict):
+        return {name: without_times(one) for name, one in value.items() if name != "seconds"}
+    return [without_times(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _opposite(model: Any, reading: Reading) -> str:
