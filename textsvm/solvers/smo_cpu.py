@@ -144,7 +144,7 @@ class Run:
         self.F = dual.sign * dual.linear + 0.0 if responses is None else responses.copy()
         #: (variables set aside, coefficients of all at that time)
         self.aside: list[tuple[NDArray[np.int64], Vector]] = []
-        self.iterations = 0
+        self.iterations, self.size = 0, 0.0  # the size is that of the coefficients, the largest so far
         self.state = np.array([-1, -1, int(self.window.used.max(initial=0)), 0], np.int64)
         self.extrema = np.zeros(3)
         self.tile = Tile.empty(0, 0)
@@ -178,6 +178,7 @@ class Run:
             if not np.isfinite(self.active_F).all():
                 raise InputError(NOT_FINITE)
             self.report()
+            self.size = max(self.size, float(np.abs(self.active_coef).sum()))
             if why in (loop.OPTIMAL, loop.STALLED):
                 if self.aside:
                     self.reopen()
@@ -294,8 +295,8 @@ class Run:
 
     def rounding(self) -> float:
         """About how far the responses may be from those of the coefficients: what steps have added up."""
-        reach = float(np.abs(self.coef) @ np.sqrt(np.abs(self.diag, dtype=np.float64)))
-        reach *= math.sqrt(float(np.abs(self.diag).max(initial=0.0)))
+        self.size = max(self.size, float(np.abs(self.coef).sum()), float(np.abs(self.active_coef).sum()))
+        reach = self.size * float(np.abs(self.diag).max(initial=0.0))
         return float(np.finfo(np.float64).eps) * reach * math.sqrt(self.iterations + 1)
 
     def renew(self) -> None:
