@@ -48,6 +48,7 @@ class Benchmark(Enum):
     crammer_singer = "crammer_singer"
     doubts = "doubts"
     none = "none_of_these"
+    numerics = "numerics"
     edit_gpu = "edit_gpu"
     gap_gpu = "gap_gpu"
     spectrum_gpu = "spectrum_gpu"

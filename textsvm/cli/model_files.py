@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from textsvm.cli.output import Output
     from textsvm.readers import Corpus
 
+_OF_THE_RUN = ("seconds", "kernel_matrix")
+
 
 def device_of(model: Any) -> Any:
     """The device that an estimator's work is done on."""
@@ -52,8 +54,19 @@ def save_model(
         **(labels if reading.positive else {}), **about,
     }  # fmt: skip
     with output.place() as path:
-        save(model, path, info, texts)
+        save(model, path, without_run(info), texts)
         return path.stat().st_size
+
+
+def without_run(value: Any) -> Any:
+    """JSON values less times, the number of threads, and where a kernel matrix was held: by the memory free.
+
+    The same command writes the same bytes, however many cores there are and whatever else they were doing.
+    """
+    if isinstance(value, dict):
+        kept = {name: without_run(one) for name, one in value.items() if name not in _OF_THE_RUN}
+        return kept | ({"device": "cpu"} if str(kept.get("device")).startswith("cpu ") else {})
+    return [without_run(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _opposite(model: Any, reading: Reading) -> str:

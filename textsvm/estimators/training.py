@@ -17,7 +17,7 @@ from textsvm.gram.features import SparseGram
 from textsvm.gram.plan import allowed_bytes, show_bytes
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
-from textsvm.parallel import StageProgress, lap, n_threads, of_stage
+from textsvm.parallel import StageProgress, lap, of_stage
 from textsvm.solvers import from_features
 from textsvm.solvers.problems import Classification, Labelling, Machines, OneClass, Problem, Regression
 from textsvm.solvers.side_by_side import solve
@@ -60,6 +60,8 @@ RATES = {
     "cpu": Rates(3e-8, 4e-8, 2.5e-8, 1.5e-5, 0.0, 8e-9, 4e-11, 24),
     "cuda": Rates(1e-9, 3.5e-9, 0.0, 0.0, 1.5, 1.3e-9, 0.0, 12),
 }
+#: Of the CPU that a way is chosen for, whatever there are: 1 core and 16 train the same model.
+CORES = 4
 #: How much longer machines take that coordinate descent does not solve, on a CPU.
 SLOWER: dict[type, float] = {Regression: 50.0, OneClass: 7.0}
 #: The same of any machines of vectors, which Newton's method solves.
@@ -144,9 +146,9 @@ def occurrences(kernel: Kernel, documents: Any) -> int:
 
 
 def predicted(kernel: Kernel, documents: Any, problem: Problem, device: Device) -> tuple[float, float]:
-    """Seconds by a Gram and by features, roughly."""
+    """Seconds by a Gram and by features, roughly; on any CPU as on one of `CORES`."""
     n, found, machines = len(documents), occurrences(kernel, documents), n_machines(problem)
-    threads, rates = n_threads() if device.kind == "cpu" else 1, RATES[device.kind]
+    threads, rates = CORES if device.kind == "cpu" else 1, RATES[device.kind]
     gram = found * rates.count + n**2 * rates.pair + n * found * rates.product
     solve = found * (rates.solve + machines * rates.machine) + n * rates.row + machines * rates.start
     if device.kind == "cpu":

@@ -207,6 +207,7 @@ def walk(folder: Path) -> Iterator[tuple[Path, str]]:
             folders.clear()
             continue
         seen.add(real)
+        folders.sort()  # of two links to a folder the first counts, in whatever order they are found
         for name in names:
             path = Path(parent, name)
             relative = path.relative_to(folder).as_posix()

@@ -9,6 +9,7 @@ does, and takes as long as one on a Gram of its own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -40,6 +41,9 @@ TILE_BYTES = 64 << 20
 BLOCK = 64
 #: Iterations between looks at shrinking, progress and stalling.
 _STRETCH = 1000
+#: Rounding of the responses, in units of the tolerance, from which they are made anew before they are judged;
+#: and how often that may bring more work before float64 is said to have no better answer.
+_ROUNDING, _RENEWALS = 0.01, 20
 #: The active set is shortened only to this fraction or less: each time costs its rows' copies anew.
 _WORTHWHILE = 0.9
 
@@ -140,7 +144,7 @@ class Run:
         self.F = dual.sign * dual.linear + 0.0 if responses is None else responses.copy()
         #: (variables set aside, coefficients of all at that time)
         self.aside: list[tuple[NDArray[np.int64], Vector]] = []
-        self.iterations = 0
+        self.iterations, self.size = 0, 0.0  # the size is that of the coefficients, the largest so far
         self.state = np.array([-1, -1, int(self.window.used.max(initial=0)), 0], np.int64)
         self.extrema = np.zeros(3)
         self.tile = Tile.empty(0, 0)
@@ -168,15 +172,21 @@ class Run:
 
     def optimise(self, bound: int) -> str:
         """Iterate until the violation is at most `tol`, or something else ends it: what."""
-        status, reopened = "", False
+        status, reopened, renewals = "", False, 0
         while not status:
             why = self.stretch(min(_STRETCH, bound - self.iterations))
             if not np.isfinite(self.active_F).all():
                 raise InputError(NOT_FINITE)
             self.report()
+            self.size = max(self.size, float(np.abs(self.active_coef).sum()))
             if why in (loop.OPTIMAL, loop.STALLED):
                 if self.aside:
                     self.reopen()
+                elif renewals < _RENEWALS and self.rounding() > _ROUNDING * self.tol:
+                    renewals += 1
+                    self.renew()
+                    if self.violation <= self.tol:
+                        status = "converged"
                 else:
                     status = "converged" if why == loop.OPTIMAL else NO_STEP_LEFT
             elif self.iterations >= bound:
@@ -189,6 +199,10 @@ class Run:
                     self.reopen()
                 self.shrink()
         self.reopen()
+        if self.rounding() > _ROUNDING * self.tol:
+            self.renew()
+            if status == "converged" and self.violation > self.tol:
+                status = NO_STEP_LEFT
         return status
 
     @property
@@ -278,6 +292,19 @@ class Run:
             self.add_rows(variables, before)
         if aside:
             self.activate(np.arange(len(self.dual)))
+
+    def rounding(self) -> float:
+        """About how far the responses may be from those of the coefficients: what steps have added up."""
+        self.size = max(self.size, float(np.abs(self.coef).sum()), float(np.abs(self.active_coef).sum()))
+        reach = self.size * float(np.abs(self.diag).max(initial=0.0))
+        return float(np.finfo(np.float64).eps) * reach * math.sqrt(self.iterations + 1)
+
+    def renew(self) -> None:
+        """Make the responses anew, from the coefficients alone."""
+        self.write_back()
+        self.F = self.dual.sign * self.dual.linear + 0.0
+        self.add_rows(np.arange(len(self.dual)), np.zeros(len(self.dual)))
+        self.activate(np.arange(len(self.dual)))
 
     def add_rows(self, variables: NDArray[np.int64], before: Vector) -> None:
         """F += K (coef - before) at these variables, some rows at a time."""

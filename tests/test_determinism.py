@@ -1,0 +1,98 @@
+"""The same command writes the same bytes: whatever the threads, hashes, locale, folder and order of files."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from textsvm.readers import read_corpus, sample
+
+COMMANDS = {
+    "gap.textsvm": "train texts --kernel gap --p 3 -o",
+    "auto.textsvm": "train texts -o",
+    "calibrated.textsvm": "train texts --kernel spectrum:1-3,log,idf --calibrate isotonic --holdout 0.3 -o",
+    "labels.textsvm": "train labels.tsv --multilabel --label-separator , --kernel spectrum -o",
+    "numbers.textsvm": "train numbers.tsv --regress score --kernel spectrum -o",
+    "features.textsvm": "train texts --kernel spectrum --solver features -o",
+    "tuned.textsvm": "tune texts --kernel spectrum --p 2,3 -C 1,10 -o",
+    "gram.npy": "gram texts --kernel gap --p 2 -o",
+    "features.npz": "features texts --p 3 -o",
+}
+#: The commands one after another, as if this machine had so many cores.
+PROGRAM = """
+import json, os, sys
+cores, commands = int(sys.argv[1]), json.loads(sys.argv[2])
+if hasattr(os, "sched_getaffinity"):
+    os.sched_getaffinity = lambda process: set(range(cores))
+else:
+    os.cpu_count = lambda: cores
+from textsvm import cli
+for command in commands:
+    sys.argv = ["textsvm", *command]
+    try:
+        cli.main()
+    except SystemExit as end:
+        if end.code:
+            sys.exit(f"{command}: {end.code}")
+"""
+
+
+def written(folder, cores, backwards, **environment):
+    """What the commands write in a new folder, from files that were made forwards or backwards."""
+    corpus = read_corpus(sample("reviews"))
+    texts = [" ".join(text.split()) for text in corpus.texts[:60]]
+    order = range(60)[:: -1 if backwards else 1]
+    for i in order:
+        place = folder / "texts" / corpus.labels[i]
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{i}.txt").write_text(texts[i], "utf-8")
+    labels = [("one", "two", "one,two")[i % 3] for i in range(60)]
+    for name, head, targets in (
+        ("labels", "label", labels),
+        ("numbers", "score", [i % 7 for i in range(60)]),
+    ):
+        lines = [f"{head}\ttext", *(f"{one}\t{text}" for one, text in zip(targets, texts, strict=True))]
+        (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n", "utf-8")
+    commands = json.dumps([[*line.split(), name, "--quiet"] for name, line in COMMANDS.items()])
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(cores), commands],
+        cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return {name: (folder / name).read_bytes() for name in COMMANDS}
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    few = {"NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "1", "LC_ALL": "C"}
+    many = {"NUMBA_NUM_THREADS": "16", "OMP_NUM_THREADS": "16", "PYTHONHASHSEED": "2", "LC_ALL": "C.UTF-8"}
+    return (
+        written(tmp_path_factory.mktemp("one"), 1, False, **few),
+        written(tmp_path_factory.mktemp("other"), 16, True, **many),
+    )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_same_command_writes_the_same_bytes(both, name):
+    one, other = both
+    assert one[name] == other[name]
+
+
+def test_the_way_to_train_is_chosen_whatever_cores_there_are(monkeypatch):
+    import numpy as np
+
+    from textsvm import device, parallel
+    from textsvm.documents import encode
+    from textsvm.estimators.training import predicted
+    from textsvm.kernels import Spectrum
+    from textsvm.solvers.problems import Classification
+
+    documents = encode(["some text", "another text"] * 10)
+    problem = Classification(np.arange(20), np.arange(20) % 2, 2, 1.0, np.ones(20))
+    found = set()
+    for cores in (1, 2, 16):
+        with parallel.limit(cores):
+            found.add(predicted(Spectrum(3), documents, problem, device.select("cpu")))
+    assert len(found) == 1
