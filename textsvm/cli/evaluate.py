@@ -85,7 +85,7 @@ def evaluate(
     span = None if judging.grades is None else _range(judging.grades)
     file.check(model, corpus)
 
-    fitted = model_files.load_model(model, judging.device)
+    fitted = model_files.load_model(console, model, judging.device)
     training = options.Training.of(fitted)
     several = hasattr(fitted, "label_form_")
     if reading.positive is None:
