@@ -2,7 +2,8 @@
 
 A case is a number. Half of the cases are damage: bits, bytes, lost, zeroed and doubled pieces of a file of
 `seeds/models`; no such file may load. The others are structured: values of the header and arrays are changed,
-and the digest belongs to the change; loading and deciding may give any values, or `InputError`, and nothing else.
+and the digest belongs to the change; loading and deciding may give any values, or `InputError`, and nothing
+else.
 
 `python fuzz/models.py` writes the seeds anew: a small model of every kernel, estimator and form.
 """
@@ -28,7 +29,15 @@ TEXTS = ["a banana", "the bandana", "banana bread", "on monday", "a sunday", "mo
 LABELS = ["fruit", "cloth", "fruit", "cloth", "cloth", "cloth"]
 THREE = ["fruit", "cloth", "fruit", "day", "day", "cloth"]
 DNA = ["acgtacgtaa", "acgtaccgta", "ggtacgtacc", "ttttacgtac", "acacacacac", "gggttttaaa"]
-NEW = ["a banana on monday", "", "acgtacgtaca", "日本 banana"]
+#: Bounds that go by the longest support vector leave large parameters to these.
+LONG = [" ".join(TEXTS[i:] + TEXTS[:i]) * 12 for i in range(6)]
+LONG_DNA = ["".join(DNA[i:] + DNA[:i]) * 15 for i in range(6)]
+NEW = ["a banana on monday", "", "acgtacgtaca", "日本 banana", LONG[1][:900], LONG_DNA[1]]
+#: Kernels that have a seed of long texts, too.
+ONES_LONG = (
+    "spectrum_range", "gap", "gap_weights", "bounded_gap", "dna_gapped", "dna_mismatch", "dna_gkm",
+    "dna_degree", "dna_oligo",
+)  # fmt: skip
 ROWS = np.random.default_rng(0).normal(size=(6, 3))
 
 #: What a parameter, a size or any value of a header is changed to.
@@ -37,7 +46,7 @@ VALUES: list[Any] = [
     1 << 64, 10**30, 10**400, -1, -(1 << 63), 0.0, 0.5, 1.0, 1e-300, 1e300, -0.5, float("nan"), float("inf"),
     "", "x", "auto", "scale", "words", "blosum62", "whitespace", "log", "idf", "intersection", "precomputed",
     "ovo", "crammer_singer", "isotonic", "\ud800", "\x1b[31m\n", "a" * 5000, [], {}, [1, 30], [1, 1 << 40],
-    [0.5, 0.5], [[]], [1] * 1000, [0.0] * 999 + [1.0], {"name": "spectrum"}, {"name": "gap", "p": 900},
+    [0.5, 0.5], [[]], [1] * 1000, [0.0] * 999 + [1.0], {"name": "spectrum"}, {"name": "gap", "p": 5},
     {"name": "sum", "kernels": []}, {"bytes": 3}, {"datetime64": [1, "x"]}, {"date": "x"},
 ]  # fmt: skip
 TYPES = ["u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "?"]
@@ -92,7 +101,7 @@ def _decide(model: Any) -> None:
     kind = getattr(kernel, "reads", None)
     given: Any = NEW
     if kind == "columns":
-        given = {"text": NEW, "n": [1.0, 2.0, 3.0, 4.0]}
+        given = {"text": NEW, "n": [float(i) for i in range(len(NEW))]}
     elif kind is None or kind == "vectors":
         given = np.zeros((2, min(6 if kind is None else 3, 6)))
     model.predict_proba(given) if hasattr(model, "predict_proba") else machine_values(model, given)
@@ -199,6 +208,8 @@ def _models() -> dict[str, tuple[Any, bool]]:
     for name, kernel in _kernels().items():
         dna = name.startswith("dna")
         made[f"kernel_{name}"] = SVC(kernel, C=5).fit(DNA if dna else TEXTS, LABELS), True
+        if name in ONES_LONG:
+            made[f"long_{name}"] = SVC(kernel, C=5).fit(LONG_DNA if dna else LONG, LABELS), True
     for strategy in ("ovr", "ovo", "crammer-singer"):
         machine = SVC(textsvm.Spectrum(p=2), multiclass=strategy).fit(TEXTS, THREE)
         made[f"classes_{strategy}"] = machine, True
