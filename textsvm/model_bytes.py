@@ -26,6 +26,8 @@ from textsvm.errors import InputError
 from textsvm.plain_json import to_json
 
 DIGEST = "blake2b"
+#: Characters of a reason, which may repeat what a file holds.
+MOST_SAID = 300
 _UNKNOWN = "0" * 64
 #: As it stands in the file: a JSON string in a JSON string.
 _MARK = rb"{\"blake2b\": \""
@@ -110,7 +112,7 @@ def read(path: Path) -> Content:
 
 def one_line(error: BaseException) -> str:
     """What an exception says, on one line."""
-    return " ".join(str(error).split()) or type(error).__name__
+    return " ".join(str(error).split())[:MOST_SAID] or type(error).__name__
 
 
 def _bytes_of(path: Path) -> bytes:

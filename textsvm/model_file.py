@@ -162,7 +162,7 @@ def _built(path: str | os.PathLike[str], build: Callable[..., Any]) -> Any:
         model.digest_ = digest
         return model
     except InputError as error:
-        raise InputError(f"{path} is not a usable model: {error}") from error
+        raise InputError(f"{path} is not a usable model: {one_line(error)}") from error
     except KeyError as error:
         raise InputError(f"{path} is damaged: it has no {one_line(error)}; train it again") from error
     except (TypeError, ValueError, OverflowError, MemoryError) as error:
@@ -218,9 +218,9 @@ def _read(path: Path) -> Content:
     version = content.header["format_version"]
     if type(version) is not int or version not in range(1, WITHOUT_TEXTS + 1):
         raise InputError(
-            f"{path} has model format {str(version)[:40]}, and this is textsvm {textsvm.__version__}, which "
+            f"{path} has model format {repr(version)[:40]}, and this is textsvm {textsvm.__version__}, which "
             f"reads formats 1 to {WITHOUT_TEXTS}; train it again, or use the version that wrote it "
-            f"({str(content.header.get('written_by', 'unknown'))[:40]})"
+            f"({repr(content.header.get('written_by', 'unknown'))[:40]})"
         )
     return content
 

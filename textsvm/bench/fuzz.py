@@ -2,8 +2,8 @@
 
 A target is a file of the folder fuzz/ of a checkout with a function `run(seed)`: it makes one case from a
 number, and raises AssertionError with the case where a promise is broken. Cases run in a process of their
-own, which is ended where a case takes longer than 10 s, and which cannot have more than 1 GB above what it had
-after its first case: these are findings, as is a crash. Counts are kept in a table, a row a target.
+own, which is ended where a case takes longer than 10 s, and which cannot have more than 1 GB above what it
+had after its first case: these are findings, as is a crash. Counts are kept in a table, a row a target.
 """
 
 from __future__ import annotations
