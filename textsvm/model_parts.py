@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 
 from textsvm import device as devices
 from textsvm.errors import InputError
-
-#: Bytes of memory that sparse values may take, whatever their bytes in the file, and how many times those.
-ROOM, MOST_TIMES = 1 << 28, 500
+from textsvm.features.weight_vectors import MOST_TIMES, ROOM
 
 
 def read_classes(forms: Any) -> NDArray[Any]:

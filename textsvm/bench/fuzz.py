@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def attack(name: str, first: int, seconds: float) -> dict[str, Any]:
     """Cases of a target, one after the other, for so many seconds: how many, and what was found."""
-    counts = {"target": name, "cases": 0, "findings": 0, "crashes": 0, "hangs": 0}
+    counts = dict.fromkeys(("cases", "findings", "crashes", "hangs"), 0)
     worker, most, longest, start = _Worker(name), 0, 0.0, time.perf_counter()
     while (begun := time.perf_counter()) < start + seconds:
         seed = first + counts["cases"]
@@ -80,7 +80,13 @@ def attack(name: str, first: int, seconds: float) -> dict[str, Any]:
         if kind in ("crashes", "hangs"):
             worker = _Worker(name)
     worker.close()
-    return counts | {"seconds": round(seconds), "longest s": round(longest, 2), "MB more": most >> 20}
+    return {
+        "target": name,
+        **counts,
+        "seconds": round(seconds),
+        "longest s": round(longest, 2),
+        "MB more": most >> 20,
+    }
 
 
 class _Worker:

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from textsvm.device import Device
 #: Values a second of a kernel about which nothing is known, such as a function of the user's.
 UNKNOWN_RATE = 5e5 / 60
-#: Whole numbers that are parameters are below.
-MOST_WHOLE = 1 << 63
 
 
 def is_number(value: object) -> bool:
@@ -44,7 +42,7 @@ def is_number(value: object) -> bool:
 def is_whole(value: object) -> bool:
     """Whether a parameter is a whole number of at most 64 bits (bool is none)."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    return whole and -MOST_WHOLE <= value < MOST_WHOLE  # type: ignore[operator]
+    return whole and -(1 << 63) <= value < 1 << 63  # type: ignore[operator]
 
 
 class Kernel(Parameters, ABC):
