@@ -103,10 +103,15 @@ class _Worker:
     def tried(self, seed: int) -> tuple[str, str, int]:
         """What kind of finding a case is, "" if none, what is said of it, and how many bytes it took."""
         try:
-            self._pipe.send(seed)
-            if self._pipe.poll(MOST_SECONDS):
+            # What takes long once may have been compiled, and is tried again.
+            for patience in (6 * MOST_SECONDS, MOST_SECONDS):
+                self._pipe.send(seed)
+                start = time.perf_counter()
+                if not self._pipe.poll(patience):
+                    break
                 said, grown = self._pipe.recv()
-                return ("findings" if said else ""), said, grown
+                if time.perf_counter() - start < MOST_SECONDS:
+                    return ("findings" if said else ""), said, grown
             kind, said = "hangs", f"more than {MOST_SECONDS:g} s"
         except (EOFError, ConnectionError):
             self._process.join(5)
