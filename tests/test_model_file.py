@@ -16,6 +16,8 @@ from safetensors.numpy import save as tensor_bytes
 
 import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, EditDistance, GapWeighted, InputError, OneClassSVM, Spectrum
+from textsvm.model_bytes import sealed
+from textsvm.model_file import load_fitted
 from textsvm.solvers.problems import STRATEGIES
 
 KERNELS = [
@@ -248,20 +250,73 @@ def test_every_truncation_is_noticed(path):
             textsvm.load(path)
 
 
-@given(st.data())
-def test_any_flipped_bytes_give_a_model_or_one_sentence(model, tmp_path_factory, data):
-    path = tmp_path_factory.mktemp("m") / "m.textsvm"
-    textsvm.save(model, path)
-    content = bytearray(path.read_bytes())
-    for _ in range(data.draw(st.integers(1, 4))):
-        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    path.write_bytes(content)
+def _values(path, texts):
+    """What a model says, or None where it is refused in one sentence."""
     sentence = ""
     try:
-        textsvm.load(path).decision_function(["a banana"])
+        return textsvm.load(path).decision_function(texts)
     except InputError as error:
         sentence = str(error)
     assert "\n" not in sentence
+    return None
+
+
+def test_every_flipped_bit_is_noticed(path):
+    content = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for at in {*range(0, len(content), 7), *rng.integers(0, len(content), 200).tolist()}:
+        changed = bytearray(content)
+        changed[at] ^= 1 << int(rng.integers(8))
+        path.write_bytes(changed)
+        assert _values(path, ["a banana"]) is None, at
+
+
+@given(st.data())
+def test_any_changed_bytes_are_noticed(model, tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("m") / "m.textsvm"
+    textsvm.save(model, path)
+    content = path.read_bytes()
+    changed = bytearray(content)
+    for _ in range(data.draw(st.integers(1, 4))):
+        changed[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(changed)
+    assert (_values(path, ["a banana"]) is None) == (changed != content)
+
+
+def test_lost_zeroed_and_doubled_bytes_are_noticed(path):
+    content, rng = path.read_bytes(), np.random.default_rng(1)
+    for _ in range(100):
+        a, b = sorted(rng.integers(0, len(content), 2).tolist())
+        for changed in (content[:a] + content[b + 1 :], content[:b] + content[a:], content + content[a:b]):
+            path.write_bytes(changed)
+            assert changed == content or _values(path, ["a banana"]) is None
+        path.write_bytes(content[:a] + bytes(b - a) + content[b:])
+        assert not any(content[a:b]) or _values(path, ["a banana"]) is None
+
+
+def test_a_digest_that_got_lost_is_noticed(path):
+    content = path.read_bytes()
+    for other in (b"blake2c", b"blake3b", b"BLAKE2b"):
+        path.write_bytes(content.replace(b"blake2b", other))
+        with pytest.raises(InputError, match="no digest, and an unknown entry"):
+            textsvm.load(path)
+
+
+def test_a_digest_is_that_of_the_file(path, model):
+    digest = textsvm.load(path).digest_
+    assert len(digest) == 64
+    assert digest.encode() in path.read_bytes()
+    assert load_fitted(path).digest_ == digest
+    textsvm.save(model, path, {"corpus": "other"})
+    assert textsvm.load(path).digest_ != digest
+
+
+def test_a_file_of_a_version_without_digests_is_read(path):
+    _rewrite(path, lambda header: header.pop("blake2b"))
+    again = textsvm.load(path)
+    assert again.digest_ is None
+    textsvm.save(again, path, again.info_)
+    assert textsvm.load(path).digest_
 
 
 def _rewrite(path, change_header=None, **arrays):
@@ -271,7 +326,7 @@ def _rewrite(path, change_header=None, **arrays):
     if change_header:
         change_header(header)
     tensors = {**read_tensors(content), **arrays}
-    path.write_bytes(tensor_bytes(tensors, metadata={"textsvm": json.dumps(header)}))
+    path.write_bytes(sealed(tensor_bytes(tensors, metadata={"textsvm": json.dumps(header)})))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from safetensors import safe_open
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
+from safetensors.numpy import save as tensor_bytes
 from scipy.sparse import coo_array, csr_array, csr_matrix, issparse
 from sklearn import svm
 from sklearn.base import clone
@@ -47,6 +48,7 @@ from textsvm.evaluation.explanation import explain
 from textsvm.features.vector_products import Products
 from textsvm.features.vectors import Vectors
 from textsvm.kernels.vector_rows import TILE_COLUMNS
+from textsvm.model_bytes import sealed
 from textsvm.selection.leakage import LeakageWarning, held_out_leak
 
 CPU = select("cpu")
@@ -357,7 +359,8 @@ def test_a_file_with_vectors_that_are_not_there(tmp_path):
         }
         for name, harms in changes.items():
             for harm in harms if name in good else ():
-                save_file({**good, name: np.ascontiguousarray(harm(good[name]))}, damaged, metadata=metadata)
+                arrays = {**good, name: np.ascontiguousarray(harm(good[name]))}
+                damaged.write_bytes(sealed(tensor_bytes(arrays, metadata=metadata)))
                 with pytest.raises(InputError):
                     textsvm.load(damaged)
 

@@ -38,6 +38,7 @@ from textsvm.features.sparse import Sparse
 from textsvm.features.weight_vectors import WeightVectors
 from textsvm.kernels.gapped import GappedKmers
 from textsvm.kernels.spectrum_weights import SpectrumWeights
+from textsvm.model_bytes import sealed
 from textsvm.model_file import FORMAT_VERSION, WITHOUT_TEXTS, require_weights
 from textsvm.readers import read_corpus, sample
 from textsvm.solvers.problems import STRATEGIES
@@ -326,7 +327,7 @@ def rewrite(path, change_header=None, drop=(), **arrays):
     if change_header:
         change_header(header)
     tensors = {name: array for name, array in {**tensors, **arrays}.items() if name not in drop}
-    path.write_bytes(tensor_bytes(tensors, metadata={"textsvm": json.dumps(header)}))
+    path.write_bytes(sealed(tensor_bytes(tensors, metadata={"textsvm": json.dumps(header)})))
 
 
 HOSTILE = [

@@ -2,8 +2,8 @@
 
 What is saved is the CPU form: the encoded support vectors, the coefficients and biases of the machines, the
 classes, the kernel's parameters and what it learnt, how texts are normalised, and the calibration if there
-is one. Everything is checked against its bounds when read, so a damaged or hostile file gives an error and
-never runs anything.
+is one. A digest tells a damaged file (model_bytes.py). Everything is checked against its bounds when read,
+too: a hostile file gives an error and never runs anything.
 
 The coefficients, shape (n_machines, n_sv), are an array "dual_coef", or where most of them are 0 (a
 one-vs-one machine uses the support vectors of two classes) its compressed rows: "dual_coef.data", ".columns"
@@ -15,11 +15,9 @@ feature (`Weights`). Whatever else is saved has format 2, which older versions r
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +31,7 @@ from textsvm.estimators.decisions import checked_maps
 from textsvm.files import replacing
 from textsvm.kernels.combined_rows import under
 from textsvm.libsvm_model import is_libsvm_model
+from textsvm.model_bytes import Content, one_line, packed, read
 from textsvm.model_parts import (
     as_count,
     finite,
@@ -40,10 +39,8 @@ from textsvm.model_parts import (
     pack_coef,
     read_classes,
     read_coef,
-    read_kernel,
     read_label,
 )
-from textsvm.plain_json import to_json
 from textsvm.solvers.class_scores import STRATEGIES, number_of_machines
 from textsvm.sources.texts import TextForm, TextSource
 
@@ -105,7 +102,6 @@ def save(
     >>> load("spam.textsvm").predict(["cash"]).tolist()
     ['spam']
     """
-    from safetensors.numpy import save as to_bytes
     from sklearn.utils.validation import check_is_fitted
 
     from textsvm.selection.calibration import CalibratedSVC
@@ -126,10 +122,7 @@ def save(
         **header,
         "info": info or {},
     }
-    content = to_bytes(
-        {name: np.ascontiguousarray(array) for name, array in arrays.items()},
-        metadata={"textsvm": _as_json(header)},
-    )
+    content = packed(header, arrays)
     with replacing(path) as temporary:
         temporary.write_bytes(content)
 
@@ -147,6 +140,9 @@ def _require_ours(model: Any) -> None:
 
 def load(path: str | os.PathLike[str]) -> Any:
     """Read an estimator written by `save`; its ``info_`` is what was saved with it.
+
+    Its ``digest_`` is that of the file, which was checked; None if the file is older than digests, and damage
+    to it cannot be noticed (saved again, it has one).
 
     A model of LIBSVM's is understood too, see `load_libsvm_model`.
 
@@ -181,17 +177,19 @@ def load_fitted(path: str | os.PathLike[str]) -> Any:
 
 def _built(path: str | os.PathLike[str], build: Callable[..., Any]) -> Any:
     """What a file holds, or one sentence why nothing can be made of it."""
-    header, arrays = _read(Path(path))
+    header, arrays, digest = _read(Path(path))
     try:
         if not isinstance(header["info"], dict):
             raise InputError("its information is not an object")
-        return build(header, arrays)
+        model = build(header, arrays)
+        model.digest_ = digest
+        return model
     except InputError as error:
-        raise InputError(f"{path} is not a usable model: {error}") from error
+        raise InputError(f"{path} is not a usable model: {one_line(error)}") from error
     except KeyError as error:
-        raise InputError(f"{path} is damaged: it has no {_one_line(error)}; train it again") from error
+        raise InputError(f"{path} is damaged: it has no {one_line(error)}; train it again") from error
     except (TypeError, ValueError, OverflowError, MemoryError) as error:
-        raise InputError(f"{path} is damaged: {_one_line(error)}; train it again") from error
+        raise InputError(f"{path} is damaged: {one_line(error)}; train it again") from error
 
 
 def require_weights(model: Any) -> None:
@@ -238,33 +236,16 @@ def _machine_form(model: KernelMachine, kept: Kept) -> tuple[dict[str, Any], dic
     return header, arrays
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    from safetensors import SafetensorError, safe_open
-
-    if not path.is_file():
-        if path.is_dir():
-            raise InputError(f"the model {path} is a folder; name a file that `textsvm train` wrote")
-        raise InputError(f"the model {path} is not there; `textsvm train CORPUS -o {path}` writes one")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, ValueError, TypeError, MemoryError) as error:
-        raise InputError(f"{path} is not a textsvm model, or is damaged: {_one_line(error)}") from error
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    try:
-        header = json.loads(metadata["textsvm"])
-        version = header["format_version"]
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"{path} was not written by textsvm (it has no textsvm header)") from error
-    if version not in range(1, WITHOUT_TEXTS + 1):
+def _read(path: Path) -> Content:
+    content = read(path)
+    version = content.header["format_version"]
+    if type(version) is not int or version not in range(1, WITHOUT_TEXTS + 1):
         raise InputError(
-            f"{path} has model format {version!r}, and this is textsvm {textsvm.__version__}, which reads "
-            f"formats 1 to {WITHOUT_TEXTS}; train it again, or use the version that wrote it "
-            f"({header.get('written_by', 'unknown')})"
+            f"{path} has model format {repr(version)[:40]}, and this is textsvm {textsvm.__version__}, which "
+            f"reads formats 1 to {WITHOUT_TEXTS}; train it again, or use the version that wrote it "
+            f"({repr(content.header.get('written_by', 'unknown'))[:40]})"
         )
-    return header, arrays
+    return content
 
 
 def _build(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Any:
@@ -382,19 +363,3 @@ def _n_support(
     if len(n_support) != (1 if classes is None else len(classes)) or not known:
         raise InputError("its numbers of support vectors do not fit its classes and support vectors")
     return n_support
-
-
-def _as_json(header: dict[str, Any]) -> str:
-    def plain(value: Any) -> Any:
-        if isinstance(value, np.ndarray | np.generic | bytes | date):
-            return to_json(value)
-        raise TypeError(f"{type(value).__name__} is no JSON value")
-
-    try:
-        return json.dumps(header, default=plain)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"`info` or a parameter cannot be saved as JSON: {_one_line(error)}") from error
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from textsvm import device as devices
 from textsvm.errors import InputError
+from textsvm.features.weight_vectors import MOST_TIMES, ROOM
 
 if TYPE_CHECKING:
     from textsvm.kernels.base import Kernel
@@ -104,10 +105,17 @@ def read_coef(arrays: dict[str, NDArray[Any]], shape: tuple[int, int]) -> NDArra
     packed = csr_matrix((data, columns, starts), shape=shape)
     if not packed.has_canonical_format:
         raise InputError("its coefficients are out of order")
-    need, free = 8 * shape[0] * shape[1], devices.free_memory(devices.select("cpu"))
-    if need > free:
-        raise InputError(f"its coefficients take {need:,} bytes of memory and {free:,} are free")
+    require_room("coefficients", 8 * shape[0] * shape[1], data.nbytes + columns.nbytes + starts.nbytes)
     return packed.toarray()
+
+
+def require_room(what: str, need: int, held: int) -> None:
+    """Raise InputError if values take more memory than is free, or absurdly more than bytes of the file."""
+    free = devices.free_memory(devices.select("cpu"))
+    if need > free:
+        raise InputError(f"its {what} take {need:,} bytes of memory and {free:,} are free")
+    if need > max(ROOM, MOST_TIMES * held):
+        raise InputError(f"its {what} would take {need:,} bytes of memory and {held:,} in the file")
 
 
 def finite(arrays: dict[str, NDArray[Any]], name: str) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ from textsvm.cli.flags import Command, Group
 #: Commands, each the function of its name in a module of its name.
 COMMANDS = (
     "demo", "corpus", "train", "evaluate", "predict", "explain", "tune", "cv", "doubts", "compare",
-    "neighbours", "gram", "features", "devices", "bench", "mail",
+    "neighbours", "gram", "features", "devices", "model", "bench", "mail",
 )  # fmt: skip
 
 

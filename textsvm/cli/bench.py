@@ -52,6 +52,7 @@ class Benchmark(Enum):
     edit_gpu = "edit_gpu"
     gap_gpu = "gap_gpu"
     spectrum_gpu = "spectrum_gpu"
+    fuzz = "fuzz"
 
 
 def bench(

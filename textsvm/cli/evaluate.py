@@ -113,7 +113,7 @@ def evaluate(
     span = judging.check()
     file.check({"the model": model, "the corpus": corpus, "another model": judging.beside})
 
-    fitted = model_files.load_model(model, judging.device)
+    fitted = model_files.load_model(console, model, judging.device)
     training = options.Training.of(fitted)
     several = hasattr(fitted, "label_form_")
     if reading.positive is None:
@@ -144,8 +144,8 @@ def evaluate(
             results = results.with_intervals()
             found = {model: results} | {
                 path: judge(
-                    model_files.load_model(path, judging.device), documents, training.positive, console.stage,
-                    None, span,
+                    model_files.load_model(console, path, judging.device), documents, training.positive,
+                    console.stage, None, span,
                 )
                 for path in judging.beside
             }  # fmt: skip

@@ -51,7 +51,7 @@ def explain(
     from textsvm.evaluation.judge import machine_of
     from textsvm.readers import read_documents
 
-    fitted = model_files.load_model(model, "cpu")
+    fitted = model_files.load_model(console, model, "cpu")
     training = options.Training.of(fitted)
     if wanted.kmers is not None:
         sequences.kmers(console, fitted, wanted, training.positive, outputs)

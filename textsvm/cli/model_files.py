@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from textsvm.cli.console import Console
     from textsvm.cli.options import Learning, Reading
     from textsvm.cli.output import Output
     from textsvm.readers import Corpus
@@ -20,11 +21,16 @@ def device_of(model: Any) -> Any:
     return select(model.device)
 
 
-def load_model(path: Path, device: str, fitted: bool = False) -> Any:
+def load_model(console: Console, path: Path, device: str, fitted: bool = False) -> Any:
     """A model from its file, to be used on a device; `fitted`: for nothing but decisions."""
     from textsvm.model_file import load, load_fitted
 
     model = load_fitted(path) if fitted else load(path)
+    if getattr(model, "digest_", "none needed") is None:
+        console.say(
+            f"note: {path} was written before models had digests, and damage to it would not be noticed; "
+            "textsvm.save(textsvm.load(path), path) gives it one"
+        )
     getattr(model, "estimator_", model).device = device
     return model
 

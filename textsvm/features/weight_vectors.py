@@ -24,6 +24,8 @@ from textsvm.features.sparse import Sparse, feature_type
 from textsvm.features.vocabulary import Vocabulary, plan
 
 Array = NDArray[Any]
+#: Bytes of memory that sparse weights may take, whatever their bytes in a file, and how many times those.
+ROOM, MOST_TIMES = 1 << 28, 500
 
 
 @dataclass(frozen=True)
@@ -257,6 +259,9 @@ def _read_rows(state: dict[str, NDArray[Any]], n_rows: int) -> NDArray[np.floati
     need, free = weights.itemsize * n_rows * shape[1], devices.free_memory(devices.select("cpu"))
     if need > free:
         raise InputError(f"its weights take {need:,} bytes of memory and {free:,} are free")
+    held = weights.nbytes + each.nbytes + machine.nbytes
+    if need > max(ROOM, MOST_TIMES * held):
+        raise InputError(f"its weights would take {need:,} bytes of memory and {held:,} in the file")
     rows = np.zeros(shape, weights.dtype)
     rows[np.repeat(np.arange(n_rows), each.astype(np.int64)), machine] = weights
     return rows

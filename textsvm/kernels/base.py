@@ -36,13 +36,14 @@ UNKNOWN_RATE = 5e5 / 60
 
 
 def is_number(value: object) -> bool:
-    """Whether a parameter is a number (bool is none)."""
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    """Whether a parameter is a number (bool is none, nor is a whole number that takes more than 64 bits)."""
+    return isinstance(value, float | np.floating) or is_whole(value)
 
 
 def is_whole(value: object) -> bool:
-    """Whether a parameter is a whole number (bool is none)."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+    """Whether a parameter is a whole number of at most 64 bits (bool is none)."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return whole and -(1 << 63) <= value < 1 << 63  # type: ignore[operator]
 
 
 class Kernel(Operators, Parameters, ABC):

@@ -129,9 +129,11 @@ class GappedKmers(SymbolKernel):
                 f"m={self.m!r} is no number of open positions in a window of g={self.g}: "
                 f"give a whole number from 0 to {self.g - 1}"
             )
-        if comb(self.g, self.m) > MOST_MASKS:
+        # Of that many positions 1 can be open in too many ways: the numbers of others take long to say.
+        ways = self.g if self.m and self.g > MOST_MASKS else comb(self.g, self.m)
+        if ways > MOST_MASKS:
             raise InputError(
-                f"there are {comb(self.g, self.m):,} ways to leave m={self.m} of g={self.g} positions open, "
+                f"there are {ways:,} or more ways to leave m={self.m} of g={self.g} positions open, "
                 f"and at most {MOST_MASKS:,} are computed; give a smaller g, or an m nearer to 0 or g"
             )
         if self.weight not in WEIGHTS:

@@ -71,9 +71,11 @@ class TextSource(Source):
         self.make_kernel().check()
         if self._form.normalise not in NORMALISATIONS:
             raise InputError(f"normalise={self._form.normalise!r} is not one of {', '.join(NORMALISATIONS)}")
+        if not isinstance(self._form.punctuation, bool | np.bool_):
+            raise InputError(f"punctuation={self._form.punctuation!r} must be True or False")
         length = self._form.max_length
         whole = isinstance(length, int | np.integer) and not isinstance(length, bool)
-        if length is not None and not (whole and length > 0):
+        if length is not None and not (whole and 0 < length < 1 << 63):
             raise InputError(f"max_length={length!r} must be a whole number above 0, or None")
 
     def tag(self, input_tags: Any) -> None:
