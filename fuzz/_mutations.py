@@ -1,4 +1,4 @@
-"""Bytes -> damaged bytes: flipped, lost, repeated, spliced, and with the tokens of a format where they hurt."""
+"""Bytes -> damaged bytes: flipped, lost, repeated, spliced, with tokens of a format where they hurt."""
 
 from __future__ import annotations
 
@@ -8,7 +8,20 @@ from collections.abc import Sequence
 
 #: What breaks texts of any format.
 COMMON = (
-    *(b"\x00", b"\n", b"\r", b"\r\n", b"\t", b'"', b"'", b"\\", b"\xff\xfe", b"\xef\xbb\xbf", b"\xff", b"\x80"),
+    *(
+        b"\x00",
+        b"\n",
+        b"\r",
+        b"\r\n",
+        b"\t",
+        b'"',
+        b"'",
+        b"\\",
+        b"\xff\xfe",
+        b"\xef\xbb\xbf",
+        b"\xff",
+        b"\x80",
+    ),
     *(b"\x1b[31m", b"\xc2\x9b31m", "\u202e\u2066".encode(), "\u2028\x85".encode(), b"\xed\xa0\x80", b" "),
     *(b"0", b"-1", b"1e309", b"nan", b"2147483648", b"18446744073709551616", b"9" * 400),
 )

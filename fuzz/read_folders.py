@@ -4,8 +4,36 @@ from ._mutations import mutated
 from ._reading import Target
 from .read_mail import TOKENS, seeds
 
-PIECES = ("pos", "neg", "train", "test", "cur", "new", "tmp", ".spam", "a\nb", "\x1b[31m", "x" * 200, "\udcff", "‮", "...", "README")
-NAMES = ("1.txt", "2.txt", "1:2,S", "m.eml", "t.csv", "a.gz", "\x1b]0;x\x07", "b\rc", "labels.txt", "\udcff\udcfe", "y" * 200)
+PIECES = (
+    "pos",
+    "neg",
+    "train",
+    "test",
+    "cur",
+    "new",
+    "tmp",
+    ".spam",
+    "a\nb",
+    "\x1b[31m",
+    "x" * 200,
+    "\udcff",
+    "‮",
+    "...",
+    "README",
+)
+NAMES = (
+    "1.txt",
+    "2.txt",
+    "1:2,S",
+    "m.eml",
+    "t.csv",
+    "a.gz",
+    "\x1b]0;x\x07",
+    "b\rc",
+    "labels.txt",
+    "\udcff\udcfe",
+    "y" * 200,
+)
 
 
 def tree(random, given):
@@ -13,7 +41,11 @@ def tree(random, given):
     found = {}
     for _ in range(random.randint(1, 8)):
         parts = [random.choice(PIECES) for _ in range(random.randint(0, 3))]
-        data = mutated(random, given, TOKENS) if random.random() < 0.5 else random.choice((b"a text", b"", b"\x00\x01" * 50))
+        data = (
+            mutated(random, given, TOKENS)
+            if random.random() < 0.5
+            else random.choice((b"a text", b"", b"\x00\x01" * 50))
+        )
         found["/".join([*parts, random.choice(NAMES)])] = data
     return found
 

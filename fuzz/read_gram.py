@@ -12,7 +12,11 @@ from ._mutations import mutated
 from ._reading import judge, written
 from .read_npy import TOKENS, array, npy
 
-TEXTS = (b"1 0:1 1:1 2:0.5\n-1 0:2 1:0.5 2:1\n", b"0 0:7 1:1 2:1 3:0\n", b"2 0:2 1:.25 2:1\n1 0:1 1:1 2:.25\n")
+TEXTS = (
+    b"1 0:1 1:1 2:0.5\n-1 0:2 1:0.5 2:1\n",
+    b"0 0:7 1:1 2:1 3:0\n",
+    b"2 0:2 1:.25 2:1\n1 0:1 1:1 2:.25\n",
+)
 SYMBOLS = (b" 0:1", b" 1:", b":", b"nan", b"1e39", b"0x1", b" 2:0.5")
 
 

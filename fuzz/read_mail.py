@@ -15,10 +15,40 @@ MULTIPART = (
     b"Subject: inner\n\ntext\n--xx--\n"
 )
 TOKENS = (
-    *(b"--xx\n", b"--xx--\n", b"Content-Type: multipart/mixed; boundary=xx\n\n", b"Content-Type: message/rfc822\n\n"),
-    *(b"=?utf-8?q?", b"=?x?b?====?=", b"?=", b"charset=", b"charset*0*=utf-8''", b"Content-Transfer-Encoding: x-uuencode\n"),
-    *(b"Content-Transfer-Encoding: base64\n", b"begin 644 x\n", b"Subject: ", b"\n\n", b"\n ", b"From ", b"<!--", b"<script>"),
-    *(b"text/html", b"message/partial", b"message/delivery-status", b"message/external-body", b"utf-16", b"hz", b"(", b"@"),
+    *(
+        b"--xx\n",
+        b"--xx--\n",
+        b"Content-Type: multipart/mixed; boundary=xx\n\n",
+        b"Content-Type: message/rfc822\n\n",
+    ),
+    *(
+        b"=?utf-8?q?",
+        b"=?x?b?====?=",
+        b"?=",
+        b"charset=",
+        b"charset*0*=utf-8''",
+        b"Content-Transfer-Encoding: x-uuencode\n",
+    ),
+    *(
+        b"Content-Transfer-Encoding: base64\n",
+        b"begin 644 x\n",
+        b"Subject: ",
+        b"\n\n",
+        b"\n ",
+        b"From ",
+        b"<!--",
+        b"<script>",
+    ),
+    *(
+        b"text/html",
+        b"message/partial",
+        b"message/delivery-status",
+        b"message/external-body",
+        b"utf-16",
+        b"hz",
+        b"(",
+        b"@",
+    ),
 )
 
 

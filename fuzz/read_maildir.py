@@ -8,7 +8,10 @@ PLACES = ("cur/1:2,S", "new/2", "tmp/3", "spam/cur/4:2,", ".Junk/cur/5:2,\x1b", 
 
 
 def box(random, given):
-    return {place: mutated(random, given, TOKENS) for place in random.sample(PLACES, random.randint(1, len(PLACES)))}
+    return {
+        place: mutated(random, given, TOKENS)
+        for place in random.sample(PLACES, random.randint(1, len(PLACES)))
+    }
 
 
 run = Target("corpus/", seeds, "mail", make=box, options=({}, {"headers": True})).run

@@ -9,8 +9,33 @@ from ._mutations import mutated
 from ._reading import Target
 
 TOKENS = (
-    *(b"'descr'", b"'<f8'", b"'|O'", b"'|V0'", b"'<U9'", b"'<M8[s]'", b"'|S0'", b"[('a','<f8')]", b"'fortran_order'", b"True", b"False"),
-    *(b"'shape'", b"(", b")", b",", b"{", b"}", b"(-1, 3)", b"(0, 3)", b"(99999999999, 99999999)", b"(3,)", b"\x93NUMPY\x02\x00", b"\xff\xff"),
+    *(
+        b"'descr'",
+        b"'<f8'",
+        b"'|O'",
+        b"'|V0'",
+        b"'<U9'",
+        b"'<M8[s]'",
+        b"'|S0'",
+        b"[('a','<f8')]",
+        b"'fortran_order'",
+        b"True",
+        b"False",
+    ),
+    *(
+        b"'shape'",
+        b"(",
+        b")",
+        b",",
+        b"{",
+        b"}",
+        b"(-1, 3)",
+        b"(0, 3)",
+        b"(99999999999, 99999999)",
+        b"(3,)",
+        b"\x93NUMPY\x02\x00",
+        b"\xff\xff",
+    ),
 )
 KINDS = ("f8", "f4", "f2", "i8", "u1", "b", "c8", "M8[s]", "U3", "S2", "O", "V4")
 
@@ -23,7 +48,13 @@ def npy(values) -> bytes:
 
 def seeds() -> list[bytes]:
     found = [npy(np.arange(6).reshape(2, 3).astype(kind)) for kind in KINDS[:6]]
-    return [*found, npy(np.array([[1, np.nan]])), npy(np.asfortranarray(np.eye(3))), npy(np.float64(3)), npy([1, 2])]
+    return [
+        *found,
+        npy(np.array([[1, np.nan]])),
+        npy(np.asfortranarray(np.eye(3))),
+        npy(np.float64(3)),
+        npy([1, 2]),
+    ]
 
 
 def array(random) -> bytes:

@@ -6,8 +6,29 @@ from textsvm.readers import sample
 
 from ._reading import Target
 
-TOKENS = (b">", b"@", b"+", b";", b"|", b"label=", b">a|b|training\n", b"\n>", b"\n+\n", b"split=", b"=", b"-1")
-OPTIONS = ({}, {"label": "label"}, {"label": "2"}, {"target": "y"}, {"format": "fastq"}, {"weight": "w"}, {"label_separator": ";"})
+TOKENS = (
+    b">",
+    b"@",
+    b"+",
+    b";",
+    b"|",
+    b"label=",
+    b">a|b|training\n",
+    b"\n>",
+    b"\n+\n",
+    b"split=",
+    b"=",
+    b"-1",
+)
+OPTIONS = (
+    {},
+    {"label": "label"},
+    {"label": "2"},
+    {"target": "y"},
+    {"format": "fastq"},
+    {"weight": "w"},
+    {"label_separator": ";"},
+)
 
 
 def seeds() -> list[bytes]:

@@ -13,7 +13,20 @@ from ._reading import judge, written
 TEXTS = [f"{word} {i}" for i in range(6) for word in ("red green", "cold warm")]
 LABELS = ["a", "b"] * 6
 TOKENS = (
-    *(b'{"setting": ', b'"folds": [', b'"seconds": ', b"{}", b"[]", b"null", b"NaN", b'"', b"}", b"]", b"1e999", b'"f1"'),
+    *(
+        b'{"setting": ',
+        b'"folds": [',
+        b'"seconds": ',
+        b"{}",
+        b"[]",
+        b"null",
+        b"NaN",
+        b'"',
+        b"}",
+        b"]",
+        b"1e999",
+        b'"f1"',
+    ),
     *(b'{"a":', b"[[", b"-1", b"\n\n", b'"accuracy"'),
 )
 
@@ -34,7 +47,11 @@ def run(seed: int) -> None:
     made = random.Random(seed)
     head, _, rest = table().partition(b"\n")
     # A head that differs is refused at once.
-    content = head + b"\n" + mutated(made, [rest], TOKENS) if made.random() < 0.9 else mutated(made, [table()], TOKENS)
+    content = (
+        head + b"\n" + mutated(made, [rest], TOKENS)
+        if made.random() < 0.9
+        else mutated(made, [table()], TOKENS)
+    )
     with tempfile.TemporaryDirectory() as folder:
         path = written(Path(folder), "t", content)
         judge(lambda: _tune(path), f"seed {seed}, {content!r:.3000}")

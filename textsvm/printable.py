@@ -7,6 +7,8 @@ import re
 #: Symbols of a message, at most.
 MOST = 300
 _CUT = " … "
+#: What scripts need between letters.
+_JOINERS = "\u200c\u200d"
 # Control characters but for line feed and tab, lone surrogates, the line ends of Unicode, and what reorders
 # the text around it (embeddings, overrides and isolates; marks of a direction stay, as scripts need them).
 _UNSHOWABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
@@ -22,7 +24,9 @@ def one_line(text: str, most: int = MOST) -> str:
 
     It begins with what was wrong and where, and ends with what to do: what is long stands between.
     """
-    line = printable(" ".join(text.split()))
+    line = " ".join(text.split())
+    if not line.isprintable():
+        line = "".join(c if c.isprintable() or c in _JOINERS else "\ufffd" for c in line)
     if len(line) <= most:
         return line
     head = (most - len(_CUT)) * 3 // 5

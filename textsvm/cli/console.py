@@ -270,7 +270,9 @@ def _interrupted() -> str:
     lines = next(_printed)
     if not lines:
         return "interrupted; no output was written"
-    return f"interrupted; {lines:,} line{'s' * (lines > 1)} of output {'were' if lines > 1 else 'was'} written"
+    return (
+        f"interrupted; {lines:,} line{'s' * (lines > 1)} of output {'were' if lines > 1 else 'was'} written"
+    )
 
 
 def leave(code: int) -> NoReturn:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from textsvm.errors import InputError
 from textsvm.files import replacing
-from textsvm.reporting import html, markdown
 from textsvm.printable import json_escaped
+from textsvm.reporting import html, markdown
 from textsvm.reporting.report import Report
 
 FORMS = {".html": html.render, ".htm": html.render, ".md": markdown.render}
