@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+from textsvm.reporting.escape import safe
 
 #: Room for tick labels and axis titles.
 LEFT, RIGHT, TOP, BOTTOM = 52, 18, 30, 42
@@ -186,11 +187,11 @@ class Chart:
         scale = f'data-x="{self.x[0]:.6g} {self.x[1]:.6g}" data-y="{self.y[0]:.6g} {self.y[1]:.6g}"'
         return (
             f'<svg viewBox="0 0 {self.width} {self.height}" role="img" {scale}>'
-            f"<title>{escape(self.title)}</title>{''.join(self.parts)}</svg>"
+            f"<title>{safe(self.title)}</title>{''.join(self.parts)}</svg>"
         )
 
     def _text(self, x: float, y: float, text: str, style: str) -> None:
-        self.parts.append(f'<text class="{style}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>')
+        self.parts.append(f'<text class="{style}" x="{x:.1f}" y="{y:.1f}">{safe(text)}</text>')
 
 
 def _share(value: float, bounds: tuple[float, float], log: bool) -> float:
