@@ -1,7 +1,12 @@
 """Payloads, and pages of reports that have them wherever something of documents, labels or files is shown."""
 
+# ruff: noqa: E501
+
 import importlib
+import re
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 from test_reporting import corpus, made
@@ -162,7 +167,9 @@ def payloads() -> list[str]:
     made += [CALLS[i % len(CALLS)].format(address, address) for i, address in enumerate(ADDRESSES * 3)]
     made += [f"{end}<script>{RUN}</script>" for end in ENDS]
     made += [f"{end}<svg/onload={RUN}>" for end in ENDS]
-    return list(dict.fromkeys(made))
+    made += [f"{end}<img src=//evil.example/{i} onerror={RUN}>" for i, end in enumerate(ENDS)]
+    # Those that would make a tag come first, for pages that show few.
+    return sorted(dict.fromkeys(made), key=lambda each: not re.match("<(img|svg|script|b|xss)[ />]", each))
 
 
 ALL = payloads()
@@ -171,32 +178,35 @@ JOINED = " ".join(ALL)
 
 def mistake(i: int) -> Mistake:
     """One whose every word is a payload."""
-    text = ALL[i]
+    text, symbols = 2 * ALL[i], np.repeat([0.0, 1.0], len(ALL[i]))
     explanation = Explanation(
         prediction=text, towards=text, against=text, value=1.0, bias=0.0, text=text,
-        symbols=np.linspace(-1, 1, len(text)), attribution=Attribution("occlusion", "made up", exact=False),
+        symbols=symbols, attribution=Attribution("occlusion", "made up", exact=False),
         substrings=[Substring(text, 2, 0.5)], similar=[Similar(0, 0.5, 0.1, text, text)],
     )  # fmt: skip
     return Mistake(text, text, text, 0.5, text, explanation if i % 2 else None)
 
 
-def binary() -> Report:
+@cache
+def binary(n: int) -> Report:
     """Two classes called by payloads, with facts, warnings and mistakes of payloads."""
     found = made((ALL[0], ALL[1]), title=JOINED)
     return replace(
         found,
-        results=replace(found.results, warnings=ALL),
-        facts=[(each, each) for each in ALL],
-        mistakes=[mistake(i) for i in range(len(ALL))],
+        results=replace(found.results, warnings=ALL[:n]),
+        facts=[(each, each) for each in ALL[:n]],
+        mistakes=[mistake(i) for i in range(n)],
     )
 
 
+@cache
 def calibrated() -> Report:
     texts, labels = corpus((ALL[0], ALL[1]))
     model = CalibratedSVC(SVC(Spectrum(3), device="cpu"), cv=3).fit(texts[:40], labels[:40])
     return make_report(model, judge(model, texts[40:], labels[40:]), texts[40:], ALL[:20], title=ALL[2])
 
 
+@cache
 def of_classes(k: int, first: int = 0) -> Report:
     """So many classes called by payloads, each taken for the next."""
     names = np.array(sorted(ALL[first : first + k]))
@@ -206,39 +216,52 @@ def of_classes(k: int, first: int = 0) -> Report:
     return Report(ALL[3], results, [], np.arange(1, 2 * k + 1), [])
 
 
-def doubts() -> list[Doubt]:
-    n = len(ALL)
+@cache
+def doubts(n: int) -> list[Doubt]:
     return [
         Doubt(i, ALL[i], ALL[(i + 1) % n], 0.9, [ALL[i]], (i + 2) % n, 0.5, ("label", "copy"))
         for i in range(n)
     ]
 
 
-def compared() -> list:
+@cache
+def compared(n: int) -> list:
     truth = np.array(["a", "b"] * 10)
     return [
         judge_prediction(
-            truth, truth, truth[::-1], name=name, fit=1.0, predict=1.0, chosen=name, ours=bool(i % 2)
+            truth, truth, truth[::-1], name=name, fit=1, predict=1, chosen=name, ours=bool(i % 2)
         )
-        for i, name in enumerate(ALL)
+        for i, name in enumerate(ALL[:n])
     ]
 
 
-def pages() -> dict[str, str]:
-    """Pages by name, made by the modules as they are now."""
-    html, review, comparison, logo = (
-        importlib.import_module(f"textsvm.reporting.{name}")
-        for name in ("html", "review", "comparison", "logo")
-    )
-    lines = compared()
-    given = review.Review(JOINED, doubts(), ALL, ALL, ALL.__getitem__)
-    panels = [logo.panel_of_symbols(each, each, np.linspace(-1, 1, len(each)), each) for each in ALL[::7]]
-    return {
-        "binary": html.render(binary()),
-        "calibrated": html.render(calibrated()),
-        "classes": html.render(of_classes(9)),
-        "many": html.render(of_classes(html.MOST_CLASSES + 15, 40)),
-        "review": review.render(given),
-        "comparison": html.page(JOINED, JOINED, [comparison.picture(lines), comparison.table(lines)]),
-        "logo": html.page("logo", "", [logo.svg(panels, JOINED)]),
-    }
+def module(name: str) -> Any:
+    """As it is now."""
+    return importlib.import_module(f"textsvm.reporting.{name}")
+
+
+def review(n: int) -> str:
+    return module("review").render(module("review").Review(JOINED, doubts(n), ALL, ALL, ALL.__getitem__))
+
+
+def comparison(n: int) -> str:
+    body = [module("comparison").picture(compared(n)), module("comparison").table(compared(n))]
+    return module("html").page(JOINED, JOINED, body)
+
+
+def logo(n: int) -> str:
+    logo = module("logo")
+    panels = [logo.panel_of_symbols(each, each, np.linspace(-1, 1, len(each)), each) for each in ALL[:n:3]]
+    return logo.document(panels, JOINED)
+
+
+#: Pages by name, each of so many payloads.
+PAGES = {
+    "binary": lambda n: module("html").render(binary(n)),
+    "calibrated": lambda n: module("html").render(calibrated()),
+    "classes": lambda n: module("html").render(of_classes(9)),
+    "many": lambda n: module("html").render(of_classes(40)),
+    "review": review,
+    "comparison": comparison,
+    "logo": logo,
+}

@@ -62,7 +62,7 @@ def section(results: Results) -> str:
         f"{_slider('threshold', 'threshold', low, high, start, f'{start:.{digits}f}')}"
         f"{_slider('band', 'unsure within', 0, (high - low) / 4, 0, '0')}</div>"
         f'<dl class="tiles readout" aria-live="polite">{tiles}</dl><p class="note">A document is called '
-        f"{said} if its {name} is above the threshold. Unsure ones are not found.</p></section>"
+        f"{said} if its {safe(name)} is above the threshold. Unsure ones are not found.</p></section>"
     )
 
 
