@@ -265,3 +265,19 @@ def test_damaged_kernel_matrices(tmp_path, content, what):
     (tmp_path / "g").write_bytes(content)
     with pytest.raises(InputError, match=what):
         read_gram(tmp_path / "g")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [('"accuracy"', '"accuracy["', 1), ('"accuracy"', '"x"', -1), ('"folds": [', '"folds": [[], ', 1)],
+)
+def test_a_damaged_line_of_a_table_of_settings_is_done_anew(tmp_path, damage, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    target = importlib.import_module("fuzz.read_tuning")
+    old, new, count = damage
+    whole = target.table().decode()
+    assert old in whole
+    (tmp_path / "t").write_text(whole.replace(old, new, count))
+    target._tune(tmp_path / "t")
+    settings = [json.loads(line) for line in (tmp_path / "t").read_text().splitlines()[1:]]
+    assert len(settings) > 2  # one or both are there again
