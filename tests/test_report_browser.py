@@ -7,6 +7,7 @@ on the PATH, or the one that TEXTSVM_CHROMIUM names.
 import os
 import shutil
 
+import hostile_pages
 import numpy as np
 import pytest
 from test_report_parts import as_report, everything, numbers
@@ -308,3 +309,36 @@ def test_filters_of_doubtful_labels(visit, tmp_path):
     assert left() == 2  # beside the first, and the second itself
     assert page.evaluate("document.scripts.length") == 1
     assert page.evaluate("document.images.length") == 0
+
+
+@pytest.fixture(scope="module")
+def hostile_files(tmp_path_factory):
+    """Every page of payloads, and pictures, as files."""
+    folder = tmp_path_factory.mktemp("payloads")
+    for name, make in hostile_pages.PAGES.items():
+        page = make(len(hostile_pages.ALL))
+        path = folder / f"{name}{'.svg' if page.startswith('<svg') else '.html'}"
+        path.write_text(page, "utf-8")
+    return sorted(folder.iterdir())
+
+
+#: Every element gets what handlers wait for.
+PROVOKE = """() => {
+  const events = ["click", "mouseover", "focus", "input", "change", "toggle", "load", "error", "keydown"];
+  const every = [...document.querySelectorAll("*")];
+  for (const each of every) for (const name of events) each.dispatchEvent(new Event(name));
+  return every.length;
+}"""
+
+
+def test_two_hundred_payloads_do_nothing(visit, hostile_files):
+    """No script of theirs runs and nothing is asked for, and that not by the grace of the page's policy."""
+    for path in hostile_files:
+        page = visit(path, bypass_csp=True)
+        assert page.evaluate(PROVOKE) > 20
+        page.wait_for_timeout(50)
+        assert page.evaluate("window.owned") is None, path.name
+        assert page.url == path.as_uri()
+        odd = "script[src],[onload],[onerror],[href],img,iframe,object,embed,base,form,a,link,math,xss"
+        assert page.evaluate("odd => document.querySelectorAll(odd).length", odd) == 0
+        assert page.evaluate("window.getComputedStyle(document.documentElement).position") == "static"

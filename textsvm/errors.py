@@ -1,8 +1,13 @@
 """The error a user can meet: one sentence that says what was wrong, where, and what to do."""
 
+from textsvm.printable import one_line
+
 
 class InputError(ValueError):
     """Something the user gave (a path, a corpus, a parameter, a model file) cannot be used.
+
+    Its message is one printable line of at most 300 symbols, whatever names of files, columns or labels it
+    repeats.
 
     Examples
     --------
@@ -13,3 +18,6 @@ class InputError(ValueError):
     ...     print(error)
     p=0 is no length of a substring: give a whole number from 1 or a range (p1, p2)
     """
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(one_line(str(message)))

@@ -39,6 +39,7 @@ from textsvm.model_parts import (
     pack_coef,
     read_classes,
     read_coef,
+    read_kernel,
     read_label,
 )
 from textsvm.solvers.class_scores import STRATEGIES, number_of_machines

@@ -8,12 +8,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
+from itertools import count
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
 from textsvm.errors import InputError
-from textsvm.reporting.escape import printable
+from textsvm.printable import json_escaped, one_line, printable
 
 if TYPE_CHECKING:
     from textsvm.device import Device
@@ -37,6 +38,8 @@ STAGES = {
 
 #: Exit code after Ctrl-C.
 INTERRUPTED = 130
+#: How many lines of JSON have gone to stdout.
+_printed = count()
 
 
 class WrongUsage(InputError):
@@ -69,7 +72,7 @@ class Console:
         """A line on stderr."""
         if not self.quiet:
             with suppress(BrokenPipeError):
-                self.stderr.print(_on_one_line(message), markup=False)
+                self.stderr.print(one_line(message), markup=False)
 
     def say_waiting(self, what: str) -> None:
         """What is waited for, where somebody is to type it."""
@@ -189,12 +192,13 @@ class Console:
     def print_json(self, value: dict[str, Any]) -> None:
         """One JSON object on a line of stdout, readable as it is where stdout can take it."""
         stream = sys.stderr if self._stdout_taken else sys.stdout
-        text = json.dumps(value, ensure_ascii=False)
+        text = json_escaped(json.dumps(value, ensure_ascii=False))
         try:
             text.encode(stream.encoding or "utf-8")
-        except UnicodeEncodeError:  # a narrow terminal, or the name of a file that is no text
+        except UnicodeEncodeError:  # a narrow terminal
             text = json.dumps(value)
         stream.write(text + "\n")
+        next(_printed)
 
 
 #: Of a table's first column as many symbols as this are on a line, however narrow the terminal is.
@@ -226,7 +230,7 @@ def _fitting(rows: Sequence[tuple[str, ...]], header: tuple[str, ...], width: in
 
 def json_line(value: dict[str, Any] | str) -> str:
     """One JSON value as a line of a file in UTF-8."""
-    return json.dumps(value, ensure_ascii=False) + "\n"
+    return json_escaped(json.dumps(value, ensure_ascii=False)) + "\n"
 
 
 def main(app: typer.Typer) -> int:
@@ -246,7 +250,7 @@ def main(app: typer.Typer) -> int:
         message = error.format_message()  # none where no command was given and the help was shown
         return _fail(f"{message} (see textsvm --help)", 2) if message else 2
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted; no output was written", INTERRUPTED)
+        return _fail(_interrupted(), INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output has gone (head, less): nothing to say, and nothing to flush at exit.
         sys.stdout = None
@@ -257,8 +261,18 @@ def main(app: typer.Typer) -> int:
     except OSError as error:
         return _fail(f"{error.filename or 'input/output'}: {error.strerror or error}", 1)
     if code == INTERRUPTED:  # Typer's own word for Ctrl-C
-        return _fail("interrupted; no output was written", INTERRUPTED)
+        return _fail(_interrupted(), INTERRUPTED)
     return code if isinstance(code, int) else 0
+
+
+def _interrupted() -> str:
+    """What there is of the output after Ctrl-C."""
+    lines = next(_printed)
+    if not lines:
+        return "interrupted; no output was written"
+    return (
+        f"interrupted; {lines:,} line{'s' * (lines > 1)} of output {'were' if lines > 1 else 'was'} written"
+    )
 
 
 def leave(code: int) -> NoReturn:
@@ -270,10 +284,5 @@ def leave(code: int) -> NoReturn:
 
 
 def _fail(message: str, code: int) -> int:
-    print("textsvm: " + _on_one_line(message), file=sys.stderr)
+    print("textsvm: " + one_line(message), file=sys.stderr)
     return code
-
-
-def _on_one_line(message: str) -> str:
-    """Labels and ids come from documents: whatever they hold, a terminal only shows it."""
-    return printable(" ".join(message.split()))

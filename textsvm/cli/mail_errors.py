@@ -14,7 +14,7 @@ import typer
 from textsvm.cli.console import WrongUsage
 from textsvm.cli.flags import Group
 from textsvm.errors import InputError
-from textsvm.reporting.escape import printable
+from textsvm.printable import one_line
 
 #: Bogofilter's exit code for anything that went wrong.
 FAILED = 3
@@ -85,7 +85,7 @@ def _sentence(error: Exception) -> str:
 
 def _say(message: str) -> None:
     with suppress(OSError):
-        print("textsvm: " + printable(" ".join(message.split())), file=sys.stderr, flush=True)
+        print("textsvm: " + one_line(message), file=sys.stderr, flush=True)
 
 
 def _drop_stdout() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import typer
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.output import PICTURES, STDOUT, Force, Kind, Output
 from textsvm.files import replacing
-from textsvm.reporting.escape import printable
+from textsvm.printable import printable
 
 if TYPE_CHECKING:
     from textsvm.evaluation.mutations import Kmers, Mutations
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 _PANEL = "Sequences"
 MUTATIONS = Kind("a table of mutations", rb"id\tposition\treference\t", ".tsv")
 KMERS = Kind("a table of k-mers", rb"[^\t\n]+\t[-+.\de]+[\t\n]", ".tsv")
+#: What a spreadsheet takes for a formula, or would if it had no apostrophe before it; a lone symbol is none.
+_FORMULA = re.compile(r"'*\s*[=+@\-＝＋＠－].")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 #: Sequences that are drawn.
 MOST_DRAWN = 25
 
@@ -161,13 +165,13 @@ def mutations(
 
 
 def _kmer_lines(found: Kmers, most: int | None) -> Iterator[str]:
-    several = len(found.towards) > 1
+    several, odd = len(found.towards) > 1, not found.letters.isalpha()
     for side, label in enumerate(found.towards):
         end = f"\t{_cell(label)}\n" if several else "\n"
         order = found.top(most, side)
         scores = found.scores[order, side].tolist()
         for kmer, score in zip(found.kmers[order].tolist(), scores, strict=True):
-            yield f"{kmer}\t{score:.9g}{end}"
+            yield f"{_cell(kmer) if odd else kmer}\t{score:.9g}{end}"
 
 
 def _mutation_lines(ids: Sequence[Any], found: Sequence[Mutations]) -> Iterator[str]:
@@ -189,8 +193,13 @@ def _side(towards: Sequence[Any]) -> str:
 
 
 def _cell(value: Any) -> str:
-    """Text in a cell of a table: tabs and ends of lines are spaces."""
-    return printable(str(value)).replace("\t", " ").replace("\n", " ")
+    """Text in a cell of a table: tabs and ends of lines are spaces, and a spreadsheet shows it as it is.
+
+    Where it would take the text for a formula, an apostrophe comes first, and where that already stands there
+    one more: without its first apostrophe, each cell of apostrophes and one of = + - @ is the text again.
+    """
+    text = printable(str(value)).replace("\t", " ").replace("\n", " ")
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def _write(output: Output, lines: Any) -> None:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.files import replacing
+from textsvm.readers.vectors import UNREADABLE
 from textsvm.sources.matrix import check_block, check_gram
 
 NPY = ".npy"
@@ -128,7 +129,7 @@ def _read_npy(path: Path) -> NDArray[Any]:
     """The matrix as float32, its header looked at before any of it is read."""
     try:
         stored = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except UNREADABLE as error:
         raise InputError(f"{path} is not a .npy file that can be read ({error}); write it again") from error
     if stored.dtype.kind not in "fiub" or stored.ndim != 2:
         raise InputError(
@@ -221,7 +222,7 @@ def _columns(path: Path, lines: list[int], serials: list[float], n: int) -> NDAr
     """Which columns the documents of the lines are, given their numbers."""
     seen: dict[float, int] = {}
     for line, serial in zip(lines, serials, strict=True):
-        if serial != int(serial) or not 1 <= serial <= n:
+        if not 1 <= serial <= n or serial != int(serial):
             raise InputError(
                 f"{path}, line {line}: 0:{serial:g} is not the number of one of the {n:,} documents, from 1"
             )

@@ -27,6 +27,7 @@ from textsvm.errors import InputError
 from textsvm.mail.bogofilter_input import messages
 from textsvm.mail.bogofilter_options import USAGE, Given, Settings, given
 from textsvm.mail.decision import CODES
+from textsvm.printable import one_line
 
 if TYPE_CHECKING:
     from textsvm.mail.filter import Decision, Filter
@@ -259,7 +260,7 @@ def _log(options: Given, line: str) -> None:
 def _complain(error: Exception) -> None:
     why = error if isinstance(error, InputError | OSError) else f"{type(error).__name__}: {error}"
     with suppress(OSError):
-        print(f"textsvm-bogofilter: {' '.join(str(why).split())}", file=sys.stderr)
+        print(f"textsvm-bogofilter: {one_line(str(why))}", file=sys.stderr)
 
 
 def _bogofilter() -> str:

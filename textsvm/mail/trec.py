@@ -28,6 +28,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from textsvm.errors import InputError
+from textsvm.printable import one_line
 
 STORE = Path("textsvm-trec")
 COMMANDS = ("initialize", "classify", "train", "finalize")
@@ -49,7 +50,7 @@ def run(arguments: list[str]) -> int:
         sys.stdout.flush()
         return 0
     except (InputError, OSError) as error:
-        print(f"textsvm.mail.trec: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"textsvm.mail.trec: {one_line(str(error))}", file=sys.stderr)
         return ERROR
 
 

@@ -29,7 +29,7 @@ from textsvm.readers.tables import format_of as format_of_table
 #: Bounds of what is read ahead.
 MOST_DOCUMENTS, MOST_SYMBOLS = 8192, 1 << 26
 _ROWS = ("csv", "tsv", "jsonl", "lines")
-_MAGIC = (*OPENERS, *OTHER, *ZIP)
+_MAGIC = (*OPENERS, *OTHER, *ZIP, b"PAR1")
 
 
 class StreamFile:

@@ -24,13 +24,13 @@ from textsvm.readers.opened import File
 
 SPLITS = {"modapte": ("YES",), "lewis": ("YES", "NO")}
 _START = re.compile(r"<REUTERS\b")
-_ATTRIBUTE = re.compile(r'(\w+)\s*=\s*"([^"<>]*)"')
+_ATTRIBUTE = re.compile(r'\b(\w{1,40})\s*=\s*"([^"<>]*)"')
 _ENTITY = re.compile(r"&(#\d{1,7}|lt|gt|amp|quot|apos);")
 _NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 # The files of the distribution that hold no documents.
 _ABOUT = re.compile(r"readme.*|lewis\.dtd|all-.*|cat-descriptions.*|feldman-.*", re.IGNORECASE)
 # What stands in a brief document, besides its title, for the body that it never had.
-_NO_BODY = re.compile(r"[*\s]*(Blah blah blah\.)?\s*")
+_NO_BODY = re.compile(r"[*\s]*(Blah blah blah\.\s*)?")
 _CONTROL = {code: None for code in [*range(32), *range(127, 160)] if code not in b"\t\n\r"}
 
 

@@ -88,9 +88,30 @@ def read_parquet(file: File, usual: Collection[str], header: bool, problems: Pro
         raise InputError(f"{file.name} is Parquet, which needs PyArrow: pip install pyarrow") from error
     try:
         table = parquet.read_table(io.BytesIO(file.data))
-    except (pyarrow.ArrowException, OSError) as error:
+        names = table.column_names
+    except (pyarrow.ArrowException, OSError, ValueError, TypeError, OverflowError, MemoryError) as error:
         raise InputError(f"{file.name} cannot be read as Parquet: {error}") from error
-    return Table(table.column_names, True, list(enumerate(table.to_pylist(), 1)))
+    columns = [_values(file, name, table.column(i)) for i, name in enumerate(names)]
+    rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+    return Table(names, True, enumerate(rows, 1))
+
+
+def _values(file: File, name: str, column: Any) -> list[Any]:
+    """The values of a column of Parquet."""
+    try:
+        values: list[Any] = column.to_pylist()
+        return values
+    except (ValueError, OverflowError, TypeError, LookupError, ImportError):
+        return [_value(f"{file.name}, row {row}: {name!r}", each) for row, each in enumerate(column, 1)]
+
+
+def _value(where: str, scalar: Any) -> Any:
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where} is called text and is not UTF-8; write it as text in UTF-8") from error
+    except (ValueError, OverflowError, TypeError, LookupError, ImportError) as error:
+        raise InputError(f"{where} is no value that can be read: {error}") from error
 
 
 READERS = {"csv": read_csv, "tsv": read_tsv, "jsonl": read_jsonl, "parquet": read_parquet}
@@ -129,13 +150,27 @@ def _named(
         yield number, dict(zip(names, row, strict=False))
 
 
+class _Lines:
+    """Lines, and whether a reader has asked for more than there are."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines, self.ended = lines, False
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._lines
+        self.ended = True
+
+
 def _csv_rows(file: File, delimiter: str, problems: Problems) -> Iterator[tuple[int, list[str]]]:
     given, noted = 0, problems
     for strict in (True, False) if file.read_again else (False,):
         with _fields_of_any_size():
-            reader = csv.reader(lines_of(file, noted, ""), delimiter=delimiter, strict=strict)
+            lines = _Lines(lines_of(file, noted, ""))
+            reader = csv.reader(lines, delimiter=delimiter, strict=strict)
             try:
                 for number, row in islice(enumerate(reader, 1), given, None):
+                    if lines.ended:  # in a quoted field, which only a strict reader tells
+                        raise csv.Error("unexpected end of data")
                     given = number
                     if row:
                         yield number, row

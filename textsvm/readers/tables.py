@@ -223,7 +223,11 @@ def number_of(value: Any, what: str, needed: bool) -> float | None:
 def _string(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, (bool, list, dict)) else str(value)
+    if isinstance(value, bytes):  # of Parquet, whose older writers do not say that they are text
+        return decode(value)[0]
+    if isinstance(value, (bool, list, dict)):
+        return json.dumps(value, ensure_ascii=False, default=_string)
+    return str(value)
 
 
 def _label(value: Any) -> Label | None:

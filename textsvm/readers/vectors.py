@@ -26,7 +26,7 @@ NUMPY = b"\x93NUMPY"
 _LABELS = ("y", "labels", "label")
 _SPARSE = ("csr", "csc")
 # What NumPy raises on damaged files, its header being read as Python's literals are.
-_UNREADABLE = (
+UNREADABLE = (
     ValueError,
     EOFError,
     MemoryError,
@@ -146,7 +146,7 @@ def load(file: Any) -> NDArray[Any]:
             warnings.simplefilter("ignore")  # of Python 2, and of literals in a damaged header
             array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
             return array
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         why = " ".join(str(error).split()) or "it ends too early"
         raise InputError(f"{file.name} is no .npy file that can be read ({why}); write it again") from error
 
@@ -193,7 +193,7 @@ def _matrix_of(arrays: dict[str, NDArray[Any]], source: str) -> Any:
 
 def _sparse(arrays: dict[str, NDArray[Any]], source: str) -> Any:
     """The matrix of `scipy.sparse.save_npz`."""
-    kind = arrays["format"].item()
+    kind = arrays["format"].item() if arrays["format"].size == 1 else ""
     name = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
     if name not in _SPARSE:
         raise InputError(f"{source} has a sparse matrix of format {name}; write it as CSR (X.tocsr())")

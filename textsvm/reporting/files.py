@@ -8,8 +8,8 @@ from pathlib import Path
 
 from textsvm.errors import InputError
 from textsvm.files import replacing
+from textsvm.printable import json_escaped
 from textsvm.reporting import html, markdown
-from textsvm.reporting.escape import printable
 from textsvm.reporting.report import Report
 
 FORMS = {".html": html.render, ".htm": html.render, ".md": markdown.render}
@@ -38,7 +38,7 @@ def write(report: Report, path: str | os.PathLike[str]) -> None:
     check_form(path)
     suffix = Path(path).suffix.lower()
     if suffix == ".json":
-        text = printable(json.dumps(report.as_dict(), ensure_ascii=False, indent=1)) + "\n"
+        text = json_escaped(json.dumps(report.as_dict(), ensure_ascii=False, indent=1)) + "\n"
     else:
         text = FORMS[suffix](report)
     with replacing(path) as temporary:

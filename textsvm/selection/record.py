@@ -56,7 +56,7 @@ class Record:
                 temporary.write_text(head + "\n", "utf-8")
 
     def _read(self, head: str) -> dict[str, dict[str, Any]]:
-        """Lines by their settings; the last one may be cut off."""
+        """Lines by their settings; one that is damaged, such as a last one that is cut off, is none."""
         try:
             first, _, rest = self.path.read_text("utf-8").partition("\n")
         except FileNotFoundError:
@@ -72,10 +72,21 @@ class Record:
         for line in rest.splitlines():
             try:
                 row = json.loads(line)
-                found[row["setting"]] = row
-            except (ValueError, KeyError, TypeError):
+                if self._fits(row["folds"], row["seconds"]):
+                    found[row["setting"]] = row
+            except (ValueError, KeyError, TypeError, RecursionError):
                 continue
         return found
+
+    def _fits(self, folds: Any, seconds: Any) -> bool:
+        """Whether these are the same metrics on every fold of the search; what is damaged is done anew."""
+        names = {*folds[0]} if folds else set()
+        return (
+            len(folds) == len(self.search.all_folds)
+            and self.search.metric in names
+            and all({*fold} == names for fold in folds)
+            and all(isinstance(value, int | float) for fold in folds for value in (seconds, *fold.values()))
+        )
 
     def add(self, members: Sequence[int]) -> None:
         """Keep what was just found of these settings."""

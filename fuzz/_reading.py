@@ -1,0 +1,213 @@
+"""A reader under attack: whatever the bytes, a corpus or one printable sentence, in time and in memory."""
+
+from __future__ import annotations
+
+import io
+import random
+import signal
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from textsvm.errors import InputError
+from textsvm.readers import incoming_documents, read_corpus, read_documents, sample, stream_corpus
+from textsvm.readers.incoming import open_stream
+from textsvm.readers.read import VECTORS, Options, as_wish, documents_of, format_of
+from textsvm.readers.tables import Columns
+
+from ._mutations import mutated
+
+#: Seconds of one case; bytes that it may take in main memory.
+MOST_SECONDS, MOST_BYTES = 10, 1 << 30
+
+
+_JOINERS = dict.fromkeys((0x200C, 0x200D))
+
+
+class Hang(BaseException):
+    """A case took too long."""
+
+
+class Target:
+    """Cases of one format.
+
+    Parameters
+    ----------
+    name : str
+        Of the file that is read, or of a folder if it ends in a slash.
+    seeds : callable
+        Gives the bytes to begin with.
+    format : str or None
+        That half of the reads name.
+    tokens : sequence of bytes
+        That have a meaning in the format.
+    options : sequence of dict
+        Of `read_corpus`, of which a case takes one.
+    make : callable, optional
+        ``make(random, seeds)`` is the content of a case; mutated seeds by default.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        seeds: Callable[[], Sequence[bytes]],
+        format: str | None = None,
+        tokens: Sequence[bytes] = (),
+        options: Sequence[dict[str, Any]] = ({},),
+        make: Callable[[random.Random, Sequence[bytes]], Any] | None = None,
+    ) -> None:
+        self.name, self._seeds, self.format, self.options = name, seeds, format, options
+        self._make = make or (lambda random, seeds: mutated(random, seeds, tokens))
+
+    @cached_property
+    def seeds(self) -> Sequence[bytes]:
+        return [each[:20_000] for each in self._seeds()] or [b""]
+
+    def run(self, seed: int) -> None:
+        """One case; AssertionError with the case if the promise is broken."""
+        made = random.Random(seed)
+        content = self._make(made, self.seeds)
+        options = dict(made.choice(self.options))
+        if self.format and made.random() < 0.5:
+            options["format"] = self.format
+        way = made.choice(WAYS)
+        with tempfile.TemporaryDirectory() as folder:
+            path = written(Path(folder), self.name, content)
+            judge(lambda: way(path, options), f"seed {seed}, {way.__name__}, {options}, {content!r:.2000}")
+
+
+def written(folder: Path, name: str, content: Any) -> Path:
+    """The file of some bytes, or the folder of some files."""
+    if isinstance(content, bytes):
+        (folder / name).write_bytes(content)
+        return folder / name
+    for inner, data in content.items():
+        place = folder / "corpus" / inner
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(data)
+        except (OSError, ValueError):  # no name of a file, or one of a folder
+            continue
+    (folder / "corpus").mkdir(exist_ok=True)
+    return folder / "corpus"
+
+
+def judge(read: Callable[[], Any], case: str) -> None:
+    """Raise AssertionError if something else than a result or one printable sentence comes of it."""
+    _reset_peak()
+    before = _memory("VmRSS")
+    try:
+        with _limited(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            read()
+    except InputError as error:
+        message = str(error)
+        if not (message and len(message) <= 300 and message.translate(_JOINERS).isprintable()):
+            raise AssertionError(f"no printable line: {message!r}; {case}") from error
+    except Hang as error:
+        raise AssertionError(f"more than {MOST_SECONDS} s; {case}") from error
+    except AssertionError:
+        raise
+    except Exception as error:
+        raise AssertionError(f"{type(error).__name__}: {error}; {case}") from error
+    taken = _memory("VmHWM") - before
+    assert taken < MOST_BYTES, f"{taken:,} bytes; {case}"
+
+
+@contextmanager
+def _limited() -> Any:
+    """Hang after so many seconds, where signals can be had."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def late(*_: object) -> None:
+        raise Hang
+
+    old = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+
+
+def _reset_peak() -> None:
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _memory(name: str) -> int:
+    """Bytes of main memory, 0 where the system does not tell."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(name)), 0)
+
+
+def check(corpus: Any) -> None:
+    """The columns of a corpus fit each other."""
+    n = len(corpus)
+    assert n, "a corpus of nothing"
+    assert len(set(corpus.ids)) == n, "ids that occur twice"
+    for values in (corpus.labels, corpus.part, corpus.targets, corpus.weights, corpus.groups):
+        assert values is None or len(values) == n, "columns of other lengths"
+    assert len(corpus.texts) in (0, n), "texts of another length"
+    assert len(corpus.texts) or corpus.vectors is not None or corpus.columns, "neither texts nor vectors"
+    assert corpus.vectors is None or corpus.vectors.shape[0] == n, "vectors of another length"
+    assert all(isinstance(text, str) for text in corpus.texts), "a text that is none"
+    "".join(corpus.ids).encode()
+
+
+def as_corpus(path: Path, options: dict[str, Any]) -> None:
+    check(read_corpus(path, **options))
+
+
+def as_stream(path: Path, options: dict[str, Any]) -> None:
+    check(stream_corpus(path, **options).stored())
+
+
+def as_documents(path: Path, options: dict[str, Any]) -> None:
+    check(read_documents([path], **_of_documents(options)))
+
+
+def as_they_come(path: Path, options: dict[str, Any]) -> None:
+    for corpus in incoming_documents([str(path)], **_of_documents(options), failed=_raise):
+        assert len(corpus) or corpus.problems, "a batch of nothing"
+
+
+def as_standard_input(path: Path, options: dict[str, Any]) -> None:
+    if path.is_dir():
+        return as_they_come(path, options)
+    given = _of_documents(options)
+    format = given.pop("format", None)
+    headers = given.pop("headers", False)
+    given |= {name: as_wish(given[name]) for name in ("text", "numbers") if name in given}
+    wishes = Options(Columns(**given), "modapte", headers)
+    found = open_stream(io.BufferedReader(io.BytesIO(path.read_bytes())), "standard input", format, wishes)
+    format = format_of(found, format, wishes, labelled=False)
+    if format not in VECTORS:
+        list(documents_of(found, format, wishes, None, labelled=False))
+
+
+def _raise(error: InputError) -> None:
+    raise error
+
+
+def _of_documents(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: options[name] for name in ("format", "text", "id", "numbers", "headers") if name in options}
+
+
+WAYS = (as_corpus, as_corpus, as_stream, as_documents, as_they_come, as_standard_input)
+
+
+def samples(*names: str) -> Callable[[], list[bytes]]:
+    """The beginnings of sample corpora."""
+    return lambda: [sample(name).read_bytes()[:20_000] for name in names]

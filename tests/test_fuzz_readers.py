@@ -1,0 +1,283 @@
+"""Readers under attack: every target of fuzz/ for a moment, and each case that it found."""
+
+import importlib
+import io
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command import fails, run
+
+from textsvm import SVC, InputError, Spectrum, read_corpus
+from textsvm.cli import sequences
+from textsvm.errors import InputError as Error
+from textsvm.gram.files import read_gram
+from textsvm.model_file import save
+from textsvm.printable import json_escaped, one_line, printable
+from textsvm.readers import read_documents
+from textsvm.reporting.escape import safe
+
+ROOT = Path(__file__).parents[1]
+TARGETS = sorted(path.stem for path in (ROOT / "fuzz").glob("read_*.py"))
+HOSTILE = "a\x1b[31mb\nc\x9b0md\u202ee\u2066f\x07g\x7fh\u2028i\x85j\ud800k"
+#: What drives a terminal, reorders a line or ends it.
+DRIVES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_moment_of_fuzzing(name, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    run_case = importlib.import_module(f"fuzz.{name}").run
+    run_case(0)  # with the imports and the seeds of the target
+    end, seed = time.monotonic() + 0.4, 1
+    while seed < 3 or time.monotonic() < end:
+        run_case(seed)
+        seed += 1
+
+
+def test_a_target_tells_a_finding(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    reading = importlib.import_module("fuzz._reading")
+    judge = reading.judge
+
+    def raising(error):
+        def read():
+            raise error
+
+        return read
+
+    class Raw(InputError):
+        def __init__(self, message):
+            ValueError.__init__(self, message)
+
+    judge(raising(InputError("x\ny" * 1000)), "case 1")
+    for error in (KeyError("x"), Raw("two\nlines"), Raw("x" * 301), Raw("\x1b"), Raw("")):
+        with pytest.raises(AssertionError, match="case 2"):
+            judge(raising(error), "case 2")
+    monkeypatch.setattr(reading, "MOST_SECONDS", 0.1)
+    with pytest.raises(AssertionError, match="more than"):
+        judge(lambda: time.sleep(5), "case 4")
+    monkeypatch.setattr(reading, "MOST_SECONDS", 10)
+    monkeypatch.setattr(reading, "MOST_BYTES", 16 << 20)
+    with pytest.raises(AssertionError, match="bytes"):
+        judge(lambda: np.ones(4 << 20), "case 3")
+
+
+def test_an_error_is_one_printable_line_of_a_bounded_length():
+    message = str(Error(f"{'n' * 5000}{HOSTILE}, line 3: what was wrong; what to do"))
+    assert len(message) == 300
+    assert message.isprintable()
+    assert message.startswith("nnn")
+    assert message.endswith("what was wrong; what to do")
+    assert str(Error("short; café, 日本, नमस्ते\u200d")) == "short; café, 日本, नमस्ते\u200d"
+    assert one_line(one_line(HOSTILE * 50)) == one_line(HOSTILE * 50)
+
+
+def test_what_a_terminal_or_a_page_shows():
+    assert not DRIVES.search(printable(HOSTILE).replace("\n", ""))
+    assert not DRIVES.search(safe(HOSTILE).replace("\n", ""))
+    escaped = json_escaped(json.dumps(HOSTILE, ensure_ascii=False))
+    assert not DRIVES.search(escaped)
+    assert json.loads(escaped) == HOSTILE
+    assert printable("עברית\u200f, العربية\u200e\n\t") == "עברית\u200f, العربية\u200e\n\t"
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """A model of hostile labels, and a table of hostile ids and texts."""
+    folder = tmp_path_factory.mktemp("hostile")
+    labels = [HOSTILE.replace("\ud800", ""), "ham"] * 6
+    texts = [f"{'free' if i % 2 else 'red'} {HOSTILE} {i}" for i in range(12)]
+    save(SVC(Spectrum(2), device="cpu").fit(texts, labels), folder / "m.textsvm")
+    rows = [{"id": f"{HOSTILE}{i}", "text": text, "label": labels[i]} for i, text in enumerate(texts)]
+    (folder / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["predict", "m.textsvm", "t.jsonl"],
+        ["explain", "m.textsvm", "t.jsonl"],
+        ["explain", "m.textsvm", "t.jsonl", "--json"],
+        ["evaluate", "m.textsvm", "t.jsonl"],
+        ["corpus", "t.jsonl"],
+        ["corpus", "t.jsonl", "--json"],
+        ["neighbours", "t.jsonl"],
+    ],
+    ids=" ".join,
+)
+def test_nothing_of_a_document_drives_a_terminal(hostile, command):
+    result = run(*command, cwd=hostile)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout
+    for stream in (result.stdout, result.stderr):
+        assert not DRIVES.search(stream.decode().replace("\n", ""))
+        assert b"\\x1b" not in stream  # it was not left to the terminal's encoding
+
+
+def test_names_in_errors_and_notes_are_shown_only(tmp_path):
+    import tarfile
+
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for name, data in ((HOSTILE[:-2], b"a text"), (f"../{HOSTILE[:-2]}", b"x"), ("pos/1", b"\x00" * 99)):
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    said = run("corpus", tmp_path / "a.tar").stderr.decode()
+    assert not DRIVES.search(said.replace("\n", ""))
+    (tmp_path / "t.csv").write_text(f'"{HOSTILE[:-2]}",b\n1,2\n')
+    message = fails("corpus", tmp_path / "t.csv", "--text", "none")
+    assert not DRIVES.search(message)
+    with pytest.raises(InputError, match="no column 'none'") as error:
+        read_corpus(tmp_path / "t.csv", text="none")
+    assert str(error.value).isprintable()
+
+
+CELLS = (
+    "=cmd|'/c calc'!A1", "+1+2", "-2+3", "@SUM(A1)", "\t=1+1", "\r=1+1", " =1+1", "'=1", "''@x", "＝1+1", "=",
+    "-", "'-", "'", "plain", "it's", "-1", "+1", "-1.5e3", "1", "", "-1+cmd|x", "'-1",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", CELLS)
+def test_no_cell_is_a_formula_and_all_read_back(text):
+    cell = sequences._cell(text)
+    if len(text) > 1 and not re.fullmatch(r"[-+]?[\d.]+(e\d+)?", text):
+        assert cell.lstrip()[:1] not in {*"=+-@＝＋－＠"}
+    # The rule of docs/sequences.md.
+    back = re.sub(r"^'(?='*\s*[=+@\-＝＋＠－].)", "", cell)
+    assert back == printable(text).replace("\t", " ")
+
+
+def test_a_table_of_mutations_holds_no_formula(tmp_path):
+    save(SVC(Spectrum(2), device="cpu").fit(["acgt", "ggcc", "ttaa", "cgcg"], [0, 1, 0, 1]), tmp_path / "m")
+    (tmp_path / "t.jsonl").write_text('{"id": "=cmd|\'/c calc\'!A1", "text": "ac"}\n')
+    table = run(
+        "explain", tmp_path / "m", tmp_path / "t.jsonl", "--mutations", "-", "--alphabet", "ac"
+    ).stdout
+    assert [line.split(b"\t")[0] for line in table.splitlines()] == [b"id", *[b"'=cmd|'/c calc'!A1"] * 2]
+
+
+def test_parquet_of_bytes_that_are_no_text(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    def write(values):
+        parquet.write_table(pyarrow.table({"label": ["a", "b", "c"], "text": values}), tmp_path / "t.parquet")
+        return tmp_path / "t.parquet"
+
+    raw = pyarrow.array([b"good", "café".encode(), b"caf\xe9 \xff"], pyarrow.binary())
+    with pytest.raises(InputError, match=r"t\.parquet, row 3: 'text' is called text and is not UTF-8; write"):
+        read_corpus(write(raw.view(pyarrow.string())))
+    assert read_corpus(write(raw)).texts == ["good", "café", "café ÿ"]  # older writers do not say it is text
+    nested = read_corpus(write(pyarrow.array([{"a": b"x"}, {"a": None}, None])), text="text", label="label")
+    assert nested.texts == ['{"a": "x"}', '{"a": null}']
+
+
+@pytest.mark.parametrize("rows", ['ham,"one\nspam,two\n', 'ham,"a "b" c"\nham,"one\nspam,two\n'])
+def test_a_quote_that_is_never_closed_is_told_of_a_stream_too(hostile, tmp_path, rows):
+    (tmp_path / "t.csv").write_text("label,text\n" + rows)
+    with pytest.raises(InputError, match="is never closed"):
+        read_documents([tmp_path / "t.csv"], text="text")
+    result = run(
+        "predict",
+        hostile / "m.textsvm",
+        "--format",
+        "csv",
+        "--text",
+        "text",
+        stdin=("label,text\nx,y\n" + rows).encode(),
+    )
+    assert result.returncode == 1
+    assert b"is never closed" in result.stderr
+    assert b'{"id": "2"' in result.stdout  # what came before is decided on
+
+
+def test_parquet_on_standard_input_with_a_named_column(hostile):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    stream = io.BytesIO()
+    parquet.write_table(pyarrow.table({"body": ["free", "red"]}), stream)
+    result = run("predict", hostile / "m.textsvm", "--text", "body", stdin=stream.getvalue())
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count(b"\n") == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_ctrl_c_says_what_was_written(hostile):
+    import signal
+
+    process = subprocess.Popen(
+        [sys.executable, "-m", "textsvm", "predict", hostile / "m.textsvm", "--format", "lines"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        process.stdin.write(b"one\n")
+        process.stdin.flush()
+        assert b'"id": "1"' in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert b"interrupted; 1 line of output was written" in said
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        b"<REUTERS " + b"9" * 300_000 + b">x</REUTERS>",
+        b'<REUTERS NEWID="1"><TEXT>' + b" " * 300_000 + b"x</TEXT></REUTERS>",
+    ],
+)
+def test_stories_that_took_minutes(tmp_path, story):
+    (tmp_path / "r.sgm").write_bytes(story)
+    start = time.perf_counter()
+    assert len(read_corpus(tmp_path / "r.sgm", format="reuters")) == 1
+    assert time.perf_counter() - start < 10
+
+
+def test_a_sparse_matrix_of_a_format_that_is_no_name(tmp_path):
+    np.savez(tmp_path / "v.npz", format=np.zeros((2, 0), int), shape=[2, 3], data=[1.0, 2.0])
+    with pytest.raises(InputError, match="sparse matrix of format"):
+        read_corpus(tmp_path / "v.npz")
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"\x93NUMPY\x01\x00\x12\x00{'descr': '|i1', \n\x00", "not a .npy file"),
+        (b"\x93NUMPY\x01\x00\x08\x00{'''''\n\n", "not a .npy file"),
+        (b"0 0:1e400 1:1 2:1\n", "is not the number of one of the 2 documents"),
+    ],
+)
+def test_damaged_kernel_matrices(tmp_path, content, what):
+    (tmp_path / "g").write_bytes(content)
+    with pytest.raises(InputError, match=what):
+        read_gram(tmp_path / "g")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [('"accuracy"', '"accuracy["', 1), ('"accuracy"', '"x"', -1), ('"folds": [', '"folds": [[], ', 1)],
+)
+def test_a_damaged_line_of_a_table_of_settings_is_done_anew(tmp_path, damage, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    target = importlib.import_module("fuzz.read_tuning")
+    old, new, count = damage
+    whole = target.table().decode()
+    assert old in whole
+    (tmp_path / "t").write_text(whole.replace(old, new, count))
+    target._tune(tmp_path / "t")
+    rows = [json.loads(line) for line in (tmp_path / "t").read_text().splitlines()[1:]]
+    assert len({row["setting"] for row in rows if all("accuracy" in fold for fold in row["folds"])}) == 2
