@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from test_report_parts import everything
 from test_reporting import corpus, made
 
 from textsvm import SVC, CalibratedSVC, Spectrum
@@ -261,6 +262,7 @@ PAGES = {
     "calibrated": lambda n: module("html").render(calibrated()),
     "classes": lambda n: module("html").render(of_classes(9)),
     "many": lambda n: module("html").render(of_classes(40)),
+    "parts": lambda n: module("html").render(everything(ALL[0])),
     "review": review,
     "comparison": comparison,
     "logo": logo,

@@ -16,7 +16,9 @@ from textsvm import reporting
 FEW = 6
 FOLDER = Path(reporting.__file__).parent
 #: Modules that write HTML, each after those it imports from.
-MODULES = ("charts", "logo", "curves", "threshold", "mistakes", "html", "review", "comparison")
+MODULES = (
+    "charts", "logo", "curves", "threshold", "mistakes", "slices", "beside", "html", "review", "comparison",
+)  # fmt: skip
 SINK = re.compile(r"(?<!def )\b(_safe|safe|escape)\(")
 FORBIDDEN = {
     "img",

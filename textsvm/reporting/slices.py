@@ -42,7 +42,7 @@ def section(slices: Slices | None) -> str:
         '</li><li class="c3">better</li><li class="c7">no difference that is sure</li></ul>'
         f'{drawn}<div class="scroll"><table class="figures"><thead><tr><th>{column}</th><th>documents</th>'
         f'{head}</tr></thead><tbody>{rows}</tbody></table></div><p class="note">Below each figure '
-        f"its 95 % interval. {safe(explanation(slices))}</p></section>"
+        f"its 95 % interval. {explanation(slices)}</p></section>"
     )
 
 
