@@ -42,8 +42,7 @@ def is_number(value: object) -> bool:
 
 def is_whole(value: object) -> bool:
     """Whether a parameter is a whole number of at most 64 bits (bool is none)."""
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    return whole and -(1 << 63) <= value < 1 << 63  # type: ignore[operator]
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and abs(int(value)) < 1 << 63
 
 
 class Kernel(Operators, Parameters, ABC):
