@@ -8,12 +8,13 @@ import pytest
 from command import fails, run
 from scipy.stats import binomtest
 from test_reporting import HOSTILE, Page, assert_only_shown, assert_self_contained, of_classes
+from test_reporting import made as made_report
 
 from textsvm import SVC, SVR, InputError, Spectrum
 from textsvm.evaluation.results import evaluate, evaluate_labels
 from textsvm.evaluation.side_by_side import side_by_side
 from textsvm.evaluation.slices import make_slices
-from textsvm.reporting import html, learning, markdown, threshold
+from textsvm.reporting import html, learning, markdown, mistakes, threshold
 from textsvm.reporting.files import write
 from textsvm.reporting.folds import make_report, results_of
 from textsvm.reporting.report import Report
@@ -370,3 +371,25 @@ def test_cross_validate_with_a_learning_curve_and_a_report(table):
     text = (table / "cv.md").read_text("utf-8")
     for title in ("## Would more texts help?", "## By source", "## The worst mistakes"):
         assert title in text
+
+
+def test_all_evidence_of_a_mistake_stays_text():
+    """Places that no test watched: coloured and plain texts, substrings, names and texts of similar ones."""
+    tag = "<b>x</b>"
+    found = made_report()
+    [first, *_] = found.mistakes
+    similar = [replace(each, id=tag, text=tag) for each in first.explanation.similar]
+    substrings = [replace(each, text=tag) for each in first.explanation.substrings]
+    explained = replace(
+        first.explanation,
+        text=tag * 3,
+        symbols=np.linspace(1, 0.5, 24),
+        similar=similar,
+        substrings=substrings,
+    )
+    plain = replace(first, text=tag, explanation=None)
+    page = mistakes.section(replace(found, mistakes=[replace(first, explanation=explained), plain]))
+    assert similar
+    assert substrings
+    assert "<b>x" not in page
+    assert page.count("&lt;b&gt;x") >= 2 * len(similar) + len(substrings) + 1
