@@ -139,7 +139,7 @@ REFUSED = [
     ("a text", "single string"),
     ([*["a text"] * 23, None], "document 23 is missing"),
     (np.arange(24) * 1j, "document 0 is of type complex"),
-    (np.array(["a text"] * 24)[:, None], "one column of texts"),
+    (np.array([["a", "text"]] * 24), "one column of texts"),
     (csr_matrix(np.eye(24)), "one column"),
 ]
 

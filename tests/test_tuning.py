@@ -246,7 +246,7 @@ def test_progress_names_the_stages_and_counts_grams():
     seen = []
     grid = {"kernel": KERNELS[:3]}
     tune(SVC(device="cpu"), documents, y, grid, cv=2, progress=lambda *call: seen.append(call))
-    assert {stage for stage, _, _ in seen} == {"encode", "gram", "duplicates", "solve"}
+    assert {stage for stage, _, _ in seen} == {"encode", "gram", "duplicates", "solve", "tune"}
     solved = [done / total for stage, done, total in seen if stage == "solve"]
     assert solved == sorted(solved)
     assert solved[-1] == pytest.approx(1)
