@@ -13,7 +13,6 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from functools import update_wrapper
 from typing import Any
 
 #: Symbols, or entries, that NumPy does before Numba would have been imported.
@@ -32,7 +31,8 @@ class Compiled:
     """
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
-        update_wrapper(self, function)
+        self.__name__, self.__qualname__ = function.__name__, function.__qualname__
+        self.__module__, self.__doc__ = function.__module__, function.__doc__
         self._function, self._options = function, options
         self._dispatcher: Any = None
 
