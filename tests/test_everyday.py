@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 from sklearn.base import clone
@@ -31,13 +30,18 @@ from textsvm import (
 )
 from textsvm.kernels.spelling import parse, spell
 
+try:
+    import polars as pl
+except ImportError:
+    pl = None
+
 TEXTS = ["a banana", "the bandana", "banana bread", "on monday", "a sunday", "monday, tuesday"] * 4
 LABELS = ["fruit", "fruit", "fruit", "day", "day", "day"] * 4
 OTHERS, TRUTH = ["bandanas", "tuesdays", "wednesday", "ana"], ["fruit", "day", "day", "fruit"]
 
 COLUMNS = {
     "pandas": lambda texts: pd.DataFrame({"text": texts}, index=range(7, 7 + len(texts))),
-    "polars": lambda texts: pl.DataFrame({"text": texts}),
+    **({"polars": lambda texts: pl.DataFrame({"text": texts})} if pl else {}),
     "arrow": lambda texts: pa.table({"text": texts}),
     "strings": lambda texts: np.array(texts)[:, None],
     "objects": lambda texts: np.array(texts, object).reshape(-1, 1),
@@ -83,7 +87,13 @@ def test_bagging(form):
     assert bag.predict(COLUMNS[form](OTHERS)).tolist() == TRUTH
 
 
-FORMS = {"list": list, "array": np.array, "series": pd.Series, "polars series": pl.Series, **COLUMNS}
+FORMS = {
+    "list": list,
+    "array": np.array,
+    "series": pd.Series,
+    **({"polars series": pl.Series} if pl else {}),
+    **COLUMNS,
+}
 AROUND = {
     "grid": lambda svc: GridSearchCV(svc, {"C": [1, 10], "kernel__p": [2, 3]}, cv=2),
     "pipeline": lambda svc: make_pipeline(FunctionTransformer(), svc),
