@@ -196,6 +196,12 @@ def test_a_record_without_letters_is_left_out_and_named(fasta):
     assert corpus.problems == [("x.fa, record 2 (line 3)", "left out: 'b label=y' has no sequence")]
 
 
+def test_a_record_of_one_letter_is_named(fasta):
+    corpus = fasta(">a label=x\nACGT\n>b label=y\nA\n", "x.fa")
+    assert corpus.texts == ["ACGT", "A"]
+    assert corpus.problems == [("x.fa, record 2 (line 3)", "of one letter: 'b label=y' is 'A'")]
+
+
 @pytest.mark.parametrize(
     ("content", "name", "message"),
     [
