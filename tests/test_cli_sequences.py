@@ -124,7 +124,7 @@ def test_compare_has_opponents_without_words():
     ]
 
 
-def test_a_record_of_one_letter_is_nothing_special(model, tmp_path):
+def test_a_record_of_one_letter_is_read_like_any_other(model, tmp_path):
     (tmp_path / "x.fa").write_text(">a label=bound\nA\n>b label=free\nACGTACGTAC\n>c label=free\nAAAAAAAA\n")
     assert [each["id"] for each in lines_of("predict", model, tmp_path / "x.fa")] == ["a", "b", "c"]
     report("train", tmp_path / "x.fa", *KERNEL, "-o", tmp_path / "m")

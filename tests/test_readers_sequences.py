@@ -191,9 +191,15 @@ def test_several_paths_are_as_one_folder(tmp_path):
 
 
 def test_a_record_without_letters_is_left_out_and_named(fasta):
-    corpus = fasta(">a label=x\nAC\n>b label=y\n\n>c label=z\nG\n")
-    assert (corpus.ids, corpus.texts) == (["a", "c"], ["AC", "G"])
+    corpus = fasta(">a label=x\nAC\n>b label=y\n\n>c label=z\nGT\n")
+    assert (corpus.ids, corpus.texts) == (["a", "c"], ["AC", "GT"])
     assert corpus.problems == [("x.fa, record 2 (line 3)", "left out: 'b label=y' has no sequence")]
+
+
+def test_a_record_of_one_letter_is_named(fasta):
+    corpus = fasta(">a label=x\nACGT\n>b label=y\nA\n", "x.fa")
+    assert corpus.texts == ["ACGT", "A"]
+    assert corpus.problems == [("x.fa, record 2 (line 3)", "of one letter: 'b label=y' is 'A'")]
 
 
 @pytest.mark.parametrize(

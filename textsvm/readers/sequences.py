@@ -67,7 +67,7 @@ def read(
     files : sequence of File
         A file named after a part (`train.fa`) is that part, unless a header says otherwise.
     problems : list of (str, str)
-        Gets what is left out: file, record and line, problem.
+        Gets what is left out, or odd: file, record and line, problem.
     columns : Columns
         What to take from the headers.
     label_separator : str, optional
@@ -88,12 +88,14 @@ def read(
                 progress(done + file.position, total)
             for i, (header, letters) in enumerate(batch.records):
                 count += 1
-                if not (letters.isascii() and letters.isalpha()):
+                if len(letters) < 2 or not (letters.isascii() and letters.isalpha()):
                     where = f"{file.name}, record {count} (line {batch.line_of(i)})"
                     letters = _checked("".join(letters.split()), where)
                     if not letters:
                         problems.append((where, f"left out: {header!r} has no sequence"))
                         continue
+                    if len(letters) == 1:
+                        problems.append((where, f"of one letter: {header!r} is {letters!r}"))
                 document = headers.document(header, letters, count)
                 if label_separator is not None and document.label is not None:
                     document = parted(document, label_separator)
