@@ -129,6 +129,16 @@ def test_damaged_files_are_refused_alike(tmp_path):
     assert refused
 
 
+@pytest.mark.parametrize("reject", ["abc", [0.7, 0.3], [0.1, 0.2, 0.3], 2])
+def test_bounds_of_a_file_that_are_none_are_refused(reject, tmp_path):
+    model = CalibratedSVC(SVC(Spectrum(2)), cv=2).fit(TEXTS, ["x", "y"] * 3)
+    model.reject = reject
+    save(model, tmp_path / "m")
+    for read in (load, load_fitted):
+        with pytest.raises(textsvm.InputError, match="neither a probability nor two"):
+            read(tmp_path / "m")
+
+
 def test_a_mail_waits_for_no_library_that_takes_long(tmp_path):
     save(CalibratedSVC(SVC(KERNELS[1]), cv=2).fit(TEXTS, ["x", "y"] * 3), tmp_path / "m", texts=False)
     (tmp_path / "mail.eml").write_bytes(b"Subject: cats\nFrom: a@b.example\n\nthe cat sat\n")

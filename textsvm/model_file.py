@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 import textsvm
 from textsvm.errors import InputError
 from textsvm.estimators.approximate import landmarks_of
-from textsvm.estimators.decisions import checked_maps
+from textsvm.estimators.decisions import check_reject, checked_maps
 from textsvm.files import replacing
 from textsvm.kernels.combined_rows import under
 from textsvm.libsvm_model import is_libsvm_model
@@ -313,8 +313,8 @@ def _build_fitted(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> An
         return machine
     if name != "SVC":
         raise InputError("it calibrates something that is no classifier")
-    maps = checked_maps(under(_MAPS, arrays), n_classes)
-    return fitted.FittedCalibrated(machine, maps, header["calibration"]["reject"])
+    check_reject(reject := header["calibration"]["reject"], classes)
+    return fitted.FittedCalibrated(machine, checked_maps(under(_MAPS, arrays), n_classes), reject)
 
 
 def _given(header: dict[str, Any]) -> tuple[str, dict[str, Any], Any]:

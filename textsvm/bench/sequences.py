@@ -65,17 +65,10 @@ def planted(n: int, seed: int) -> Part:
     return texts, labels
 
 
-def read_fasta(path: Path) -> Part:
-    """Records of one line each, `>label` before it."""
-    lines = path.read_text(encoding="ascii").split()
-    labels = np.array([int(line.lstrip(">")) for line in lines[::2]])
-    return lines[1::2], (labels > 0).astype(int)
-
-
-def read_panel(path: Path) -> Part:
-    """A part of a set of the panel."""
+def read_part(path: Path) -> Part:
+    """A part of a set, whose labels are 1 and 0 (or -1)."""
     corpus = read_corpus(path)
-    return list(corpus.texts), np.array(corpus.labels).astype(int)
+    return list(corpus.texts), (np.array(corpus.labels).astype(int) > 0).astype(int)
 
 
 def sets(options: argparse.Namespace) -> Iterator[tuple[str, Part, Part]]:
@@ -85,12 +78,12 @@ def sets(options: argparse.Namespace) -> Iterator[tuple[str, Part, Part]]:
     elif options.data:
         for path in sorted(options.data.glob("*.train.fasta")):
             name = path.name.removesuffix(".train.fasta")
-            yield name, read_fasta(path), read_fasta(path.with_name(f"{name}.test.fasta"))
+            yield name, read_part(path), read_part(path.with_name(f"{name}.test.fasta"))
     else:
         for name in ("CTCF", "EP300"):
             paths = [data_folder() / "panel" / f"sk-{name}-{part}.tsv.xz" for part in ("train", "test")]
             if all(path.exists() for path in paths):
-                yield name, read_panel(paths[0]), read_panel(paths[1])
+                yield name, read_part(paths[0]), read_part(paths[1])
 
 
 def areas(name: str, how: str, test: Part, values: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.errors import InputError
 from textsvm.solvers.class_scores import class_scores
 
 #: What `predict` gives for a document that is rejected.
@@ -70,6 +71,28 @@ def checked_maps(state: Mapping[str, NDArray[Any]], n_classes: int) -> dict[str,
             if not rising(x[first:last]) or not rising(y[first:last]):
                 raise ValueError("its calibration has a map that falls")
     return taken
+
+
+def check_reject(reject: Any, classes: NDArray[Any] | None = None) -> None:
+    """Raise InputError if bounds of probabilities are none, or do not go with these classes.
+
+    Parameters
+    ----------
+    reject : see `textsvm.CalibratedSVC`
+    classes : array, shape (n_classes,), optional
+    """
+    if reject is None:
+        return
+    bounds = np.atleast_1d(np.asarray(reject, object))
+    numbers = [isinstance(b, int | float | np.number) and not isinstance(b, bool) for b in bounds]
+    if not all(numbers) or bounds.ndim > 1 or len(bounds) > 2 or not rising([0, *bounds, 1]):
+        raise InputError(f"reject={reject!r} is neither a probability nor two, (low, high), from 0 to 1")
+    if classes is None:
+        return
+    if len(bounds) == 2 and len(classes) > 2:
+        raise InputError(f"two thresholds are for two classes and there are {len(classes)}; give one")
+    if UNSURE in classes.tolist():
+        raise InputError(f"a class is named {UNSURE!r}, which is what rejected documents get; rename it")
 
 
 def rising(values: Any) -> bool:

@@ -30,7 +30,7 @@ from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.estimators.base import Target
 from textsvm.estimators.decisions import UNSURE as UNSURE
-from textsvm.estimators.decisions import checked_maps, decide, probabilities_of, rising
+from textsvm.estimators.decisions import check_reject, checked_maps, decide, probabilities_of
 from textsvm.estimators.default import Given, is_default, settle
 from textsvm.estimators.shown import Shown
 from textsvm.estimators.svc import SVC
@@ -108,14 +108,7 @@ class CalibratedSVC(ClassifierMixin, Conforming, Shown, BaseEstimator):
             raise InputError(f"estimator={self.estimator!r} is not an SVC")
         if self.method not in METHODS:
             raise InputError(f"method={self.method!r} is not one of {', '.join(METHODS)}")
-        if self.reject is None:
-            return
-        bounds = np.atleast_1d(np.asarray(self.reject, object))
-        numbers = [isinstance(b, int | float | np.number) and not isinstance(b, bool) for b in bounds]
-        if not all(numbers) or bounds.ndim > 1 or len(bounds) > 2 or not rising([0, *bounds, 1]):
-            raise InputError(
-                f"reject={self.reject!r} is neither a probability nor two, (low, high), from 0 to 1"
-            )
+        check_reject(self.reject)
 
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None
@@ -171,7 +164,7 @@ class CalibratedSVC(ClassifierMixin, Conforming, Shown, BaseEstimator):
     ) -> tuple[Task, NDArray[np.int64]]:
         """The folds, last one of all documents and no test part; and what documents are tested."""
         assert target.classes is not None
-        self._check_classes(target.classes)
+        check_reject(self.reject, target.classes)
         folds = make_folds(self.cv, target, random_state=self.random_state)
         tested = np.unique(np.concatenate([test for _, test in folds]))
         missing = np.setdiff1d(np.arange(len(target.classes)), target.values[tested])
@@ -191,7 +184,7 @@ class CalibratedSVC(ClassifierMixin, Conforming, Shown, BaseEstimator):
         conformity: Mapping[str, NDArray[Any]] | None = None,
     ) -> CalibratedSVC:
         """Take a fitted classifier and its calibration; `textsvm.load` builds a model with it."""
-        self._check_classes(estimator.classes_)
+        check_reject(self.reject, estimator.classes_)
         self.estimator_, self.classes_ = estimator, estimator.classes_
         self.restore_calibration(calibration)
         self.conformity_ = Conformity.restore(conformity, len(self.classes_)) if conformity else None
@@ -234,18 +227,6 @@ class CalibratedSVC(ClassifierMixin, Conforming, Shown, BaseEstimator):
     def decide(self, probabilities: NDArray[np.float64]) -> NDArray[Any]:
         """Probabilities, shape (n, n_classes) -> what `predict` gives, shape (n,)."""
         return decide(probabilities, self.classes_, self.reject)
-
-    def _check_classes(self, classes: NDArray[Any]) -> None:
-        if self.reject is None:
-            return
-        if (
-            np.ndim(self.reject) == 1
-            and len(np.atleast_1d(np.asarray(self.reject))) == 2
-            and len(classes) > 2
-        ):
-            raise InputError(f"two thresholds are for two classes and there are {len(classes)}; give one")
-        if UNSURE in classes.tolist():
-            raise InputError(f"a class is named {UNSURE!r}, which is what rejected documents get; rename it")
 
     def __getattr__(self, name: str) -> Any:
         # What the classifier learnt; called only for what this object does not have itself.
