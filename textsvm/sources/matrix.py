@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -22,6 +23,7 @@ from textsvm.sources.base import Kept, Source
 RELATIVE, ABSOLUTE = 1e-4, 1e-6
 #: Rows, and columns, that are looked at together.
 BLOCK = 1024
+_REPEATED = re.compile(r":\s*array=.*\]\.\s*", re.DOTALL)
 
 
 class MatrixSource(Source):
@@ -103,11 +105,11 @@ class MatrixSource(Source):
 
 @contextmanager
 def as_input_error() -> Iterator[None]:
-    """What scikit-learn says of a table, as an InputError."""
+    """What scikit-learn says of a table, as an InputError, less the values it repeats."""
     try:
         yield
     except ValueError as error:
-        raise InputError(" ".join(str(error).split())) from error
+        raise InputError(_REPEATED.sub(". ", str(error))) from error
 
 
 class GivenMatrix:
