@@ -406,8 +406,8 @@ def test_rows_of_vectors_take_a_quarter_of_free_memory_on_a_cpu(monkeypatch):
 
 
 def test_many_vectors_of_a_linear_kernel_need_no_gram():
-    X, y = problem(n=4000)
-    assert SVC(Linear(), memory="2MB").fit(X, y).gram_.startswith("none, 40,000 values")
+    X, y = problem(n=8000)
+    assert SVC(Linear(), memory="2MB").fit(X, y).gram_.startswith("none, 80,000 values")
 
 
 def test_rows_on_demand_give_the_same_machine():

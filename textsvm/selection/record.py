@@ -79,13 +79,13 @@ class Record:
         return found
 
     def _fits(self, folds: Any, seconds: Any) -> bool:
-        """Whether these are the same metrics on every fold of the search; what is damaged is done anew."""
-        names = {*folds[0]} if folds else set()
-        return (
-            len(folds) == len(self.search.all_folds)
-            and self.search.metric in names
-            and all({*fold} == names for fold in folds)
-            and all(isinstance(value, int | float) for fold in folds for value in (seconds, *fold.values()))
+        """Whether these are the metrics of the folds of the search; what is damaged is done anew."""
+        alike: dict[tuple[str, ...], set[str]] = {}
+        return len(folds) == len(self.search.all_folds) and all(
+            {*fold} == alike.setdefault(tuple(wanted), {*fold})
+            and self.search.metric in fold
+            and all(isinstance(value, int | float) for value in (seconds, *fold.values()))
+            for wanted, fold in zip(self.search.wanted, folds, strict=True)
         )
 
     def add(self, members: Sequence[int]) -> None:
