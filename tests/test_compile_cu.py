@@ -1,8 +1,8 @@
 """Without a GPU: every .cu compiles for every architecture, with all defines in use, without spills.
 
 One architecture is the judge of all defines. Sources differ in nothing but instructions from Ampere on, so
-the others share the defines out among them; each compiles every .cu, in haste: with less optimisation, in half
-the time, where that will do.
+the others share the defines out among them; each compiles every .cu, in haste: with less optimisation, in
+half the time, where that will do.
 
 NVRTC needs neither a driver nor a card. It comes with `pip install nvidia-cuda-nvrtc`, or with CuPy.
 """
