@@ -178,7 +178,7 @@ def test_the_compiler_lays_structs_out_as_numpy_does(source, monkeypatch):
             text += f'static_assert(__builtin_offsetof({name}, {field}) == {offset}, "{field}");\n'
     monkeypatch.setattr(device, "source_text", lambda _: text)
     *_, defines = (defines for other, defines in define_sets() if other == source)
-    code, log = compile_cu(nvrtc(), source, defines, 75)
+    code, log = compile_in_haste(nvrtc(), source, defines, 75)
     assert code == 0, log
 
 
