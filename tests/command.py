@@ -1,9 +1,11 @@
 """The command line as a user meets it: a process of its own, its exit code, stdout and stderr.
 
-Most of a short command's time goes into imports. `run` has them made once, by a server (this file, run as a
-program) that forks a process for every command; `run_fresh` starts Python anew.
+Most of a short command's time goes into imports, and into loading what is compiled. `run` has that done once,
+by a server (this file, run as a program) that forks a process for every command; `run_fresh` starts Python
+anew.
 """
 
+import gc
 import io
 import json
 import os
@@ -11,8 +13,26 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
+
+REVIEWS = str(Path(__file__).resolve().parent.parent / "corpora" / "samples" / "reviews.csv")
+READING = (REVIEWS, "--text", "text", "--label", "label")
+#: What the server has run before the first fork, in a folder of its own.
+WARM = (
+    ("--help",),
+    ("bench", "kernels", "--help"),
+    ("mail", "classify", "--store", "none"),
+    ("train", *READING, "-o", "m"),
+    ("train", *READING, "--p", "1-3", "-o", "m"),
+    ("train", *READING, "--kernel", "gap", "--p", "3", "--calibrate", "sigmoid", "-o", "m"),
+    ("predict", "m", *READING[:3]),
+    ("evaluate", "m", *READING, "--report", "m.html"),
+    ("cv", *READING, "--p", "2"),
+    ("tune", *READING, "-C", "1,10", "--heatmap", "m.svg"),
+    ("compare", *READING, "--kernel", "spectrum:2"),
+)
 
 
 def run(*arguments, stdin=b"", cwd=None, timeout=120):
@@ -72,20 +92,14 @@ def _server():
 
 def serve():
     """A forked process for each request on stdin; its exit code goes to stdout."""
-    from textsvm import SVC, cli, tune  # noqa: F401 (imported before the first fork)
-
-    for kernel in ("auto", "spectrum"):
-        SVC(kernel).fit(["warm", "kernels"], [0, 1]).predict(["up"])
+    _warm()
     for line in sys.stdin:
         request = json.loads(line)
         child = os.fork()
         if child == 0:
             _become(request)
             try:
-                sys.argv = request["argv"]
-                cli.main()
-            except SystemExit as exit:
-                code = exit.code
+                code = _textsvm(request["argv"])
             except BaseException:
                 sys.excepthook(*sys.exc_info())
                 code = 1
@@ -94,6 +108,35 @@ def serve():
                     stream.flush()
             os._exit(code or 0)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+def _warm():
+    """Import and load what most commands need; what is there then no collection copies in a fork."""
+    before = os.getcwd()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open(os.devnull, "w") as nowhere,
+        redirect_stdout(nowhere),
+        redirect_stderr(nowhere),
+    ):
+        os.chdir(folder)
+        for arguments in WARM:
+            _textsvm(["textsvm", *arguments])
+        os.chdir(before)
+    gc.collect()
+    gc.freeze()
+
+
+def _textsvm(argv):
+    """Run the command line in this process; its exit code."""
+    from textsvm import cli
+
+    sys.argv = argv
+    try:
+        cli.main()
+    except SystemExit as exit:
+        return exit.code
+    return 0
 
 
 def _become(request):
