@@ -101,11 +101,14 @@ def solve_chain(common: Common, chain: Sequence[Dual], coef: Vector, progress: P
     responses: Vector | None = None
     tile: Tile | None = None
     for j, dual in enumerate(chain):
+        steps = 0
         if j:
             coef, responses = warm_start(dual, chain[j - 1], solutions[-1])
+            steps = run.steps if responses is not None else 0
         of_problem = part(progress, j, 1, len(chain))
         assert of_problem is not None
         run = Run(common, dual, coef, responses, of_problem, tile)
+        run.steps = steps
         solutions.append(run.solve())
         tile = run.whole_tile
     return solutions
@@ -144,7 +147,10 @@ class Run:
         self.F = dual.sign * dual.linear + 0.0 if responses is None else responses.copy()
         #: (variables set aside, coefficients of all at that time)
         self.aside: list[tuple[NDArray[np.int64], Vector]] = []
-        self.iterations, self.size = 0, 0.0  # the size is that of the coefficients, the largest so far
+        self.iterations = 0
+        #: Steps added up in the responses since they were made from coefficients; the largest sum of
+        #: coefficients and the largest kernel value that have been seen.
+        self.steps, self.size, self.largest = 0, 0.0, float(np.abs(self.diag).max(initial=0.0))
         self.state = np.array([-1, -1, int(self.window.used.max(initial=0)), 0], np.int64)
         self.extrema = np.zeros(3)
         self.tile = Tile.empty(0, 0)
@@ -178,7 +184,7 @@ class Run:
             if not np.isfinite(self.active_F).all():
                 raise InputError(NOT_FINITE)
             self.report()
-            self.size = max(self.size, float(np.abs(self.active_coef).sum()))
+            self.measure()
             if why in (loop.OPTIMAL, loop.STALLED):
                 if self.aside:
                     self.reopen()
@@ -199,7 +205,8 @@ class Run:
                     self.reopen()
                 self.shrink()
         self.reopen()
-        if self.rounding() > _ROUNDING * self.tol:
+        # A run that stops short has taken many steps, and says how far it has come.
+        if status != "converged" or self.rounding() > _ROUNDING * self.tol:
             self.renew()
             if status == "converged" and self.violation > self.tol:
                 status = NO_STEP_LEFT
@@ -222,6 +229,7 @@ class Run:
             )  # fmt: skip
             left -= done
             self.iterations += done
+            self.steps += done
             if why != loop.MISSING:
                 return int(why)
             self.fetch()
@@ -293,16 +301,23 @@ class Run:
         if aside:
             self.activate(np.arange(len(self.dual)))
 
+    def measure(self) -> None:
+        """Take note of how large coefficients and kernel values are; of a row, for the diagonal may be 0."""
+        self.size = max(self.size, float(np.abs(self.active_coef).sum()))
+        i = self.state[loop.AT_I]
+        slot = self.window.slots[self.rows[i]] if i >= 0 else -1
+        if slot >= 0:
+            self.largest = max(self.largest, float(np.abs(self.window.values[slot][self.rows]).max()))
+
     def rounding(self) -> float:
         """About how far the responses may be from those of the coefficients: what steps have added up."""
-        self.size = max(self.size, float(np.abs(self.coef).sum()), float(np.abs(self.active_coef).sum()))
-        reach = self.size * float(np.abs(self.diag).max(initial=0.0))
-        return float(np.finfo(np.float64).eps) * reach * math.sqrt(self.iterations + 1)
+        reach = max(self.size, float(np.abs(self.coef).sum())) * self.largest
+        return float(np.finfo(np.float64).eps) * reach * math.sqrt(self.steps + 1)
 
     def renew(self) -> None:
         """Make the responses anew, from the coefficients alone."""
         self.write_back()
-        self.F = self.dual.sign * self.dual.linear + 0.0
+        self.F, self.steps = self.dual.sign * self.dual.linear + 0.0, 0
         self.add_rows(np.arange(len(self.dual)), np.zeros(len(self.dual)))
         self.activate(np.arange(len(self.dual)))
 
