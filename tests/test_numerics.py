@@ -46,3 +46,23 @@ def test_what_has_converged_has(seed):
     one = numerics.trial(seed)
     assert not one.wrong
     assert not (one.converged and one.beyond)
+
+
+def test_what_stops_short_says_how_far_it_has_come():
+    """50,000 steps had added up to more than rounding of the terms can."""
+    one = numerics.trial(18404)
+    assert not one.converged
+    assert not one.wrong
+
+
+@pytest.mark.parametrize("seed", [1301, 1432])
+def test_kernel_values_beside_a_diagonal_of_0_count(seed):
+    """Minus squared distances: rounding was judged by the diagonal alone, and nothing was said of it."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(5, 40))
+    points = rng.integers(-3, 4, size=(n, int(rng.integers(1, 4)))) * 10.0 ** rng.integers(2, 6)
+    matrix = -((points[:, None] - points) ** 2).sum(2).astype(np.float32)
+    C, y = 10.0 ** rng.integers(-4, 4), np.where(rng.random(n) < 0.5, 1, -1)
+    y[:2] = 1, -1
+    solution = smo.solve(DenseGram(matrix), svc(y, C), 1e-6, 20_000)
+    assert numerics.judge(matrix, svc(y, C), solution, 1e-6, 1.0) == ("", False)

@@ -22,11 +22,14 @@ from textsvm.solvers.dual import MulticlassDual
 from textsvm.solvers.solution import (
     NO_STEP_LEFT,
     NOT_FINITE,
+    RENEWALS,
+    ROUNDING,
     Solution,
     Stopping,
     assess_multiclass,
     log_progress,
     objective_and_gap,
+    rounding,
 )
 from textsvm.solvers.warm_start import start_multiclass
 from textsvm.solvers.workingset import RELAXATION, SHARE
@@ -88,15 +91,21 @@ class Run:
         self.top, self.low = np.empty(m), np.empty(m)
         self.members = np.zeros(0, np.int64)
         self.newcomers = np.zeros(0, np.int64)
-        self.G = dual.gradient_at_zero()
-        moved = np.flatnonzero(coef.any(0))
+        #: The largest kernel value that has been seen.
+        self.largest = 0.0
+        self.renew()
+
+    def renew(self) -> None:
+        """Make the gradients, and the violations, from the coefficients alone."""
+        self.G, self.steps = self.dual.gradient_at_zero(), 0
+        moved = np.flatnonzero(self.coef.any(0))
         for start in range(0, max(1, len(moved)), self.limit):
             some = moved[start : start + self.limit]
-            self.update(some, np.ascontiguousarray(coef[:, some]))
+            self.update(some, np.ascontiguousarray(self.coef[:, some]))
 
     def solve(self) -> Solution:
         tol, bound = self.stopping.tol, self.stopping.bound(len(self.dual))
-        iterations, total, stalls = 0, 0.0, 0
+        iterations, total, stalls, renewals = 0, 0.0, 0, 0
         first = best = float((self.top - self.low).max(initial=0.0))
         while True:
             violation = self.top - self.low
@@ -110,11 +119,29 @@ class Run:
                 status = f"stopped at {bound:,} iterations"
             elif stalls >= STALLS:
                 status = NO_STEP_LEFT
-            if status:
-                return assess_multiclass(self.dual, self.coef, self.G, iterations, status, self.stopping)
-            steps, decrease = self.round(violation, worst, min(BUDGET, bound - iterations))
-            iterations, total = iterations + steps, total + decrease
-            stalls = stalls + 1 if decrease <= 1e-15 * total else 0
+            doubtful = bool(status) and self.doubtful()
+            if doubtful and renewals < RENEWALS and iterations < bound:
+                self.renew()
+                renewals, stalls = renewals + 1, 0
+            elif status:
+                return self.assessed(status, iterations, doubtful)
+            else:
+                steps, decrease = self.round(violation, worst, min(BUDGET, bound - iterations))
+                iterations, total = iterations + steps, total + decrease
+                self.steps += steps
+                stalls = stalls + 1 if decrease <= 1e-15 * total else 0
+
+    def doubtful(self) -> bool:
+        """Whether what steps have added up in the gradients may count against the tolerance."""
+        size = float(np.abs(self.coef).sum(1).max())
+        return self.steps > 0 and rounding(size, self.largest, self.steps) > ROUNDING * self.stopping.tol
+
+    def assessed(self, status: str, iterations: int, doubtful: bool) -> Solution:
+        """The solution; its gradients anew where they may be off, or the run has stopped short."""
+        if self.steps and (doubtful or status != "converged"):
+            self.renew()
+        why = NO_STEP_LEFT if status == "converged" else status
+        return assess_multiclass(self.dual, self.coef, self.G, iterations, why, self.stopping)
 
     def gap_is_small(self) -> bool:
         if self.stopping.duality_gap is None:
@@ -130,6 +157,8 @@ class Run:
         tile = np.empty((len(rows), len(rows)), np.float32)
         read = partial(loop.gather, self.window.values, slots, rows, tile)
         _spread(read, len(rows), 2 * len(rows) * self.gram.n)
+        for values in (tile[0], tile.diagonal()):
+            self.largest = max(self.largest, float(np.abs(values).max()))
         # take, not [:, members]: that would put the classes of an example side by side.
         before, G = np.take(self.coef, self.members, 1), np.take(self.G, self.members, 1)
         coef = before.copy()

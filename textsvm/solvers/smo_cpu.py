@@ -9,7 +9,6 @@ does, and takes as long as one on a Gram of its own.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -24,11 +23,14 @@ from textsvm.solvers.dual import Dual
 from textsvm.solvers.solution import (
     NO_STEP_LEFT,
     NOT_FINITE,
+    RENEWALS,
+    ROUNDING,
     Solution,
     Stopping,
     assess,
     bounds,
     log_progress,
+    rounding,
 )
 from textsvm.solvers.warm_start import warm_start
 from textsvm.solvers.workingset import RELAXATION
@@ -41,9 +43,6 @@ TILE_BYTES = 64 << 20
 BLOCK = 64
 #: Iterations between looks at shrinking, progress and stalling.
 _STRETCH = 1000
-#: Rounding of the responses, in units of the tolerance, from which they are made anew before they are judged;
-#: and how often that may bring more work before float64 is said to have no better answer.
-_ROUNDING, _RENEWALS = 0.01, 20
 #: The active set is shortened only to this fraction or less: each time costs its rows' copies anew.
 _WORTHWHILE = 0.9
 
@@ -99,18 +98,14 @@ def solve_chain(common: Common, chain: Sequence[Dual], coef: Vector, progress: P
     """Solve a chain of problems over a Gram in host memory, starting from `coef`."""
     solutions: list[Solution] = []
     responses: Vector | None = None
-    tile: Tile | None = None
+    run: Run | None = None
     for j, dual in enumerate(chain):
-        steps = 0
         if j:
             coef, responses = warm_start(dual, chain[j - 1], solutions[-1])
-            steps = run.steps if responses is not None else 0
         of_problem = part(progress, j, 1, len(chain))
         assert of_problem is not None
-        run = Run(common, dual, coef, responses, of_problem, tile)
-        run.steps = steps
+        run = Run(common, dual, coef, responses, of_problem, run)
         solutions.append(run.solve())
-        tile = run.whole_tile
     return solutions
 
 
@@ -126,13 +121,14 @@ class Run:
     responses : float64 array, shape (m,), or None
         Those of `coef`, if they are known.
     progress : callable
-    whole_tile : Tile, optional
-        A former run's over the same variables, with rows of all of them.
+    former : Run, optional
+        Over the same variables: its tile with rows of all of them is used again, and `responses` were
+        worked out from its own.
     """
 
     def __init__(
         self, common: Common, dual: Dual, coef: Vector, responses: Vector | None, progress: Progress,
-        whole_tile: Tile | None = None,
+        former: Run | None = None,
     ) -> None:  # fmt: skip
         self.gram, self.stopping, self.tile_bytes = common.gram, common.stopping, common.tile_bytes
         self.window = self.gram.window()
@@ -150,11 +146,12 @@ class Run:
         self.iterations = 0
         #: Steps added up in the responses since they were made from coefficients; the largest sum of
         #: coefficients and the largest kernel value that have been seen.
-        self.steps, self.size, self.largest = 0, 0.0, float(np.abs(self.diag).max(initial=0.0))
+        self.steps: int = 0 if former is None or responses is None else former.steps
+        self.size, self.largest = 0.0, float(np.abs(self.diag).max(initial=0.0))
         self.state = np.array([-1, -1, int(self.window.used.max(initial=0)), 0], np.int64)
         self.extrema = np.zeros(3)
         self.tile = Tile.empty(0, 0)
-        self.whole_tile = whole_tile
+        self.whole_tile: Tile | None = None if former is None else former.whole_tile
         if responses is None:
             self.add_rows(np.arange(len(dual)), np.zeros(len(dual)))
         self.activate(np.arange(len(dual)))
@@ -188,7 +185,7 @@ class Run:
             if why in (loop.OPTIMAL, loop.STALLED):
                 if self.aside:
                     self.reopen()
-                elif renewals < _RENEWALS and self.rounding() > _ROUNDING * self.tol:
+                elif self.steps and renewals < RENEWALS and self.doubtful():
                     renewals += 1
                     self.renew()
                     if self.violation <= self.tol:
@@ -205,8 +202,8 @@ class Run:
                     self.reopen()
                 self.shrink()
         self.reopen()
-        # A run that stops short has taken many steps, and says how far it has come.
-        if status != "converged" or self.rounding() > _ROUNDING * self.tol:
+        # A run that stops short has mostly taken many steps, and says how far it has come.
+        if self.steps and (status != "converged" or self.doubtful()):
             self.renew()
             if status == "converged" and self.violation > self.tol:
                 status = NO_STEP_LEFT
@@ -309,10 +306,10 @@ class Run:
         if slot >= 0:
             self.largest = max(self.largest, float(np.abs(self.window.values[slot][self.rows]).max()))
 
-    def rounding(self) -> float:
-        """About how far the responses may be from those of the coefficients: what steps have added up."""
-        reach = max(self.size, float(np.abs(self.coef).sum())) * self.largest
-        return float(np.finfo(np.float64).eps) * reach * math.sqrt(self.steps + 1)
+    def doubtful(self) -> bool:
+        """Whether what steps have added up in the responses may count against the tolerance."""
+        size = max(self.size, float(np.abs(self.coef).sum()))
+        return rounding(size, self.largest, self.steps) > ROUNDING * self.tol
 
     def renew(self) -> None:
         """Make the responses anew, from the coefficients alone."""

@@ -14,6 +14,9 @@ from textsvm.solvers.dual import Dual, MulticlassDual
 
 NOT_FINITE = "the kernel matrix holds a value that is not a finite number"
 NO_STEP_LEFT = "stalled: no step is left in float64"
+#: Rounding of the responses, in units of the tolerance, from which they are made anew before they are judged;
+#: and how often that may bring more work before float64 is said to have no better answer.
+ROUNDING, RENEWALS = 0.01, 20
 
 
 @dataclass(frozen=True)
@@ -194,6 +197,21 @@ def objective_and_gap(
     gap = slope + float(dual.upper @ (gradient.max(0) - gradient[dual.own]))
     both = gap - 2 * objective
     return objective, 2 * gap / abs(both) if both else 0.0
+
+
+def rounding(size: float, largest: float, steps: int) -> float:
+    """About how far responses that steps were added to may be from those of their coefficients.
+
+    Parameters
+    ----------
+    size : float
+        The sum of the coefficients, without their signs.
+    largest : float
+        The largest kernel value, without its sign.
+    steps : int
+        Since the responses were made from coefficients.
+    """
+    return float(np.finfo(np.float64).eps) * size * largest * math.sqrt(steps + 1)
 
 
 def bounds(dual: Dual) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
