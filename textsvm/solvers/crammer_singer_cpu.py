@@ -23,13 +23,12 @@ from textsvm.solvers.solution import (
     NO_STEP_LEFT,
     NOT_FINITE,
     RENEWALS,
-    ROUNDING,
     Solution,
     Stopping,
     assess_multiclass,
+    doubtful,
     log_progress,
     objective_and_gap,
-    rounding,
 )
 from textsvm.solvers.warm_start import start_multiclass
 from textsvm.solvers.workingset import RELAXATION, SHARE
@@ -119,26 +118,22 @@ class Run:
                 status = f"stopped at {bound:,} iterations"
             elif stalls >= STALLS:
                 status = NO_STEP_LEFT
-            doubtful = bool(status) and self.doubtful()
-            if doubtful and renewals < RENEWALS and iterations < bound:
+            size = float(np.abs(self.coef).sum(1).max()) if status else 0.0
+            doubted = doubtful(size, self.largest, self.steps, tol)
+            if doubted and renewals < RENEWALS and iterations < bound:
                 self.renew()
                 renewals, stalls = renewals + 1, 0
             elif status:
-                return self.assessed(status, iterations, doubtful)
+                return self.assessed(status, iterations, doubted)
             else:
                 steps, decrease = self.round(violation, worst, min(BUDGET, bound - iterations))
                 iterations, total = iterations + steps, total + decrease
                 self.steps += steps
                 stalls = stalls + 1 if decrease <= 1e-15 * total else 0
 
-    def doubtful(self) -> bool:
-        """Whether what steps have added up in the gradients may count against the tolerance."""
-        size = float(np.abs(self.coef).sum(1).max())
-        return self.steps > 0 and rounding(size, self.largest, self.steps) > ROUNDING * self.stopping.tol
-
-    def assessed(self, status: str, iterations: int, doubtful: bool) -> Solution:
+    def assessed(self, status: str, iterations: int, doubted: bool) -> Solution:
         """The solution; its gradients anew where they may be off, or the run has stopped short."""
-        if self.steps and (doubtful or status != "converged"):
+        if self.steps and (doubted or status != "converged"):
             self.renew()
         why = NO_STEP_LEFT if status == "converged" else status
         return assess_multiclass(self.dual, self.coef, self.G, iterations, why, self.stopping)

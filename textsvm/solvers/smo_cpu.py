@@ -24,13 +24,12 @@ from textsvm.solvers.solution import (
     NO_STEP_LEFT,
     NOT_FINITE,
     RENEWALS,
-    ROUNDING,
     Solution,
     Stopping,
     assess,
     bounds,
+    doubtful,
     log_progress,
-    rounding,
 )
 from textsvm.solvers.warm_start import warm_start
 from textsvm.solvers.workingset import RELAXATION
@@ -185,7 +184,7 @@ class Run:
             if why in (loop.OPTIMAL, loop.STALLED):
                 if self.aside:
                     self.reopen()
-                elif self.steps and renewals < RENEWALS and self.doubtful():
+                elif renewals < RENEWALS and self.doubtful():
                     renewals += 1
                     self.renew()
                     if self.violation <= self.tol:
@@ -309,7 +308,7 @@ class Run:
     def doubtful(self) -> bool:
         """Whether what steps have added up in the responses may count against the tolerance."""
         size = max(self.size, float(np.abs(self.coef).sum()))
-        return rounding(size, self.largest, self.steps) > ROUNDING * self.tol
+        return doubtful(size, self.largest, self.steps, self.tol)
 
     def renew(self) -> None:
         """Make the responses anew, from the coefficients alone."""

@@ -199,8 +199,8 @@ def objective_and_gap(
     return objective, 2 * gap / abs(both) if both else 0.0
 
 
-def rounding(size: float, largest: float, steps: int) -> float:
-    """About how far responses that steps were added to may be from those of their coefficients.
+def doubtful(size: float, largest: float, steps: int, tol: float) -> bool:
+    """Whether rounding may count against the tolerance, in responses that steps were added to.
 
     Parameters
     ----------
@@ -210,8 +210,10 @@ def rounding(size: float, largest: float, steps: int) -> float:
         The largest kernel value, without its sign.
     steps : int
         Since the responses were made from coefficients.
+    tol : float
     """
-    return float(np.finfo(np.float64).eps) * size * largest * math.sqrt(steps + 1)
+    rounding = float(np.finfo(np.float64).eps) * size * largest * math.sqrt(steps + 1)
+    return steps > 0 and rounding > ROUNDING * tol
 
 
 def bounds(dual: Dual) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
