@@ -9,9 +9,9 @@ from textsvm.gram.base import DenseGram
 from textsvm.solvers import smo
 from textsvm.solvers.cuda_queue import Queue
 from textsvm.solvers.dual import svc
-from textsvm.solvers.solution import RENEWALS, Stopping, assess, bounds
+from textsvm.solvers.solution import Stopping, assess, bounds
 from textsvm.solvers.warm_start import warm_start
-from textsvm.solvers.workingset import Done
+from textsvm.solvers.workingset import RENEWALS, Done
 
 
 class Slot:

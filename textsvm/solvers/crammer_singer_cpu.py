@@ -22,16 +22,15 @@ from textsvm.solvers.dual import MulticlassDual
 from textsvm.solvers.solution import (
     NO_STEP_LEFT,
     NOT_FINITE,
-    RENEWALS,
     Solution,
     Stopping,
     assess_multiclass,
-    doubtful,
     log_progress,
     objective_and_gap,
+    rounding,
 )
 from textsvm.solvers.warm_start import start_multiclass
-from textsvm.solvers.workingset import RELAXATION, SHARE
+from textsvm.solvers.workingset import RELAXATION, RENEWALS, ROUNDING, SHARE
 
 #: Examples of a working set; not a power of two, or the classes of an example would compete for cache lines.
 SET = 1000
@@ -119,7 +118,7 @@ class Run:
             elif stalls >= STALLS:
                 status = NO_STEP_LEFT
             size = float(np.abs(self.coef).sum(1).max()) if status else 0.0
-            doubted = doubtful(size, self.largest, self.steps, tol)
+            doubted = rounding(size, self.largest, self.steps) > ROUNDING * tol
             if doubted and renewals < RENEWALS and iterations < bound:
                 self.renew()
                 renewals, stalls = renewals + 1, 0

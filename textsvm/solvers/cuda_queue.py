@@ -24,16 +24,9 @@ from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram, Window
 from textsvm.parallel import Progress
-from textsvm.solvers.solution import (
-    NO_STEP_LEFT,
-    NOT_FINITE,
-    RENEWALS,
-    Solution,
-    Stopping,
-    doubtful,
-    log_progress,
-)
-from textsvm.solvers.workingset import Done
+from textsvm.solvers.solution import NO_STEP_LEFT, NOT_FINITE, Solution, Stopping, log_progress, rounding
+from textsvm.solvers.warm_start import carried_over
+from textsvm.solvers.workingset import RENEWALS, ROUNDING, Done
 
 Vector = NDArray[np.float64]
 
@@ -231,16 +224,16 @@ class Job:
     #: Violation at the start and the smallest one since.
     worst: float = 0.0
     best: float = np.inf
-    #: Steps in the responses that this problem was started with.
-    steps: int = 0
+    #: How far the responses that this problem was started with may be off.
+    inherited: float = 0.0
     #: Iterations until it was started again, how often it was, and why it had stopped for good.
     before: int = 0
     renewals: int = 0
     stopped: str = ""
 
-    def go_to(self, at: int, steps: int) -> None:
-        """The next problem, from responses with so many steps in them."""
-        self.at, self.steps = at, steps
+    def go_to(self, at: int, inherited: float) -> None:
+        """The next problem, from responses that may be off."""
+        self.at, self.inherited = at, inherited
         self.step, self.best = 0, np.inf
         self.before, self.renewals, self.stopped = 0, 0, ""
 
@@ -336,18 +329,23 @@ class Queue:
         """Let a problem start from its coefficients alone if its responses may be off; whether it does."""
         job = self.jobs[slot]
         assert job is not None
-        tol, steps = self.tolerances[job.step], job.steps + iterations
-        doubted = doubtful(float(np.abs(coef).sum(-1).max()), self.slots.largest, steps, tol)
-        if not steps or (why == Done.CONVERGED and not doubted):
+        tol, off = self.tolerances[job.step], self.rounding(job, coef, iterations)
+        doubted = off > ROUNDING * tol
+        if not off or (why == Done.CONVERGED and not doubted):
             return False
         dual = self.chains[job.chain][job.at]
         if why == Done.AT_BOUND or not doubted or job.renewals == RENEWALS:
             job.stopped = self.status(dual, why)
-        job.steps, job.before, job.renewals = 0, job.before + iterations, job.renewals + 1
+        job.inherited, job.before, job.renewals = 0.0, job.before + iterations, job.renewals + 1
         # With no iterations left it is judged, and no more.
         left = 0 if job.stopped else self.stopping.bound(len(dual)) - job.before
         self.starting.append(Start(slot, dual, coef, None, left, tol, again=True))
         return True
+
+    def rounding(self, job: Job, coef: Vector, iterations: int) -> float:
+        """About how far responses may be from those of the coefficients."""
+        size = float(np.abs(coef).sum(-1).max())
+        return job.inherited + rounding(size, self.slots.largest, iterations)
 
     def status(self, dual: Any, why: int) -> str:
         """What ended a problem that has not converged."""
@@ -375,10 +373,10 @@ class Queue:
         if job.at + 1 == job.last:
             self.fill(slot)
             return
-        dual, former = chain[job.at + 1], dual
-        coef, known = self.slots.warm_start(dual, former, solution)
-        job.go_to(job.at + 1, 0 if known is None else job.steps + iterations)
-        self.start(slot, dual, coef, known)
+        start, known = self.slots.warm_start(chain[job.at + 1], dual, solution)
+        off = self.rounding(job, coef, iterations)
+        job.go_to(job.at + 1, 0.0 if known is None else carried_over(off, dual, coef, start))
+        self.start(slot, chain[job.at], start, known)
 
     def report(self, violations: Vector) -> None:
         """Tell how far all are together."""

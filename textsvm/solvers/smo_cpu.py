@@ -23,16 +23,15 @@ from textsvm.solvers.dual import Dual
 from textsvm.solvers.solution import (
     NO_STEP_LEFT,
     NOT_FINITE,
-    RENEWALS,
     Solution,
     Stopping,
     assess,
     bounds,
-    doubtful,
     log_progress,
+    rounding,
 )
-from textsvm.solvers.warm_start import warm_start
-from textsvm.solvers.workingset import RELAXATION
+from textsvm.solvers.warm_start import carried_over, warm_start
+from textsvm.solvers.workingset import RELAXATION, RENEWALS, ROUNDING
 
 Vector = NDArray[np.float64]
 
@@ -143,9 +142,11 @@ class Run:
         #: (variables set aside, coefficients of all at that time)
         self.aside: list[tuple[NDArray[np.int64], Vector]] = []
         self.iterations = 0
-        #: Steps added up in the responses since they were made from coefficients; the largest sum of
-        #: coefficients and the largest kernel value that have been seen.
-        self.steps: int = 0 if former is None or responses is None else former.steps
+        #: Steps added up in the responses, and how far these were off before.
+        self.steps, self.inherited = 0, 0.0
+        if former is not None and responses is not None:
+            self.inherited = carried_over(former.rounding(), former.dual, former.coef, coef)
+        #: The largest sum of coefficients and the largest kernel value that have been seen.
         self.size, self.largest = 0.0, float(np.abs(self.diag).max(initial=0.0))
         self.state = np.array([-1, -1, int(self.window.used.max(initial=0)), 0], np.int64)
         self.extrema = np.zeros(3)
@@ -184,7 +185,7 @@ class Run:
             if why in (loop.OPTIMAL, loop.STALLED):
                 if self.aside:
                     self.reopen()
-                elif renewals < RENEWALS and self.doubtful():
+                elif renewals < RENEWALS and self.rounding() > ROUNDING * self.tol:
                     renewals += 1
                     self.renew()
                     if self.violation <= self.tol:
@@ -202,7 +203,7 @@ class Run:
                 self.shrink()
         self.reopen()
         # A run that stops short has mostly taken many steps, and says how far it has come.
-        if self.steps and (status != "converged" or self.doubtful()):
+        if self.rounding() > (ROUNDING * self.tol if status == "converged" else 0.0):
             self.renew()
             if status == "converged" and self.violation > self.tol:
                 status = NO_STEP_LEFT
@@ -305,15 +306,16 @@ class Run:
         if slot >= 0:
             self.largest = max(self.largest, float(np.abs(self.window.values[slot][self.rows]).max()))
 
-    def doubtful(self) -> bool:
-        """Whether what steps have added up in the responses may count against the tolerance."""
+    def rounding(self) -> float:
+        """About how far the responses may be from those of the coefficients."""
         size = max(self.size, float(np.abs(self.coef).sum()))
-        return doubtful(size, self.largest, self.steps, self.tol)
+        return self.inherited + rounding(size, self.largest, self.steps)
 
     def renew(self) -> None:
         """Make the responses anew, from the coefficients alone."""
         self.write_back()
-        self.F, self.steps = self.dual.sign * self.dual.linear + 0.0, 0
+        self.F = self.dual.sign * self.dual.linear + 0.0
+        self.steps, self.inherited = 0, 0.0
         self.add_rows(np.arange(len(self.dual)), np.zeros(len(self.dual)))
         self.activate(np.arange(len(self.dual)))
 

@@ -14,9 +14,6 @@ from textsvm.solvers.dual import Dual, MulticlassDual
 
 NOT_FINITE = "the kernel matrix holds a value that is not a finite number"
 NO_STEP_LEFT = "stalled: no step is left in float64"
-#: Rounding of the responses, in units of the tolerance, from which they are made anew before they are judged;
-#: and how often that may bring more work before float64 is said to have no better answer.
-ROUNDING, RENEWALS = 0.01, 20
 
 
 @dataclass(frozen=True)
@@ -199,8 +196,8 @@ def objective_and_gap(
     return objective, 2 * gap / abs(both) if both else 0.0
 
 
-def doubtful(size: float, largest: float, steps: int, tol: float) -> bool:
-    """Whether rounding may count against the tolerance, in responses that steps were added to.
+def rounding(size: float, largest: float, steps: int) -> float:
+    """About how far responses that steps were added to may be from those of the coefficients.
 
     Parameters
     ----------
@@ -210,10 +207,8 @@ def doubtful(size: float, largest: float, steps: int, tol: float) -> bool:
         The largest kernel value, without its sign.
     steps : int
         Since the responses were made from coefficients.
-    tol : float
     """
-    rounding = float(np.finfo(np.float64).eps) * size * largest * math.sqrt(steps + 1)
-    return steps > 0 and rounding > ROUNDING * tol
+    return float(np.finfo(np.float64).eps) * size * largest * math.sqrt(steps + 1) if steps else 0.0
 
 
 def bounds(dual: Dual) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
