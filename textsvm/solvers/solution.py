@@ -20,6 +20,9 @@ NO_STEP_LEFT = "stalled: no step is left in float64"
 class Solution:
     """A solved dual (see `textsvm.solvers.dual`), with an honest account of how well.
 
+    Figures are those of `coef` as it is, up to a hundredth of the tolerance or the rounding of one sum in
+    float64, whatever rounding a run's steps have added up.
+
     Attributes
     ----------
     alpha : float64 array, shape (m,) or, of a `MulticlassDual`, (n_classes, m)
