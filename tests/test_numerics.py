@@ -1,15 +1,19 @@
 """Random learning problems: what a solver says of its solution is true, and LIBSVM's is no better."""
 
 import dataclasses
+from itertools import chain
 
 import numpy as np
 import pytest
+from problems import gaussian
 
 from textsvm.bench import numerics
-from textsvm.bench.random_problems import GRAMS, PROBLEMS
+from textsvm.bench.random_problems import GRAMS, PROBLEMS, random_problem
 from textsvm.gram.base import DenseGram
-from textsvm.solvers import smo
-from textsvm.solvers.dual import svc
+from textsvm.solvers import crammer_singer_cpu, problems, smo
+from textsvm.solvers.chains import solve_chains
+from textsvm.solvers.dual import crammer_singer, svc
+from textsvm.solvers.solution import Stopping, assess
 
 
 @pytest.mark.parametrize("start", range(0, 500, 100))
@@ -46,3 +50,57 @@ def test_what_has_converged_has(seed):
     one = numerics.trial(seed)
     assert not one.wrong
     assert not (one.converged and one.beyond)
+
+
+def test_what_stops_short_says_how_far_it_has_come():
+    """50,000 steps had added up to more than rounding of the terms can."""
+    one = numerics.trial(18404)
+    assert not one.converged
+    assert not one.wrong
+
+
+@pytest.mark.parametrize("seed", [1301, 1432])
+def test_kernel_values_beside_a_diagonal_of_0_count(seed):
+    """Minus squared distances: rounding was judged by the diagonal alone, and nothing was said of it."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(5, 40))
+    points = rng.integers(-3, 4, size=(n, int(rng.integers(1, 4)))) * 10.0 ** rng.integers(2, 6)
+    matrix = -((points[:, None] - points) ** 2).sum(2).astype(np.float32)
+    C, y = 10.0 ** rng.integers(-4, 4), np.where(rng.random(n) < 0.5, 1, -1)
+    y[:2] = 1, -1
+    solution = smo.solve(DenseGram(matrix), svc(y, C), 1e-6, 20_000)
+    assert numerics.judge(matrix, svc(y, C), solution, 1e-6, 1.0) == ("", False)
+
+
+@pytest.mark.parametrize("seed", [715, 2824])
+def test_rounding_is_carried_along_a_path_of_C(seed):
+    """Responses of a warm start are a multiple of the former ones, and so is what these were off by."""
+    _, matrix, _, problem, unit = random_problem(seed)
+    tol = 1e-6 * unit
+    paths = [problems.parts_of(dataclasses.replace(problem, C=problem.C * 10.0**k)) for k in range(-4, 1)]
+    chains = [[part.dual for part in parts] for parts in zip(*paths, strict=True)]
+    solved = solve_chains(DenseGram(matrix), chains, Stopping(tol, 5000))
+    for dual, solution in zip(chain(*chains), chain(*solved), strict=True):
+        values = matrix[np.ix_(dual.index, dual.index)].astype(np.longdouble)
+        responses = np.asarray(values @ solution.coef + dual.sign * dual.linear, np.float64)
+        true = assess(dual, solution.coef, responses, 0, "", tol).violation
+        reach = float((np.abs(values) @ np.abs(solution.coef)).max()) + unit
+        assert abs(true - solution.violation) < 0.02 * tol + 20 * np.finfo(float).eps * reach
+
+
+def test_gradients_of_several_classes_are_made_anew(monkeypatch):
+    matrix, _ = gaussian(60)
+    dual = crammer_singer(np.arange(60) % 3, 3, 10.0)
+    one_round, noise = crammer_singer_cpu.Run.round, np.random.default_rng(0).normal(size=(3, 60))
+
+    def off(run, *given):
+        made = one_round(run, *given)
+        run.G += 1e-6 * noise
+        run.largest = 1e15  # rounding that would explain it
+        return made
+
+    monkeypatch.setattr(crammer_singer_cpu.Run, "round", off)
+    for most in (100, -1):
+        [[solution]] = solve_chains(DenseGram(matrix), [[dual]], Stopping(1e-6, most))
+        assert numerics.judge(matrix, dual, solution, 1e-6, 1.0) == ("", False)
+        assert solution.converged == (most < 0)

@@ -18,7 +18,7 @@ import argparse
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from textsvm.bench.dual_objective import libsvm_coef
 from textsvm.bench.harness import write_report
 from textsvm.bench.random_problems import PROBLEMS, Matrix, Vector, random_problem
-from textsvm.gram.base import DenseGram
+from textsvm.gram.base import DenseGram, Gram
 from textsvm.solvers import problems
 from textsvm.solvers.dual import MulticlassDual
 from textsvm.solvers.problems import Classification, OneClass, Problem, Regression
@@ -76,11 +76,11 @@ class Trial:
     wrong: str
 
 
-def trial(seed: int) -> Trial:
-    """Make, solve and judge the problem of a seed."""
+def trial(seed: int, gram_of: Callable[[Matrix], Gram] = DenseGram) -> Trial:
+    """Make, solve (over `gram_of` the matrix) and judge the problem of a seed."""
     name, matrix, kind, problem, unit = random_problem(seed)
     tol = TOL * unit
-    [[machines]] = problems.solve(DenseGram(matrix), [[problem]], tol, MAX_ITER)
+    [[machines]] = problems.solve(gram_of(matrix), [[problem]], tol, MAX_ITER)
     parts = problems.parts_of(problem)
     solved = [(part.dual, solution) for part, solution in zip(parts, machines.solutions, strict=True)]
     found = [judge(matrix, dual, solution, tol, unit) for dual, solution in solved]

@@ -27,9 +27,10 @@ from textsvm.solvers.solution import (
     assess_multiclass,
     log_progress,
     objective_and_gap,
+    rounding,
 )
 from textsvm.solvers.warm_start import start_multiclass
-from textsvm.solvers.workingset import RELAXATION, SHARE
+from textsvm.solvers.workingset import RELAXATION, RENEWALS, ROUNDING, SHARE
 
 #: Examples of a working set; not a power of two, or the classes of an example would compete for cache lines.
 SET = 1000
@@ -88,15 +89,21 @@ class Run:
         self.top, self.low = np.empty(m), np.empty(m)
         self.members = np.zeros(0, np.int64)
         self.newcomers = np.zeros(0, np.int64)
-        self.G = dual.gradient_at_zero()
-        moved = np.flatnonzero(coef.any(0))
+        #: The largest kernel value that has been seen.
+        self.largest = 0.0
+        self.renew()
+
+    def renew(self) -> None:
+        """Make the gradients, and the violations, from the coefficients alone."""
+        self.G, self.steps = self.dual.gradient_at_zero(), 0
+        moved = np.flatnonzero(self.coef.any(0))
         for start in range(0, max(1, len(moved)), self.limit):
             some = moved[start : start + self.limit]
-            self.update(some, np.ascontiguousarray(coef[:, some]))
+            self.update(some, np.ascontiguousarray(self.coef[:, some]))
 
     def solve(self) -> Solution:
         tol, bound = self.stopping.tol, self.stopping.bound(len(self.dual))
-        iterations, total, stalls = 0, 0.0, 0
+        iterations, total, stalls, renewals = 0, 0.0, 0, 0
         first = best = float((self.top - self.low).max(initial=0.0))
         while True:
             violation = self.top - self.low
@@ -110,11 +117,25 @@ class Run:
                 status = f"stopped at {bound:,} iterations"
             elif stalls >= STALLS:
                 status = NO_STEP_LEFT
-            if status:
-                return assess_multiclass(self.dual, self.coef, self.G, iterations, status, self.stopping)
-            steps, decrease = self.round(violation, worst, min(BUDGET, bound - iterations))
-            iterations, total = iterations + steps, total + decrease
-            stalls = stalls + 1 if decrease <= 1e-15 * total else 0
+            size = float(np.abs(self.coef).sum(1).max()) if status else 0.0
+            doubted = rounding(size, self.largest, self.steps) > ROUNDING * tol
+            if doubted and renewals < RENEWALS and iterations < bound:
+                self.renew()
+                renewals, stalls = renewals + 1, 0
+            elif status:
+                return self.assessed(status, iterations, doubted)
+            else:
+                steps, decrease = self.round(violation, worst, min(BUDGET, bound - iterations))
+                iterations, total = iterations + steps, total + decrease
+                self.steps += steps
+                stalls = stalls + 1 if decrease <= 1e-15 * total else 0
+
+    def assessed(self, status: str, iterations: int, doubted: bool) -> Solution:
+        """The solution; its gradients anew where they may be off, or the run has stopped short."""
+        if self.steps and (doubted or status != "converged"):
+            self.renew()
+        why = NO_STEP_LEFT if status == "converged" else status
+        return assess_multiclass(self.dual, self.coef, self.G, iterations, why, self.stopping)
 
     def gap_is_small(self) -> bool:
         if self.stopping.duality_gap is None:
@@ -130,6 +151,8 @@ class Run:
         tile = np.empty((len(rows), len(rows)), np.float32)
         read = partial(loop.gather, self.window.values, slots, rows, tile)
         _spread(read, len(rows), 2 * len(rows) * self.gram.n)
+        for values in (tile[0], tile.diagonal()):
+            self.largest = max(self.largest, float(np.abs(values).max()))
         # take, not [:, members]: that would put the classes of an example side by side.
         before, G = np.take(self.coef, self.members, 1), np.take(self.G, self.members, 1)
         coef = before.copy()

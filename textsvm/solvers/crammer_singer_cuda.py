@@ -14,7 +14,8 @@ six kernels of kernels_cu/crammer_singer.cu and crammer_singer_set.cu, and no st
 Inside a round the gradients of an example, less their middle, are float32, in shared memory where it holds
 k x 1,024 of them: they choose steps, and the nearer to the optimum, the smaller they and their rounding are.
 Coefficients are float64, and `update` works out the gradients of the set too, from their changes alone: no
-error outlives a round. A step takes about 1 us, however many classes change: what costs is its latency.
+error of float32 outlives a round. A step takes about 1 us, however many classes change: what costs is its
+latency.
 
 Problems of as many classes run side by side (`textsvm.solvers.cuda_queue`), each chain in one slot.
 

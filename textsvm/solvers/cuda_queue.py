@@ -4,6 +4,10 @@ A round's kernels serve many independent problems at once, each in a slot of the
 the kernels that choose and solve its working set. The host looks at all of them every few rounds, takes out
 what is solved and fills the slot again, while the other slots go on. Where rows are computed on demand there
 is one slot.
+
+Every round adds to the responses, and rounding with them. Where that may count against the tolerance, or a
+problem stops short of it, the problem starts again from its coefficients, with responses made of these
+alone, and is judged by them.
 """
 
 from __future__ import annotations
@@ -20,8 +24,9 @@ from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram, Window
 from textsvm.parallel import Progress
-from textsvm.solvers.solution import NO_STEP_LEFT, NOT_FINITE, Solution, Stopping, log_progress
-from textsvm.solvers.workingset import Done
+from textsvm.solvers.solution import NO_STEP_LEFT, NOT_FINITE, Solution, Stopping, log_progress, rounding
+from textsvm.solvers.warm_start import carried_over
+from textsvm.solvers.workingset import RENEWALS, ROUNDING, Done
 
 Vector = NDArray[np.float64]
 
@@ -37,6 +42,13 @@ def most_slots() -> int:
     """Problems that keep the current card busy."""
     runtime = devices.cupy().cuda.runtime
     return SLOTS * int(runtime.deviceGetAttribute(_MULTIPROCESSORS, runtime.getDevice()))
+
+
+def largest_value(gram: Gram) -> float:
+    """About the largest kernel value, without its sign: of the diagonal, which may be 0, and two rows."""
+    cp, some = devices.cupy(), np.unique([0, gram.n - 1])
+    largest = float(cp.maximum(cp.abs(gram.diag()).max(), cp.abs(gram.rows(some)).max()))
+    return largest if np.isfinite(largest) else 0.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +67,8 @@ class Start:
         Most iterations.
     tol : float
         The first violation to reach.
+    again : bool
+        Whether it is the problem that the slot has worked on.
     """
 
     slot: int
@@ -63,6 +77,7 @@ class Start:
     responses: Vector | None
     bound: int
     tol: float
+    again: bool = False
 
 
 class Slots(ABC):
@@ -100,6 +115,7 @@ class Slots(ABC):
         self.members = cp.zeros((self.count, self.SET), np.int32)
         self.state = cp.zeros((self.count, self.STATE.itemsize // 8), np.int64)
         self.field("done")[:] = Done.CONVERGED
+        self.largest = largest_value(gram)
         #: Rows of the Gram of each slot's variables, on the host.
         self.rows: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * self.count
         self.arrays: NDArray[Any]
@@ -208,6 +224,18 @@ class Job:
     #: Violation at the start and the smallest one since.
     worst: float = 0.0
     best: float = np.inf
+    #: How far the responses that this problem was started with may be off.
+    inherited: float = 0.0
+    #: Iterations until it was started again, how often it was, and why it had stopped for good.
+    before: int = 0
+    renewals: int = 0
+    stopped: str = ""
+
+    def go_to(self, at: int, inherited: float) -> None:
+        """The next problem, from responses that may be off."""
+        self.at, self.inherited = at, inherited
+        self.step, self.best = 0, np.inf
+        self.before, self.renewals, self.stopped = 0, 0, ""
 
 
 def stretches(chains: Sequence[Sequence[Any]], slots: int, cuts: bool) -> Iterator[tuple[int, int, int]]:
@@ -297,15 +325,43 @@ class Queue:
         bound, tol = self.stopping.bound(len(dual)), self.tolerances[0]
         self.starting.append(Start(slot, dual, coef, responses, bound, tol))
 
+    def start_again(self, slot: int, coef: Vector, iterations: int, why: int) -> bool:
+        """Let a problem start from its coefficients alone if its responses may be off; whether it does."""
+        job = self.jobs[slot]
+        assert job is not None
+        tol, off = self.tolerances[job.step], self.rounding(job, coef, iterations)
+        doubted = off > ROUNDING * tol
+        if not off or (why == Done.CONVERGED and not doubted):
+            return False
+        dual = self.chains[job.chain][job.at]
+        if why == Done.AT_BOUND or not doubted or job.renewals == RENEWALS:
+            job.stopped = self.status(dual, why)
+        job.inherited, job.before, job.renewals = 0.0, job.before + iterations, job.renewals + 1
+        # With no iterations left it is judged, and no more.
+        left = 0 if job.stopped else self.stopping.bound(len(dual)) - job.before
+        self.starting.append(Start(slot, dual, coef, None, left, tol, again=True))
+        return True
+
+    def rounding(self, job: Job, coef: Vector, iterations: int) -> float:
+        """About how far responses may be from those of the coefficients."""
+        size = float(np.abs(coef).sum(-1).max())
+        return job.inherited + rounding(size, self.slots.largest, iterations)
+
+    def status(self, dual: Any, why: int) -> str:
+        """What ended a problem that has not converged."""
+        bound = f"stopped at {self.stopping.bound(len(dual)):,} iterations"
+        return bound if why == Done.AT_BOUND else NO_STEP_LEFT
+
     def finish(self, slot: int, coef: Vector, responses: Vector, iterations: int, why: int) -> None:
         """Go on with a problem that has reached a tolerance, or with the next one of its stretch."""
+        if self.start_again(slot, coef, iterations, why):
+            return
         job = self.jobs[slot]
         assert job is not None
         chain = self.chains[job.chain]
         dual, tol = chain[job.at], self.tolerances[job.step]
-        stopped = f"stopped at {self.stopping.bound(len(dual)):,} iterations"
-        status = NO_STEP_LEFT if why == Done.STALLED else stopped
-        solution = self.slots.assess(dual, coef, responses, iterations, status, tol)
+        status = job.stopped or self.status(dual, why)
+        solution = self.slots.assess(dual, coef, responses, job.before + iterations, status, tol)
         if self.stopping.satisfied(solution.duality_gap):
             solution = replace(solution, converged=True, status="converged")
         elif solution.converged and job.step + 1 < len(self.tolerances):
@@ -314,12 +370,13 @@ class Queue:
             return
         self.results[job.chain][job.at] = solution
         self.solved += 1
-        job.at += 1
-        job.step, job.best = 0, np.inf
-        if job.at == job.last:
+        if job.at + 1 == job.last:
             self.fill(slot)
             return
-        self.start(slot, chain[job.at], *self.slots.warm_start(chain[job.at], dual, solution))
+        start, known = self.slots.warm_start(chain[job.at + 1], dual, solution)
+        off = self.rounding(job, coef, iterations)
+        job.go_to(job.at + 1, 0.0 if known is None else carried_over(off, dual, coef, start))
+        self.start(slot, chain[job.at], start, known)
 
     def report(self, violations: Vector) -> None:
         """Tell how far all are together."""

@@ -9,7 +9,6 @@ does, and takes as long as one on a Gram of its own.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -29,9 +28,10 @@ from textsvm.solvers.solution import (
     assess,
     bounds,
     log_progress,
+    rounding,
 )
-from textsvm.solvers.warm_start import warm_start
-from textsvm.solvers.workingset import RELAXATION
+from textsvm.solvers.warm_start import carried_over, warm_start
+from textsvm.solvers.workingset import RELAXATION, RENEWALS, ROUNDING
 
 Vector = NDArray[np.float64]
 
@@ -41,9 +41,6 @@ TILE_BYTES = 64 << 20
 BLOCK = 64
 #: Iterations between looks at shrinking, progress and stalling.
 _STRETCH = 1000
-#: Rounding of the responses, in units of the tolerance, from which they are made anew before they are judged;
-#: and how often that may bring more work before float64 is said to have no better answer.
-_ROUNDING, _RENEWALS = 0.01, 20
 #: The active set is shortened only to this fraction or less: each time costs its rows' copies anew.
 _WORTHWHILE = 0.9
 
@@ -99,15 +96,14 @@ def solve_chain(common: Common, chain: Sequence[Dual], coef: Vector, progress: P
     """Solve a chain of problems over a Gram in host memory, starting from `coef`."""
     solutions: list[Solution] = []
     responses: Vector | None = None
-    tile: Tile | None = None
+    run: Run | None = None
     for j, dual in enumerate(chain):
         if j:
             coef, responses = warm_start(dual, chain[j - 1], solutions[-1])
         of_problem = part(progress, j, 1, len(chain))
         assert of_problem is not None
-        run = Run(common, dual, coef, responses, of_problem, tile)
+        run = Run(common, dual, coef, responses, of_problem, run)
         solutions.append(run.solve())
-        tile = run.whole_tile
     return solutions
 
 
@@ -123,13 +119,14 @@ class Run:
     responses : float64 array, shape (m,), or None
         Those of `coef`, if they are known.
     progress : callable
-    whole_tile : Tile, optional
-        A former run's over the same variables, with rows of all of them.
+    former : Run, optional
+        Over the same variables: its tile with rows of all of them is used again, and `responses` were
+        worked out from its own.
     """
 
     def __init__(
         self, common: Common, dual: Dual, coef: Vector, responses: Vector | None, progress: Progress,
-        whole_tile: Tile | None = None,
+        former: Run | None = None,
     ) -> None:  # fmt: skip
         self.gram, self.stopping, self.tile_bytes = common.gram, common.stopping, common.tile_bytes
         self.window = self.gram.window()
@@ -144,11 +141,17 @@ class Run:
         self.F = dual.sign * dual.linear + 0.0 if responses is None else responses.copy()
         #: (variables set aside, coefficients of all at that time)
         self.aside: list[tuple[NDArray[np.int64], Vector]] = []
-        self.iterations, self.size = 0, 0.0  # the size is that of the coefficients, the largest so far
+        self.iterations = 0
+        #: Steps added up in the responses, and how far these were off before.
+        self.steps, self.inherited = 0, 0.0
+        if former is not None and responses is not None:
+            self.inherited = carried_over(former.rounding(), former.dual, former.coef, coef)
+        #: The largest sum of coefficients and the largest kernel value that have been seen.
+        self.size, self.largest = 0.0, float(np.abs(self.diag).max(initial=0.0))
         self.state = np.array([-1, -1, int(self.window.used.max(initial=0)), 0], np.int64)
         self.extrema = np.zeros(3)
         self.tile = Tile.empty(0, 0)
-        self.whole_tile = whole_tile
+        self.whole_tile: Tile | None = None if former is None else former.whole_tile
         if responses is None:
             self.add_rows(np.arange(len(dual)), np.zeros(len(dual)))
         self.activate(np.arange(len(dual)))
@@ -178,11 +181,11 @@ class Run:
             if not np.isfinite(self.active_F).all():
                 raise InputError(NOT_FINITE)
             self.report()
-            self.size = max(self.size, float(np.abs(self.active_coef).sum()))
+            self.measure()
             if why in (loop.OPTIMAL, loop.STALLED):
                 if self.aside:
                     self.reopen()
-                elif renewals < _RENEWALS and self.rounding() > _ROUNDING * self.tol:
+                elif renewals < RENEWALS and self.rounding() > ROUNDING * self.tol:
                     renewals += 1
                     self.renew()
                     if self.violation <= self.tol:
@@ -199,7 +202,8 @@ class Run:
                     self.reopen()
                 self.shrink()
         self.reopen()
-        if self.rounding() > _ROUNDING * self.tol:
+        # A run that stops short has mostly taken many steps, and says how far it has come.
+        if self.rounding() > (ROUNDING * self.tol if status == "converged" else 0.0):
             self.renew()
             if status == "converged" and self.violation > self.tol:
                 status = NO_STEP_LEFT
@@ -222,6 +226,7 @@ class Run:
             )  # fmt: skip
             left -= done
             self.iterations += done
+            self.steps += done
             if why != loop.MISSING:
                 return int(why)
             self.fetch()
@@ -293,16 +298,24 @@ class Run:
         if aside:
             self.activate(np.arange(len(self.dual)))
 
+    def measure(self) -> None:
+        """Take note of how large coefficients and kernel values are; of a row, for the diagonal may be 0."""
+        self.size = max(self.size, float(np.abs(self.active_coef).sum()))
+        i = self.state[loop.AT_I]
+        slot = self.window.slots[self.rows[i]] if i >= 0 else -1
+        if slot >= 0:
+            self.largest = max(self.largest, float(np.abs(self.window.values[slot][self.rows]).max()))
+
     def rounding(self) -> float:
-        """About how far the responses may be from those of the coefficients: what steps have added up."""
-        self.size = max(self.size, float(np.abs(self.coef).sum()), float(np.abs(self.active_coef).sum()))
-        reach = self.size * float(np.abs(self.diag).max(initial=0.0))
-        return float(np.finfo(np.float64).eps) * reach * math.sqrt(self.iterations + 1)
+        """About how far the responses may be from those of the coefficients."""
+        size = max(self.size, float(np.abs(self.coef).sum()))
+        return self.inherited + rounding(size, self.largest, self.steps)
 
     def renew(self) -> None:
         """Make the responses anew, from the coefficients alone."""
         self.write_back()
         self.F = self.dual.sign * self.dual.linear + 0.0
+        self.steps, self.inherited = 0, 0.0
         self.add_rows(np.arange(len(self.dual)), np.zeros(len(self.dual)))
         self.activate(np.arange(len(self.dual)))
 

@@ -15,7 +15,8 @@ A set of 1,024 holds the free variables of an ill-conditioned problem together, 
 apart: measured on Table 3 of Shi et al. 2011, sets of 1,024 take 11 to 40 rounds and no more pairs than plain
 SMO, sets of 256 take hundreds of rounds. Inside a round, responses less their middle are float32: they
 choose pairs and steps, and the nearer to the optimum, the smaller they and their rounding are. What has
-moved is float64, and `update` works out F of the set too, from the moves alone: no error outlives a round.
+moved is float64, and `update` works out F of the set too, from the moves alone: no error of float32 outlives
+a round. What float64 adds up is looked after by `textsvm.solvers.cuda_queue`.
 
 Side by side (`textsvm.solvers.cuda_queue`). A set that takes many pairs is paused after BURST of them and
 gone on with in the next round, or all slots would wait for the slowest. Chains are cut into stretches, as
@@ -181,6 +182,8 @@ class _Slots(cuda_queue.Slots):
                 ("size", "limit", "bound", "tol"), (size, limit, start.bound, start.tol), strict=True
             ):
                 state[name][k] = value
+            if start.again:  # by what it has fallen so far the objective is judged to stall
+                state["decrease"][k] = float(self.field("decrease")[start.slot])
         numbers = [start.slot for start in starts]
         slots = cp.asarray(numbers)
         self.values[:, slots, :m] = cp.asarray(values)

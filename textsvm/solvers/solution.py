@@ -20,6 +20,9 @@ NO_STEP_LEFT = "stalled: no step is left in float64"
 class Solution:
     """A solved dual (see `textsvm.solvers.dual`), with an honest account of how well.
 
+    Figures are those of `coef` as it is, up to a hundredth of the tolerance or the rounding of one sum in
+    float64, whatever rounding a run's steps have added up.
+
     Attributes
     ----------
     alpha : float64 array, shape (m,) or, of a `MulticlassDual`, (n_classes, m)
@@ -194,6 +197,21 @@ def objective_and_gap(
     gap = slope + float(dual.upper @ (gradient.max(0) - gradient[dual.own]))
     both = gap - 2 * objective
     return objective, 2 * gap / abs(both) if both else 0.0
+
+
+def rounding(size: float, largest: float, steps: int) -> float:
+    """About how far responses that steps were added to may be from those of the coefficients.
+
+    Parameters
+    ----------
+    size : float
+        The sum of the coefficients, without their signs.
+    largest : float
+        The largest kernel value, without its sign.
+    steps : int
+        Since the responses were made from coefficients.
+    """
+    return float(np.finfo(np.float64).eps) * size * largest * math.sqrt(steps + 1) if steps else 0.0
 
 
 def bounds(dual: Dual) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -101,6 +101,22 @@ def warm_start(dual: Dual, former: Dual, solution: Solution) -> tuple[Vector, Ve
     return scaled, responses
 
 
+def carried_over(rounding: float, former: Dual, solved: Vector, coef: Vector) -> float:
+    """How far the responses that come with a warm start may be off.
+
+    Parameters
+    ----------
+    rounding : float
+        How far those of the former solution may be.
+    former : Dual
+    solved, coef : float64 arrays, shape (m,)
+        sign * alpha of the former solution, and of the start: a multiple of it, as the responses are.
+    """
+    before, now = float(np.abs(solved).sum()), float(np.abs(coef).sum())
+    lost = float(np.finfo(np.float64).eps * np.abs(former.linear).max())
+    return (rounding + lost) * now / before if before else 0.0
+
+
 def _best_multiple(coef: Vector, product: Vector, q: Vector, most: float) -> float:
     """The r up to `most` that minimises r^2/2 b'Kb + r q'b."""
     if np.isinf(most):

@@ -8,6 +8,9 @@ from enum import IntEnum
 SHARE = 0.3
 #: Later steps of a long run, in units of the pair's or example's own best one; 0 to 2 decrease the objective.
 RELAXATION = 1.6
+#: Rounding of the responses, in units of the tolerance, from which they are made anew before they are judged;
+#: and how often that may bring more work before float64 is said to have no better answer.
+ROUNDING, RENEWALS = 0.01, 20
 
 
 class Done(IntEnum):
