@@ -9,6 +9,7 @@ import pytest
 
 from textsvm import device as devices
 from textsvm.cli import console
+from textsvm.cli.gram import _require_memory
 from textsvm.errors import InputError
 
 CARD = devices.Device("cuda", 0, "cuda:0 (H200, 140 GiB)")
@@ -165,3 +166,13 @@ def test_a_child_forked_from_a_process_that_used_a_gpu_is_told_to_be_spawned():
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert not devices._forked
+
+
+def test_a_matrix_too_large_for_a_card_may_be_made_on_the_cpu(monkeypatch):
+    monkeypatch.setattr(devices, "free_memory", lambda device: 1 << 20)
+    for device, remedy in (
+        (CARD, "; run with --device cpu, or use fewer"),
+        (devices.select("cpu"), "; use fewer"),
+    ):
+        with pytest.raises(InputError, match=remedy):
+            _require_memory(1 << 30, device)

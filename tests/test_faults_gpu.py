@@ -1,4 +1,4 @@
-"""Faults of a card (`-m gpu`): memory that runs out in the middle of a grid, a lost context, a fork after use.
+"""Faults of a card (`-m gpu`): memory runs out in the middle of a grid, a context is lost, a fork after use.
 
 One process at a time: the tests take nearly all memory that the card has left.
 """
@@ -7,7 +7,7 @@ import multiprocessing
 import pickle
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
@@ -82,21 +82,23 @@ def test_predicting_runs_out_and_works_again(task):
     expected = model.decision_function(task[0])
     again = pickle.loads(pickle.dumps(model))  # without the prepared predictor
     long = [" ".join(task[0][:400])] * 200
-    with scarce():
-        try:
-            again.decision_function(long)  # may fit into what is left
-        except InputError as error:
-            assert "--device cpu" in str(error)
+    with scarce(), suppress(InputError):  # it may fit into what is left
+        again.decision_function(long)
     np.testing.assert_array_equal(again.decision_function(task[0]), expected)
 
 
 @pytest.mark.parametrize(
-    "command", ["tune {} --kernel edit -C 1,10 --folds 2 -o out", "gram {} --kernel edit -o out.npy"]
+    "command",
+    [
+        "tune {} --kernel edit -C 1,10 --folds 2 --memory 8GB -o out",
+        "train {} --kernel edit --solver gram --memory 8GB -o out",
+        "gram {} --kernel edit -o out.npy",
+    ],
 )
 def test_a_command_that_runs_out_writes_nothing(command, task, tmp_path, monkeypatch, capsys):
     corpus = tmp_path / "corpus.tsv"
     corpus.write_text("label\ttext\n" + "".join(f"{y}\t{x}\n" for x, y in zip(*task, strict=True)))
-    line = f"{command} --device cuda:0 --memory 8GB".format(corpus).split()
+    line = f"{command} --device cuda:0".format(corpus).split()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["textsvm", *line])
     machine().fit(*task)  # what is compiled and loaded once is
