@@ -16,8 +16,10 @@ PACKAGE = ROOT / "textsvm"
 #: Rooms from the ground up: a file imports from its own room and from those before it. Rooms in one set are
 #: neighbours that do not know each other.
 FLOORS = [
-    {"errors", "files", "plain_json", "compiled", "parameters", "printable"},
-    {"parallel", "normal_form", "residues", "scratch", "stored_texts", "host_memory", "cuda_sources"},
+    {"errors", "files", "plain_json", "parameters", "printable", "locks"},
+    {"host_memory", "cuda_sources", "cuda_failures"},
+    {"compiled"},
+    {"parallel", "normal_form", "residues", "scratch", "stored_texts"},
     {"simd", "device", "tokens", "workers"},
     {"spans"},
     {"encoding"},

@@ -10,14 +10,18 @@ long as Numba is not there and there is little to do (`few`).
 
 from __future__ import annotations
 
+import os
 import sys
-import threading
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
+
+from textsvm import host_memory
 
 #: Symbols, or entries, that NumPy does before Numba would have been imported.
 FEW = 1 << 16
-_compiling = threading.RLock()
+#: Bytes that Numba uses and reserves, with the first function compiled.
+NUMBA = (80 << 20, 400 << 20)
 
 
 class Compiled:
@@ -42,9 +46,12 @@ class Compiled:
     @property
     def dispatcher(self) -> Any:
         """Numba's, for which all functions that this one may call are ready."""
+        if "numba" not in sys.modules:
+            host_memory.require(*NUMBA)
         from numba import njit as numba_njit
 
-        with _compiling:
+        # Another thread may call what is made here at once, and waits until its names are replaced.
+        with _compiling():
             if self._dispatcher is None:
                 made = numba_njit(**self._options)(self._function)
                 names, cells = self._function.__globals__, self._function.__closure__ or ()
@@ -64,6 +71,16 @@ class Compiled:
 
     def __reduce__(self) -> Any:
         return _named, (self.__module__, self.__qualname__)
+
+
+@lru_cache(maxsize=1)
+def _compiling() -> Any:
+    """Numba's lock of its compiler; a fork waits until it is free, for a child could not free it."""
+    from numba.core.compiler_lock import global_compiler_lock as lock
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    return lock
 
 
 def few(size: int) -> bool:

@@ -6,6 +6,7 @@ CuPy keeps the binary on disk (~/.cupy/kernel_cache), so the next process does n
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from textsvm import host_memory
+from textsvm import cuda_failures, host_memory
+from textsvm.cuda_failures import FORKED, first_line, version
 from textsvm.cuda_sources import Defines, compile_options, source_text
 from textsvm.cuda_sources import kernels_folder as kernels_folder
 from textsvm.cuda_sources import structure as structure
@@ -37,6 +39,10 @@ on_load: Callable[[str], None] | None = None
 #: cudaErrorPeerAccessAlreadyEnabled.
 _ENABLED_ALREADY = 704
 _PIP = 'pip install "textsvm[cuda13]" (or [cuda12], for drivers older than 580)'
+
+
+#: Whether this process was forked from one that used a GPU.
+_forked = False
 
 
 @dataclass(frozen=True)
@@ -150,7 +156,7 @@ def unconnected(cards: tuple[int, ...]) -> str:
                     runtime.deviceEnablePeerAccess(other)
                 except runtime.CUDARuntimeError as error:  # it is on already: CuPy may do that itself
                     if error.status != _ENABLED_ALREADY:
-                        return f"GPU {card} does not reach the memory of GPU {other} ({_first_line(error)})"
+                        return f"GPU {card} does not reach the memory of GPU {other} ({first_line(error)})"
     return ""
 
 
@@ -194,25 +200,27 @@ def cupy() -> Any:
         runtime = cupy.cuda.runtime
         driver, built_for = runtime.driverGetVersion(), runtime.runtimeGetVersion()
     except Exception as error:  # CuPy raises ImportError, OSError, RuntimeError, by what it misses
-        raise InputError(f"CuPy cannot be imported ({_first_line(error)}); {_PIP}") from error
+        raise InputError(f"CuPy cannot be imported ({first_line(error)}); {_PIP}") from error
     if driver == 0:
         raise InputError("there is no NVIDIA driver; install one, or run on the CPU")
     if driver // 1000 < built_for // 1000:
         raise InputError(
-            f"the NVIDIA driver is for CUDA {_version(driver)} and CuPy for CUDA {_version(built_for)}; "
+            f"the NVIDIA driver is for CUDA {version(driver)} and CuPy for CUDA {version(built_for)}; "
             f"update the driver, or install textsvm[cuda{driver // 1000}]"
         )
     try:
         if runtime.getDeviceCount() > 0:
             return cupy
     except runtime.CUDARuntimeError as error:
-        raise InputError(f"the NVIDIA driver sees no usable GPU ({_first_line(error)})") from error
+        raise InputError(f"the NVIDIA driver sees no usable GPU ({first_line(error)})") from error
     raise InputError("the NVIDIA driver sees no GPU")
 
 
 @lru_cache(maxsize=64)
 def gpu_trouble(index: int) -> str:
     """Why GPU `index` cannot be used, in one line, found by running a small kernel there; "" if it can."""
+    if _forked:
+        return FORKED
     try:
         cp = cupy()
         count = cp.cuda.runtime.getDeviceCount()
@@ -228,7 +236,7 @@ def gpu_trouble(index: int) -> str:
     except Exception as error:  # whatever CuPy, NVRTC or the driver finds wrong with this card
         if "nvrtc" in str(error).lower():
             return f"CuPy finds no CUDA compiler library (NVRTC); {_PIP}"
-        return f"it does not run a small test kernel ({_first_line(error)}); free it or update its driver"
+        return f"it does not run a small test kernel ({first_line(error)}); free it or update its driver"
     return "" if computed == _collatz_steps(1000) else "it computes a small test kernel wrongly"
 
 
@@ -238,21 +246,33 @@ def use(device: Device) -> Iterator[None]:
     if device.kind != "cuda":
         yield
         return
-    cp = cupy()
-    failures = (cp.cuda.runtime.CUDARuntimeError, cp.cuda.driver.CUDADriverError)
-    with cp.cuda.Device(device.index):
-        try:
+    try:
+        with cupy().cuda.Device(device.index):
             yield
-        except cp.cuda.memory.OutOfMemoryError as error:
-            raise InputError(
-                f"GPU memory ran out on {device.description} ({_first_line(error)}); "
-                "lower --memory, free the card or run with --device cpu"
-            ) from error
-        except failures as error:
-            raise InputError(
-                f"{device.description} failed ({_first_line(error)}); "
-                "check it with `textsvm devices`, or run with --device cpu"
-            ) from error
+    except Exception as error:  # of the block, or of leaving a card that is lost
+        if told := failure(error, device.description):
+            raise told from error
+        raise
+
+
+def failure(error: BaseException, where: str) -> InputError | None:
+    """What a user is told of an error of CuPy or of a library of CUDA; None of any other error."""
+    if not cuda_failures.is_one(error):
+        return None
+    if not cuda_failures.out_of_memory(error):
+        gpu_trouble.cache_clear()  # "auto" looks again whether there is a card to be used
+    return cuda_failures.told(error, where, cupy(), _forked)
+
+
+def _in_child() -> None:
+    """CUDA that was begun does not work in a forked child."""
+    global _forked
+    _forked = _forked or cupy.cache_info().currsize > 0
+    gpu_trouble.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 
 def synchronize(device: Device) -> None:
@@ -370,21 +390,11 @@ def _name(index: int) -> str:
     return f"{name}, {properties['totalGlobalMem'] / 2**30:.0f} GiB"
 
 
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip(" \t=")]
-    return lines[0] if lines else type(error).__name__
-
-
-def _version(number: int) -> str:
-    return f"{number // 1000}.{number % 1000 // 10}"
-
-
 def _collatz_steps(n: int) -> list[int]:
     steps = []
     for value in range(1, n + 1):
         count = 0
         while value != 1:
-            value = 3 * value + 1 if value & 1 else value // 2
-            count += 1
+            value, count = 3 * value + 1 if value & 1 else value // 2, count + 1
         steps.append(count)
     return steps

@@ -7,10 +7,47 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from textsvm.errors import InputError
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
+
+#: Which control groups this process is in, and where they are; what it has of memory.
+MEMBERSHIP, GROUPS, STATUS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"), Path("/proc/self/status")
+
 
 def free() -> int:
-    """Bytes, within the limits of the container (cgroup) that this process runs in."""
-    return min([_available_memory(), *cgroup_memory(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))])
+    """Bytes, within the limits of the container (cgroup) that this process runs in, and its own (ulimit)."""
+    return min(
+        [_available_memory(), *cgroup_memory(MEMBERSHIP, GROUPS), *(left for _, left in _own_limits(STATUS))]
+    )
+
+
+def require(resident: int, addresses: int) -> None:
+    """Raise InputError before libraries are loaded that a limit has no room for: they end the process there.
+
+    Parameters
+    ----------
+    resident, addresses : int
+        Bytes that they use, and that they reserve.
+    """
+    for left in cgroup_memory(MEMBERSHIP, GROUPS):
+        if left < resident:
+            _refuse(resident, "the limit of this container (cgroup)", left)
+    for limit, left in _own_limits(STATUS):
+        needed = addresses if limit == "ulimit -v" else resident
+        if left < needed:
+            _refuse(needed, f"the limit of this process ({limit})", left)
+
+
+def _refuse(needed: int, limit: str, left: int) -> None:
+    raise InputError(
+        f"what textsvm computes with takes {needed >> 20} MiB of main memory before any work, and {limit} "
+        f"leaves {left >> 20} MiB; raise it"
+    )
 
 
 def _available_memory() -> int:
@@ -53,4 +90,19 @@ def _reclaimable(group: Path) -> int:
     """Bytes of a control group that are cached files, given back when memory is asked for."""
     lines = (group / "memory.stat").read_text().splitlines()
     stat = dict(line.split() for line in lines if len(line.split()) == 2)
-    return int(stat.get("inactive_file", stat.get("total_inactive_file", 0)))
+    # In version 1 "inactive_file" is without the groups below, whose use counts here too.
+    return int(stat.get("total_inactive_file", stat.get("inactive_file", 0)))
+
+
+def _own_limits(status: Path) -> Iterator[tuple[str, int]]:
+    """The limits of this process's address space and data, and bytes left under each."""
+    if resource is None:
+        return
+    limits = {"VmSize": ("ulimit -v", resource.RLIMIT_AS), "VmData": ("ulimit -d", resource.RLIMIT_DATA)}
+    with suppress(OSError):
+        lines = [line.split() for line in status.read_text().splitlines()]
+        used = {line[0].rstrip(":"): line[1] for line in lines if len(line) > 1}
+        for name, (limit, number) in limits.items():
+            most = resource.getrlimit(number)[0]
+            if most != resource.RLIM_INFINITY and name in used:
+                yield limit, max(0, most - (int(used[name]) << 10))

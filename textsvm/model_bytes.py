@@ -91,7 +91,9 @@ def read(path: Path) -> Content:
     content = _bytes_of(path)
     try:
         arrays = load(content)
-    except (SafetensorError, ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
+    except MemoryError as error:
+        raise InputError(f"{path} takes more main memory than there is: {one_line(error)}") from error
+    except (SafetensorError, ValueError, TypeError, KeyError, OverflowError) as error:
         raise InputError(f"{path} is not a textsvm model, or is damaged: {one_line(error)}") from error
     header = _header_of(path, content)
     if DIGEST not in header:

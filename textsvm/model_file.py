@@ -189,7 +189,9 @@ def _built(path: str | os.PathLike[str], build: Callable[..., Any]) -> Any:
         raise InputError(f"{path} is not a usable model: {one_line(error)}") from error
     except KeyError as error:
         raise InputError(f"{path} is damaged: it has no {one_line(error)}; train it again") from error
-    except (TypeError, ValueError, OverflowError, MemoryError) as error:
+    except MemoryError as error:
+        raise InputError(f"{path} takes more main memory than there is: {one_line(error)}") from error
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{path} is damaged: {one_line(error)}; train it again") from error
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 import sys
-import threading
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
@@ -19,6 +18,7 @@ from functools import lru_cache
 import numpy as np
 
 from textsvm.errors import InputError
+from textsvm.locks import Lock
 
 NORMALISATIONS = ("unicode", "paper", "none")
 #: What a code point becomes: nothing known yet; p + 1 for the code point p; a space that runs into others;
@@ -90,7 +90,7 @@ class NormalForm:
         self.changes, self.strips = form != "none" or not punctuation, form == "unicode"
         self.table = np.zeros(sys.maxunicode + 1, np.uint32)
         self.rows = np.zeros(0, np.uint32)
-        self._learning = threading.Lock()
+        self._learning = Lock()
         self.learn(range(128))
 
     def learn(self, points: Iterable[int]) -> None:

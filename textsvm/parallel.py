@@ -12,6 +12,8 @@ from contextvars import ContextVar, copy_context
 from functools import lru_cache
 from typing import Any
 
+from textsvm.locks import Lock
+
 #: Called with (work done, work in all), in any unit; may raise to stop the work.
 Progress = Callable[[float, float], None]
 #: Called with (stage, work done, work in all); stages are "encode", "gram", "solve", "predict", ...
@@ -23,6 +25,9 @@ _pools: dict[int, ThreadPoolExecutor] = {}
 _worker = threading.local()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pools.clear)
+#: Blocks of `one_blas_thread` at work, and threads of each library before the first of them.
+_alone: list[list[int]] = []
+_changing = Lock()
 
 
 @contextmanager
@@ -36,27 +41,38 @@ def limit(n_jobs: int | None) -> Iterator[None]:
 
 
 def n_threads() -> int:
-    """Threads to use: the limit in force, else all cores this process may run on; 1 inside of `run`."""
+    """Threads to use: the limit in force, else all cores this process may run on; 1 inside of `run`.
+
+    ``NUMBA_NUM_THREADS`` in the environment, which joblib sets for its worker processes, is the most.
+    """
     if getattr(_worker, "busy", False):
         return 1
     limited = _limit.get()
     if limited is not None:
         return limited
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    shared = os.environ.get("NUMBA_NUM_THREADS", "")
+    return min(cores, int(shared)) if shared.isdecimal() and int(shared) else cores
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """One thread of BLAS for each of ours; threadpoolctl's own way takes milliseconds."""
-    libraries = _blas().lib_controllers
-    before = [one.get_num_threads() for one in libraries]
-    for one in libraries:
-        one.set_num_threads(1)
+    """One thread of BLAS for each of ours; threadpoolctl's own way takes milliseconds.
+
+    Their number is the process's: of blocks in several threads the first sets it, the last puts it back.
+    """
+    with _changing:
+        libraries = _blas().lib_controllers
+        _alone.append(_alone[0] if _alone else [one.get_num_threads() for one in libraries])
+        for one in libraries:
+            one.set_num_threads(1)
     try:
         yield
     finally:
-        for one, threads in zip(libraries, before, strict=True):
-            one.set_num_threads(threads)
+        with _changing:
+            before = _alone.pop()
+            for one, threads in zip(libraries, before, strict=True):
+                one.set_num_threads(1 if _alone else threads)
 
 
 @lru_cache(maxsize=1)
@@ -141,9 +157,9 @@ def run(
         for future in pending:
             future.cancel()
         if isinstance(error, KeyboardInterrupt):
-            # Not waiting for the pieces at work, which of very long documents take minutes.
+            # Not waiting for the pieces at work, which of very long documents take minutes. The pool is
+            # not shut down: other threads may have pieces in it, and it ends with the last of them.
             _pools.pop(threads, None)
-            pool.shutdown(wait=False, cancel_futures=True)
         else:
             wait([future for future in pending if not future.cancelled()])
         raise

@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 
+from textsvm import host_memory
 from textsvm.cli import console
 from textsvm.cli.flags import Command, Group
 
@@ -19,6 +20,23 @@ COMMANDS = (
     "demo", "corpus", "train", "evaluate", "predict", "explain", "tune", "cv", "doubts", "compare",
     "neighbours", "gram", "features", "devices", "model", "bench", "mail",
 )  # fmt: skip
+
+
+#: Commands that load all they compute with, however little they do, and bytes that it uses and reserves.
+LOADING = {
+    "demo",
+    "train",
+    "evaluate",
+    "explain",
+    "tune",
+    "cv",
+    "doubts",
+    "compare",
+    "neighbours",
+    "gram",
+    "features",
+}
+LIBRARIES = (150 << 20, 900 << 20)
 
 
 def app_of(names: Iterable[str]) -> typer.Typer:
@@ -65,6 +83,7 @@ def _completion(context: typer.Context, parameter: typer.CallbackParam, given: b
 
 
 def _textsvm(
+    context: typer.Context,
     version: bool = typer.Option(
         False,
         "--version",
@@ -83,7 +102,8 @@ def _textsvm(
         False, "--show-completion", callback=_completion, is_eager=True, help="Show what that would install."
     ),
 ) -> None:
-    pass
+    if context.invoked_subcommand in LOADING:
+        host_memory.require(*LIBRARIES)
 
 
 def main() -> None:
@@ -97,7 +117,9 @@ def main() -> None:
     # One command takes half as long to set up as all of them.
     alone = named in COMMANDS and not completing
     code = console.main(app_of([named]) if alone else _whole())
-    if code == console.INTERRUPTED:
+    if code == console.INTERRUPTED or (
+        code and "cupy" in sys.modules
+    ):  # a card that failed may hang once more
         console.leave(code)
     sys.exit(code)
 

@@ -38,6 +38,8 @@ STAGES = {
 
 #: Exit code after Ctrl-C.
 INTERRUPTED = 130
+#: What errors of the system say that are for want of main memory: of a library, of a thread, of anything.
+_NO_MEMORY = ("failed to map segment", "can't start new thread", "Cannot allocate memory")
 #: How many lines of JSON have gone to stdout.
 _printed = count()
 
@@ -255,14 +257,36 @@ def main(app: typer.Typer) -> int:
         # The reader of our output has gone (head, less): nothing to say, and nothing to flush at exit.
         sys.stdout = None
         return 1
-    except MemoryError as error:
-        why = str(error) or "no more could be had"
-        return _fail(f"out of main memory ({why}); lower --memory or use fewer documents", 1)
-    except OSError as error:
-        return _fail(f"{error.filename or 'input/output'}: {error.strerror or error}", 1)
+    except Exception as error:
+        told = _told(error)
+        if told is None:
+            raise
+        return _fail(told, 1)
     if code == INTERRUPTED:  # Typer's own word for Ctrl-C
         return _fail(_interrupted(), INTERRUPTED)
     return code if isinstance(code, int) else 0
+
+
+def _told(error: BaseException) -> str | None:
+    """What is told of an error that is nobody's fault; None of one that is ours."""
+    from textsvm.device import failure
+
+    if told := failure(error, "the GPU"):
+        return str(told)
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in causes:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    for cause in causes:
+        if isinstance(cause, MemoryError) or any(said in str(cause) for said in _NO_MEMORY):
+            why = str(cause) or "no more could be had"
+            return f"out of main memory ({why}); lower --memory, use fewer documents or give it more"
+    return (
+        f"{error.filename or 'input/output'}: {error.strerror or error}"
+        if isinstance(error, OSError)
+        else None
+    )
 
 
 def _interrupted() -> str:

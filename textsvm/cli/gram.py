@@ -204,9 +204,10 @@ def _require_memory(needed: int, device: Device) -> None:
 
     free = free_memory(device)
     if needed > free:
+        cpu = "run with --device cpu, or " if device.kind == "cuda" else ""
         raise InputError(
             f"the kernel matrix takes {show_bytes(needed)} and {show_bytes(free)} are free on "
-            f"{device.description}; use fewer documents, such as one --part"
+            f"{device.description}; {cpu}use fewer documents, such as one --part"
         )
 
 

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 import warnings
 from abc import ABC, abstractmethod
@@ -38,6 +37,7 @@ from textsvm.gram.plan import allowed_bytes, parse_bytes
 from textsvm.kernels.base import Kernel, Predictor, Weights
 from textsvm.kernels.made import make_kernel, reads_of
 from textsvm.kernels.user import KernelFunction
+from textsvm.locks import Lock
 from textsvm.parallel import StageProgress, of_stage
 from textsvm.solvers.problems import Machines, Problem
 from textsvm.sources.base import Kept, Source
@@ -49,7 +49,7 @@ from textsvm.sources.vectors import VectorSource
 #: Rows to train on and rows to test on.
 Fold = tuple[NDArray[np.int64], NDArray[np.int64]]
 #: Held while a predictor is made, so that threads that share a model make one.
-_making = threading.RLock()
+_making = Lock()
 
 
 class KernelMachine(Shown, BaseEstimator, ABC):
@@ -374,6 +374,10 @@ class KernelMachine(Shown, BaseEstimator, ABC):
         # A predictor holds device memory or large indexes; it is made again when first needed.
         state = super().__getstate__()
         return {**state, "_predictors": {}} if "_predictors" in state else state
+
+    def __sklearn_is_fitted__(self) -> bool:
+        # scikit-learn's own way walks over all attributes, which another thread may be adding to.
+        return "support_" in vars(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

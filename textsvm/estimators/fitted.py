@@ -16,9 +16,13 @@ from numpy.typing import NDArray
 from textsvm import device as devices
 from textsvm.estimators.decisions import decide, probabilities_of, scores_of_classes, winners
 from textsvm.kernels.base import Predictor
+from textsvm.locks import Lock
 from textsvm.parallel import StageProgress, of_stage
 from textsvm.sources.base import Kept
 from textsvm.sources.texts import TextSource
+
+#: Held while a predictor is made, so that threads that share a machine make one.
+_making = Lock()
 
 
 @dataclass
@@ -60,9 +64,10 @@ class FittedMachine:
             return self.intercept_ + made.values(others, of_stage(progress, "predict"))
 
     def _prepared(self) -> Predictor:
-        if "_predictor" not in vars(self):
-            self._predictor = self.source.predictor(self.kept, self.dual_coef_, self.device_)
-        return self._predictor
+        with _making:
+            if "_predictor" not in vars(self):
+                self._predictor = self.source.predictor(self.kept, self.dual_coef_, self.device_)
+            return self._predictor
 
 
 @dataclass

@@ -107,14 +107,17 @@ class MerPredictor:
         return self._table
 
     def _tabulates(self, documents: Documents) -> bool:
-        """Whether there is room for a table, and it is there or made in less time than kernel values."""
+        """Whether there is room for a table, and it is made in less time than kernel values.
+
+        Not whether it is there: bits of values would go by what was predicted before, in whichever thread.
+        """
         kernel, symbols = self.rows.kernel, max(self.rows.columns.n_symbols, 1)
         size = float(symbols) ** kernel.length
         if size * 8 * (len(self.rows.weights) + len(self.coef)) > TABLE_BYTES:
             return False
         made = kernel.length * len(self.rows.weights) * size * len(self.coef) / TABLE_RATE
         direct = kernel.cost(documents.lengths, self.rows.documents.lengths).sum()
-        return self._table is not None or bool(made <= direct)
+        return bool(made <= direct)
 
 
 class HostTable:

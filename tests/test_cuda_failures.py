@@ -1,0 +1,178 @@
+"""What is told of a card that fails, by a CuPy that is none: memory runs out, a context is lost, a fork."""
+
+import gc
+import os
+import weakref
+from types import SimpleNamespace
+
+import pytest
+
+from textsvm import device as devices
+from textsvm.cli import console
+from textsvm.cli.gram import _require_memory
+from textsvm.errors import InputError
+
+CARD = devices.Device("cuda", 0, "cuda:0 (H200, 140 GiB)")
+
+
+def error_of(name, module, base=RuntimeError):
+    return type(name, (base,), {"__module__": module})
+
+
+Runtime = error_of("CUDARuntimeError", "cupy_backends.cuda.api.runtime")
+Driver = error_of("CUDADriverError", "cupy_backends.cuda.api.driver")
+Blas = error_of("CUBLASError", "cupy_backends.cuda.libs.cublas")
+Pool = error_of("OutOfMemoryError", "cupy.cuda.memory", MemoryError)
+
+
+class Card:
+    """A card that is made current; `lost` fails where it is left, and with whatever is asked of it."""
+
+    def __init__(self, index):
+        pass
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *failed):
+        fake.fail_if_lost()
+
+
+class Fake:
+    """CuPy as `device` knows it."""
+
+    def __init__(self):
+        self.lost, self.given_back = "", 0
+        runtime = SimpleNamespace(
+            getDeviceCount=lambda: 1,
+            deviceSynchronize=self.fail_if_lost,
+            getDeviceProperties=lambda card: {"name": b"H200", "totalGlobalMem": 140 << 30},
+        )
+        self.cuda = SimpleNamespace(runtime=runtime, Device=Card)
+
+    def fail_if_lost(self):
+        if self.lost:
+            raise Runtime(self.lost)
+
+    def get_default_memory_pool(self):
+        return SimpleNamespace(free_all_blocks=self.give_back)
+
+    def give_back(self):
+        self.given_back += 1
+
+
+@pytest.fixture(autouse=True)
+def cupy(monkeypatch):
+    global fake
+    fake = Fake()
+    made = lambda: fake  # noqa: E731
+    made.cache_info = lambda: SimpleNamespace(currsize=1)
+    monkeypatch.setattr(devices, "cupy", made)
+    yield fake
+    devices.gpu_trouble.cache_clear()
+
+
+def told(error):
+    with pytest.raises(InputError) as caught, devices.use(CARD):
+        raise error
+    assert isinstance(caught.value.__cause__, type(error))
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith("or run with --device cpu")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Pool("Out of memory allocating 1,024 bytes (allocated so far: 0 bytes)."),
+        Runtime("cudaErrorMemoryAllocation: out of memory"),
+        Driver("CUDA_ERROR_OUT_OF_MEMORY: out of memory"),
+        Blas("CUBLAS_STATUS_ALLOC_FAILED"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_memory_that_runs_out_in_any_library_is_told_and_given_back(error, cupy):
+    assert f"GPU memory ran out on {CARD.description} (" in told(error)
+    assert "lower --memory" in told(error)
+    assert cupy.given_back == 2
+
+
+def test_what_the_failed_work_held_is_given_back_while_the_error_is_still_known():
+    class Matrix:
+        pass
+
+    held = []
+
+    def work():
+        matrix = Matrix()
+        held.append(weakref.ref(matrix))
+        raise Pool("Out of memory allocating 1,024 bytes")
+
+    with pytest.raises(InputError) as caught, devices.use(CARD):
+        work()
+    assert caught.value.__cause__ is not None
+    gc.collect()
+    assert held[0]() is None
+
+
+def test_a_lost_context_is_told_and_auto_is_the_cpu_from_then_on(cupy, monkeypatch):
+    monkeypatch.setattr(devices, "load", lambda source: pytest.fail("nothing runs on a lost card"))
+    cupy.lost = "cudaErrorIllegalAddress: an illegal memory access was encountered"
+    sentence = told(Runtime(cupy.lost))  # leaving the card fails too
+    assert "is lost to this process (cudaErrorIllegalAddress: an illegal memory access was" in sentence
+    assert "start again" in sentence
+    cupy.full = lambda *given: cupy.fail_if_lost()
+    cupy.int32 = int
+    assert "cudaErrorIllegalAddress" in devices.select("auto").no_gpu
+
+
+def test_a_card_that_fails_where_it_is_left_is_told_too(cupy):
+    with pytest.raises(InputError, match="is lost to this process"), devices.use(CARD):
+        cupy.lost = "cudaErrorDevicesUnavailable: CUDA-capable device(s) is/are busy or unavailable"
+
+
+def test_a_card_that_failed_once_is_told_as_that():
+    assert "failed (CUBLAS_STATUS_NOT_SUPPORTED); check it with" in told(Blas("CUBLAS_STATUS_NOT_SUPPORTED"))
+
+
+@pytest.mark.parametrize("error", [ValueError("ours"), MemoryError("the host's"), KeyboardInterrupt()])
+def test_other_errors_stay_what_they_are(error, cupy):
+    with pytest.raises(type(error)) as caught, devices.use(CARD):
+        raise error
+    assert caught.value is error
+    assert not cupy.given_back
+
+
+def test_a_failure_outside_of_any_block_is_one_sentence_of_the_command(capsys):
+    def app(**options):
+        raise Runtime("cudaErrorMemoryAllocation: out of memory")
+
+    assert console.main(app) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("textsvm: GPU memory ran out on the GPU (")
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_forked_from_a_process_that_used_a_gpu_is_told_to_be_spawned():
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            assert "start it by spawn or forkserver" in devices.select("auto").no_gpu
+            assert "spawn or forkserver" in told(Runtime("cudaErrorInitializationError"))
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert not devices._forked
+
+
+def test_a_matrix_too_large_for_a_card_may_be_made_on_the_cpu(monkeypatch):
+    monkeypatch.setattr(devices, "free_memory", lambda device: 1 << 20)
+    for device, remedy in (
+        (CARD, "; run with --device cpu, or use fewer"),
+        (devices.select("cpu"), "; use fewer"),
+    ):
+        with pytest.raises(InputError, match=remedy):
+            _require_memory(1 << 30, device)

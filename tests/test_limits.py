@@ -1,0 +1,196 @@
+"""Limits of main memory: they are seen before work begins, and where it ends one sentence says so."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import textsvm
+from textsvm import SVC, Spectrum, host_memory
+from textsvm.cli import app_of, console
+from textsvm.errors import InputError
+from textsvm.gram.plan import allowed_bytes
+
+resource = pytest.importorskip("resource")
+ROWS = "".join(f"{'ham' if i % 2 else 'spam'}\t{'buy now' if i % 3 else 'see you'} {i}\n" for i in range(24))
+COMMANDS = {
+    "train": "train corpus.tsv --kernel spectrum --p 2 --device cpu -o out",
+    "tune": "tune corpus.tsv --kernel spectrum --p 2 -C 1,10 --folds 2 --device cpu -o out",
+    "gram": "gram corpus.tsv --kernel edit --device cpu -o out.npy",
+    "features": "features corpus.tsv --p 2 --device cpu -o out.npz",
+    "predict": "predict model corpus.tsv --device cpu",
+    "evaluate": "evaluate model corpus.tsv --device cpu --report out.html",
+}
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("corpus.tsv").write_text("label\ttext\n" + ROWS)
+    rows = [line.split("\t") for line in ROWS.splitlines()]
+    textsvm.save(SVC(Spectrum(2), device="cpu").fit([x for _, x in rows], [y for y, _ in rows]), "model")
+    return tmp_path
+
+
+def call(monkeypatch, line):
+    """The exit code of a command, in this process."""
+    monkeypatch.setattr(sys, "argv", ["textsvm", *line.split()])
+    return console.main(app_of([line.split()[0]]))
+
+
+class Scarce:
+    """Takes so many arrays from NumPy, then there is no memory left."""
+
+    def __init__(self, monkeypatch, most):
+        self.taken, self.most, self.real = 0, most, np.empty
+        monkeypatch.setattr(np, "empty", self)
+
+    def __call__(self, *given, **more):
+        self.taken += 1
+        if self.taken > self.most:
+            raise np._core._exceptions._ArrayMemoryError((1 << 40,), np.dtype(np.float64))
+        return self.real(*given, **more)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_memory_at_any_stage_is_one_sentence_and_nothing_is_half_written(name, here, monkeypatch, capsys):
+    assert call(monkeypatch, COMMANDS[name]) == 0  # what is compiled now must not meet another np.empty
+    with monkeypatch.context() as within:
+        every = Scarce(within, 1 << 60)
+        assert call(within, COMMANDS[name]) == 0
+    assert every.taken
+    for written in here.glob("out*"):
+        written.unlink()
+    before = sorted(here.iterdir())
+    for most in sorted({0, every.taken // 3, every.taken * 2 // 3, every.taken - 1}):
+        with monkeypatch.context() as within:
+            Scarce(within, most)
+            capsys.readouterr()
+            assert call(within, COMMANDS[name]) == 1
+        told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("textsvm: ")]
+        assert len(told) == 1
+        assert "main memory" in told[0]
+        assert "8.00 TiB" in told[0]
+        assert sorted(here.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("can't start new thread"),
+        ImportError("libgomp.so.1: failed to map segment from shared object"),
+        OSError(12, "Cannot allocate memory"),
+    ],
+)
+def test_whatever_is_raised_for_want_of_memory_is_told_as_such(error, monkeypatch, capsys):
+    def app(**options):
+        try:
+            raise error
+        except Exception as cause:
+            raise OSError("Could not find libllvmlite.so") from cause
+
+    assert console.main(app) == 1
+    assert capsys.readouterr().err.startswith("textsvm: out of main memory (")
+
+
+def test_another_error_is_not_taken_for_it():
+    def app(**options):
+        raise RuntimeError("ours")
+
+    with pytest.raises(RuntimeError, match="ours"):
+        console.main(app)
+
+
+def test_a_model_that_memory_is_too_short_for_is_not_called_damaged(here, monkeypatch):
+    def fail(*given, **more):
+        raise MemoryError("no more")
+
+    monkeypatch.setattr("safetensors.numpy.load", fail)
+    with pytest.raises(InputError, match="model takes more main memory than there is: no more"):
+        textsvm.load("model")
+    monkeypatch.undo()
+    monkeypatch.setattr("textsvm.model_file._build", fail)
+    with pytest.raises(InputError, match="model takes more main memory than there is: no more"):
+        textsvm.load(here / "model")
+
+
+def container(folder, monkeypatch, *, limit, used, cached=0, above=None):
+    """A tree of control groups (version 2) in which this process has so many bytes."""
+    group = folder / "fs" / "pods" / "one"
+    group.mkdir(parents=True)
+    for place, most in ((group, limit), (group.parent, above or "max")):
+        (place / "memory.max").write_text(f"{most}\n")
+        (place / "memory.current").write_text(f"{used}\n")
+        (place / "memory.stat").write_text(f"anon 1\ninactive_file {cached}\n")
+    (folder / "cgroup").write_text("0::/pods/one\n")
+    monkeypatch.setattr(host_memory, "MEMBERSHIP", folder / "cgroup")
+    monkeypatch.setattr(host_memory, "GROUPS", folder / "fs")
+
+
+def own(folder, monkeypatch, limits):
+    """Limits of this process, which has 600 MiB of addresses and 100 of data."""
+    (folder / "status").write_text("Name:\tpython\nVmSize:\t614400 kB\nVmData:\t102400 kB\n")
+    monkeypatch.setattr(host_memory, "STATUS", folder / "status")
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (limits.get(kind, resource.RLIM_INFINITY), -1))
+
+
+def test_what_is_planned_heeds_every_limit(tmp_path, monkeypatch):
+    mib, cpu = 1 << 20, textsvm.device.select("cpu")
+    monkeypatch.setattr(host_memory, "_available_memory", lambda: 1 << 40)
+    own(tmp_path, monkeypatch, {})
+    container(tmp_path, monkeypatch, limit=512 * mib, used=200 * mib, cached=88 * mib)
+    assert (host_memory.free(), allowed_bytes(None, cpu)) == (400 * mib, 200 * mib)
+    (tmp_path / "fs" / "pods" / "memory.max").write_text(f"{300 * mib}")
+    assert host_memory.free() == 188 * mib
+    own(tmp_path, monkeypatch, {resource.RLIMIT_AS: 700 * mib})
+    assert host_memory.free() == 100 * mib
+    own(tmp_path, monkeypatch, {resource.RLIMIT_DATA: 150 * mib, resource.RLIMIT_AS: 700 * mib})
+    assert host_memory.free() == 50 * mib
+    own(tmp_path, monkeypatch, {resource.RLIMIT_DATA: 50 * mib})
+    assert host_memory.free() == 0
+
+
+def test_in_version_1_what_groups_below_have_cached_counts_as_free(tmp_path):
+    group = tmp_path / "fs" / "memory" / "pods"
+    group.mkdir(parents=True)
+    for name, text in {"limit_in_bytes": 1000, "usage_in_bytes": 900}.items():
+        (group / f"memory.{name}").write_text(f"{text}\n")
+    (group / "memory.stat").write_text("inactive_file 0\ntotal_inactive_file 300\n")
+    (tmp_path / "cgroup").write_text("4:memory:/pods\n")
+    assert list(host_memory.cgroup_memory(tmp_path / "cgroup", tmp_path / "fs")) == [400]
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"), [(160 << 20, "cgroup) leaves 100 MiB"), (1 << 40, None), ("max", None)]
+)
+def test_a_container_too_small_for_the_libraries_is_told_before_they_are_loaded(
+    here, limit, expected, monkeypatch, capsys
+):
+    own(here, monkeypatch, {})
+    container(here, monkeypatch, limit=limit, used=60 << 20)
+    assert call(monkeypatch, COMMANDS["train"]) == (1 if expected else 0)
+    assert ("model out" in capsys.readouterr().err) != bool(expected)
+    assert (here / "out").exists() != bool(expected)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have no such limit")
+@pytest.mark.parametrize("name", ["train", "predict"])
+def test_a_process_of_few_addresses_ends_with_a_sentence(name, here):
+    def limited():
+        resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
+
+    (here / "corpus.tsv").write_text("label\ttext\n" + ROWS * 300)  # enough for Numba to be taken
+    done = subprocess.run(
+        [sys.executable, "-m", "textsvm", *COMMANDS[name].split()],
+        capture_output=True, text=True, preexec_fn=limited, timeout=100,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    )  # fmt: skip
+    told = [line for line in done.stderr.splitlines() if not line.startswith("note: ")]
+    assert (done.returncode, len(told)) == (1, 1), done.stderr
+    assert "ulimit -v" in told[0]
+    assert not list(here.glob("out*"))
