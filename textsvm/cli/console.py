@@ -190,7 +190,7 @@ class Console:
             self.stdout.print(table)
 
     def print_json(self, value: dict[str, Any]) -> None:
-        """One JSON object on a line of stdout: in UTF-8, or in ASCII where stdout or the text is another's."""
+        """One JSON object on a line of stdout: in UTF-8, or in ASCII where stdout has another code."""
         stream = sys.stderr if self._stdout_taken else sys.stdout
         text = json_escaped(json.dumps(value, ensure_ascii=False))
         try:
