@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -107,7 +108,8 @@ def as_input_error() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise InputError(" ".join(str(error).split())) from error
+        message = " ".join(str(error).split())  # with an array in its midst: what to do would be cut off
+        raise InputError(re.sub(r" array=.*?(?= Reshape)", "", message)) from error
 
 
 class GivenMatrix:
