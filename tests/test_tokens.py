@@ -21,6 +21,7 @@ from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import data_warnings
 from textsvm.kernels.edit_narrow import narrow_runs
 from textsvm.kernels.option import SYMBOLS
+from textsvm.model_bytes import sealed
 from textsvm.tokens import NAMES, align, locate, spread, tokenise
 
 CPU = select("cpu")
@@ -236,6 +237,7 @@ class TestModels:
         with safe_open(path, framework="numpy") as file:
             metadata, arrays = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         save_file(arrays | changed, path, metadata)
+        path.write_bytes(sealed(path.read_bytes()))
         with pytest.raises(InputError, match=message):
             textsvm.load(path)
 
