@@ -3,12 +3,12 @@
 import ast
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from test_house import modules
 
 from textsvm.cli.console import Console
 from textsvm.readers import read_corpus
@@ -85,17 +85,20 @@ def test_paths_that_another_system_cannot_hold_are_found(names):
 
 def opened_as_text():
     """Calls that open files as text: where, whether they write, and what they name; ** is None."""
-    for name, tree in modules().items():
-        for node in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
-            of = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            said = {each.arg for each in node.keywords}
-            if of in ("read_text", "write_text"):
-                said |= {"encoding"} if len(node.args) > (of == "write_text") else set()
-                yield f"{name}:{node.lineno}", of == "write_text", said
-            elif of == "open":
-                modes = [each.value for each in node.args[:2] if isinstance(each, ast.Constant)]
-                if modes and "b" not in modes[0]:
-                    yield f"{name}:{node.lineno}", modes[0][0] in "wax", said
+    sources = ((path, path.read_text("utf-8")) for path in sorted((ROOT / "textsvm").rglob("*.py")))
+    trees = ((path, ast.parse(source)) for path, source in sources if re.search(r"\bopen\(|_text\(", source))
+    for path, node in ((path, node) for path, tree in trees for node in ast.walk(tree)):
+        if not isinstance(node, ast.Call):
+            continue
+        of = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        said = {each.arg for each in node.keywords}
+        if of in ("read_text", "write_text"):
+            said |= {"encoding"} if len(node.args) > (of == "write_text") else set()
+            yield f"{path}:{node.lineno}", of == "write_text", said
+        elif of == "open":
+            modes = [each.value for each in node.args[:2] if isinstance(each, ast.Constant)]
+            if modes and "b" not in modes[0]:
+                yield f"{path}:{node.lineno}", modes[0][0] in "wax", said
 
 
 def test_text_is_read_and_written_with_a_named_encoding_and_line_ends():

@@ -49,7 +49,6 @@ predict with t.csv --quiet
 explain with one.txt --quiet
 evaluate with t.csv --report report.html --quiet
 evaluate with t.csv --report bare.html --mistakes 0 --quiet
-evaluate with t.csv --report bare.json --mistakes 0 --quiet
 cv t.csv {SPECTRUM} --folds 2
 tune t.csv {SPECTRUM} --folds 2 -C 1,10 --resume tuned.tuning -o tuned
 gram t.csv {SPECTRUM} -o gram.npy
@@ -110,7 +109,7 @@ def test_a_model_holds_what_the_page_says(folder):
         assert TEXT.encode() not in held  # one behind the other, as code points of an alphabet
 
 
-@pytest.mark.parametrize("name", ["gram.npy", "store", "bare", "tuned.tuning", "bare.html", "bare.json"])
+@pytest.mark.parametrize("name", ["gram.npy", "store", "bare", "tuned.tuning", "bare.html"])
 def test_no_text_is_in(folder, name):
     held = bytes_of(folder / name)
     assert TEXT.encode() not in held
