@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array, issparse, random_array
+from problems import random_sparse
+from scipy.sparse import csr_array, issparse
 
 from textsvm.documents import encode
 from textsvm.features.vectors import Vectors
@@ -27,7 +28,7 @@ def _vectors():
     """Dense and sparse ones, of either precision, of more than one tile; whole numbers; empty rows."""
     rng = np.random.default_rng(0)
     dense = rng.normal(size=(60, 7))
-    sparse = random_array((60, 40), density=0.1, format="csr", rng=rng, data_sampler=rng.normal)
+    sparse = random_sparse((60, 40), 0.1, rng, values=rng.standard_normal)
     common = csr_array(np.where(rng.random((300, 9)) < np.linspace(0.01, 0.9, 9), 1.0, 0.0))
     empty = np.where((np.arange(60) % 7 == 3)[:, None], 0.0, dense)
     return {

@@ -1,9 +1,15 @@
 """Grams and duals that both solver twins are tested on, and a judge that trusts nothing they say."""
 
 import numpy as np
+from scipy.sparse import csr_array, random
 from sklearn.svm import SVC
 
 from textsvm.solvers import dual as duals
+
+
+def random_sparse(shape, density, rng, dtype=None, values=None):
+    """Random entries at random places. SciPy renamed the keyword for the generator, and left its place."""
+    return csr_array(random(*shape, density, "coo", dtype, np.random.default_rng(rng), values))
 
 
 def gaussian(n, seed=0, width=0.1, noise=0.7):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.sparse import csr_matrix, random_array
+from problems import random_sparse
+from scipy.sparse import csr_matrix
 
 from textsvm.bench.clusters import SIZE, SLOTS, cluster
 
@@ -36,11 +37,11 @@ def check(x):
 
 @given(st.integers(0, 700), st.integers(1, 300), st.floats(0, 0.3), st.integers(0, 5))
 def test_every_vector_is_in_one_cluster(n, d, density, seed):
-    check(csr_matrix(random_array((n, d), density=density, rng=seed)))
+    check(csr_matrix(random_sparse((n, d), density, seed)))
 
 
 def test_more_clusters_than_are_open_at_a_time():
-    x = csr_matrix(random_array((70 * SIZE + 3, 40), density=0.1, rng=0))
+    x = csr_matrix(random_sparse((70 * SIZE + 3, 40), 0.1, 0))
     assert len(check(x)) == 71 > SLOTS
 
 
@@ -74,13 +75,13 @@ def algorithm_2(x, order):
 
 @pytest.mark.parametrize("n", [300, 2000, 66 * SIZE + 5])
 def test_they_are_those_of_the_paper(n):
-    x = csr_matrix(random_array((n, 60), density=0.08, rng=2))
+    x = csr_matrix(random_sparse((n, 60), 0.08, 2))
     order, found = np.random.default_rng(0).permutation(n), clustered(x)
     for c, expected in enumerate(algorithm_2(x, order)):
         np.testing.assert_array_equal(found.order[c * SIZE : (c + 1) * SIZE], expected)
 
 
 def test_the_same_every_time():
-    x = csr_matrix(random_array((2000, 100), density=0.05, rng=1))
+    x = csr_matrix(random_sparse((2000, 100), 0.05, 1))
     first, second = clustered(x), clustered(x)
     np.testing.assert_array_equal(first.order, second.order)

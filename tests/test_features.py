@@ -9,7 +9,7 @@ import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import random_array
+from problems import random_sparse
 from test_spectrum import CPU, news
 
 from textsvm.documents import encode
@@ -141,7 +141,7 @@ def test_features_are_the_same_bits_for_any_number_of_threads():
 @given(seed=st.integers(0, 1000), k=st.integers(1, 3), alone=st.sampled_from([0, 1 << 14]))
 def test_products_and_rows_are_the_bits_of_scipy(seed, k, alone):
     rng = np.random.default_rng(seed)
-    given_ = random_array((40, 25), density=0.2, format="csr", rng=rng, dtype=np.float32)
+    given_ = random_sparse((40, 25), 0.2, rng, np.float32)
     x = Sparse(given_.indptr.astype(np.int64), given_.indices.astype(np.int32), given_.data, 25)
     right, left = rng.normal(size=(25, k)), rng.normal(size=(40, k)) * (rng.random((40, 1)) < 0.5)
     some = rng.permutation(40)[:17]
@@ -158,7 +158,7 @@ def test_products_and_rows_are_the_bits_of_scipy(seed, k, alone):
 @given(seed=st.integers(0, 1000))
 def test_shared_features_come_commonest_first(seed):
     rng = np.random.default_rng(seed)
-    given_ = random_array((30, 20), density=0.1, format="csr", rng=rng)
+    given_ = random_sparse((30, 20), 0.1, rng)
     x = Sparse(given_.indptr.astype(np.int64), given_.indices.astype(np.int32),
                rng.integers(1, 5, given_.nnz).astype(np.float32), 20)  # fmt: skip
     df = np.bincount(x.features, minlength=20)

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array, random_array
+from problems import random_sparse
 
 from textsvm import device
 from textsvm.features import digits_cuda, products_cuda, vectors_cuda
@@ -159,7 +159,7 @@ def test_far_vectors_are_compared_by_differences(launched):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shape", [(7, 5), (3, 0), (0, 4), (1, 1)])
 def test_sparse_vectors_become_dense_on_the_card(launched, dtype, shape):
-    x = csr_array(random_array(shape, density=0.3, rng=np.random.default_rng(0), dtype=dtype))
+    x = random_sparse(shape, 0.3, 0, dtype)
     dense = vectors_cuda.on_card(x)
     assert dense.dtype == dtype
     np.testing.assert_array_equal(dense, x.toarray())

@@ -87,14 +87,14 @@ def test_exit_codes(server, data, code, terse):
     assert run("-p", "-e", "-t", server=server, data=data)[::2] == (0, terse + "\n")
 
 
-@pytest.mark.parametrize("data", MESSAGES)
+@pytest.mark.parametrize("data", MESSAGES, ids=range(len(MESSAGES)))
 def test_a_message_passes_with_the_decision_and_no_other_change(server, data):
     code, out, _ = run("-p", "-e", server=server, data=data)
     assert code == 0
     assert out == marked(data, ToyFilter().classify(data))
 
 
-@pytest.mark.parametrize("data", MESSAGES)
+@pytest.mark.parametrize("data", MESSAGES, ids=range(len(MESSAGES)))
 def test_a_message_passes_unchanged_without_a_server(tmp_path, data):
     code, out, err = run("-p", "-e", server=str(tmp_path / "none"), data=data)
     assert (code, out) == (3, data)
@@ -118,6 +118,7 @@ def test_a_message_passes_unchanged_without_a_server(tmp_path, data):
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "went away before it answered"),
         (b"\xff" * 100_000, "went away before it answered"),
     ],
+    ids=lambda each: repr(each)[:30],  # a name of 300 kB is more than an environment holds
 )
 def test_a_message_passes_unchanged_whatever_the_server_does(tmp_path, answer, why):
     with listening(tmp_path / "socket", answer) as server:

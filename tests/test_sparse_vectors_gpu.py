@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix, random_array, vstack
+from problems import random_sparse
+from scipy.sparse import csr_matrix, vstack
 
 from textsvm import device as devices
 from textsvm.bench import clusters_cuda
@@ -45,7 +46,7 @@ def columns(kernel, x, way):
 def sparse(n, d, density=0.1, seed=0, whole=0):
     """Random rows; the first two are alike, the fourth is empty, and the last feature has no entry."""
     rng = np.random.default_rng(seed)
-    x = csr_matrix(random_array((n, d), density=density, rng=rng))
+    x = csr_matrix(random_sparse((n, d), density, rng))
     x.data = (
         rng.integers(1, whole + 1, x.nnz) * rng.choice([-1.0, 1.0], x.nnz)
         if whole

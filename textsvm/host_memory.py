@@ -53,7 +53,7 @@ def _refuse(needed: int, limit: str, left: int) -> None:
 def _available_memory() -> int:
     """Bytes of main memory that new work can have, as the system sees it."""
     try:
-        with open("/proc/meminfo") as lines:
+        with open("/proc/meminfo", encoding="ascii") as lines:
             available = next(line for line in lines if line.startswith("MemAvailable"))
         return int(available.split()[1]) << 10
     except (OSError, StopIteration):
@@ -67,9 +67,10 @@ def _available_memory() -> int:
 def cgroup_memory(membership: Path, root: Path) -> Iterator[int]:
     """Bytes left under the memory limit of each control group, version 1 or 2, that this process is in."""
     try:
-        groups = [line.strip().split(":", 2) for line in membership.read_text().splitlines()]
+        lines = membership.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
         return
+    groups = [line.strip().split(":", 2) for line in lines]
     for number, controllers, path in (group for group in groups if len(group) == 3):
         if number == "0":
             top, limit, used = root, "memory.max", "memory.current"
@@ -82,13 +83,13 @@ def cgroup_memory(membership: Path, root: Path) -> Iterator[int]:
         for folder in dict.fromkeys([inside, *inside.parents]):
             if folder == top or top in folder.parents:
                 with suppress(OSError, ValueError):
-                    most = int((folder / limit).read_text())  # "max" is no number: no limit
-                    yield max(0, most - int((folder / used).read_text()) + _reclaimable(folder))
+                    most = int((folder / limit).read_text("ascii"))  # "max" is no number: no limit
+                    yield max(0, most - int((folder / used).read_text("ascii")) + _reclaimable(folder))
 
 
 def _reclaimable(group: Path) -> int:
     """Bytes of a control group that are cached files, given back when memory is asked for."""
-    lines = (group / "memory.stat").read_text().splitlines()
+    lines = (group / "memory.stat").read_text("ascii").splitlines()
     stat = dict(line.split() for line in lines if len(line.split()) == 2)
     # In version 1 "inactive_file" is without the groups below, whose use counts here too.
     return int(stat.get("total_inactive_file", stat.get("inactive_file", 0)))

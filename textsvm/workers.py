@@ -132,7 +132,7 @@ def _connected(where: Any) -> Iterator[Any]:
     with client:
         try:
             client.wait_for_workers(1, timeout=PATIENCE)
-        except Late as error:
+        except (Late, TimeoutError) as error:  # on Python 3.10 not the same, and both are raised
             raise InputError(
                 f"the scheduler at {name} has no workers after {PATIENCE:g} s; start some with "
                 f"`dask worker {name}`, where textsvm is installed"

@@ -256,7 +256,7 @@ def regression(folder: Path, name: str) -> tuple[NDArray[np.float64], NDArray[np
         x, y = load_svmlight_file(str(folder / path))
         x = x.toarray()
     else:
-        with bz2.open(folder / path, "rt") as lines:
+        with bz2.open(folder / path, "rt", encoding="ascii") as lines:
             table = np.loadtxt(lines, delimiter=",", skiprows=skip)
         x, y = np.delete(table, target, axis=1), table[:, target]
     low, high = x.min(axis=0), x.max(axis=0)

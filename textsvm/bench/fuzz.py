@@ -58,6 +58,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--quick", action="store_true", help="two seconds a target")
     parser.add_argument("--report", type=Path, default=Path("reports/trust"), help="without suffix")
     asked = parser.parse_args(arguments)
+    if sys.platform != "linux":
+        raise InputError("textsvm bench fuzz bounds the memory of its processes as Linux does; run it there")
     minutes = 2 / 60 if asked.quick else asked.minutes
     report = Rows(asked.report, "Fuzzing", f"textsvm bench fuzz --minutes {minutes:g}", __doc__ or "")
     for name in asked.target or known:

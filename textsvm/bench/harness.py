@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import resource
 import subprocess
 import sys
 import time
@@ -137,7 +136,7 @@ def write_report(
         (path.with_suffix(".json"), json.dumps({"command": command, **about, "rows": rows}, indent=1) + "\n"),
     ):
         with replacing(target) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+            temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
 def data_folder() -> Path:
@@ -176,6 +175,15 @@ def peak_memory() -> int:
     """Bytes: what the pool on the card has taken, or the largest resident set of this process."""
     if "cupy" in sys.modules:
         return int(devices.cupy().get_default_memory_pool().total_bytes())
+    return largest_resident()
+
+
+def largest_resident() -> int:
+    """Bytes: the largest resident set of this process; 0 on Windows, which does not say."""
+    try:
+        import resource
+    except ImportError:
+        return 0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << (0 if sys.platform == "darwin" else 10)
 
 

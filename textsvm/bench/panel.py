@@ -105,7 +105,7 @@ class Panel(Rows):
             (".json", text + "\n"),
         ):
             with replacing(self.path.with_suffix(suffix)) as temporary:
-                temporary.write_text(content, encoding="utf-8")
+                temporary.write_text(content, encoding="utf-8", newline="\n")
 
 
 def by_set(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:

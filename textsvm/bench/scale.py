@@ -8,7 +8,6 @@ of a series: 2 is quadratic.
 from __future__ import annotations
 
 import argparse
-import resource
 import sys
 import time
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from sklearn.base import clone
 
 from textsvm import device as devices
 from textsvm.bench.corpora import IMDB, REUTERS, read
-from textsvm.bench.harness import Rows, data_folder
+from textsvm.bench.harness import Rows, data_folder, largest_resident
 from textsvm.bench.plots import Series, lines
 from textsvm.documents import normalise
 from textsvm.estimators.svc import SVC
@@ -146,7 +145,7 @@ def _peak_memory() -> int:
     if "cupy" in sys.modules:
         free, total = devices.cupy().cuda.runtime.memGetInfo()
         return int(total - free)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << (0 if sys.platform == "darwin" else 10)
+    return largest_resident()
 
 
 if __name__ == "__main__":

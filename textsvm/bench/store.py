@@ -28,6 +28,7 @@ import textsvm
 from textsvm import SVC, EditDistance, GapWeighted
 from textsvm.bench.corpora import Task, paper_tasks
 from textsvm.bench.harness import data_folder, write_report
+from textsvm.errors import InputError
 from textsvm.gram import store
 from textsvm.gram.panels import Panels
 from textsvm.parallel import limit, run
@@ -278,6 +279,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="on the embedded samples")
     options = parser.parse_args(arguments)
+    if not hasattr(os, "fork"):
+        raise InputError("textsvm bench store forks the processes that it kills, and this system has no fork")
     tasks = paper_tasks(None if options.quick else data_folder(), 100)
     rows = reading(16 if options.quick else options.megabytes, options.repeats)
     rows += training(tasks[0], 100 if options.quick else options.texts)

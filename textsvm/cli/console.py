@@ -192,12 +192,12 @@ class Console:
             self.stdout.print(table)
 
     def print_json(self, value: dict[str, Any]) -> None:
-        """One JSON object on a line of stdout, readable as it is where stdout can take it."""
+        """One JSON object on a line of stdout: in UTF-8, or in ASCII where stdout has another code."""
         stream = sys.stderr if self._stdout_taken else sys.stdout
         text = json_escaped(json.dumps(value, ensure_ascii=False))
         try:
-            text.encode(stream.encoding or "utf-8")
-        except UnicodeEncodeError:  # a narrow terminal
+            text.encode("utf-8" if (stream.encoding or "utf-8").lower() in ("utf-8", "utf8") else "ascii")
+        except UnicodeEncodeError:  # a pipe on Windows, which has a code page; a lone surrogate
             text = json.dumps(value)
         next(_printed)  # first: whoever reads the line may end the process
         stream.write(text + "\n")

@@ -117,7 +117,8 @@ def _write_page(path: Path, title: str, ranked: list[Doubt], corpus: Corpus, lab
     from textsvm.reporting.review import Review, render
 
     with replacing(path) as temporary:
-        temporary.write_text(render(Review(title, ranked, corpus.ids, labels, text_of(corpus))), "utf-8")
+        text = render(Review(title, ranked, corpus.ids, labels, text_of(corpus)))
+        temporary.write_text(text, "utf-8", newline="\n")
 
 
 def text_of(corpus: Corpus) -> Callable[[int], str]:

@@ -195,7 +195,8 @@ def _write(output: Output, matrix: Any, documents: Corpus, model: SpectrumFeatur
 def _write_names(output: Output, model: SpectrumFeatures) -> None:
     from textsvm.files import replacing
 
-    utf8: Any = {"encoding": "utf-8", "errors": "backslashreplace"}  # that of a lone surrogate is JSON's
+    # What "backslashreplace" makes of a lone surrogate is JSON's.
+    utf8: Any = {"encoding": "utf-8", "errors": "backslashreplace", "newline": "\n"}
     with output.place() as path, replacing(path) as temporary, open(temporary, "w", **utf8) as stream:
         stream.writelines(map(json_line, model.get_feature_names_out()))
 

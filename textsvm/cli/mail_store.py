@@ -85,7 +85,7 @@ def export(
     output.check({})
     n = 0
     with open_filter(store) as opened, output.place() as path, replacing(path) as temporary:
-        with temporary.open("w", encoding="utf-8") as stream:
+        with temporary.open("w", encoding="utf-8", newline="\n") as stream:
             for n, lesson in enumerate(opened.lessons.read(messages=True), 1):  # noqa: B007
                 stream.write(line_of(lesson))
         if not output.is_stdout and not path.exists():

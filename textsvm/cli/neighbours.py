@@ -177,7 +177,8 @@ def _write(output: Output, found: Iterator[Pairs], rows: Corpus, columns: Corpus
         )
     from textsvm.files import replacing
 
-    utf8: Any = {"encoding": "utf-8", "errors": "backslashreplace"}  # that of a lone surrogate is JSON's
+    # What "backslashreplace" makes of a lone surrogate is JSON's.
+    utf8: Any = {"encoding": "utf-8", "errors": "backslashreplace", "newline": "\n"}
     with replacing(output.path) as temporary, open(temporary, "w", **utf8) as stream:
         return sum(_write_lines(stream, one, rows, columns) for one in found)
 

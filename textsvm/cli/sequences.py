@@ -203,5 +203,6 @@ def _cell(value: Any) -> str:
 
 
 def _write(output: Output, lines: Any) -> None:
-    with output.place() as path, replacing(path) as temporary, open(temporary, "w", encoding="utf-8") as out:
+    utf8: Any = {"encoding": "utf-8", "newline": "\n"}
+    with output.place() as path, replacing(path) as temporary, open(temporary, "w", **utf8) as out:
         out.writelines(lines)

@@ -51,7 +51,8 @@ def kept(name: str, measure: Callable[[], tuple[float, ...]]) -> tuple[float, ..
             each: [at, *values] for each, (at, values) in {**known, name: (time.time(), rates)}.items()
         }
         with replacing(cache_file()) as temporary:
-            temporary.write_text(json.dumps({"format": FORMAT, "rates": entries}, indent=1), encoding="utf-8")
+            text = json.dumps({"format": FORMAT, "rates": entries}, indent=1)
+            temporary.write_text(text, encoding="utf-8", newline="\n")
     return rates
 
 

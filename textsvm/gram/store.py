@@ -386,4 +386,4 @@ def _damaged(path: Path) -> str:
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8", newline="\n")

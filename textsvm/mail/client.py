@@ -102,8 +102,13 @@ def ask(path: str, request: str, data: bytes, seconds: float = 10.0) -> tuple[di
     Trouble
         If there is no server, or no whole answer in that time, or the answer is an error.
     """
-    from _socket import AF_UNIX, SHUT_WR, SOCK_STREAM
+    from _socket import SHUT_WR, SOCK_STREAM
     from _socket import socket as make
+
+    try:
+        from _socket import AF_UNIX
+    except ImportError:  # Windows
+        raise Trouble("there are no Unix sockets on this system; use `textsvm mail classify`") from None
 
     line, end = make(AF_UNIX, SOCK_STREAM), time.monotonic() + seconds
     try:

@@ -78,6 +78,8 @@ def _lesson(row: Any) -> Lesson:
     if "message" in row:
         message = row["message"].encode("latin-1")
         return Lesson(digest, kind, *features(read_message(message).text), *names, message, learnt)
+    if min(row["keys"], default=0) < 0:  # NumPy before 2 makes large numbers of these
+        raise ValueError("a feature is negative")
     keys = np.array(row["keys"], np.uint64).reshape(-1)
     value = float(row["value"])
     if (keys[1:] <= keys[:-1]).any() or not math.isfinite(value) or (value <= 0 and len(keys)):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import fcntl
 import os
 import signal
 import socket
@@ -275,6 +274,8 @@ def listen(path: Path) -> socket.socket:
 
 
 def _lock(handle: int, path: Path) -> None:
+    import fcntl  # not on Windows, where nothing listens at a path
+
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -91,7 +91,7 @@ def scripts(folder: Path, serve: bool = False) -> None:
             *["--serve"] * (serve and name == COMMANDS[0]),
         ]
         file = folder / name
-        file.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
+        file.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8", newline="\n")
         file.chmod(0o755)
 
 
@@ -157,7 +157,7 @@ def _start() -> None:
         server = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
-    (STORE / "pid").write_text(f"{server.pid}\n", encoding="utf-8")
+    (STORE / "pid").write_text(f"{server.pid}\n", encoding="utf-8", newline="\n")
     if not _wait(lambda: Path(_socket()).exists() or server.poll() is not None) or server.poll() is not None:
         raise InputError(f"the server does not start: see {STORE / 'server.log'}")
 

@@ -17,7 +17,7 @@ def write(path: Path, title: str, lead: str, compared: Sequence[Compared]) -> No
     """Write the page; the file is replaced only once the new one is complete."""
     body = [picture(compared), table(compared)]
     with replacing(path) as temporary:
-        temporary.write_text(page(title, lead, body), "utf-8")
+        temporary.write_text(page(title, lead, body), "utf-8", newline="\n")
 
 
 def picture(compared: Sequence[Compared]) -> str:

@@ -42,4 +42,4 @@ def write(report: Report, path: str | os.PathLike[str]) -> None:
     else:
         text = FORMS[suffix](report)
     with replacing(path) as temporary:
-        temporary.write_text(text, "utf-8")
+        temporary.write_text(text, "utf-8", newline="\n")

@@ -53,7 +53,7 @@ class Record:
                 search.tried[k], search.seconds[k] = known[key]["folds"], known[key]["seconds"]
         if not known:
             with replacing(path) as temporary:
-                temporary.write_text(head + "\n", "utf-8")
+                temporary.write_text(head + "\n", "utf-8", newline="\n")
 
     def _read(self, head: str) -> dict[str, dict[str, Any]]:
         """Lines by their settings; one that is damaged, such as a last one that is cut off, is none."""
@@ -96,7 +96,7 @@ class Record:
             if self.keys[k] is not None
         ]
         try:
-            with self.path.open("a", encoding="utf-8") as stream:
+            with self.path.open("a", encoding="utf-8", newline="\n") as stream:
                 stream.write("".join(json.dumps(_plain(line)) + "\n" for line in lines))
         except OSError as error:
             raise InputError(f"cannot write {self.path}: {error.strerror}") from error
