@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 import textsvm
 from textsvm.errors import InputError
@@ -39,10 +40,11 @@ ONES_LONG = (
     "dna_degree", "dna_oligo",
 )  # fmt: skip
 ROWS = np.random.default_rng(0).normal(size=(6, 3))
+SPARSE = csr_matrix(ROWS * (np.abs(ROWS) > 0.4))
 
 #: What a parameter, a size or any value of a header is changed to.
 VALUES: list[Any] = [
-    None, True, False, 0, 1, 2, 3, 5, 16, 33, 64, 100, 255, 1000, 100_000, 1 << 31, 1 << 40, (1 << 62) - 1,
+    None, True, False, 0, 1, 2, 3, 5, 16, 33, 64, 100, 255, 400, 800, 1000, 100_000, 1 << 31, 1 << 40, (1 << 62) - 1,
     1 << 64, 10**30, 10**400, -1, -(1 << 63), 0.0, 0.5, 1.0, 1e-300, 1e300, -0.5, float("nan"), float("inf"),
     "", "x", "auto", "scale", "words", "blosum62", "whitespace", "log", "idf", "intersection", "precomputed",
     "ovo", "crammer_singer", "isotonic", "\ud800", "\x1b[31m\n", "a" * 5000, [], {}, [1, 30], [1, 1 << 40],
@@ -100,6 +102,8 @@ def _decide(model: Any) -> None:
     kernel = getattr(machine, "kernel_", None)
     kind = getattr(kernel, "reads", None)
     given: Any = NEW
+    if any(leaf.letters or leaf.view.tokens == "blosum62" for leaf in getattr(kernel, "leaves", ())):
+        given = ["acgtacgtaca", "", LONG_DNA[1]]
     if kind == "columns":
         given = {"text": NEW, "n": [float(i) for i in range(len(NEW))]}
     elif kind is None or kind == "vectors":
@@ -225,9 +229,24 @@ def _models() -> dict[str, tuple[Any, bool]]:
         made[f"calibrated_{method}"] = calibrated.fit(TEXTS * 3, THREE * 3), True
     K = SVC(textsvm.Spectrum(2)).prepare(TEXTS).gram.rows(np.arange(6))
     made["precomputed"] = SVC("precomputed").fit(K, LABELS), True
-    for kernel in (textsvm.Gaussian(), textsvm.Linear(), textsvm.Polynomial(degree=2)):
+    of_vectors = (textsvm.Gaussian(), textsvm.Linear(), textsvm.Polynomial(degree=2), textsvm.Sigmoid(gamma=0.1))
+    for kernel in of_vectors:
         made[f"vectors_{kernel.name}"] = SVC(kernel).fit(ROWS, LABELS), True
+        made[f"sparse_{kernel.name}"] = SVC(kernel).fit(SPARSE, LABELS), True
     made["vectors_weights"] = SVC(textsvm.Linear()).fit(ROWS, LABELS), False
+    made["sparse_weights"] = SVC(textsvm.Linear()).fit(SPARSE, THREE), False
+    of_two = textsvm.Sum([textsvm.Linear(), textsvm.Gaussian(gamma="auto")])
+    made["sparse_sum"] = SVC(of_two).fit(SPARSE.astype(np.float32), LABELS), True
+    made["sparse_regression"] = SVR(textsvm.Linear()).fit(SPARSE, [1.0, 2.0, 1.5, 7.0, 8.0, 9.0]), True
+    made["vectors_one_class"] = OneClassSVM(textsvm.Gaussian()).fit(ROWS), True
+    made["vectors_nystrom"] = SVC(textsvm.Gaussian(), approximate="nystrom:4").fit(ROWS, LABELS), True
+    made["nystrom"] = SVC(textsvm.EditDistance(0.1), approximate="nystrom:4").fit(TEXTS, LABELS), True
+    made["default"] = SVC().fit(TEXTS * 3, THREE * 3), True
+    made["weights_words"] = SVC(textsvm.Spectrum((1, 2), tokens="words")).fit(TEXTS, THREE), False
+    weighing = {"fruit": 2.0, "cloth": 0.5}
+    made["class_weight"] = SVC(textsvm.Spectrum(2), class_weight=weighing).fit(TEXTS, LABELS), True
+    days = np.array(["2024-02-29", "1600-01-01", "2024-02-29"] * 2, "datetime64[D]")
+    made["dates"] = SVC(textsvm.Spectrum(2)).fit(TEXTS, days), True
     both = textsvm.Sum([textsvm.On("text", textsvm.Spectrum(2)), textsvm.On("n", textsvm.Gaussian())])
     table = {"text": TEXTS, "n": [1.0, 2.0, 1.5, 7.0, 8.0, 9.0]}
     made["columns"] = SVC(both).fit(table, LABELS), True
@@ -246,6 +265,8 @@ def _kernels() -> dict[str, Any]:
         "bounded_gap": textsvm.BoundedGap(2, 0.5, span=4),
         "edit": textsvm.EditDistance(0.1, relative=True),
         "dna_gapped": textsvm.GappedKmers(4, 1),
+        "dna_gapped_canonical": textsvm.GappedKmers(4, 1, canonical=True),
+        "dna_protein": textsvm.WeightedDegree(2, tokens="blosum62"),
         "dna_mismatch": textsvm.Mismatch(3, 1),
         "dna_gkm": textsvm.Gkm(4, 3, 1),
         "dna_gkm_centre": textsvm.Gkm(4, 3, 2, filter="full", centre=50, canonical=True),

@@ -216,6 +216,14 @@ class Kernel(Operators, Parameters, ABC):
         """Symbols a document needs to have any feature."""
         return 0
 
+    def demand(self, lengths: NDArray[np.int64]) -> float:
+        """What deciding with support vectors of these lengths takes, of what a model file may ask for.
+
+        Above 1 a file is refused, as it takes minutes whoever wrote it; 0 where the time goes by the texts of
+        the file alone.
+        """
+        return 0.0
+
     @property
     def letters(self) -> str:
         """The only letters that it reads, "" if all: a kernel of both strands knows DNA and RNA."""

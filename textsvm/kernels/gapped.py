@@ -57,6 +57,10 @@ RATE = 1e10
 NAMING_RATE = 5e5
 #: Choices of positions of a window; more take hours whatever the texts.
 MOST_MASKS = 20_000
+#: Symbols that the masks of a file keep at most, OVERHEAD more for each mask, whatever its texts; or seconds.
+MOST_SAVED, OVERHEAD, MOST_SECONDS = 500_000, 10, 3.0
+#: Seconds that a core takes for a mask, and for each symbol that it keeps of each of the texts.
+MASK, KEPT = 5e-4, 4e-9
 
 
 class GappedKmers(SymbolKernel):
@@ -119,6 +123,11 @@ class GappedKmers(SymbolKernel):
     @property
     def min_length(self) -> int:
         return int(self.g)
+
+    def demand(self, lengths: NDArray[np.int64]) -> float:
+        n_masks, kept = comb(self.g, self.m), self.g - self.m
+        seconds = n_masks * (MASK + KEPT * kept * float(lengths.sum()))
+        return min(n_masks * (kept + OVERHEAD) / MOST_SAVED, seconds / MOST_SECONDS)
 
     def check(self) -> None:
         super().check()
