@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from safetensors.numpy import save as tensor_bytes
 import textsvm
 from textsvm import InputError, model_parts
 from textsvm.bench import fuzz
+from textsvm.bench.harness import Rows
 from textsvm.model_bytes import sealed
 from textsvm.model_file import load_fitted
 
@@ -95,11 +97,69 @@ def test_sparse_values_of_hardly_any_bytes_are_refused(monkeypatch):
 
 
 def test_the_benchmark_runs_a_target(tmp_path, capsys):
-    fuzz.main(["--minutes", "0.02", "--target", "models", "--report", str(tmp_path / "trust")])
-    assert "'findings': 0, 'crashes': 0, 'hangs': 0" in capsys.readouterr().out
+    before = Rows(tmp_path / "r", "Fuzzing", "textsvm bench fuzz", stays=True)
+    before.put("other from 0", {"cases": 7})
+    before.put("models from 0", {"cases": 3})
+    fuzz.main(["--cases", "41", "--jobs", "2", "--target", "models", "-o", str(tmp_path / "r")])
+    assert "'cases': 41, 'findings': 0, 'crashes': 0, 'hangs': 0" in capsys.readouterr().out
+    rows = json.loads((tmp_path / "r.json").read_text())["rows"]
+    assert [(row["key"], row["cases"]) for row in rows] == [("other from 0", 7), ("models from 0", 41)]
+    assert rows[1]["jobs"] == 2
 
 
 def test_without_a_checkout_it_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(fuzz, "FOLDER", tmp_path / "none")
     with pytest.raises(InputError, match="needs a checkout"):
         fuzz.main([])
+
+
+BAD = """
+import os, time
+import numpy as np
+kept = []
+def run(seed):
+    if seed == 1:
+        raise AssertionError("a promise is broken")
+    if seed == 2:
+        os._exit(7)
+    if seed == 3:
+        time.sleep(60)
+    if seed == 4:
+        kept.append(b"x" * (200 << 20))
+        time.sleep(60)
+    if seed == 5:
+        kept.append(np.empty(1 << 32, np.uint8))
+"""
+
+
+def test_the_harness_sees_what_cases_do(tmp_path, monkeypatch, capsys):
+    (tmp_path / "fuzz").mkdir()
+    (tmp_path / "fuzz" / "bad_ones.py").write_text(BAD)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(fuzz, "ONCE", 2.0)
+    monkeypatch.setattr(fuzz, "MOST_BYTES", 1 << 26)
+    counts = fuzz.attack(fuzz._Given("bad_ones", str(tmp_path), True), range(20), 600)
+    assert (counts.cases, counts.findings, counts.crashes, counts.hangs) == (20, 2, 1, 1)
+    said = capsys.readouterr().out
+    for line in ("1: findings: AssertionError: a promise is broken", "2: crashes: the process ended with 7"):
+        assert f"bad_ones {line}" in said
+    assert "bad_ones 3: hangs: more than 2 s" in said
+    assert "bad_ones 4: findings: more than 67,108,864 bytes" in said
+
+
+def test_a_case_is_slow_if_it_is_so_again(monkeypatch):
+    monkeypatch.setattr(fuzz, "MOST_SECONDS", 0.05)
+    tried, sent = [], []
+    slow = {1: (1,), 2: (1, 2)}
+
+    def run(seed):
+        tried.append(seed)
+        time.sleep(0.06 if tried.count(seed) in slow.get(seed, ()) else 0)
+
+    class Pipe:
+        send = sent.append
+
+    counts = fuzz._batch(run, range(4), Pipe, [0.0] * 3, 0)
+    assert tried == [0, 1, 1, 2, 2, 3]
+    assert [(found.kind, found.seed) for found in sent] == [("hangs", 2)]
+    assert counts.cases == 4

@@ -23,11 +23,14 @@ from numpy.typing import NDArray
 
 from textsvm import device as devices
 from textsvm.errors import InputError
+from textsvm.parallel import run
 from textsvm.plain_json import to_json
 
 DIGEST = "blake2b"
 #: Characters of a reason, which may repeat what a file holds.
 MOST_SAID = 300
+#: Bytes that are hashed before a thread would have begun.
+ALONE = 1 << 20
 _UNKNOWN = "0" * 64
 #: As it stands in the file: a JSON string in a JSON string.
 _MARK = rb"{\"blake2b\": \""
@@ -86,11 +89,10 @@ def read(path: Path) -> Content:
         If there is no such file, it is of another program, or damaged.
     """
     from safetensors import SafetensorError
-    from safetensors.numpy import load
 
     content = _bytes_of(path)
     try:
-        arrays = load(content)
+        (digest, start), arrays = _digest_and_arrays(content)
     except (SafetensorError, ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
         raise InputError(f"{path} is not a textsvm model, or is damaged: {one_line(error)}") from error
     header = _header_of(path, content)
@@ -101,7 +103,6 @@ def read(path: Path) -> Content:
                 "again, or take a copy of it"
             )
         return Content(header, arrays, None)
-    digest, start = _digest_of(content)
     if not start or header.pop(DIGEST) != digest or content[start : start + len(digest)] != digest.encode():
         raise InputError(
             f"{path} is damaged: its content has another digest than was saved with it; train it again, or "
@@ -115,6 +116,24 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:MOST_SAID] or type(error).__name__
 
 
+def _digest_and_arrays(content: bytes) -> tuple[tuple[str, int], dict[str, NDArray[Any]]]:
+    """What `_digest_of` and safetensors make of the bytes of a file, of many side by side."""
+    from safetensors.numpy import load
+
+    found: dict[Any, Any] = {}
+
+    def work(make: Any) -> None:
+        found[make] = make(content)
+
+    both = (_digest_of, load)
+    if len(content) < ALONE:
+        for make in both:
+            work(make)
+    else:
+        run(work, both)
+    return found[_digest_of], found[load]
+
+
 def _bytes_of(path: Path) -> bytes:
     if not path.is_file():
         if path.is_dir():
@@ -122,9 +141,10 @@ def _bytes_of(path: Path) -> bytes:
         raise InputError(f"the model {path} is not there; `textsvm train CORPUS -o {path}` writes one")
     try:
         # Its bytes and the arrays made of them are in memory together.
-        need, free = 2 * path.stat().st_size, devices.free_memory(devices.select("cpu"))
-        if need > free:
-            raise InputError(f"{path} takes {need:,} bytes of memory to read, and {free:,} are free")
+        if (need := 2 * path.stat().st_size) > devices.SMALL:
+            free = devices.free_memory(devices.select("cpu"))
+            if need > free:
+                raise InputError(f"{path} takes {need:,} bytes of memory to read, and {free:,} are free")
         return path.read_bytes()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error

@@ -360,8 +360,8 @@ def _require_bounds(kernel: Kernel, support: Documents | Views) -> None:
             )
     if demand > 1:
         raise InputError(
-            f"the kernel {spell(kernel)} takes {demand:,.1f} times what a saved model of such texts may; lower "
-            "p, or the number of masks, and train it again"
+            f"the kernel {spell(kernel)} takes {demand:,.1f} times what a saved model of such texts may; "
+            "lower p, or the number of masks, and train it again"
         )
 
 
