@@ -52,14 +52,30 @@ JOINERS = dict.fromkeys((0x200C, 0x200D))
 #: What a parameter, a size or any value of a header is changed to.
 VALUES: list[Any] = [
     None, True, False, 0, 1, 2, 3, 5, 16, 33, 64, 100, 255, 400, 800, 1000, 100_000, 1 << 31, 1 << 40,
-    (1 << 62) - 1, 1 << 64, 10**30, 10**400, -1, -(1 << 63), 0.0, 0.5, 1.0, 1e-300, 1e300, -0.5, float("nan"), float("inf"),
+    (1 << 62) - 1, 1 << 64, 10**30, 10**400, -1, -(1 << 63), 0.0, 0.5, 1.0, 1e-300, 1e300, -0.5,
+    float("nan"), float("inf"),
     "", "x", "auto", "scale", "words", "blosum62", "whitespace", "log", "idf", "intersection", "precomputed",
     "ovo", "crammer_singer", "isotonic", "\ud800", "\x1b[31m\n", "a" * 5000, [], {}, [1, 30], [1, 1 << 40],
     [0.5, 0.5], [[]], [1] * 1000, [0.0] * 999 + [1.0], {"name": "spectrum"}, {"name": "gap", "p": 5},
     {"name": "sum", "kernels": []}, {"bytes": 3}, {"datetime64": [1, "x"]}, {"date": "x"},
 ]  # fmt: skip
 TYPES = ["u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "?"]
-NUMBERS = [0, 1, -1, 2, 255, 1 << 31, 1 << 40, 1 << 62, 1e-300, 1e300, float("nan"), float("inf"), 0.5]
+NUMBERS = [
+    0,
+    1,
+    -1,
+    -(1 << 63),
+    2,
+    255,
+    1 << 31,
+    1 << 40,
+    1 << 62,
+    1e-300,
+    1e300,
+    float("nan"),
+    float("inf"),
+    0.5,
+]
 
 
 def run(seed: int) -> None:
@@ -125,8 +141,13 @@ def _decide(model: Any) -> None:
         given = ["acgtacgtaca", "", LONG_DNA[1]]
     if kind == "columns":
         given = {"text": NEW, "n": [float(i) for i in range(len(NEW))]}
-    elif kind is None or kind == "vectors":
-        given = np.zeros((2, min(6 if kind is None else 3, 6)))
+    elif kind is None:
+        given = np.zeros((2, 6))
+    elif kind == "vectors":
+        width = machine.n_features_in_
+        given = (
+            ROWS[:, :width] if width <= 3 else csr_matrix(([1.0, 2.0], [0, width - 1], [0, 1, 2]), (2, width))
+        )
     model.predict_proba(given) if hasattr(model, "predict_proba") else machine_values(model, given)
 
 

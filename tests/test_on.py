@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from safetensors import safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save as tensor_bytes
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
@@ -41,6 +41,7 @@ from textsvm.gram.shared import grams
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.on import on_leaves
+from textsvm.model_bytes import sealed
 from textsvm.selection.fold_grams import Task, grams_of, train_and_test
 from textsvm.selection.leakage import held_out_leak
 
@@ -542,7 +543,7 @@ def damaged(path, change):
         metadata, arrays = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     header = json.loads(metadata["textsvm"])
     change(header, arrays)
-    save_file(arrays, path, {"textsvm": json.dumps(header)})
+    path.write_bytes(sealed(tensor_bytes(arrays, {"textsvm": json.dumps(header)})))
 
 
 def put(name, value):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save as tensor_bytes
 from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
@@ -21,6 +21,7 @@ from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import data_warnings
 from textsvm.kernels.edit_narrow import narrow_runs
 from textsvm.kernels.option import SYMBOLS
+from textsvm.model_bytes import sealed
 from textsvm.tokens import NAMES, align, locate, spread, tokenise
 
 CPU = select("cpu")
@@ -235,7 +236,7 @@ class TestModels:
         textsvm.save(SVC(Spectrum(1, tokens="words"), device="cpu").fit(TEXTS, LABELS), path)
         with safe_open(path, framework="numpy") as file:
             metadata, arrays = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        save_file(arrays | changed, path, metadata)
+        path.write_bytes(sealed(tensor_bytes(arrays | changed, metadata)))
         with pytest.raises(InputError, match=message):
             textsvm.load(path)
 

@@ -9,7 +9,7 @@ from command import fails, report, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save as tensor_bytes
 
 from textsvm import (
     SVC,
@@ -33,6 +33,7 @@ from textsvm.evaluation.explanation import explain
 from textsvm.gram.shared import grams
 from textsvm.kernels import edit, spectrum
 from textsvm.kernels.spelling import spell
+from textsvm.model_bytes import sealed
 from textsvm.sources import texts as texts_source
 
 CPU = select("cpu")
@@ -293,7 +294,7 @@ def rewritten(saved, path, header=None, **changed):
     if header is not None:
         metadata = {"textsvm": json.dumps(header)}
     arrays = {name: array for name, array in (arrays | changed).items() if array is not None}
-    save_file(arrays, path, metadata)
+    path.write_bytes(sealed(tensor_bytes(arrays, metadata)))
     return path
 
 

@@ -12,6 +12,7 @@ Versions before it read files with one, and do not check it.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from datetime import date
 from hashlib import blake2b
@@ -94,7 +95,8 @@ def read(path: Path) -> Content:
     try:
         (digest, start), arrays = _digest_and_arrays(content)
     except (SafetensorError, ValueError, TypeError, KeyError, OverflowError, MemoryError) as error:
-        raise InputError(f"{path} is not a textsvm model, or is damaged: {one_line(error)}") from error
+        why = _what_else(content, error)
+        raise InputError(f"{path} is not a textsvm model, or is damaged: {why}") from error
     header = _header_of(path, content)
     if DIGEST not in header:
         if strange := set(header) - _BEFORE:
@@ -134,10 +136,21 @@ def _digest_and_arrays(content: bytes) -> tuple[tuple[str, int], dict[str, NDArr
     return found[_digest_of], found[load]
 
 
+def _what_else(content: bytes, error: Exception) -> str:
+    """Why safetensors could not read what begins so."""
+    if not content:
+        return "it is empty"
+    if content[:1] == b"\x80" and content[-1:] == b".":  # it would be loaded by running what is in it
+        return "it looks like a pickle; keep the model with textsvm.save"
+    return one_line(error)
+
+
 def _bytes_of(path: Path) -> bytes:
-    if not path.is_file():
-        if path.is_dir():
+    if not os.path.isfile(path):
+        if os.path.isdir(path):
             raise InputError(f"the model {path} is a folder; name a file that `textsvm train` wrote")
+        if os.path.exists(path):
+            raise InputError(f"the model {path} is neither a file nor a folder; write it to a file first")
         raise InputError(f"the model {path} is not there; `textsvm train CORPUS -o {path}` writes one")
     try:
         # Its bytes and the arrays made of them are in memory together.
