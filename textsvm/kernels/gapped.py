@@ -139,10 +139,11 @@ class GappedKmers(SymbolKernel):
                 f"give a whole number from 0 to {self.g - 1}"
             )
         # Of that many positions 1 can be open in too many ways: the numbers of others take long to say.
-        ways = self.g if self.m and self.g > MOST_MASKS else comb(self.g, self.m)
+        many = self.m > 0 and self.g > MOST_MASKS
+        ways = self.g if many else comb(self.g, self.m)
         if ways > MOST_MASKS:
             raise InputError(
-                f"there are {ways:,} or more ways to leave m={self.m} of g={self.g} positions open, "
+                f"there are {ways:,}{' or more' * many} ways to leave m={self.m} of g={self.g} positions open, "
                 f"and at most {MOST_MASKS:,} are computed; give a smaller g, or an m nearer to 0 or g"
             )
         if self.weight not in WEIGHTS:
