@@ -158,7 +158,7 @@ class _Found(NamedTuple):
 
 def attack(given: _Given, seeds: range, seconds: float) -> Counts:
     """Cases of a target, one after the other, for so many seconds at most: how many, and what was found."""
-    total, start, worker = Counts(), time.perf_counter(), _Worker(given)
+    worker, total, start = _Worker(given), Counts(), time.perf_counter()
     while seeds and time.perf_counter() < start + seconds:
         for found in worker.tried(seeds[:BATCH]):
             if isinstance(found, Counts):

@@ -143,8 +143,8 @@ class GappedKmers(SymbolKernel):
         ways = self.g if many else comb(self.g, self.m)
         if ways > MOST_MASKS:
             raise InputError(
-                f"there are {ways:,}{' or more' * many} ways to leave m={self.m} of g={self.g} positions open, "
-                f"and at most {MOST_MASKS:,} are computed; give a smaller g, or an m nearer to 0 or g"
+                f"there are {ways:,}{' or more' * many} ways to leave m={self.m} of g={self.g} positions "
+                f"open, and at most {MOST_MASKS:,} are computed; give a smaller g, or an m nearer to 0 or g"
             )
         if self.weight not in WEIGHTS:
             raise InputError(f"weight={self.weight!r} is not one of {', '.join(WEIGHTS)}")
