@@ -187,7 +187,10 @@ class _Worker:
         self._process.start()
         self.ended = False
         end.close()
-        self._most = self._pipe.recv() + MOST_BYTES  # after its imports and the first case
+        try:
+            self._most = self._pipe.recv() + MOST_BYTES  # after its imports and the first case
+        except EOFError:
+            raise InputError(f"fuzz/{given.name}.py does not begin; its process said why") from None
 
     def tried(self, seeds: range) -> Iterator[_Found | Counts]:
         """Findings of some cases, the first of them or all, and at last how many were tried."""

@@ -56,7 +56,7 @@ class Linear(VectorKernel):
 
     def predictor(self, support: Any, coef: NDArray[np.float64], device: Device) -> Predictor:
         """See `Kernel`: by weights, on the CPU; not by a wealth of them that are 0."""
-        stored = 12 * int(support.lengths.sum())
+        stored = 12 * int(support.values.size)
         if device.kind == "cuda" or 8 * len(coef) * support.n_features > max(ROOM, MOST_TIMES * stored):
             return super().predictor(support, coef, device)
         return self.weight_vectors(support, coef).predictor(device)
