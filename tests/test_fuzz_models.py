@@ -2,16 +2,21 @@
 
 import importlib.util
 import json
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as tensor_bytes
+from scipy.sparse import csr_array
 
 import textsvm
 from textsvm import InputError, model_parts
 from textsvm.bench import fuzz
+from textsvm.bench.harness import Rows
+from textsvm.documents import encode
+from textsvm.features.gapped import Mask, MaskedWindows, windows_of
 from textsvm.model_bytes import sealed
 from textsvm.model_file import load_fitted
 
@@ -59,6 +64,19 @@ FOUND = [
     ("vectors_gaussian", ("kernel", "gamma"), 10**400),
     ("vectors_polynomial", ("kernel", "gamma"), 10**400),
     ("kernel_dna_gapped", ("kernel", "g"), 10**12),
+    ("long_gap", ("kernel", "p"), 800),
+    ("long_gap", ("kernel", "p"), 255),
+    ("long_gap_weights", ("kernel",), {"name": "gap", "p": 800, "weights": [1.0] * 800}),
+    ("long_gap", ("kernel",), {"name": "sum", "kernels": [{"name": "gap", "p": 60}] * 9}),
+    ("long_dna_gapped", ("kernel",), {"name": "gapped", "g": 100, "m": 2}),
+    ("long_dna_gapped", ("kernel",), {"name": "gapped", "g": 200, "m": 2}),
+]
+#: Indices that ascend if differences of 64-bit integers may overflow.
+LEAST = -(1 << 63)
+OVERFLOWING = [
+    ("precomputed", {"support": [0, 1, LEAST, -1]}),
+    ("kernel_edit", {"offsets": [0, 8, LEAST, -1]}),
+    ("sparse_linear", {"vectors.indptr": [0, 1, LEAST, -1]}),
 ]
 
 
@@ -80,6 +98,61 @@ def test_what_was_found(models, name, place, value, tmp_path):
         assert len(str(found.value)) < 500
 
 
+def rewritten(models, name, path, header=None, arrays=None):
+    text, before = models._parts(name)
+    changed = json.dumps(json.loads(text) | (header or {}))
+    path.write_bytes(sealed(tensor_bytes(before | (arrays or {}), metadata={"textsvm": changed})))
+    return path
+
+
+@pytest.mark.parametrize(("name", "arrays"), OVERFLOWING, ids=str)
+def test_differences_that_overflow(models, name, arrays, tmp_path):
+    [(key, begin)] = arrays.items()
+    changed = models._parts(name)[1][key].copy()
+    changed[: len(begin)] = begin
+    assert (np.diff(changed) >= 0).all()
+    path = rewritten(models, name, tmp_path / "m.textsvm", arrays={key: changed})
+    for load in (textsvm.load, load_fitted):
+        with pytest.raises(InputError, match=r"ascend|out of bounds"):
+            load(path)
+
+
+@pytest.mark.parametrize("name", ["sparse_gaussian", "sparse_linear", "sparse_sum", "sparse_regression"])
+@pytest.mark.parametrize("width", [(1 << 31) + 5, (1 << 62) - 1])
+def test_sparse_vectors_of_any_number_of_columns(models, name, width, tmp_path):
+    path = rewritten(models, name, tmp_path / "m.textsvm", {"n_features_in": width})
+    same = csr_array(models.SPARSE)
+    wide = csr_array((same.data, same.indices.astype(np.int64), same.indptr), shape=(6, width))
+    before = textsvm.load(models.SEEDS / f"{name}.textsvm")
+    expected = models.machine_values(before, same)
+    np.testing.assert_allclose(models.machine_values(textsvm.load(path), wide), expected, atol=1e-6)
+
+
+def test_models_that_fit_made_are_not_refused():
+    for kernel, n in (
+        (textsvm.GapWeighted(20), 10**5),
+        (textsvm.GapWeighted(300), 400),
+        (textsvm.GapWeighted(1000, weights=[1.0] * 5 + [0.0] * 995), 10**5),
+        (textsvm.GappedKmers(16, 5), 10**6),
+        (textsvm.GappedKmers(20, 15), 10**6),
+        (textsvm.GappedKmers(100, 2), 100),
+    ):
+        kernel.check()
+        assert kernel.demand(np.full(2, n)) <= 1, kernel
+    assert textsvm.GapWeighted(300).demand(np.full(2, 1000)) > 1
+
+
+def test_few_windows_of_many_masks_take_little_memory():
+    windows = windows_of(encode(["acgtacgtaaggcatg" * 40] * 5), 14, False)
+    vocabulary, _ = MaskedWindows.learn(windows, Mask(tuple(range(10))))
+    assert sum(0 if one.ranks is None else one.ranks.nbytes for one in vocabulary.stages) < 1 << 16
+
+
+def test_a_great_whole_gamma_of_edit_distances_does_not_overflow():
+    K = textsvm.EditDistance((1 << 62) + 1)(["abcd"], ["abcd", "abc", "ab", "a", ""])
+    np.testing.assert_array_equal(K, [[1, 0, 0, 0, 0]])
+
+
 def test_gapped_windows_of_too_many_masks_are_refused_at_once():
     for g, m in ((10**12, 10**9), (1 << 62, 1 << 61), (10**6, 10**6 - 1)):
         with pytest.raises(InputError, match="ways to leave"):
@@ -95,11 +168,72 @@ def test_sparse_values_of_hardly_any_bytes_are_refused(monkeypatch):
 
 
 def test_the_benchmark_runs_a_target(tmp_path, capsys):
-    fuzz.main(["--minutes", "0.02", "--target", "models", "--report", str(tmp_path / "trust")])
-    assert "'findings': 0, 'crashes': 0, 'hangs': 0" in capsys.readouterr().out
+    before = Rows(tmp_path / "r", "Fuzzing", "textsvm bench fuzz", stays=True)
+    before.put("other from 0", {"cases": 7})
+    before.put("models from 0", {"cases": 3})
+    fuzz.main(["--cases", "41", "--jobs", "2", "--target", "models", "-o", str(tmp_path / "r")])
+    assert "'cases': 41, 'findings': 0, 'crashes': 0, 'hangs': 0" in capsys.readouterr().out
+    rows = json.loads((tmp_path / "r.json").read_text())["rows"]
+    assert [(row["key"], row["cases"]) for row in rows] == [("other from 0", 7), ("models from 0", 41)]
+    assert rows[1]["jobs"] == 2
 
 
 def test_without_a_checkout_it_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr(fuzz, "FOLDER", tmp_path / "none")
     with pytest.raises(InputError, match="needs a checkout"):
         fuzz.main([])
+
+
+BAD = """
+import os, time
+import numpy as np
+kept = []
+def run(seed):
+    if seed == 1:
+        raise AssertionError("a promise is broken")
+    if seed == 2:
+        os._exit(7)
+    if seed == 3:
+        time.sleep(60)
+    if seed == 4:
+        kept.append(b"x" * (200 << 20))
+        time.sleep(60)
+    if seed == 5:
+        kept.append(np.empty(1 << 32, np.uint8))
+"""
+
+
+def test_the_harness_sees_what_cases_do(tmp_path, monkeypatch, capsys):
+    (tmp_path / "fuzz").mkdir()
+    (tmp_path / "fuzz" / "bad_ones.py").write_text(BAD)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(fuzz, "ONCE", 2.0)
+    monkeypatch.setattr(fuzz, "MOST_BYTES", 1 << 26)
+    counts = fuzz.attack(fuzz._Given("bad_ones", str(tmp_path), True), range(20), 600)
+    assert (counts.cases, counts.findings, counts.crashes, counts.hangs) == (20, 2, 1, 1)
+    said = capsys.readouterr().out
+    for line in ("1: findings: AssertionError: a promise is broken", "2: crashes: the process ended with 7"):
+        assert f"bad_ones {line}" in said
+    assert "bad_ones 3: hangs: more than 2 s" in said
+    assert "bad_ones 4: findings: more than 67,108,864 bytes" in said
+
+
+def test_a_case_is_slow_if_it_is_so_again(monkeypatch):
+    monkeypatch.setattr(fuzz, "MOST_SECONDS", 0.05)
+    tried, sent = [], []
+    slow = {1: (1,), 2: (1, 2)}
+
+    def run(seed):
+        tried.append(seed)
+        end = time.process_time() + (0.06 if tried.count(seed) in slow.get(seed, ()) else 0)
+        while time.process_time() < end:
+            pass
+        time.sleep(0.06 if seed == 3 else 0)
+
+    class Pipe:
+        send = sent.append
+
+    counts = fuzz._batch(run, range(4), Pipe, [0.0] * 2, 0)
+    assert tried == [0, 1, 1, 2, 2, 3, 3]
+    assert [(found.kind, found.seed) for found in sent] == [("hangs", 2)]
+    assert counts.cases == 4

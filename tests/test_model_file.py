@@ -3,6 +3,8 @@
 import datetime
 import errno
 import json
+import os
+import pickle
 import struct
 from fractions import Fraction
 from pathlib import Path
@@ -17,6 +19,7 @@ from safetensors.numpy import save as tensor_bytes
 import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, EditDistance, GapWeighted, InputError, OneClassSVM, Spectrum
 from textsvm.model_bytes import sealed
+from textsvm.model_contents import describe
 from textsvm.model_file import load_fitted
 from textsvm.solvers.problems import STRATEGIES
 
@@ -230,6 +233,29 @@ def test_foreign_files(content, message, tmp_path):
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(InputError, match=message):
         textsvm.load(tmp_path / "x")
+
+
+def test_what_is_no_model_file(tmp_path, model):
+    (tmp_path / "empty").touch()
+    (tmp_path / "pickle").write_bytes(pickle.dumps(model))
+    os.mkfifo(tmp_path / "pipe")
+    said = {"empty": "it is empty", "pickle": "looks like a pickle", "pipe": "neither a file nor a folder"}
+    for name, sentence in {**said, "x" * 3000: "xxx"}.items():
+        for load in (textsvm.load, load_fitted, describe):
+            with pytest.raises(InputError, match=sentence):
+                load(tmp_path / name)
+
+
+def test_a_large_file_is_hashed_while_it_is_read(path, monkeypatch):
+    before = textsvm.load(path).digest_
+    monkeypatch.setattr("textsvm.model_bytes.ALONE", 0)
+    assert textsvm.load(path).digest_ == before
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(InputError, match="another digest"):
+        textsvm.load(path)
+    path.write_bytes(b"x" * 100)
+    with pytest.raises(InputError, match="not a textsvm model"):
+        textsvm.load(path)
 
 
 def test_missing_file_folder_and_other_safetensors(tmp_path):

@@ -12,6 +12,7 @@ Versions before it read files with one, and do not check it.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from datetime import date
 from hashlib import blake2b
@@ -23,11 +24,14 @@ from numpy.typing import NDArray
 
 from textsvm import device as devices
 from textsvm.errors import InputError
+from textsvm.parallel import run
 from textsvm.plain_json import to_json
 
 DIGEST = "blake2b"
 #: Characters of a reason, which may repeat what a file holds.
 MOST_SAID = 300
+#: Bytes that are hashed before a thread would have begun.
+ALONE = 1 << 20
 _UNKNOWN = "0" * 64
 #: As it stands in the file: a JSON string in a JSON string.
 _MARK = rb"{\"blake2b\": \""
@@ -86,15 +90,15 @@ def read(path: Path) -> Content:
         If there is no such file, it is of another program, or damaged.
     """
     from safetensors import SafetensorError
-    from safetensors.numpy import load
 
     content = _bytes_of(path)
     try:
-        arrays = load(content)
+        (digest, start), arrays = _digest_and_arrays(content)
     except MemoryError as error:
         raise InputError(f"{path} takes more main memory than there is: {one_line(error)}") from error
     except (SafetensorError, ValueError, TypeError, KeyError, OverflowError) as error:
-        raise InputError(f"{path} is not a textsvm model, or is damaged: {one_line(error)}") from error
+        why = _what_else(content, error)
+        raise InputError(f"{path} is not a textsvm model, or is damaged: {why}") from error
     header = _header_of(path, content)
     if DIGEST not in header:
         if strange := set(header) - _BEFORE:
@@ -103,7 +107,6 @@ def read(path: Path) -> Content:
                 "again, or take a copy of it"
             )
         return Content(header, arrays, None)
-    digest, start = _digest_of(content)
     if not start or header.pop(DIGEST) != digest or content[start : start + len(digest)] != digest.encode():
         raise InputError(
             f"{path} is damaged: its content has another digest than was saved with it; train it again, or "
@@ -117,16 +120,46 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:MOST_SAID] or type(error).__name__
 
 
+def _digest_and_arrays(content: bytes) -> tuple[tuple[str, int], dict[str, NDArray[Any]]]:
+    """What `_digest_of` and safetensors make of the bytes of a file, of many side by side."""
+    from safetensors.numpy import load
+
+    found: dict[Any, Any] = {}
+
+    def work(make: Any) -> None:
+        found[make] = make(content)
+
+    both = (_digest_of, load)
+    if len(content) < ALONE:
+        for make in both:
+            work(make)
+    else:
+        run(work, both)
+    return found[_digest_of], found[load]
+
+
+def _what_else(content: bytes, error: Exception) -> str:
+    """Why safetensors could not read what begins so."""
+    if not content:
+        return "it is empty"
+    if content[:1] == b"\x80" and content[-1:] == b".":  # it would be loaded by running what is in it
+        return "it looks like a pickle; keep the model with textsvm.save"
+    return one_line(error)
+
+
 def _bytes_of(path: Path) -> bytes:
-    if not path.is_file():
-        if path.is_dir():
+    if not os.path.isfile(path):
+        if os.path.isdir(path):
             raise InputError(f"the model {path} is a folder; name a file that `textsvm train` wrote")
+        if os.path.exists(path):
+            raise InputError(f"the model {path} is neither a file nor a folder; write it to a file first")
         raise InputError(f"the model {path} is not there; `textsvm train CORPUS -o {path}` writes one")
     try:
         # Its bytes and the arrays made of them are in memory together.
-        need, free = 2 * path.stat().st_size, devices.free_memory(devices.select("cpu"))
-        if need > free:
-            raise InputError(f"{path} takes {need:,} bytes of memory to read, and {free:,} are free")
+        if (need := 2 * path.stat().st_size) > devices.SMALL:
+            free = devices.free_memory(devices.select("cpu"))
+            if need > free:
+                raise InputError(f"{path} takes {need:,} bytes of memory to read, and {free:,} are free")
         return path.read_bytes()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error

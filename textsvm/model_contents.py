@@ -6,11 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from textsvm import model_bytes
 from textsvm.errors import InputError
 from textsvm.kernels.spelling import spell
 from textsvm.libsvm_model import is_libsvm_model
-from textsvm.model_file import load_fitted
+from textsvm.model_file import read_fitted
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -30,8 +29,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     if is_libsvm_model(path):
         raise InputError(f"{path} is a model of LIBSVM's, which has no digest; its text says what is in it")
-    model = load_fitted(path)
-    header, arrays, digest = model_bytes.read(Path(path))
+    model, (header, arrays, digest) = read_fitted(path)
     kernel = getattr(getattr(model, "estimator_", model), "kernel_", None)
     return {
         "file": str(path),

@@ -162,7 +162,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     if is_libsvm_model(path):
         return textsvm.load_libsvm_model(path)
-    return _built(path, _build)
+    return _built(path, _read(Path(path)), _build)
 
 
 def load_fitted(path: str | os.PathLike[str]) -> Any:
@@ -173,12 +173,18 @@ def load_fitted(path: str | os.PathLike[str]) -> Any:
     InputError
         As `load` does.
     """
-    return load(path) if is_libsvm_model(path) else _built(path, _build_fitted)
+    return load(path) if is_libsvm_model(path) else _built(path, _read(Path(path)), _build_fitted)
 
 
-def _built(path: str | os.PathLike[str], build: Callable[..., Any]) -> Any:
+def read_fitted(path: str | os.PathLike[str]) -> tuple[Any, Content]:
+    """The same, and what is in the file; raises InputError as `load` does, and if it is LIBSVM's."""
+    content = _read(Path(path))
+    return _built(path, content, _build_fitted), content
+
+
+def _built(path: str | os.PathLike[str], content: Content, build: Callable[..., Any]) -> Any:
     """What a file holds, or one sentence why nothing can be made of it."""
-    header, arrays, digest = _read(Path(path))
+    header, arrays, digest = content
     try:
         if not isinstance(header["info"], dict):
             raise InputError("its information is not an object")
@@ -346,7 +352,7 @@ def _machines(
         raise InputError(f"it has {intercept.size} biases and needs {machines}")
     if support.ndim != 1 or support.dtype != np.int64 or (len(support) and support[0] < 0):
         raise InputError("its support indices are not one row of 64-bit integers of at least 0")
-    if (np.diff(support) <= 0).any():
+    if (support[1:] <= support[:-1]).any():
         raise InputError("its support indices do not ascend")
     n_features = header.get("n_features_in")
     kept = source.restore(None if n_features is None else as_count(n_features), support, arrays)

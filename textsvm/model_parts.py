@@ -96,7 +96,7 @@ def read_coef(arrays: dict[str, NDArray[Any]], shape: tuple[int, int]) -> NDArra
         raise InputError("its coefficients have no column each")
     if starts.dtype != np.int64 or starts.shape != (shape[0] + 1,):
         raise InputError("its coefficients are not those of its machines")
-    if starts[0] != 0 or starts[-1] != len(data) or (np.diff(starts) < 0).any():
+    if starts[0] != 0 or starts[-1] != len(data) or (starts[1:] < starts[:-1]).any():
         raise InputError("its coefficients are out of bounds")
     if len(columns) and (columns.min() < 0 or columns.max() >= shape[1]):
         raise InputError("its coefficients do not fit its support vectors")

@@ -94,14 +94,16 @@ class Rows:
         Rows found in the JSON file there are kept if they are of this command and commit.
     note : str
         What a reader of the table has to know.
+    stays : bool
+        Keep rows of other commits too; each says its own.
     """
 
-    def __init__(self, path: Path, title: str, command: str, note: str = "") -> None:
+    def __init__(self, path: Path, title: str, command: str, note: str = "", stays: bool = False) -> None:
         self.path, self.title, self.command, self.note = path, title, command, note
         self.rows: dict[str, dict[str, Any]] = {}
         try:
             found = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-            if found["command"] == command and found["commit"] == _commit() != "unknown":
+            if found["command"] == command and (stays or found["commit"] == _commit() != "unknown"):
                 self.rows = {row["key"]: row for row in found["rows"]}
         except (OSError, ValueError, KeyError, TypeError):
             pass
@@ -111,6 +113,12 @@ class Rows:
         if key not in self.rows:
             self.rows[key] = {"key": key, **make(*given)}
             self.write()
+        return self.rows[key]
+
+    def put(self, key: str, row: dict[str, Any]) -> dict[str, Any]:
+        """Write a row of this key and this commit, whatever was there."""
+        self.rows[key] = {"key": key, **row, "commit": _commit()}
+        self.write()
         return self.rows[key]
 
     def write(self) -> None:

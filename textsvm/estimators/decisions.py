@@ -65,7 +65,7 @@ def checked_maps(state: Mapping[str, NDArray[Any]], n_classes: int) -> dict[str,
         x, y, starts = taken["x"], taken["y"], taken["starts"]
         if len(starts) != n_maps + 1 or starts[0] != 0 or starts[-1] != len(x) or len(x) != len(y):
             raise ValueError("its calibration does not fit its classes")
-        if (np.diff(starts) < 1).any() or not rising([0, *np.sort(y), 1]):
+        if (starts[1:] <= starts[:-1]).any() or not rising([0, *np.sort(y), 1]):
             raise ValueError("its calibration has a map without points, or one that leaves 0..1")
         for first, last in pairwise(starts):
             if not rising(x[first:last]) or not rising(y[first:last]):

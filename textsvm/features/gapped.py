@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 #: Letters of DNA and RNA by their codes: u is a t, n pairs with itself, the others with 3 - code.
 LETTERS = ("a", "c", "g", "tu", "n")
-#: Keys of which a table is made, whatever the number of windows.
-TABLE = 1 << 20
+#: Keys of which a table is made, whatever the number of windows; more are sorted, and take no room.
+TABLE = 1 << 10
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ def _rank(
     windows: Windows, kept: NDArray[np.int64], ids: NDArray[np.int32], bound: int
 ) -> tuple[Stage, NDArray[np.int32]]:
     keys = _keys_of(windows, kept, ids, windows.n_symbols)
-    if bound > max(TABLE, 2 * len(ids)):
+    if bound > max(TABLE, 8 * len(ids)):
         distinct, found = rank(keys.view(np.uint64), bound)
         return Stage(kept, distinct, None), found
     seen, found = np.zeros(bound, bool), np.empty(len(ids), np.int32)

@@ -24,6 +24,8 @@ Array = NDArray[Any]
 #: A column is kept dense when this share of the vectors holds it: what an entry of a list costs more than
 #: a multiplication in a tile. At most these bytes are kept so.
 DENSE_SHARE, DENSE_BYTES = 0.15, 1 << 28
+#: Columns of which there is an array; of more only those that a vector holds are named.
+WIDE = 1 << 22
 #: Bytes of a float64 copy of dense vectors; more are converted tile by tile.
 DOUBLE_BYTES = 256 << 20
 #: Products of whole numbers below it are exact in float32.
@@ -100,8 +102,8 @@ class Products:
             dense = dense if self._middle is None else dense - self._middle
             return _rows(dense, squares(dense))
         sparse = values if issparse(values) else csr_array(values)
-        dense = sparse[:, self._full].toarray()
-        lists = _lists(sparse[:, self._listed]) if len(self._listed) else None
+        dense = _chosen(sparse, self._full).toarray()
+        lists = _lists(_chosen(sparse, self._listed)) if len(self._listed) else None
         return _rows(dense, squares(sparse), lists)
 
     def start(self, rows: Rows, first: int) -> Array | None:
@@ -139,17 +141,32 @@ def squares(values: Any) -> NDArray[np.float64]:
     if not issparse(values):
         return np.einsum("ij,ij->i", values, values, dtype=np.float64)
     data = np.square(values.data, dtype=np.float64)
-    return csr_array((data, values.indices, values.indptr), values.shape) @ np.ones(values.shape[1])
+    # As if all columns were one: the number of columns may be anything.
+    return csr_array((data, np.zeros_like(values.indices), values.indptr), (values.shape[0], 1)) @ np.ones(1)
 
 
 def _divided(values: Any) -> tuple[Array, Array]:
     """Columns of a CSR matrix to be kept dense, and the others that any vector holds."""
     n, d = values.shape
-    held = np.bincount(values.indices, minlength=d)
+    if d > WIDE:
+        columns, held = np.unique(values.indices, return_counts=True)
+    else:
+        held = np.bincount(values.indices, minlength=d)
     full = np.flatnonzero(held > DENSE_SHARE * n)
     full = np.sort(full[np.argsort(-held[full], kind="stable")[: DENSE_BYTES // (8 * max(n, 1))]])
     held[full] = 0
-    return full, np.flatnonzero(held)
+    listed = np.flatnonzero(held)
+    return (full, listed) if d <= WIDE else (columns[full], columns[listed])
+
+
+def _chosen(values: Any, columns: Array) -> Any:
+    """Some columns of a CSR matrix, ascending; of a wide one without an array of all columns."""
+    if values.shape[1] <= WIDE:
+        return values[:, columns]
+    place = np.searchsorted(columns, values.indices)
+    known = np.append(columns, -1)[place] == values.indices
+    indptr = np.append(0, np.cumsum(known))[values.indptr]
+    return csr_array((values.data[known], place[known], indptr), (values.shape[0], len(columns)))
 
 
 def _lists(values: Any) -> Sparse:

@@ -64,14 +64,12 @@ class Kernel(Operators, Parameters, ABC):
         What its examples are: which source of rows (`textsvm.sources`) serves it.
     alike : float
         Normalised kernel value from which two examples count as nearly the same. 3,000 documents of R8 have
-        23 exact copies; at 0.98 spectrum, gap-weighted and edit kernels find 29 to 101 pairs, all but
-        identical, at 0.95 one that counts single characters takes 22,030 pairs of unlike documents for
-        copies.
+        23 exact copies; at 0.98 kernels of texts find 29 to 101 pairs, all but identical, at 0.95 one that
+        counts single characters takes 22,030 pairs of unlike documents for copies.
     has_distances : bool
         Whether the pairs that `near` finds have distances, whole numbers, and can be bounded by them.
     in_shards : bool
-        Whether its rows on a card have ``gram_in_shards(shards, number, progress)``, a part of the values
-        of `gram` put straight into the shards of several cards (`textsvm.gram.cards`).
+        Whether its rows on a card have ``gram_in_shards(shards, number, progress)`` (`textsvm.gram.cards`).
     """
 
     name: ClassVar[str]
@@ -216,6 +214,10 @@ class Kernel(Operators, Parameters, ABC):
         """Symbols a document needs to have any feature."""
         return 0
 
+    def demand(self, lengths: NDArray[np.int64]) -> float:
+        """What deciding with support vectors of these lengths takes, as a share of what a saved model may."""
+        return 0.0
+
     @property
     def letters(self) -> str:
         """The only letters that it reads, "" if all: a kernel of both strands knows DNA and RNA."""
@@ -309,7 +311,6 @@ class Kernel(Operators, Parameters, ABC):
 
         Parameters
         ----------
-        documents : Documents
         kind : {"cpu", "cuda"}
             Of the device that makes both.
         """
@@ -339,7 +340,6 @@ class Kernel(Operators, Parameters, ABC):
             Over an extension of their alphabet.
         coef, values : float64 arrays, shape (len(documents), n_sv)
             Coefficients, and kernel values with the support vectors.
-        progress : callable, optional
         """
         return occlusion(rows.decision, documents, coef, progress)
 

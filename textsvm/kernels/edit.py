@@ -203,7 +203,7 @@ class EditDistance(SymbolKernel):
             longer = np.maximum(np.maximum(row_lengths[:, None], column_lengths), 1)
             out[...] = np.exp(-self.gamma * (distances / longer))
         elif distances.size:
-            of_distance = np.exp(-self.gamma * np.arange(int(distances.max()) + 1)).astype(np.float32)
+            of_distance = np.exp(-float(self.gamma) * np.arange(int(distances.max()) + 1)).astype(np.float32)
             out[...] = of_distance[distances]
 
 

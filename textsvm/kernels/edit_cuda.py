@@ -155,7 +155,7 @@ class CudaEdit:
             )
             out = cp.empty((self.n, self.n), np.float32)
             longest = int(self.documents.lengths.max(initial=0))
-            of_distance = cp.asarray(np.exp(-kernel.gamma * np.arange(longest + 1)).astype(np.float32))
+            of_distance = cp.asarray(np.exp(-float(kernel.gamma) * np.arange(longest + 1)).astype(np.float32))
             lengths = cp.maximum(cp.asarray(self.documents.lengths), 1)
             batch = max(1, BATCH // max(1, self.n))
             for first in range(0, self.n, batch):
@@ -256,7 +256,7 @@ class _Job:
         self.kind = RELATIVE if kind == OF_DISTANCE and kernel.relative else kind
         self.gamma, self.relative = kernel.gamma, kernel.relative
         longest = max(texts.longest, int(self.all_lengths.max(initial=0)))
-        table = np.exp(-self.gamma * np.arange(longest + 1 if self.kind == OF_DISTANCE else 1))
+        table = np.exp(-float(self.gamma) * np.arange(longest + 1 if self.kind == OF_DISTANCE else 1))
         self.of_distance = cp.asarray(table.astype(np.float32))
         self.processors = cp.cuda.Device().attributes["MultiProcessorCount"]
 

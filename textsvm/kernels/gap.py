@@ -33,6 +33,8 @@ from textsvm.tokens import Tokens
 MOST = 1000
 #: Cells times p a second: of the sweep, and of sharing out a value.
 RATE, ATTRIBUTION_RATE = 3.3e9, 5e9 / 60
+#: The greatest p of a file whatever its texts, and seconds of a core for a text with a greater one.
+MOST_SAVED, MOST_SECONDS = 64, 0.5
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,12 @@ class GapWeighted(SymbolKernel):
     def min_length(self) -> int:
         """Symbols a document needs to have any feature."""
         return self.p if self.weights is None else 1 + int(np.flatnonzero(self.weights)[0])
+
+    def demand(self, lengths: NDArray[np.int64]) -> float:
+        # Lanes without a document take as long, and values of a great p are of float64.
+        p, longest = self.recurrence.p, float(lengths.max(initial=0))
+        seconds = 2 * p * longest * max(float(lengths.sum()), LANES * longest) / RATE
+        return min(p / MOST_SAVED, seconds / MOST_SECONDS)
 
     def check(self) -> None:
         super().check()

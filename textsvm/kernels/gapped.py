@@ -57,6 +57,10 @@ RATE = 1e10
 NAMING_RATE = 5e5
 #: Choices of positions of a window; more take hours whatever the texts.
 MOST_MASKS = 20_000
+#: Symbols that the masks of a file keep at most, OVERHEAD more for each mask, whatever its texts; or seconds.
+MOST_SAVED, OVERHEAD, MOST_SECONDS = 500_000, 10, 3.0
+#: Seconds that a core takes for a mask, and for each symbol that it keeps of each of the texts.
+MASK, KEPT = 5e-4, 4e-9
 
 
 class GappedKmers(SymbolKernel):
@@ -120,6 +124,11 @@ class GappedKmers(SymbolKernel):
     def min_length(self) -> int:
         return int(self.g)
 
+    def demand(self, lengths: NDArray[np.int64]) -> float:
+        n_masks, kept = comb(self.g, self.m), self.g - self.m
+        seconds = n_masks * (MASK + KEPT * kept * float(lengths.sum()))
+        return min(n_masks * (kept + OVERHEAD) / MOST_SAVED, seconds / MOST_SECONDS)
+
     def check(self) -> None:
         super().check()
         if not is_whole(self.g) or self.g < 1:
@@ -130,12 +139,12 @@ class GappedKmers(SymbolKernel):
                 f"give a whole number from 0 to {self.g - 1}"
             )
         # Of that many positions 1 can be open in too many ways: the numbers of others take long to say.
-        large = self.m > 0 and self.g > MOST_MASKS
-        if large or comb(self.g, self.m) > MOST_MASKS:
-            ways = f"more than {MOST_MASKS:,}" if large else f"{comb(self.g, self.m):,}"
+        many = self.m > 0 and self.g > MOST_MASKS
+        ways = self.g if many else comb(self.g, self.m)
+        if ways > MOST_MASKS:
             raise InputError(
-                f"there are {ways} ways to leave m={self.m} of g={self.g} positions open, "
-                f"and at most {MOST_MASKS:,} are computed; give a smaller g, or an m nearer to 0 or g"
+                f"there are {ways:,}{' or more' * many} ways to leave m={self.m} of g={self.g} positions "
+                f"open, and at most {MOST_MASKS:,} are computed; give a smaller g, or an m nearer to 0 or g"
             )
         if self.weight not in WEIGHTS:
             raise InputError(f"weight={self.weight!r} is not one of {', '.join(WEIGHTS)}")

@@ -13,6 +13,7 @@ from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.features.rows import FeatureRows
 from textsvm.features.vectors import feature_rows
+from textsvm.features.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.linear_options import OPTIONS
 from textsvm.kernels.option import Option
 from textsvm.kernels.predictor import Predictor, Weights
@@ -54,8 +55,9 @@ class Linear(VectorKernel):
         self.check()
 
     def predictor(self, support: Any, coef: NDArray[np.float64], device: Device) -> Predictor:
-        """See `Kernel`: by weights, on the CPU."""
-        if device.kind == "cuda":
+        """See `Kernel`: by weights, on the CPU; not by a wealth of them that are 0."""
+        stored = 12 * int(support.values.size)
+        if device.kind == "cuda" or 8 * len(coef) * support.n_features > max(ROOM, MOST_TIMES * stored):
             return super().predictor(support, coef, device)
         return self.weight_vectors(support, coef).predictor(device)
 

@@ -152,6 +152,9 @@ class On(Kernel):
     def min_length(self) -> int:
         return int(self.kernel.min_length)
 
+    def demand(self, lengths: NDArray[np.int64]) -> float:
+        return float(self.kernel.demand(lengths))
+
     @property
     def learns(self) -> bool:
         return self.of_numbers or bool(self.kernel.learns)

@@ -47,6 +47,8 @@ __all__ = [
 
 def is_libsvm_model(path: str | os.PathLike[str]) -> bool:
     """Whether a file begins as a model of LIBSVM's does."""
+    if not os.path.isfile(path):  # a pipe is not read, for the rest would be lost
+        return False
     try:
         with open(path, "rb") as stream:
             return stream.read(len(BEGINNING)) == BEGINNING

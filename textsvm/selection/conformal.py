@@ -71,7 +71,7 @@ class Conformity:
             raise ValueError("its conformity does not fit its classes")
         if not np.isfinite(own).all() or not np.isfinite(values).all() or (np.diff(values) < 0).any():
             raise ValueError("its conformity has values that are not finite or fall")
-        if starts[0] != 0 or starts[-1] != len(own) or (np.diff(starts) < 0).any():
+        if starts[0] != 0 or starts[-1] != len(own) or (starts[1:] < starts[:-1]).any():
             raise ValueError("its conformity is out of bounds")
         if any((np.diff(own[first:last]) < 0).any() for first, last in pairwise(starts)):
             raise ValueError("its conformity has values that fall")

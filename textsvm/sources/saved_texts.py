@@ -67,5 +67,5 @@ def _token_alphabet(text: NDArray[Any], starts: NDArray[Any]) -> NDArray[np.obje
 def _check_offsets(offsets: NDArray[Any], size: int, of: str) -> None:
     if offsets.ndim != 1 or offsets.dtype != np.int64 or len(offsets) < 1:
         raise InputError(f"its {of} offsets are not one row of 64-bit integers")
-    if offsets[0] != 0 or offsets[-1] != size or (np.diff(offsets) < 0).any():
+    if offsets[0] != 0 or offsets[-1] != size or (offsets[1:] < offsets[:-1]).any():
         raise InputError(f"its {of} offsets are out of bounds")

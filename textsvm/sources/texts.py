@@ -227,7 +227,7 @@ class TextSource(Source):
                 "a model with a function of tokens cannot be saved, for a file holds no code; train it again "
                 "where it is needed, or save the model of a precomputed kernel matrix"
             )
-        _require_length(kernel, documents)
+        _require_bounds(kernel, documents)
         arrays: dict[str, NDArray[Any]] = {}
         for prefix, view in _named(kernel.views):
             arrays |= {prefix + name: array for name, array in self._pack(documents.of(view)).items()}
@@ -251,7 +251,7 @@ class TextSource(Source):
         if weights := under(_WEIGHTS, arrays):
             self.require_weights()
             return Kept(support, kernel, documents, None, kernel.restore_weight_vectors(weights, documents))
-        _require_length(kernel, documents)
+        _require_bounds(kernel, documents)
         kernel.restore(under(_STATE, arrays))
         return Kept(support, kernel, documents)
 
@@ -347,15 +347,22 @@ def is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(np.any(value != value))
 
 
-def _require_length(kernel: Kernel, support: Documents | Views) -> None:
-    """A saved p is bounded by the support vectors beside it, as work with it is not."""
+def _require_bounds(kernel: Kernel, support: Documents | Views) -> None:
+    """Parameters of a saved kernel are bounded by the support vectors beside them, as work is not."""
+    demand = 0.0
     for leaf in kernel.leaves:
-        longest = int(leaf.read(support).lengths.max(initial=0))
+        lengths = leaf.read(support).lengths
+        longest, demand = int(lengths.max(initial=0)), demand + leaf.demand(lengths)
         if len(support) and longest < leaf.min_length:
             raise InputError(
                 f"its kernel needs p = {leaf.min_length:,} symbols and its longest support vector has "
                 f"{longest}; lower p and train it again"
             )
+    if demand > 1:
+        raise InputError(
+            f"the kernel {spell(kernel)} takes {demand:,.1f} times what a saved model of such texts may; "
+            "lower p, or the number of masks, and train it again"
+        )
 
 
 def _named(views: Sequence[View]) -> list[tuple[str, View]]:

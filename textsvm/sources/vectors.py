@@ -183,7 +183,7 @@ def unpack(arrays: dict[str, NDArray[Any]], shape: tuple[int, int]) -> Vectors:
         raise InputError("its vectors have no column for each value")
     if indptr.dtype != np.int64 or indptr.shape != (shape[0] + 1,):
         raise InputError("its vectors are not as many as they should be")
-    if indptr[0] != 0 or indptr[-1] != len(data) or (np.diff(indptr) < 0).any():
+    if indptr[0] != 0 or indptr[-1] != len(data) or (indptr[1:] < indptr[:-1]).any():
         raise InputError("the starts of its vectors are out of bounds")
     if len(indices) and (indices.min() < 0 or indices.max() >= shape[1]):
         raise InputError("the columns of its vectors are out of bounds")
