@@ -237,3 +237,10 @@ def test_a_case_is_slow_if_it_is_so_again(monkeypatch):
     assert tried == [0, 1, 1, 2, 2, 3, 3]
     assert [(found.kind, found.seed) for found in sent] == [("hangs", 2)]
     assert counts.cases == 4
+
+
+def test_a_broken_promise_fails_the_benchmark(monkeypatch, tmp_path):
+    monkeypatch.setattr(fuzz, "attack", lambda *given: fuzz.Counts(cases=4, findings=1, hangs=1))
+    with pytest.raises(SystemExit, match="a promise was broken in 2 cases"):
+        fuzz.main(["--target", "models", "-o", str(tmp_path / "found")])
+    assert "| 4 | 1 | 0 | 1 |" in (tmp_path / "found.md").read_text()

@@ -63,7 +63,7 @@ def target(name: str) -> Callable[[int], None]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run some targets for so many minutes or cases each, and write the counts."""
+    """Run some targets for so many minutes or cases each, and write the counts; fail if a promise was broken."""
     parser = argparse.ArgumentParser(prog="textsvm bench fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=1.0, help="for each target (default 1)")
     parser.add_argument("--cases", type=int, help="for each target, in place of minutes")
@@ -73,9 +73,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--target", action="append", help="one of them; all by default")
     parser.add_argument("--first", type=int, default=0, help="the first seed (default 0)")
     parser.add_argument("--quick", action="store_true", help="two seconds a target")
-    parser.add_argument(
-        "-o", "--output", "--report", type=Path, default=Path("reports/fuzz"), help="without suffix"
-    )
+    parser.add_argument("-o", "--output", type=Path, default=Path("reports/fuzz"), help="without suffix")
     asked = parser.parse_args(arguments)
     if sys.platform != "linux":
         raise InputError("textsvm bench fuzz bounds the memory of its processes as Linux does; run it there")
@@ -87,8 +85,12 @@ def main(arguments: Sequence[str]) -> None:
     seconds = 2.0 if asked.quick else 60 * asked.minutes
     bounds = (asked.first, asked.cases, float("inf") if asked.cases else seconds)
     report = Rows(asked.output, "Fuzzing", "textsvm bench fuzz", __doc__ or "", stays=True)
+    broken = 0
     for name, counts in side_by_side(names, max(1, asked.jobs), *bounds):
         print(report.put(f"{name} from {asked.first}", counts), flush=True)
+        broken += sum(counts[kind] for kind in ("findings", "crashes", "hangs"))
+    if broken:
+        raise SystemExit(f"a promise was broken in {broken:,} cases, the first of which are above")
 
 
 def side_by_side(
