@@ -63,7 +63,7 @@ def target(name: str) -> Callable[[int], None]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run some targets for so many minutes or cases each, and write the counts; fail if a promise was broken."""
+    """Run some targets for so many minutes or cases each; write the counts; fail if a promise was broken."""
     parser = argparse.ArgumentParser(prog="textsvm bench fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=1.0, help="for each target (default 1)")
     parser.add_argument("--cases", type=int, help="for each target, in place of minutes")
