@@ -59,6 +59,11 @@ def test_what_stops_short_says_how_far_it_has_come():
     assert not one.wrong
 
 
+def test_rounding_that_does_not_even_out():
+    """Of 10,000 steps after responses had been made anew, ten times what a random walk would have made."""
+    assert not numerics.trial(67336).wrong
+
+
 @pytest.mark.parametrize("seed", [1301, 1432])
 def test_kernel_values_beside_a_diagonal_of_0_count(seed):
     """Minus squared distances: rounding was judged by the diagonal alone, and nothing was said of it."""

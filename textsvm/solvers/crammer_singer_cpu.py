@@ -117,8 +117,7 @@ class Run:
                 status = f"stopped at {bound:,} iterations"
             elif stalls >= STALLS:
                 status = NO_STEP_LEFT
-            size = float(np.abs(self.coef).sum(1).max()) if status else 0.0
-            doubted = rounding(size, self.largest, self.steps) > ROUNDING * tol
+            doubted = bool(status) and self.rounding() > ROUNDING * tol
             if doubted and renewals < RENEWALS and iterations < bound:
                 self.renew()
                 renewals, stalls = renewals + 1, 0
@@ -129,6 +128,11 @@ class Run:
                 iterations, total = iterations + steps, total + decrease
                 self.steps += steps
                 stalls = stalls + 1 if decrease <= 1e-15 * total else 0
+
+    def rounding(self) -> float:
+        """About how far the gradients may be from those of the coefficients."""
+        values = np.abs(self.coef)
+        return rounding(float(values.sum(1).max()), float(values.max()), self.largest, self.steps)
 
     def assessed(self, status: str, iterations: int, doubted: bool) -> Solution:
         """The solution; its gradients anew where they may be off, or the run has stopped short."""

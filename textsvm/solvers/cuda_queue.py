@@ -344,8 +344,9 @@ class Queue:
 
     def rounding(self, job: Job, coef: Vector, iterations: int) -> float:
         """About how far responses may be from those of the coefficients."""
-        size = float(np.abs(coef).sum(-1).max())
-        return job.inherited + rounding(size, self.slots.largest, iterations)
+        values = np.abs(coef)
+        size, most = float(values.sum(-1).max()), float(values.max())
+        return job.inherited + rounding(size, most, self.slots.largest, iterations)
 
     def status(self, dual: Any, why: int) -> str:
         """What ended a problem that has not converged."""

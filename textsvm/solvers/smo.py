@@ -25,9 +25,10 @@ Shrinking. A variable at a bound whose -F lies beyond what any partner offers (U
 from a tile: compact copies of the rows in use. What F lacks is made up for when the set is opened again,
 from the rows of those variables alone whose coefficients have changed since.
 
-Rounding. Steps add up in F, in float64, to an error of about eps sum |b| max |K| sqrt(steps). Where that is
-more than 0.01 tol, and wherever a run stops short of tol, F is made anew from b, and judged then; where it is
-not at the optimum after all the run goes on. A warm start multiplies F, and what F is off by.
+Rounding. Steps add up in F, in float64, to an error of about eps sum |b| max |K| sqrt(steps), or eps max |b|
+max |K| steps where rounding of b is the same each time. Where that is more than 0.01 tol, and wherever a run
+stops short of tol, F is made anew from b, and judged then; where it is not at the optimum after all the run
+goes on. A warm start multiplies F, and what F is off by.
 
 On the CPU this is `textsvm.solvers.smo_cpu`, on a GPU, with larger working sets, `textsvm.solvers.smo_cuda`.
 """

@@ -146,8 +146,8 @@ class Run:
         self.steps, self.inherited = 0, 0.0
         if former is not None and responses is not None:
             self.inherited = carried_over(former.rounding(), former.dual, former.coef, coef)
-        #: The largest sum of coefficients and the largest kernel value that have been seen.
-        self.size, self.largest = 0.0, float(np.abs(self.diag).max(initial=0.0))
+        #: The largest sum of coefficients, coefficient and kernel value that have been seen.
+        self.size, self.most, self.largest = 0.0, 0.0, float(np.abs(self.diag).max(initial=0.0))
         self.state = np.array([-1, -1, int(self.window.used.max(initial=0)), 0], np.int64)
         self.extrema = np.zeros(3)
         self.tile = Tile.empty(0, 0)
@@ -300,7 +300,8 @@ class Run:
 
     def measure(self) -> None:
         """Take note of how large coefficients and kernel values are; of a row, for the diagonal may be 0."""
-        self.size = max(self.size, float(np.abs(self.active_coef).sum()))
+        moved = np.abs(self.active_coef)
+        self.size, self.most = max(self.size, float(moved.sum())), max(self.most, float(moved.max()))
         i = self.state[loop.AT_I]
         slot = self.window.slots[self.rows[i]] if i >= 0 else -1
         if slot >= 0:
@@ -309,7 +310,7 @@ class Run:
     def rounding(self) -> float:
         """About how far the responses may be from those of the coefficients."""
         size = max(self.size, float(np.abs(self.coef).sum()))
-        return self.inherited + rounding(size, self.largest, self.steps)
+        return self.inherited + rounding(size, self.most, self.largest, self.steps)
 
     def renew(self) -> None:
         """Make the responses anew, from the coefficients alone."""

@@ -199,19 +199,22 @@ def objective_and_gap(
     return objective, 2 * gap / abs(both) if both else 0.0
 
 
-def rounding(size: float, largest: float, steps: int) -> float:
+def rounding(size: float, most: float, largest: float, steps: int) -> float:
     """About how far responses that steps were added to may be from those of the coefficients.
+
+    Rounding of the responses mostly evens out; that of a coefficient, moved to and fro, can be the same each
+    time.
 
     Parameters
     ----------
-    size : float
-        The sum of the coefficients, without their signs.
+    size, most : float
+        The sum of the coefficients without their signs, and the largest.
     largest : float
         The largest kernel value, without its sign.
     steps : int
         Since the responses were made from coefficients.
     """
-    return float(np.finfo(np.float64).eps) * size * largest * math.sqrt(steps + 1) if steps else 0.0
+    return float(np.finfo(np.float64).eps) * largest * max(size * math.sqrt(steps), most * steps)
 
 
 def bounds(dual: Dual) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
