@@ -109,7 +109,7 @@ class MerPredictor:
     def _tabulates(self, documents: Documents) -> bool:
         """Whether there is room for a table, and it is there or made in less time than kernel values."""
         kernel, symbols = self.rows.kernel, max(self.rows.columns.n_symbols, 1)
-        size = float(symbols) ** min(kernel.length, 64)  # of more letters there is no table
+        size = float(symbols) ** min(kernel.length, 40)  # of more letters there is no table
         if size * 8 * (len(self.rows.weights) + len(self.coef)) > TABLE_BYTES:
             return False
         made = kernel.length * len(self.rows.weights) * size * len(self.coef) / TABLE_RATE
