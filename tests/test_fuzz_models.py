@@ -153,6 +153,12 @@ def test_a_great_whole_gamma_of_edit_distances_does_not_overflow():
     np.testing.assert_array_equal(K, [[1, 0, 0, 0, 0]])
 
 
+def test_mers_of_many_letters_have_no_table(models, tmp_path):
+    kernel = {"name": "mismatch", "k": 800, "m": 1}
+    path = rewritten(models, "long_dna_mismatch", tmp_path / "m.textsvm", {"kernel": kernel})
+    assert np.isfinite(textsvm.load(path).decision_function(models.LONG_DNA)).all()
+
+
 def test_gapped_windows_of_too_many_masks_are_refused_at_once():
     for g, m in ((10**12, 10**9), (1 << 62, 1 << 61), (10**6, 10**6 - 1)):
         with pytest.raises(InputError, match="ways to leave"):
