@@ -16,7 +16,7 @@ PACKAGE = ROOT / "textsvm"
 #: Rooms from the ground up: a file imports from its own room and from those before it. Rooms in one set are
 #: neighbours that do not know each other.
 FLOORS = [
-    {"errors", "files", "plain_json", "compiled", "parameters", "printable"},
+    {"errors", "files", "plain_json", "compiled", "compiled_cache", "parameters", "printable"},
     {"parallel", "normal_form", "residues", "scratch", "stored_texts", "host_memory", "cuda_sources"},
     {"simd", "device", "tokens", "workers"},
     {"spans"},

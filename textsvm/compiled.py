@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 #: Symbols, or entries, that NumPy does before Numba would have been imported.
 FEW = 1 << 16
 _compiling = threading.RLock()
+#: Called with a sentence where compiled functions cannot be kept on disk.
+tell: Callable[[str], object] = warnings.warn
+_told: set[str] = set()
 
 
 class Compiled:
@@ -46,7 +50,9 @@ class Compiled:
 
         with _compiling:
             if self._dispatcher is None:
-                made = numba_njit(**self._options)(self._function)
+                made = numba_njit(**{**self._options, "cache": False})(self._function)
+                if self._options.get("cache"):
+                    _keep(made, self._function)
                 names, cells = self._function.__globals__, self._function.__closure__ or ()
                 self._dispatcher = made  # before the others, which may call it
                 for name, other in list(names.items()):
@@ -64,6 +70,25 @@ class Compiled:
 
     def __reduce__(self) -> Any:
         return _named, (self.__module__, self.__qualname__)
+
+
+def _keep(dispatcher: Any, function: Callable[..., Any]) -> None:
+    """Have a dispatcher keep what it compiles, where there is a place for it."""
+    from textsvm.compiled_cache import CheckedCache
+
+    try:
+        dispatcher._cache = CheckedCache(function, lambda error: _tell(error.strerror or str(error)))
+    except RuntimeError:
+        _tell("no folder for them can be written")
+
+
+def _tell(why: str) -> None:
+    if not _told:  # the others would fail as well
+        _told.add(why)
+        tell(
+            f"compiled functions cannot be kept ({why}) and are compiled anew in every run, which takes "
+            "seconds; let NUMBA_CACHE_DIR name a folder that can be written"
+        )
 
 
 def few(size: int) -> bool:
