@@ -86,7 +86,7 @@ def test_numba_alone_would_fall_over(folder):
     path.write_bytes(path.read_bytes()[:100])
     again = numba.njit(total)
     again._cache = FunctionCache(total)
-    with pytest.raises(Exception, match="truncated|Ran out of input"):
+    with pytest.raises(Exception, match=r"truncated|Ran out of input"):
         again(X)
 
 

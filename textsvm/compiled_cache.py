@@ -1,9 +1,9 @@
-"""Compiled functions on disk: Numba's cache, of which what is damaged, stale or of another function counts as none.
+"""Compiled functions on disk: Numba's cache, of which what is damaged, stale or another's counts as none.
 
-Numba trusts the files it finds. A truncated one ends in an exception of pickle's, a changed byte is other machine
-code; and of two first runs at once that compile a function for other types, or of one that is killed between
-index and entry, the index may name an entry that is not what it says. So a file ends in a digest here, an entry
-begins with what it is of, and whatever is wrong is compiled and kept anew.
+Numba trusts the files it finds. A truncated one ends in an exception of pickle's, a changed byte is other
+machine code; and of two first runs at once that compile a function for other types, or of one that is killed
+between index and entry, the index may name an entry that is not what it says. So a file ends in a digest, an
+entry begins with what it is of, and whatever is wrong is compiled and kept anew.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 _DIGEST = 16
 
 
-class _Files(IndexDataCacheFile):  # type: ignore[misc]
+class _Files(IndexDataCacheFile):
     """Index and entries of a function. Numba's own reading stops before the digest."""
 
     def save(self, key: Any, data: Any) -> None:
@@ -44,7 +44,7 @@ class _Files(IndexDataCacheFile):  # type: ignore[misc]
             stream.write(content.getvalue() + _digest(content.getvalue()))
 
 
-class CheckedCache(FunctionCache):  # type: ignore[misc]
+class CheckedCache(FunctionCache):
     """What a function was compiled to.
 
     Parameters

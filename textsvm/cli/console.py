@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
+from textsvm import compiled
+from textsvm.cli import signals
 from textsvm.errors import InputError
 from textsvm.printable import json_escaped, one_line, printable
 
@@ -36,8 +40,10 @@ STAGES = {
     "tune": "tuning",
 }
 
-#: Exit code after Ctrl-C.
+#: Typer's exit code after Ctrl-C.
 INTERRUPTED = 130
+#: What writing to a full disk, or beyond one's share of it, fails with.
+_FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 #: How many lines of JSON have gone to stdout.
 _printed = count()
 
@@ -67,11 +73,12 @@ class Console:
         self._bars: Any = None
         self._tasks: dict[str, Any] = {}
         self._shown = ""
+        compiled.tell = lambda message: self.say(f"note: {message}")
 
     def say(self, message: str) -> None:
         """A line on stderr."""
         if not self.quiet:
-            with suppress(BrokenPipeError):
+            with _even_if_unheard():
                 self.stderr.print(one_line(message), markup=False)
 
     def say_waiting(self, what: str) -> None:
@@ -250,7 +257,7 @@ def main(app: typer.Typer) -> int:
         message = error.format_message()  # none where no command was given and the help was shown
         return _fail(f"{message} (see textsvm --help)", 2) if message else 2
     except (KeyboardInterrupt, typer.Abort):
-        return _fail(_interrupted(), INTERRUPTED)
+        return interrupted()
     except BrokenPipeError:
         # The reader of our output has gone (head, less): nothing to say, and nothing to flush at exit.
         sys.stdout = None
@@ -259,20 +266,19 @@ def main(app: typer.Typer) -> int:
         why = str(error) or "no more could be had"
         return _fail(f"out of main memory ({why}); lower --memory or use fewer documents", 1)
     except OSError as error:
-        return _fail(f"{error.filename or 'input/output'}: {error.strerror or error}", 1)
-    if code == INTERRUPTED:  # Typer's own word for Ctrl-C
-        return _fail(_interrupted(), INTERRUPTED)
+        where = error.filename or ("standard output" if error.errno in _FULL else "input/output")
+        return _fail(f"{where}: {error.strerror or error}", 1)
+    if code == INTERRUPTED:
+        return interrupted()
     return code if isinstance(code, int) else 0
 
 
-def _interrupted() -> str:
-    """What there is of the output after Ctrl-C."""
-    lines = next(_printed)
-    if not lines:
-        return "interrupted; no output was written"
-    return (
-        f"interrupted; {lines:,} line{'s' * (lines > 1)} of output {'were' if lines > 1 else 'was'} written"
-    )
+def interrupted() -> int:
+    """Say what there is of the output after a signal; its exit code."""
+    lines, number = next(_printed), signals.came()
+    how = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
+    were = f"{lines:,} lines of output were" if lines > 1 else "1 line of output was"
+    return _fail(f"{how}; {were if lines else 'no output was'} written", 128 + number)
 
 
 def leave(code: int) -> NoReturn:
@@ -283,6 +289,24 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
+def open_closed() -> None:
+    """Have all standard streams: a file that we open would get the number of one that is closed."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8")  # noqa: SIM115 (until the end)
+            setattr(sys, name, stream)
+
+
+@contextmanager
+def _even_if_unheard() -> Iterator[None]:
+    """Go on where nothing can be said any more, as on a full disk; the work is not lost by that."""
+    try:
+        yield
+    except OSError:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (until the end)
+
+
 def _fail(message: str, code: int) -> int:
-    print("textsvm: " + one_line(message), file=sys.stderr)
+    with _even_if_unheard():
+        print("textsvm: " + one_line(message), file=sys.stderr, flush=True)
     return code
