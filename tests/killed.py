@@ -1,6 +1,7 @@
 """Commands that meet a fault at their first call that writes, then at their second, and so on to their end.
 
-    python tests/killed.py          a table of all of them, as in reports/faults.md; an hour
+    python tests/killed.py "killed before,killed in its midst"      the first table of reports/faults.md
+    python tests/killed.py ENOSPC                                   the second
 
 `Victim` does this inside of a process that has the shim of `kills.c` loaded before the C library; a faulty
 command is a fork of it, which has everything imported and compiled.
@@ -46,6 +47,13 @@ COMMANDS = {
     "neighbours, matrix": f"neighbours corpus.tsv {_SPECTRUM} -o out.npz",
     "doubts": f"doubts corpus.tsv {_SPECTRUM} --folds 2 -o out.jsonl --report out.html",
     "explain": "explain model few.tsv --mutations out.csv",
+}
+#: What takes a while, with the signals that end it; `long.jsonl` is there.
+LONG = {
+    "train": ("train long.jsonl --kernel gap -o out.textsvm", [signal.SIGTERM, signal.SIGHUP]),
+    "gram": ("gram long.jsonl --kernel gap -o out.npy", [signal.SIGHUP]),
+    "tune": ("tune long.jsonl --kernel gap --folds 2 -o out.textsvm", [signal.SIGTERM, signal.SIGINT]),
+    "predict": ("predict model - --format lines", [signal.SIGTERM, signal.SIGINT]),
 }
 #: How `fault_at` of the shim is told.
 KINDS = {"killed before": 0, "killed in its midst": -1}
@@ -106,20 +114,12 @@ class Victim:
         with tempfile.TemporaryFile("w+", dir="/dev/shm") as said:
             process = os.fork()
             if process == 0:
-                self._become(said, words or self.words)
+                become(said, words or self.words)
                 self.shim.fault_at(point, kind, ctypes.byref(self.calls))
                 end()
             code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
             said.seek(0)
             return code, said.read()
-
-    def _become(self, said, words):
-        signal.alarm(60)
-        null = open(os.devnull, "w")  # noqa: SIM115 (until the end)
-        os.dup2(null.fileno(), 1)
-        os.dup2(said.fileno(), 2)
-        sys.stdout, sys.stderr = null, open(2, "w", buffering=1)  # noqa: SIM115
-        sys.argv = ["textsvm", *words]
 
     def fault(self, point, kind, over):
         """What a fault left.
@@ -143,10 +143,10 @@ class Victim:
         left = self.there()
         beside = [name for name in left if name not in self.new]
         states = [state(name, left.get(name), old.get(name), self.new[name]) for name in self.new]
-        again, words = self.finish(left)
+        again, words = self.finish(left) if left != old else (0, "")  # as it was: any run would do
         return {
             "point": point, "kind": kind, "code": code, "said": said, "beside": beside, "states": states,
-            "again": again, "cleared": sorted(self.there()) == sorted(self.new), "words": words,
+            "again": again, "cleared": left == old or sorted(self.there()) == sorted(self.new), "words": words,
             "third": [n for n, s in zip(self.new, states, strict=True) if s not in ("old", "new")],
         }  # fmt: skip
 
@@ -162,6 +162,44 @@ class Victim:
         ):
             code = "not the same"
         return code, said
+
+
+def ended_by(number, words):
+    """What came of a command that a signal ended while it was at work."""
+    before = files(".")
+    waiting, writing = os.pipe()
+    os.write(writing, b"a line\n")
+    with tempfile.TemporaryFile("w+", dir="/dev/shm") as said:
+        process = os.fork()
+        if process == 0:
+            os.dup2(waiting, 0)
+            sys.stdin = open(0)  # noqa: SIM115 (until the end)
+            become(said, words)
+            os.dup2(2, 1)
+            sys.stdout = open(1, "w", buffering=1)  # noqa: SIM115
+            end()
+        while not re.search(r"documents of 2|kernel matrix|\"label\"|note: one setting", said.read()):
+            time.sleep(0.02)
+            said.seek(0)
+        time.sleep(0.3)
+        os.kill(process, number)
+        code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        said.seek(0)
+        left = {name: len(data) for name, data in files(".").items() if name not in before}
+        os.close(writing)
+        return {"code": code, "said": said.read(), "left": left}
+
+
+def become(said, words):
+    """Be a process of its own that runs these words and is heard there."""
+    signal.alarm(60)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    null = open(os.devnull, "w")  # noqa: SIM115 (until the end)
+    os.dup2(null.fileno(), 1)
+    os.dup2(said.fileno(), 2)
+    sys.stdout, sys.stderr = null, open(2, "w", buffering=1)  # noqa: SIM115
+    sys.argv = ["textsvm", *words]
 
 
 def end():
@@ -236,17 +274,12 @@ def prepare(folder):
     (folder / "few.tsv").write_text("".join(lines[:4]), "utf-8")
     vectors = [f"{i % 2} 1:{i % 7} 2:{i % 5} 3:{i % 3}\n" for i in range(30)]
     (folder / "vectors.libsvm").write_text("".join(vectors))
+    documents = [{"text": f"{i} " + "the quick brown fox " * 150, "label": i % 2} for i in range(900)]
+    (folder / "long.jsonl").write_text("".join(json.dumps(one) + "\n" for one in documents))
     os.chdir(folder)
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), suppress(SystemExit):
         sys.argv = ["textsvm", *f"train corpus.tsv {_SPECTRUM} -o model".split()]
         cli.main()
-
-
-def points(count, sample):
-    """All, or some of them, the first and the last among them."""
-    if sample is None:
-        return range(1, count + 1)
-    return sorted({1 + round(i * (count - 1) / (sample - 1)) for i in range(sample)})
 
 
 def serve():
@@ -259,17 +292,37 @@ def serve():
         prepare(place)
         for line in sys.stdin:
             name, kinds, sample = json.loads(line)
-            begun = time.perf_counter()
-            victim = Victim(place, COMMANDS[name])
-            found = [
-                victim.fault(point, kind, over)
-                for kind in kinds
-                for number, point in enumerate(points(victim.count, sample))
-                for over in ((False, True) if sample is None and KINDS[kind] <= 0 else [number % 2 == 0])
-            ]
-            victim.clear()
-            seconds = time.perf_counter() - begun
-            answers.write(json.dumps({"calls": victim.count, "found": found, "seconds": seconds}) + "\n")
+            if isinstance(kinds, int):
+                answer = ended_by(kinds, LONG[name][0].split())
+            else:
+                answer = faults(place, name, kinds, sample)
+            answers.write(json.dumps(answer) + "\n")
+
+
+def faults(place, name, kinds, sample):
+    """What came of the faults of a command; `sample`: of so many, of all kinds in turns."""
+    begun = time.perf_counter()
+    victim = Victim(place, COMMANDS[name])
+    if sample is None:
+        wanted = [
+            (point, kind, over)
+            for kind in kinds
+            for point in range(1, victim.count + 1)
+            for over in ((False, True) if KINDS[kind] <= 0 else [point % 2 == 0])
+        ]
+    else:
+        wanted = [
+            (
+                1 + round(i * (victim.count - 1) / (sample - 1)),
+                kinds[(i + len(name)) % len(kinds)],
+                i % 2 == 0,
+            )
+            for i in range(sample)
+        ]
+    found = [victim.fault(*one) for one in wanted]
+    victim.clear()
+    seconds = time.perf_counter() - begun
+    return {"words": victim.words, "calls": victim.count, "found": found, "seconds": seconds}
 
 
 def build(folder):
@@ -291,14 +344,14 @@ def started(shim):
 
 
 def ask(server, name, kinds, sample=None):
-    """What came of the faults of a command."""
+    """What came of the faults of a command, or of a signal."""
     server.stdin.write(json.dumps([name, kinds, sample]) + "\n")
     server.stdin.flush()
     return json.loads(server.stdout.readline())
 
 
 def row(name, answer):
-    """Of a table: what was tried, calls, faults, files that are old, new, another thing, temporaries, and so on."""
+    """Of the table: the command, calls, faults, how often it failed, with a sentence, what there was then."""
     found = answer["found"]
     states = [each for one in found for each in one["states"]]
     failed = [one["said"].splitlines()[-1:] for one in found if one["code"] == 1]
@@ -311,17 +364,16 @@ def row(name, answer):
     ]  # fmt: skip
 
 
-def main(*names):
-    """Print the table."""
+def main(kinds, *names):
+    """Print the table; `kinds`: how they are spelled in `KINDS`, with commas."""
     with tempfile.TemporaryDirectory() as folder:
         server = started(build(folder))
-        for kinds in (list(KINDS)[:2], list(KINDS)[2:]):
-            for name in names or COMMANDS:
-                answer = ask(server, name, kinds)
-                print("| " + " | ".join(map(str, row(name, answer))) + " |", flush=True)
-                for one in answer["found"]:
-                    if one["third"] or not one["cleared"] or one["again"] != 0:
-                        print(json.dumps(one), file=sys.stderr, flush=True)
+        for name in names or COMMANDS:
+            answer = ask(server, name, kinds.split(","))
+            print("| " + " | ".join(map(str, row(name, answer))) + " |", flush=True)
+            for one in answer["found"]:
+                if one["third"] or not one["cleared"] or one["again"] != 0:
+                    print(json.dumps(one), file=sys.stderr, flush=True)
         server.stdin.close()
         server.wait()
 
