@@ -15,7 +15,7 @@ from textsvm.readers import sample
 
 #: With TEXTSVM_KILLS=1 every command at every call that writes, else some of them at some of theirs.
 EVERY = os.environ.get("TEXTSVM_KILLS") == "1"
-SOME = ("train", "train --store", "tune", "tune --resume", "gram, LIBSVM", "evaluate, HTML", "neighbours")
+SOME = ("train --store", "tune", "tune --resume", "gram, LIBSVM", "evaluate, HTML")
 posix = pytest.mark.skipif(os.name == "nt", reason="POSIX signals and devices")
 
 
@@ -72,6 +72,9 @@ def test_signals_that_are_ignored_stay_so_and_a_second_one_does_not_disturb():
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGTERM)
+        if (child := os.fork()) == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
         os.kill(os.getpid(), signal.SIGTERM)  # as `timeout` sends it, to the process and to its group
         assert signals.came() == signal.SIGTERM
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -21,6 +22,17 @@ def watch() -> None:
         number = getattr(signal, name, None)
         if number and signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, _end)
+
+
+def _forget() -> None:
+    """Leave a process that was forked off to who ends it."""
+    for number in signal.valid_signals():
+        if signal.getsignal(number) is _end:
+            signal.signal(number, signal.SIG_DFL)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 def _end(number: int, frame: Any) -> None:
