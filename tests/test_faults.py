@@ -10,7 +10,9 @@ import killed
 import pytest
 from command import fails, run
 
+from textsvm import cli
 from textsvm.cli import console, signals
+from textsvm.errors import InputError
 from textsvm.readers import sample
 
 #: With TEXTSVM_KILLS=1 every command at every call that writes, else some of them at some of theirs.
@@ -149,3 +151,20 @@ def test_a_read_only_folder_is_told_before_the_work(tmp_path):
     (tmp_path / "closed").mkdir(mode=0o500)
     message = fails("train", sample("reviews"), "-o", tmp_path / "closed" / "m")
     assert "cannot write into the folder of the output" in message
+
+
+def test_a_search_whose_model_cannot_be_written_is_kept(tmp_path, monkeypatch, capsys):
+    """A disk that is full in the end costs no hours: the table of settings goes when the model is there."""
+
+    def full(*_):
+        raise InputError("cannot write m: No space left on device; nothing was changed")
+
+    command = f"textsvm tune {sample('questions')} --p 2 -C 1 --folds 2 -o {tmp_path / 'm'}"
+    monkeypatch.setattr("sys.argv", command.split())
+    with monkeypatch.context() as patch:
+        patch.setattr("textsvm.cli.model_files.save_model", full)
+        assert console.main(cli.app) == 1
+    assert f"1 setting tried so far; --resume {tmp_path / 'm'}.tuning goes on" in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", [*command.split(), "--resume", f"{tmp_path / 'm'}.tuning"])
+    assert console.main(cli.app) == 0
+    assert (tmp_path / "m").exists()
