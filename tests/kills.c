@@ -64,9 +64,8 @@ size_t fwrite(const void *data, size_t size, size_t n, FILE *to) { /* NumPy's wa
     return NEXT(fwrite)(data, size, n, to);
 }
 
-static mode_t mode_of(va_list rest, int flags) {
-    return flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
-}
+static int makes(int flags) { return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE; }
+static mode_t mode_of(va_list rest, int flags) { return makes(flags) ? va_arg(rest, mode_t) : 0; }
 
 #define OPENS(name) \
     int name(const char *path, int flags, ...) { \
@@ -74,7 +73,7 @@ static mode_t mode_of(va_list rest, int flags) {
         va_start(rest, flags); \
         mode_t mode = mode_of(rest, flags); \
         va_end(rest); \
-        if (!(flags & O_CREAT)) return NEXT(name)(path, flags, mode); \
+        if (!makes(flags)) return NEXT(name)(path, flags, mode); \
         CALL(1, NEXT(name)(path, flags, mode)); \
     }
 OPENS(open)
@@ -86,7 +85,7 @@ OPENS(open64)
         va_start(rest, flags); \
         mode_t mode = mode_of(rest, flags); \
         va_end(rest); \
-        if (!(flags & O_CREAT)) return NEXT(name)(at, path, flags, mode); \
+        if (!makes(flags)) return NEXT(name)(at, path, flags, mode); \
         CALL(1, NEXT(name)(at, path, flags, mode)); \
     }
 OPENS_AT(openat)
