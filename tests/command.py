@@ -35,12 +35,12 @@ WARM = (
 )
 
 
-def run(*arguments, stdin=b"", cwd=None, timeout=120):
-    """Run textsvm; `stdin` is bytes."""
+def run(*arguments, stdin=b"", cwd=None, timeout=120, stdout=None, stderr=None):
+    """Run textsvm; `stdin` is bytes, `stdout` and `stderr` are files other than those that are read here."""
     if not hasattr(os, "fork"):
         return run_fresh(*arguments, stdin=stdin, cwd=cwd, timeout=timeout)
     with tempfile.TemporaryDirectory() as folder:
-        files = [str(Path(folder, name)) for name in ("stdin", "stdout", "stderr")]
+        files = [str(Path(folder, "stdin")), stdout or f"{folder}/stdout", stderr or f"{folder}/stderr"]
         Path(files[0]).write_bytes(stdin)
         argv = ["textsvm", *map(str, arguments)]
         request = {"argv": argv, "cwd": str(cwd or os.getcwd()), "files": files, "timeout": timeout}
@@ -48,7 +48,8 @@ def run(*arguments, stdin=b"", cwd=None, timeout=120):
         server.stdin.write(json.dumps(request) + "\n")
         server.stdin.flush()
         code = int(server.stdout.readline())
-        return subprocess.CompletedProcess(argv, code, *(Path(name).read_bytes() for name in files[1:]))
+        heard = (b"" if name in (stdout, stderr) else Path(name).read_bytes() for name in files[1:])
+        return subprocess.CompletedProcess(argv, code, *heard)
 
 
 def run_fresh(*arguments, stdin=b"", cwd=None, env=None, timeout=120):

@@ -1,58 +1,170 @@
 """What a fault leaves behind: the old file or the new one, and a sentence."""
 
-import json
 import os
-import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import killed
 import pytest
-from command import run
+from command import fails, run
 
-from textsvm.readers import read_corpus, sample
+from textsvm import cli
+from textsvm.cli import console, signals
+from textsvm.errors import InputError
+from textsvm.readers import sample
 
-HERE = Path(__file__).parent
-COMMANDS = {
-    "out.textsvm": "train corpus.tsv --kernel spectrum --p 2 -o out.textsvm",
-    "out.npy": "gram corpus.tsv --kernel spectrum --p 2 -o out.npy",
-    "out.npz": "features corpus.tsv --p 2 -o out.npz",
-    "out.html": "evaluate model corpus.tsv --report out.html",
-    "tuned.textsvm": "tune corpus.tsv --kernel spectrum --p 2 -C 1,10 --folds 2 -o tuned.textsvm",
-}
-
-
-@pytest.fixture
-def here(tmp_path):
-    corpus = read_corpus(sample("reviews"))
-    rows = zip(corpus.labels[:30], corpus.texts, strict=False)
-    lines = ["label\ttext\n", *(f"{label}\t{' '.join(text.split())}\n" for label, text in rows)]
-    (tmp_path / "corpus.tsv").write_text("".join(lines), "utf-8")
-    return tmp_path
+#: With TEXTSVM_KILLS=1 every command at every call that writes, else some of them at some of theirs.
+EVERY = os.environ.get("TEXTSVM_KILLS") == "1"
+SOME = ("train --store", "tune", "tune --resume", "gram, LIBSVM", "evaluate, HTML")
+posix = pytest.mark.skipif(os.name == "nt", reason="POSIX signals and devices")
 
 
-@pytest.fixture(scope="session")
-def shim(tmp_path_factory):
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None or sys.platform != "linux":
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    shim = killed.build(tmp_path_factory.mktemp("shim"))
+    if shim is None:
         pytest.skip("the shim that kills needs Linux and a C compiler")
-    made = tmp_path_factory.mktemp("shim") / "kills.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", made, HERE / "kills.c", "-ldl"], check=True)
-    return made
+    with killed.started(shim) as server:
+        yield server
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_kill_at_any_call_that_writes_leaves_the_old_file_or_the_new_one(name, here, shim):
-    if name == "out.html":
-        assert run("train", "corpus.tsv", "--kernel", "spectrum", "-o", "model", cwd=here).returncode == 0
-    program = [sys.executable, HERE / "killed.py", here, name, os.environ.get("TEXTSVM_KILLS", "2")]
-    done = subprocess.run(
-        [*program, *COMMANDS[name].split()],
-        env={**os.environ, "LD_PRELOAD": str(shim)}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    code, found = json.loads(done.stdout)
-    assert code == 0
-    assert len(found) > 1
-    assert {state for state, _ in found} <= {"old", "new"}
-    assert found[-1] == ["new", 0]  # what the killed ones left is gone
-    assert max(beside for _, beside in found) <= 1
+@pytest.mark.parametrize("name", killed.COMMANDS if EVERY else SOME)
+def test_a_fault_at_any_call_that_writes_leaves_the_old_file_or_the_new_one(name, server):
+    answer = killed.ask(server, name, list(killed.KINDS), None if EVERY else len(killed.KINDS))
+    assert len(answer["found"]) >= len(killed.KINDS)
+    for one in answer["found"]:
+        assert one["third"] == [], one
+        assert "Traceback" not in one["said"]
+        assert (one["again"], one["cleared"]) == (0, True), one  # what it left is gone
+        if killed.KINDS[one["kind"]] <= 0:
+            assert one["code"] == -signal.SIGKILL
+            assert len(one["beside"]) <= 1
+        elif one["code"] == 0:  # what could not be done is of no account
+            assert "old" not in one["states"] or "kept" in answer["words"], one
+        else:
+            assert one["code"] == 1
+            assert one["said"].splitlines()[-1].startswith("textsvm: ")
+            assert one["said"].count("textsvm: ") == 1
+            assert one["beside"] == []
+
+
+@posix
+@pytest.mark.parametrize("name", killed.LONG)
+def test_a_signal_ends_a_command_tidily(name, server):
+    for number in killed.LONG[name][1]:
+        answer = killed.ask(server, name, number)
+        assert answer["code"] == 128 + number, answer
+        last = answer["said"].splitlines()[-1]
+        how = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
+        assert last.startswith(f"textsvm: {how}; ")
+        assert ("1 line of output was" if name == "predict" else "no output was") in last
+        assert answer["said"].count("textsvm: ") == 1
+        assert answer["left"] == {}
+
+
+@posix
+def test_signals_that_are_ignored_stay_so_and_a_second_one_does_not_disturb():
+    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)}
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signals.watch()
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+        if (child := os.fork()) == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+        os.kill(os.getpid(), signal.SIGTERM)  # as `timeout` sends it, to the process and to its group
+        assert signals.came() == signal.SIGTERM
+    finally:
+        signals._came.clear()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "m"
+    assert run("train", sample("reviews"), "--fast", "-o", path).returncode == 0
+    return path
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_standard_output_is_one_sentence(model, tmp_path):
+    for command in (
+        ["predict", model, sample("reviews")],
+        ["evaluate", model, sample("reviews"), "--json"],
+        ["gram", sample("reviews"), "--kernel", "spectrum", "-o", "-", "-q"],
+        ["--help"],
+    ):
+        done = run(*command, stdout="/dev/full")
+        own = [line for line in done.stderr.decode().splitlines() if line.startswith("textsvm: ")]
+        assert own == ["textsvm: standard output: No space left on device"]
+        assert done.returncode == 1
+        assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_notes_that_nobody_can_be_told_stop_no_work(model, tmp_path):
+    """The log of a job on a full disk is no reason to lose its model."""
+    done = run("train", sample("reviews"), "--fast", "-o", tmp_path / "m", stderr="/dev/full")
+    assert done.returncode == 0
+    assert (tmp_path / "m").exists()
+    assert run("train", "nothing", "-o", tmp_path / "m", stderr="/dev/full").returncode == 1
+
+
+@posix
+def test_closed_streams_are_none_of_our_files(model, tmp_path):
+    """What is opened first would get the number of a closed stream, and prints with it."""
+    command = f'"{sys.executable}" -m textsvm evaluate "{model}" "{sample("reviews")}" --report r.html'
+    done = subprocess.run(f"{command} <&- >&- 2>&-", shell=True, cwd=tmp_path)
+    assert done.returncode == 0
+    assert (tmp_path / "r.html").read_bytes().startswith(b"<!doctype html>")
+
+
+def test_a_stream_that_is_closed_is_opened(monkeypatch):
+    for name in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    console.open_closed()
+    assert sys.stdin.read() == ""
+    print("nobody")
+    print("nobody", file=sys.stderr)
+
+
+@posix
+def test_help_for_nobody_is_quiet():
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "textsvm", "--help"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert done.returncode in (0, 1)
+    assert done.stderr == b""
+
+
+@posix
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder_is_told_before_the_work(tmp_path):
+    (tmp_path / "closed").mkdir(mode=0o500)
+    message = fails("train", sample("reviews"), "-o", tmp_path / "closed" / "m")
+    assert "cannot write into the folder of the output" in message
+
+
+def test_a_search_whose_model_cannot_be_written_is_kept(tmp_path, monkeypatch, capsys):
+    """A disk that is full in the end costs no hours: the table of settings goes when the model is there."""
+
+    def full(*_):
+        raise InputError("cannot write m: No space left on device; nothing was changed")
+
+    command = f"textsvm tune {sample('questions')} --p 2 -C 1 --folds 2 -o {tmp_path / 'm'}"
+    monkeypatch.setattr("sys.argv", command.split())
+    with monkeypatch.context() as patch:
+        patch.setattr("textsvm.cli.model_files.save_model", full)
+        assert console.main(cli.app) == 1
+    assert f"1 setting tried so far; --resume {tmp_path / 'm'}.tuning goes on" in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", [*command.split(), "--resume", f"{tmp_path / 'm'}.tuning"])
+    assert console.main(cli.app) == 0
+    assert (tmp_path / "m").exists()

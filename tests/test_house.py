@@ -16,7 +16,7 @@ PACKAGE = ROOT / "textsvm"
 #: Rooms from the ground up: a file imports from its own room and from those before it. Rooms in one set are
 #: neighbours that do not know each other.
 FLOORS = [
-    {"errors", "files", "plain_json", "parameters", "printable", "locks"},
+    {"errors", "files", "plain_json", "parameters", "printable", "locks", "compiled_cache"},
     {"host_memory", "cuda_sources", "cuda_failures"},
     {"compiled"},
     {"parallel", "normal_form", "residues", "scratch", "stored_texts"},

@@ -146,6 +146,14 @@ def test_what_is_no_file_is_never_replaced(name, here, tmp_path_factory):
     assert everything(here) == state
 
 
+def test_a_folder_that_is_not_there_is_told_before_the_work(here):
+    before = everything(here)
+    for name, command in COMMANDS.items():
+        message = fails(*command, f"none/x{ENDINGS.get(name, '')}", code=2, cwd=here)
+        assert "none, is not there; create it first" in message
+    assert everything(here) == before
+
+
 @posix
 def test_the_library_refuses_what_is_no_file(tmp_path):
     os.mkfifo(tmp_path / "fifo.npy")

@@ -393,6 +393,25 @@ def test_a_search_that_was_stopped_goes_on_with_equal_results(tmp_path, options,
         values = [one.best_estimator.decision_function(X) for one in (again, whole)]
         np.testing.assert_array_equal(*values)
         assert len(runs) <= 3 - (kept - 1) // 2 + 1  # besides those left, the best one once more
+        rows = [line for line in path.read_text().splitlines()[1:] if line.endswith("}")]
+        assert {json.loads(row)["setting"] for row in rows} == {
+            json.loads(row)["setting"] for row in lines[1:]
+        }
+
+
+def test_two_searches_with_one_table_do_not_mix(tmp_path, monkeypatch):
+    X, y = map(list, texts(24))
+    path, run = tmp_path / "table", Search.run
+
+    def beside(*given):
+        if not path.exists():
+            path.write_text('{"textsvm tune": 1, "of": "another"}\n')
+        run(*given)
+
+    monkeypatch.setattr(Search, "run", beside)
+    with pytest.raises(InputError, match="is the table of another search"):
+        searched(X, y, resume=path)
+    assert path.read_text().count("\n") == 1
 
 
 @pytest.mark.parametrize("change", ["texts", "labels", "folds", "metric", "another file"])

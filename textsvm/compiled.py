@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -22,6 +23,9 @@ from textsvm import host_memory
 FEW = 1 << 16
 #: Bytes that Numba uses and reserves, with the first function compiled.
 NUMBA = (80 << 20, 400 << 20)
+#: Called with a sentence where compiled functions cannot be kept on disk.
+tell: Callable[[str], object] = warnings.warn
+_told: set[str] = set()
 
 
 class Compiled:
@@ -53,7 +57,9 @@ class Compiled:
         # Another thread may call what is made here at once, and waits until its names are replaced.
         with _compiling():
             if self._dispatcher is None:
-                made = numba_njit(**self._options)(self._function)
+                made = numba_njit(**{**self._options, "cache": False})(self._function)
+                if self._options.get("cache"):
+                    _keep(made, self._function)
                 names, cells = self._function.__globals__, self._function.__closure__ or ()
                 self._dispatcher = made  # before the others, which may call it
                 for name, other in list(names.items()):
@@ -81,6 +87,25 @@ def _compiling() -> Any:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
     return lock
+
+
+def _keep(dispatcher: Any, function: Callable[..., Any]) -> None:
+    """Have a dispatcher keep what it compiles, where there is a place for it."""
+    from textsvm.compiled_cache import CheckedCache
+
+    try:
+        dispatcher._cache = CheckedCache(function, lambda error: _tell(error.strerror or str(error)))
+    except RuntimeError:
+        _tell("no folder for them can be written")
+
+
+def _tell(why: str) -> None:
+    if not _told:  # the others would fail as well
+        _told.add(why)
+        tell(
+            f"compiled functions cannot be kept ({why}) and are compiled anew in every run, which takes "
+            "seconds; let NUMBA_CACHE_DIR name a folder that can be written"
+        )
 
 
 def few(size: int) -> bool:

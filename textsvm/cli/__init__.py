@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from textsvm import host_memory
-from textsvm.cli import console
+from textsvm.cli import console, signals
 from textsvm.cli.flags import Command, Group
 
 #: Commands, each the function of its name in a module of its name.
@@ -108,6 +108,18 @@ def _textsvm(
 
 def main() -> None:
     """Entry point of the console script."""
+    signals.watch()
+    console.open_closed()
+    try:
+        code = _run()
+    except KeyboardInterrupt:  # before the command itself has begun, or behind it
+        code = console.interrupted()
+    if code > 128 or (code and "cupy" in sys.modules):  # a card that failed may hang once more
+        console.leave(code)
+    sys.exit(code)
+
+
+def _run() -> int:
     named = sys.argv[1] if len(sys.argv) > 1 else ""
     completing = "_TEXTSVM_COMPLETE" in os.environ
     if completing:
@@ -116,12 +128,7 @@ def main() -> None:
         completion_init()
     # One command takes half as long to set up as all of them.
     alone = named in COMMANDS and not completing
-    code = console.main(app_of([named]) if alone else _whole())
-    if code == console.INTERRUPTED or (
-        code and "cupy" in sys.modules
-    ):  # a card that failed may hang once more
-        console.leave(code)
-    sys.exit(code)
+    return console.main(app_of([named]) if alone else _whole())
 
 
 def __getattr__(name: str) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
+from textsvm import compiled
+from textsvm.cli import signals
 from textsvm.errors import InputError
 from textsvm.printable import json_escaped, one_line, printable
 
@@ -36,10 +40,12 @@ STAGES = {
     "tune": "tuning",
 }
 
-#: Exit code after Ctrl-C.
+#: Typer's exit code after Ctrl-C.
 INTERRUPTED = 130
 #: What errors of the system say that are for want of main memory: of a library, of a thread, of anything.
 _NO_MEMORY = ("failed to map segment", "can't start new thread", "Cannot allocate memory")
+#: What writing to a full disk, or beyond one's share of it, fails with.
+_FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 #: How many lines of JSON have gone to stdout.
 _printed = count()
 
@@ -69,11 +75,12 @@ class Console:
         self._bars: Any = None
         self._tasks: dict[str, Any] = {}
         self._shown = ""
+        compiled.tell = lambda message: self.say(f"note: {message}")
 
     def say(self, message: str) -> None:
         """A line on stderr."""
         if not self.quiet:
-            with suppress(BrokenPipeError):
+            with _even_if_unheard():
                 self.stderr.print(one_line(message), markup=False)
 
     def say_waiting(self, what: str) -> None:
@@ -252,7 +259,7 @@ def main(app: typer.Typer) -> int:
         message = error.format_message()  # none where no command was given and the help was shown
         return _fail(f"{message} (see textsvm --help)", 2) if message else 2
     except (KeyboardInterrupt, typer.Abort):
-        return _fail(_interrupted(), INTERRUPTED)
+        return interrupted()
     except BrokenPipeError:
         # The reader of our output has gone (head, less): nothing to say, and nothing to flush at exit.
         sys.stdout = None
@@ -262,8 +269,8 @@ def main(app: typer.Typer) -> int:
         if told is None:
             raise
         return _fail(told, 1)
-    if code == INTERRUPTED:  # Typer's own word for Ctrl-C
-        return _fail(_interrupted(), INTERRUPTED)
+    if code == INTERRUPTED:
+        return interrupted()
     return code if isinstance(code, int) else 0
 
 
@@ -282,21 +289,18 @@ def _told(error: BaseException) -> str | None:
         if isinstance(cause, MemoryError) or any(said in str(cause) for said in _NO_MEMORY):
             why = str(cause) or "no more could be had"
             return f"out of main memory ({why}); lower --memory, use fewer documents or give it more"
-    return (
-        f"{error.filename or 'input/output'}: {error.strerror or error}"
-        if isinstance(error, OSError)
-        else None
-    )
+    if not isinstance(error, OSError):
+        return None
+    where = error.filename or ("standard output" if error.errno in _FULL else "input/output")
+    return f"{where}: {error.strerror or error}"
 
 
-def _interrupted() -> str:
-    """What there is of the output after Ctrl-C."""
-    lines = next(_printed)
-    if not lines:
-        return "interrupted; no output was written"
-    return (
-        f"interrupted; {lines:,} line{'s' * (lines > 1)} of output {'were' if lines > 1 else 'was'} written"
-    )
+def interrupted() -> int:
+    """Say what there is of the output after a signal; its exit code."""
+    lines, number = next(_printed), signals.came()
+    how = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
+    were = f"{lines:,} lines of output were" if lines > 1 else "1 line of output was"
+    return _fail(f"{how}; {were if lines else 'no output was'} written", 128 + number)
 
 
 def leave(code: int) -> NoReturn:
@@ -307,6 +311,24 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
+def open_closed() -> None:
+    """Have all standard streams: a file that we open would get the number of one that is closed."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8")  # noqa: SIM115 (until the end)
+            setattr(sys, name, stream)
+
+
+@contextmanager
+def _even_if_unheard() -> Iterator[None]:
+    """Go on where nothing can be said any more, as on a full disk; the work is not lost by that."""
+    try:
+        yield
+    except OSError:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (until the end)
+
+
 def _fail(message: str, code: int) -> int:
-    print("textsvm: " + one_line(message), file=sys.stderr)
+    with _even_if_unheard():
+        print("textsvm: " + one_line(message), file=sys.stderr, flush=True)
     return code

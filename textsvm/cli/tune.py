@@ -172,27 +172,28 @@ def tune(
 
     from textsvm.selection.tuning import tune as find
 
-    working = made_from.cluster.at_work(console)
-    keeping = search.kept(console)
-    with keeping as table, working, console.progress(), console.warnings(), console.kept_in(model.store):
-        result = find(
-            model, documents.examples, truth, grid, metric=search.metric, minutes=search.minutes,
-            nested=search.nested, resume=table, positive=reading.positive, progress=_as_a_whole(console),
-            **folds.arguments(documents),
-        )  # fmt: skip
-    console.say_device(result.best_estimator.device_)
-    if picture is not None:
-        heatmap.draw(picture.path, result)
-    seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
-    report = summarise(result, documents) | {
-        "best_kernel_spelled": spell(result.best_params_["kernel"]),
-        "model": search.output and str(search.output),
-        "seconds": seconds,
-    }
-    if output is not None:
-        model_files.save_model(
-            output, result.best_estimator, documents, reading, learning, {"tuning": report}
-        )
+    # What was found is kept until the model is written: a disk that is full then costs no search.
+    with search.kept(console) as table:
+        working = made_from.cluster.at_work(console)
+        with working, console.progress(), console.warnings(), console.kept_in(model.store):
+            result = find(
+                model, documents.examples, truth, grid, metric=search.metric, minutes=search.minutes,
+                nested=search.nested, resume=table, positive=reading.positive, progress=_as_a_whole(console),
+                **folds.arguments(documents),
+            )  # fmt: skip
+        console.say_device(result.best_estimator.device_)
+        if picture is not None:
+            heatmap.draw(picture.path, result)
+        seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
+        report = summarise(result, documents) | {
+            "best_kernel_spelled": spell(result.best_params_["kernel"]),
+            "model": search.output and str(search.output),
+            "seconds": seconds,
+        }
+        if output is not None:
+            model_files.save_model(
+                output, result.best_estimator, documents, reading, learning, {"tuning": report}
+            )
     console.print_json(report) if printing.json else _show(console, result, documents, report)
 
 

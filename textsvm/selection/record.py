@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +30,7 @@ class Record:
     Parameters
     ----------
     path : path
-        Made, or gone on from if it is there.
+        Gone on from if it is there, else made with the first settings that are known.
     search : Search
         Gets what the file knows.
     data : object
@@ -42,20 +43,17 @@ class Record:
     """
 
     def __init__(self, path: Path, search: Search, data: Any) -> None:
-        self.path, self.search = path, search
+        self.path, self.search, self._begun = path, search, False
         self.keys = [_key(setting.model) for setting in search.settings]
         folds = [(train.tolist(), test.tolist()) for train, test in search.all_folds]
         values = [search.target.values.tolist(), search.weight, folds, search.metric]
-        head = json.dumps({_HEAD: 1, "of": joblib.hash([data, *values])})
-        known = self._read(head)
+        self._head = json.dumps({_HEAD: 1, "of": joblib.hash([data, *values])}) + "\n"
+        known = self._read()
         for k, key in enumerate(self.keys):
             if key is not None and key in known:
                 search.tried[k], search.seconds[k] = known[key]["folds"], known[key]["seconds"]
-        if not known:
-            with replacing(path) as temporary:
-                temporary.write_text(head + "\n", "utf-8", newline="\n")
 
-    def _read(self, head: str) -> dict[str, dict[str, Any]]:
+    def _read(self) -> dict[str, dict[str, Any]]:
         """Lines by their settings; one that is damaged, such as a last one that is cut off, is none."""
         try:
             first, _, rest = self.path.read_text("utf-8").partition("\n")
@@ -63,7 +61,7 @@ class Record:
             return {}
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{self.path} cannot be read as the table of a search: {error}") from error
-        if first and first != head:
+        if first and first + "\n" != self._head:
             raise InputError(
                 f"{self.path} is the table of another search (other documents, labels, folds or metric), or "
                 "none; name another file"
@@ -79,13 +77,13 @@ class Record:
         return found
 
     def _fits(self, folds: Any, seconds: Any) -> bool:
-        """Whether these are the metrics of the folds of the search; what is damaged is done anew."""
-        alike: dict[tuple[str, ...], set[str]] = {}
+        """Whether these are metrics of every fold as they are wanted; what is damaged is done anew."""
+        names: dict[tuple[str, ...], set[str]] = {}
         return len(folds) == len(self.search.all_folds) and all(
-            {*fold} == alike.setdefault(tuple(wanted), {*fold})
-            and self.search.metric in fold
+            self.search.metric in fold
+            and names.setdefault(tuple(wanted), {*fold}) == {*fold}
             and all(isinstance(value, int | float) for value in (seconds, *fold.values()))
-            for wanted, fold in zip(self.search.wanted, folds, strict=True)
+            for fold, wanted in zip(folds, self.search.wanted, strict=True)
         )
 
     def add(self, members: Sequence[int]) -> None:
@@ -95,11 +93,29 @@ class Record:
             for k in members
             if self.keys[k] is not None
         ]
+        text = "".join(json.dumps(_plain(line)) + "\n" for line in lines)
         try:
-            with self.path.open("a", encoding="utf-8", newline="\n") as stream:
-                stream.write("".join(json.dumps(_plain(line)) + "\n" for line in lines))
+            self._append(text) if self._has_begun() else self._begin(text)
         except OSError as error:
             raise InputError(f"cannot write {self.path}: {error.strerror}") from error
+
+    def _has_begun(self) -> bool:
+        """Whether the file is there; InputError if another search has made it by now."""
+        begun = self.path.exists() and self.path.stat().st_size > 0
+        if begun and not self._begun:
+            self._read()
+        self._begun = True
+        return begun
+
+    def _begin(self, text: str) -> None:
+        with replacing(self.path) as temporary:
+            temporary.write_text(self._head + text, "utf-8", newline="\n")
+
+    def _append(self, text: str) -> None:
+        with self.path.open("rb+") as stream:
+            stream.seek(-1, os.SEEK_END)
+            cut_off = stream.read() != b"\n"  # by a kill, or a full disk
+            stream.write(b"\n" * cut_off + text.encode())
 
 
 def _plain(line: dict[str, Any]) -> dict[str, Any]:

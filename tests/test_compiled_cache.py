@@ -1,0 +1,137 @@
+"""Compiled functions on disk: what is damaged there is compiled anew, and no disk at all is no trouble."""
+
+import errno
+import os
+import shutil
+import warnings
+
+import numba
+import numpy as np
+import pytest
+from numba.core.caching import CacheImpl, FunctionCache
+
+from textsvm import compiled
+from textsvm.compiled_cache import CheckedCache
+
+X = np.arange(5.0)
+
+
+def total(values):
+    found = 0.0
+    for one in values:
+        found += one
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(compiled, "_told", set())
+    monkeypatch.setattr(compiled, "tell", warnings.warn)  # a command in this process says it its own way
+    return tmp_path
+
+
+def fresh():
+    """A dispatcher as a new process has it, and what was loaded rather than compiled."""
+    function = compiled.njit(cache=True)(total)
+    assert function(X) == 10
+    return sum(function.dispatcher.stats.cache_hits.values())
+
+
+def damages(data):
+    """A file as faults leave it."""
+    middle = len(data) // 2
+    yield from (b"", data[:middle], data[:-16], bytes(len(data)), b"garbage")
+    for at in (0, middle, len(data) - 20, len(data) - 1):
+        yield data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+def test_a_damaged_file_is_compiled_anew_and_replaced(ending, folder):
+    assert fresh() == 0
+    assert fresh() == 1
+    [path] = folder.rglob(f"*.{ending}")
+    whole = path.read_bytes()
+    for data in damages(whole):
+        path.write_bytes(data)
+        assert fresh() == 0, data[:20]
+        assert len(path.read_bytes()) == len(whole)
+    assert fresh() == 1
+    path.unlink()
+    path.mkdir()  # that cannot be replaced either
+    with pytest.warns(UserWarning, match=r"cannot be kept \(Is a directory\)"):
+        assert fresh() == 0
+
+
+def test_an_entry_of_other_types_or_another_source_is_none(folder):
+    """Two first runs at once number their entries alike; a kill comes between index and entry."""
+    function = compiled.njit(cache=True)(total)
+    assert (function(X), function(X.astype(np.float32))) == (10, 10)
+    first, second = sorted(folder.rglob("*.nbc"))
+    shutil.copy(second, first)
+    assert fresh() == 0
+    assert fresh() == 1
+    cache = function.dispatcher._cache
+    cache._cache_file._source_stamp = "of another source"
+    cache._cache_file.flush()
+    for signature in function.dispatcher.signatures:
+        cache._cache_file._save_index({cache._index_key(signature, function.targetctx.codegen()): first.name})
+    assert cache.load_overload(function.dispatcher.signatures[0], function.targetctx) is None
+
+
+def test_numba_alone_would_fall_over(folder):
+    """If this one fails, Numba has learnt it, and `textsvm.compiled_cache` may go."""
+    alone = numba.njit(total)
+    alone._cache = FunctionCache(total)
+    alone(X)
+    [path] = folder.rglob("*.nbc")
+    path.write_bytes(path.read_bytes()[:100])
+    again = numba.njit(total)
+    again._cache = FunctionCache(total)
+    with pytest.raises(Exception, match=r"truncated|Ran out of input"):
+        again(X)
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EACCES, errno.EROFS])
+def test_what_cannot_be_kept_is_said_once_and_works(error, folder, monkeypatch):
+    def fail(*_):
+        raise OSError(error, os.strerror(error))
+
+    said = []
+    monkeypatch.setattr(compiled, "tell", said.append)
+    monkeypatch.setattr("textsvm.compiled_cache._digest", fail)
+    assert [fresh(), fresh()] == [0, 0]
+    assert len(said) == 1
+    assert os.strerror(error) in said[0]
+    assert not [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_no_folder_at_all(folder, monkeypatch):
+    monkeypatch.setattr(CacheImpl, "_locator_classes", [])
+    with pytest.raises(RuntimeError):
+        CheckedCache(total, print)
+    with pytest.warns(UserWarning, match="NUMBA_CACHE_DIR"):
+        assert fresh() == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_two_first_runs_at_once_and_a_third(folder):
+    """Processes that compile the same at the same time all work, and the next one has nothing to compile."""
+    assert numba.njit(total)(X) == 10  # what Numba itself prepares is there
+    ready, go = os.pipe()
+    children = [fork(lambda: os.read(ready, 1) and fresh()) for _ in range(2)]
+    os.write(go, b"go")
+    codes = {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children}
+    assert codes <= {0, 1}
+    assert fresh() == 1
+    assert not list(folder.rglob("*.tmp*"))
+
+
+def fork(work):
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(work())
+        finally:
+            os._exit(99)
+    return child
