@@ -113,10 +113,8 @@ def _examples(found: Any) -> list[Any]:
     """Texts, or rows of numbers."""
     if found.vectors is None:
         return list(found.texts)
-    rows: list[Any] = (
-        found.vectors.toarray() if hasattr(found.vectors, "toarray") else found.vectors
-    ).tolist()
-    return rows
+    vectors = found.vectors
+    return list((vectors.toarray() if hasattr(vectors, "toarray") else vectors).tolist())
 
 
 def written(folder: Path, name: str, content: Any) -> Path:

@@ -1,4 +1,4 @@
-"""Files as other programs write them, with what is to be read of them: (content, ids, texts or rows, labels)."""
+"""Files as other programs write them, and what is to be read: (content, ids, texts or rows, labels)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from textsvm.errors import InputError
 from textsvm.parallel import Progress
@@ -45,7 +45,7 @@ _UNREADABLE = (
 #: Bytes that are read at once.
 _PIECE = 1 << 20
 #: Packed bytes of a member that are unpacked at once: 46 MB come of a block of bzip2 of forty bytes.
-_SMALL = 64
+_SMALL = 16
 #: Symbols and folders of the path of a member: those of other systems are as short.
 _LONGEST, _DEEPEST = 4096, 100
 
@@ -330,12 +330,12 @@ def _add_zip(found: Files, packed: IO[bytes], name: str, shown: str, budget: _Bu
 
 
 def _unzipped(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """A member; never more than it is said to hold, which the standard library unpacks first and then cuts."""
+    """A member; what is more than its size says the standard library would unpack, and then cut."""
     if info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         return archive.read(info)
-    gathered = io.BytesIO()
-    with archive.open(info) as content:
-        content.MIN_READ_SIZE = _SMALL  # type: ignore[misc]
+    gathered, content = io.BytesIO(), cast("zipfile.ZipExtFile", archive.open(info))
+    with content:
+        content.MIN_READ_SIZE = _SMALL
         while piece := content.read1(_SMALL):
             gathered.write(piece)
     return gathered.getvalue()

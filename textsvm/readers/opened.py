@@ -41,8 +41,8 @@ def require_modest(source: str, unpacked: int, packed: int, most: int = MOST_TEX
     """
     if unpacked > max(FREE_BYTES, most * packed):
         raise InputError(
-            f"{source} unpacks to more than {most} times its {packed:,} bytes, as no corpus does; if it is meant "
-            "to, unpack it first"
+            f"{source} unpacks to more than {most} times its {packed:,} bytes, as no corpus does; if it is "
+            "meant to, unpack it first"
         )
 
 
