@@ -90,6 +90,16 @@ class Target:
             path = written(Path(folder), self.name, content)
             judge(lambda: way(path, options), f"seed {seed}, {way.__name__}, {options}, {content!r:.2000}")
 
+    def of_bytes(self, data: bytes) -> None:
+        """A case of these bytes: three say how it is read, the others are the file."""
+        how, content = data[:3].ljust(3, b"\0"), data[3:]
+        options, way = dict(self.options[how[0] % len(self.options)]), WAYS[how[1] % len(WAYS)]
+        if self.format and how[2] % 2:
+            options["format"] = self.format
+        with tempfile.TemporaryDirectory() as folder:
+            path = written(Path(folder), self.name, content)
+            judge(lambda: way(path, options), f"{way.__name__}, {options}, {content!r:.2000}")
+
     def _read_back(self, made: random.Random, seed: int) -> None:
         """What a program writes is read as it is, in memory and bit by bit."""
         assert self._whole is not None

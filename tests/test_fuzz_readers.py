@@ -311,9 +311,10 @@ def one_member(name):
 SLOW = {
     "a number of many digits": ("t.txt", b"2147483648" * 6000 + b"x"),
     "spaces in a header": ("t.fa", b">a x=" + b" " * 100_000 + b"b\nACGT\n"),
+    "records of nothing": ("t.fa", b">a=\n" * 60_000 + b"AC\n"),
     "a header of one word": ("t.fa", b">a = " + b"b" * 200_000 + b"\nACGT\n"),
     "columns": ("t.csv", b"text,label," + b",".join(b"%x" % i for i in range(60_000)) + b"\na,b\n"),
-    "ids": ("t.csv", b"id,text\n" + b"x,t\n" * 15_000 + b"".join(b"x#%d,t\n" % i for i in range(2, 15_000))),
+    "ids": ("t.csv", b"id,text\n" + b"x,t\n" * 8000 + b"".join(b"x#%d,t\n" % i for i in range(2, 8000))),
     "folders": ("t.tar", one_member("a/" * 20_000 + "b")),
     "endings": ("t.tar", one_member("a" + ".gz" * 150_000 + "/b")),
     "multiparts": ("t.eml", nested(280, 150_000)),
