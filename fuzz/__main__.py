@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def _guided(name: str, seconds: float) -> int:
-    """Have libFuzzer change the bytes that a reader reads, towards code that none has reached; it ends here."""
+    """Have libFuzzer change the bytes of a file, towards code that none has reached; it ends the process."""
     import atheris
 
     with atheris.instrument_imports(include=["textsvm.readers"]):
@@ -54,6 +54,7 @@ def _guided(name: str, seconds: float) -> int:
         for i, each in enumerate(target.seeds):
             Path(folder, str(i)).write_bytes(b"\0\0\0" + each)
         limits = [f"-max_total_time={seconds:.0f}", "-max_len=20000", "-timeout=10", "-rss_limit_mb=2048"]
+        limits.append(f"-artifact_prefix={folder}/")
         atheris.Setup([sys.argv[0], *limits, folder], target.of_bytes)
         atheris.Fuzz()
     return 0

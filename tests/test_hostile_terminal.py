@@ -11,6 +11,7 @@ import tarfile
 import pytest
 
 from textsvm import SVC, On, Spectrum, cli
+from textsvm.cli import console
 from textsvm.cli.mail_options import open_filter
 from textsvm.model_file import save
 
@@ -98,23 +99,24 @@ def place(tmp_path_factory):
     with open_filter(folder / "store", create=True) as opened:
         opened.learn_all([mail, mail + b"x"], "spam")
         opened.learn_all([b"Subject: a\n\nb\n"], "ham")
-    shutil.copy(folder / "m", os.fsdecode(os.fsencode(folder / "n") + NAME))
+    shutil.copy(folder / "m", folder / HOSTILE)
     return folder
 
 
 COMMANDS = [
-    "corpus t.jsonl", "corpus t.jsonl --json", "corpus f", "corpus t.tar", "corpus ?.eml", "corpus t.csv --text none",
-    "predict m t.jsonl", "predict m f", "predict m ?.eml", "predict m t.tar", "predict m ?", "predict m ? ??",
-    "predict c t.jsonl", "predict c t.csv", "predict ? t.jsonl", "predict ? ?", "predict ?.eml t.jsonl",
-    "evaluate m t.jsonl", "evaluate m t.jsonl --json", "evaluate m f", "evaluate m t.jsonl --positive ?",
-    "evaluate m t.jsonl --slices group", "evaluate m t.jsonl --report ?.html --force",
-    "explain m t.jsonl", "explain m t.jsonl --json", "explain c t.jsonl", "explain m ?.eml",
-    "neighbours t.jsonl", "neighbours f", "doubts t.jsonl", "doubts f",
-    "cv t.jsonl", "train t.jsonl -o o", "train t.jsonl -o o --positive ?",
-    "train t.jsonl -o ?/?", "tune t.jsonl --kernel spectrum:1-2 --C 1,10", "compare t.jsonl --kernel spectrum:2",
-    "model m", "model m --json", "model c", "model ?", 
-    "mail learn --as spam m.eml ?.eml", "mail classify m.eml ?.eml", "mail classify -v m.eml ?.eml", "mail status",
-    "mail classify ?", "mail relearn --as ham ?.eml m.eml", "? ?", "corpus --? ?", "train t.jsonl --C ?",
+    "corpus t.jsonl", "corpus t.jsonl --json", "corpus f", "corpus t.tar", "corpus ?.eml",
+    "corpus t.csv --text none", "predict m t.jsonl", "predict m f", "predict m ?.eml", "predict m t.tar",
+    "predict m ?", "predict m ? ??", "predict c t.jsonl", "predict c t.csv", "predict ? t.jsonl",
+    "predict ? ?", "predict ?.eml t.jsonl", "evaluate m t.jsonl", "evaluate m t.jsonl --json",
+    "evaluate m f", "evaluate m t.jsonl --positive ?", "evaluate m t.jsonl --slices group",
+    "evaluate m t.jsonl --report ?.html --force", "explain m t.jsonl", "explain m t.jsonl --json",
+    "explain c t.jsonl", "explain m ?.eml", "neighbours t.jsonl", "neighbours f", "doubts t.jsonl",
+    "doubts f", "cv t.jsonl", "train t.jsonl -o o", "train t.jsonl -o o --positive ?",
+    "train t.jsonl -o ?/?", "tune t.jsonl --kernel spectrum:1-2 --C 1,10",
+    "compare t.jsonl --kernel spectrum:2", "model m", "model m --json", "model c", "model ?",
+    "mail learn --as spam m.eml ?.eml", "mail classify m.eml ?.eml", "mail classify -v m.eml ?.eml",
+    "mail status", "mail classify ?", "mail relearn --as ham ?.eml m.eml", "? ?", "corpus --? ?",
+    "train t.jsonl --C ?",
 ]  # fmt: skip
 
 
@@ -129,3 +131,11 @@ def test_nothing_drives_a_terminal(command, place, terminal, monkeypatch):
         assert not DRIVES.search(shown), re.findall(f".{{0,40}}{DRIVES.pattern}.{{0,10}}", shown)[:3]
         assert "Traceback" not in shown
     assert max(map(len, said.splitlines()), default=0) <= 310
+
+
+def test_what_drives_a_terminal_would_be_seen(place, terminal, monkeypatch):
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(console, "printable", str)
+    monkeypatch.setattr(console, "one_line", str)
+    for command in ("corpus t.jsonl", "corpus f", "model c"):
+        assert DRIVES.search("".join(terminal(*command.split())[1:]))
