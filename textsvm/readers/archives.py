@@ -330,13 +330,15 @@ def _add_zip(found: Files, packed: IO[bytes], name: str, shown: str, budget: _Bu
 
 
 def _unzipped(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """A member; what is more than its size says the standard library would unpack, and then cut."""
-    if info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        return archive.read(info)
-    gathered, content = io.BytesIO(), cast("zipfile.ZipExtFile", archive.open(info))
+    """A member, in pieces: what is more than its size says, zipfile's `read` unpacks and then cuts."""
+    gathered, content, most = io.BytesIO(), cast("zipfile.ZipExtFile", archive.open(info)), _PIECE
+    if info.compress_type not in (
+        zipfile.ZIP_STORED,
+        zipfile.ZIP_DEFLATED,
+    ):  # what comes of a piece has no bound
+        content.MIN_READ_SIZE = most = _SMALL
     with content:
-        content.MIN_READ_SIZE = _SMALL
-        while piece := content.read1(_SMALL):
+        while piece := content.read1(most):
             gathered.write(piece)
     return gathered.getvalue()
 
