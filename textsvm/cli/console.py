@@ -197,8 +197,8 @@ class Console:
             text.encode(stream.encoding or "utf-8")
         except UnicodeEncodeError:  # a narrow terminal
             text = json.dumps(value)
+        next(_printed)  # first: what is not buffered is read, and interrupted, at once
         stream.write(text + "\n")
-        next(_printed)
 
 
 #: Of a table's first column as many symbols as this are on a line, however narrow the terminal is.
