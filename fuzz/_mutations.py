@@ -33,6 +33,8 @@ def mutated(random: random.Random, seeds: Sequence[bytes], tokens: Sequence[byte
     data = random.choice(seeds)
     for _ in range(random.choice((0, 1, 1, 2, 3, 6))):
         data = random.choice(_WAYS)(random, data, seeds, (*tokens, *tokens, *COMMON))
+    if random.random() < 0.02:
+        data = _grow(random, data, (*tokens, *tokens, *COMMON))
     return data[: 1 << 20]
 
 
@@ -65,6 +67,13 @@ def _repeat(random, data, seeds, tokens):
 def _insert(random, data, seeds, tokens):
     start = _place(random, data)
     return data[:start] + random.choice(tokens) * random.choice((1, 1, 1, 2, 50, 5000)) + data[start:]
+
+
+def _grow(random, data, tokens):
+    """A long run, in which work that grows with the square of a length shows."""
+    piece = random.choice((random.choice(tokens), b"".join(random.sample(tokens, 2)), data[-50:] or b"a"))
+    start = _place(random, data)
+    return data[:start] + piece * (random.choice((100_000, 600_000)) // len(piece)) + data[start:]
 
 
 def _replace(random, data, seeds, tokens):

@@ -21,6 +21,7 @@ from textsvm.readers.read import VECTORS, Options, as_wish, documents_of, format
 from textsvm.readers.tables import Columns
 
 from ._mutations import mutated
+from ._whole import Whole
 
 #: Seconds of one case; bytes that it may take in main memory.
 MOST_SECONDS, MOST_BYTES = 10, 1 << 30
@@ -50,6 +51,8 @@ class Target:
         Of `read_corpus`, of which a case takes one.
     make : callable, optional
         ``make(random, seeds)`` is the content of a case; mutated seeds by default.
+    whole : callable, optional
+        ``whole(random)``: a file of some program, and what is to be read of it (`_whole.py`); a case in four.
     """
 
     def __init__(
@@ -60,8 +63,10 @@ class Target:
         tokens: Sequence[bytes] = (),
         options: Sequence[dict[str, Any]] = ({},),
         make: Callable[[random.Random, Sequence[bytes]], Any] | None = None,
+        whole: Callable[[random.Random], Whole] | None = None,
     ) -> None:
         self.name, self._seeds, self.format, self.options = name, seeds, format, options
+        self._whole = whole
         self._make = make or (lambda random, seeds: mutated(random, seeds, tokens))
 
     @cached_property
@@ -71,7 +76,12 @@ class Target:
     def run(self, seed: int) -> None:
         """One case; AssertionError with the case if the promise is broken."""
         made = random.Random(seed)
-        content = self._make(made, self.seeds)
+        if self._whole and made.random() < 0.25:
+            self._read_back(made, seed)
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # names that are twice in an archive
+            content = self._make(made, self.seeds)
         options = dict(made.choice(self.options))
         if self.format and made.random() < 0.5:
             options["format"] = self.format
@@ -79,6 +89,42 @@ class Target:
         with tempfile.TemporaryDirectory() as folder:
             path = written(Path(folder), self.name, content)
             judge(lambda: way(path, options), f"seed {seed}, {way.__name__}, {options}, {content!r:.2000}")
+
+    def of_bytes(self, data: bytes) -> None:
+        """A case of these bytes: three say how it is read, the others are the file."""
+        how, content = data[:3].ljust(3, b"\0"), data[3:]
+        options, way = dict(self.options[how[0] % len(self.options)]), WAYS[how[1] % len(WAYS)]
+        if self.format and how[2] % 2:
+            options["format"] = self.format
+        with tempfile.TemporaryDirectory() as folder:
+            path = written(Path(folder), self.name, content)
+            judge(lambda: way(path, options), f"{way.__name__}, {options}, {content!r:.2000}")
+
+    def _read_back(self, made: random.Random, seed: int) -> None:
+        """What a program writes is read as it is, in memory and bit by bit."""
+        assert self._whole is not None
+        content, ids, texts, labels = self._whole(made)
+        format = self.format if made.random() < 0.5 or self.format in ("folders", "lines") else None
+        with tempfile.TemporaryDirectory() as folder:
+            path = written(Path(folder), self.name, content)
+            for read in (read_corpus, lambda *given: stream_corpus(*given).stored()):
+                found = read(path, format)
+                case = f"seed {seed}, written and read, {format}, {content!r:.2000}"
+                pairs = [
+                    (_examples(found), texts),
+                    (found.labels or [], labels),
+                    (found.ids, ids or found.ids),
+                ]
+                for got, expected in pairs:
+                    assert got == expected, f"{got!r:.1000} and not {expected!r:.1000}; {case}"
+
+
+def _examples(found: Any) -> list[Any]:
+    """Texts, or rows of numbers."""
+    if found.vectors is None:
+        return list(found.texts)
+    vectors = found.vectors
+    return list((vectors.toarray() if hasattr(vectors, "toarray") else vectors).tolist())
 
 
 def written(folder: Path, name: str, content: Any) -> Path:

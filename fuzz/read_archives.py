@@ -7,6 +7,7 @@ import lzma
 import tarfile
 import zipfile
 
+from . import _whole
 from ._mutations import mutated
 from ._reading import Target
 
@@ -111,4 +112,4 @@ def make(random, given):
     )
 
 
-run = Target("t.tar.gz", lambda: [], make=make).run
+run = Target("t.tar.gz", lambda: [], make=make, whole=_whole.archived).run

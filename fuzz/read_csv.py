@@ -1,5 +1,6 @@
 """CSV: quotes, delimiters, ragged rows, columns by name and number."""
 
+from . import _whole
 from ._reading import Target, samples
 
 SMALL = (
@@ -16,4 +17,5 @@ OPTIONS = (
 run = Target(
     "t.csv", lambda: [*SMALL, *samples("messages", "reviews", "dialects")()], "csv",
     (b",", b";", b"|", b'"', b'""', b'",', b'"\n', b"text,label\n"), OPTIONS,
+    whole=_whole.comma_separated,
 ).run  # fmt: skip

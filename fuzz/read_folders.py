@@ -1,5 +1,6 @@
 """Folders of texts, one a class; maildirs; names of files that are no names."""
 
+from . import _whole
 from ._mutations import mutated
 from ._reading import Target
 from .read_mail import TOKENS, seeds
@@ -50,4 +51,10 @@ def tree(random, given):
     return found
 
 
-run = Target("corpus/", lambda: [b"one text", b"label\ttext\n", *seeds()[:2]], "folders", make=tree).run
+run = Target(
+    "corpus/",
+    lambda: [b"one text", b"label\ttext\n", *seeds()[:2]],
+    "folders",
+    make=tree,
+    whole=_whole.class_folders,
+).run

@@ -1,5 +1,6 @@
 """JSON Lines: nesting, escapes, numbers of any size, rows of other columns."""
 
+from . import _whole
 from ._reading import Target, samples
 from .read_csv import OPTIONS
 
@@ -14,4 +15,5 @@ run = Target(
     "jsonl",
     (b"{", b"}", b"[", b"]", b'"', b":", b",", b"null", b"\\u0000", b"\\ud800", b"\\u001b[31m", b'{"a":'),
     OPTIONS,
+    whole=_whole.json_lines,
 ).run

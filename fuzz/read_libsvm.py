@@ -1,5 +1,6 @@
 """Vectors in LIBSVM's format."""
 
+from . import _whole
 from ._reading import Target
 
 run = Target(
@@ -8,4 +9,5 @@ run = Target(
     "libsvm",
     (b":", b" ", b",", b"#", b"qid:1", b" 1:", b" 2147483647:1", b" 0:1", b"+1", b"inf", b"0x1p3", b"_"),
     ({}, {"target": "label"}),
+    whole=_whole.libsvm,
 ).run

@@ -5,6 +5,7 @@ from functools import cache
 
 from textsvm.readers import sample
 
+from . import _whole
 from ._reading import Target
 
 MULTIPART = (
@@ -60,4 +61,4 @@ def seeds() -> list[bytes]:
         return [MULTIPART, *(archive.extractfile(each).read() for each in members)]
 
 
-run = Target("t.eml", seeds, "mail", TOKENS, ({}, {"headers": True})).run
+run = Target("t.eml", seeds, "mail", TOKENS, ({}, {"headers": True}), whole=_whole.mail).run

@@ -1,5 +1,6 @@
 """Maildirs: mails in cur and new."""
 
+from . import _whole
 from ._mutations import mutated
 from ._reading import Target
 from .read_mail import TOKENS, seeds
@@ -14,4 +15,4 @@ def box(random, given):
     }
 
 
-run = Target("corpus/", seeds, "mail", make=box, options=({}, {"headers": True})).run
+run = Target("corpus/", seeds, "mail", make=box, options=({}, {"headers": True}), whole=_whole.maildir).run

@@ -5,6 +5,7 @@ import zipfile
 
 import numpy as np
 
+from . import _whole
 from ._mutations import mutated
 from ._reading import Target
 
@@ -92,4 +93,4 @@ def make(random, given):
     return stream.getvalue()
 
 
-run = Target("t.npy", seeds, make=make, options=({}, {"target": "y"})).run
+run = Target("t.npy", seeds, make=make, options=({}, {"target": "y"}), whole=_whole.arrays).run

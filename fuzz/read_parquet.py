@@ -2,6 +2,7 @@
 
 import io
 
+from . import _whole
 from ._mutations import mutated
 from ._reading import Target
 from .read_csv import OPTIONS
@@ -56,7 +57,7 @@ def make(random, given):
     return written(random.sample(list(kinds()), count), random.sample(NAMES, count))
 
 
-_target = Target("t.parquet", seeds, "parquet", options=OPTIONS, make=make)
+_target = Target("t.parquet", seeds, "parquet", options=OPTIONS, make=make, whole=_whole.parquet)
 
 
 def run(seed: int) -> None:

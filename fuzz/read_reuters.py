@@ -2,6 +2,7 @@
 
 from textsvm.readers import sample
 
+from . import _whole
 from ._reading import Target
 
 TOKENS = (
@@ -35,4 +36,5 @@ run = Target(
     "reuters",
     TOKENS,
     ({}, {"split": "lewis"}, {"part": "train"}, {"part": "a\x1b\n"}),
+    whole=_whole.stories,
 ).run

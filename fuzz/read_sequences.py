@@ -4,6 +4,7 @@ import gzip
 
 from textsvm.readers import sample
 
+from . import _whole
 from ._reading import Target
 
 TOKENS = (
@@ -40,4 +41,4 @@ def seeds() -> list[bytes]:
     ]
 
 
-run = Target("t.fa", seeds, "fasta", TOKENS, OPTIONS).run
+run = Target("t.fa", seeds, "fasta", TOKENS, OPTIONS, whole=_whole.sequences).run

@@ -1,12 +1,19 @@
 """Readers under attack: every target of fuzz/ for a moment, and each case that it found."""
 
+import bz2
+import gzip
 import importlib
 import io
 import json
+import lzma
 import re
 import subprocess
 import sys
+import tarfile
 import time
+import tracemalloc
+import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +26,9 @@ from textsvm.errors import InputError as Error
 from textsvm.gram.files import read_gram
 from textsvm.model_file import save
 from textsvm.printable import json_escaped, one_line, printable
-from textsvm.readers import read_documents
+from textsvm.readers import decoded, opened, read_documents, stream_corpus
+from textsvm.readers import sequences as sequences_of_headers
+from textsvm.readers.archives import read_stream
 from textsvm.reporting.escape import safe
 
 ROOT = Path(__file__).parents[1]
@@ -122,8 +131,6 @@ def test_nothing_of_a_document_drives_a_terminal(hostile, command):
 
 
 def test_names_in_errors_and_notes_are_shown_only(tmp_path):
-    import tarfile
-
     with tarfile.open(tmp_path / "a.tar", "w") as archive:
         for name, data in ((HOSTILE[:-2], b"a text"), (f"../{HOSTILE[:-2]}", b"x"), ("pos/1", b"\x00" * 99)):
             info = tarfile.TarInfo(name)
@@ -281,3 +288,178 @@ def test_a_damaged_line_of_a_table_of_settings_is_done_anew(tmp_path, damage, mo
     target._tune(tmp_path / "t")
     rows = [json.loads(line) for line in (tmp_path / "t").read_text().splitlines()[1:]]
     assert len({row["setting"] for row in rows if all("accuracy" in fold for fold in row["folds"])}) == 2
+
+
+def mail(body):
+    return b"From: a@b.c\nSubject: s\n" + body
+
+
+def nested(depth, lines):
+    parts = b"".join(b"Content-Type: multipart/mixed; boundary=b%d\n\n--b%d\n" % (i, i) for i in range(depth))
+    return mail(parts + b"\n" + b"a\n" * lines)
+
+
+def one_member(name):
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for each in (name, "pos/1.txt"):
+            archive.addfile(tarfile.TarInfo(each))
+    return stream.getvalue()
+
+
+#: Inputs that took minutes, or gigabytes, where work grows with the square of a length.
+SLOW = {
+    "a number of many digits": ("t.txt", b"2147483648" * 6000 + b"x"),
+    "spaces in a header": ("t.fa", b">a x=" + b" " * 100_000 + b"b\nACGT\n"),
+    "records of nothing": ("t.fa", b">a=\n" * 60_000 + b"AC\n"),
+    "a header of one word": ("t.fa", b">a = " + b"b" * 200_000 + b"\nACGT\n"),
+    "columns": ("t.csv", b"text,label," + b",".join(b"%x" % i for i in range(60_000)) + b"\na,b\n"),
+    "ids": ("t.csv", b"id,text\n" + b"x,t\n" * 8000 + b"".join(b"x#%d,t\n" % i for i in range(2, 8000))),
+    "folders": ("t.tar", one_member("a/" * 20_000 + "b")),
+    "endings": ("t.tar", one_member("a" + ".gz" * 150_000 + "/b")),
+    "multiparts": ("t.eml", nested(280, 150_000)),
+    "parameters": ("t.eml", mail(b'Content-Type: text/plain; a="' + b"; " * 150_000 + b'"\n\nabc\n')),
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_what_took_minutes(name, tmp_path):
+    file, content = SLOW[name]
+    (tmp_path / file).write_bytes(content)
+    start = time.process_time()
+    with suppress(InputError):
+        read_corpus(tmp_path / file)
+    assert time.process_time() - start < 2
+
+
+def test_honest_mail_is_read_whatever_stands_in_other_messages(tmp_path):
+    (tmp_path / "t.eml").write_bytes(nested(20, 3))
+    assert read_corpus(tmp_path / "t.eml").problems[0][1] == "the last boundary is missing: cut off"
+    (tmp_path / "t.eml").write_bytes(nested(70, 3))
+    assert "cannot be parsed as a message" in read_corpus(tmp_path / "t.eml").problems[0][1]
+    html = b"Content-Type: text/html\n\n&#" + b"9" * 5000 + b";<b>x &#65; &#0000000065;"
+    (tmp_path / "t.eml").write_bytes(mail(html))
+    assert read_corpus(tmp_path / "t.eml").texts == ["s\n\ufffdx A A"]
+
+
+def test_fields_of_headers_are_told_apart():
+    fields = sequences_of_headers._fields
+    assert fields("id a=b c=d e d f=") == {"a": "b", "c": "d e d", "f": ""}
+    assert fields("x=a=b c= d") == {"x": "a=b", "c": " d"}
+    assert fields("=a=b c=d") == {"a": "b", "c": "d"}
+
+
+def test_lists_in_lists_of_json(tmp_path):
+    for depth in range(960, 1000, 5):
+        (tmp_path / "t.jsonl").write_text('{"text": ' + "[" * depth + "]" * depth + ', "label": "a"}\n')
+        with suppress(InputError):
+            assert len(read_corpus(tmp_path / "t.jsonl", format="jsonl")) == 1
+
+
+class Asked(io.RawIOBase):
+    """A stream that knows how much it was asked for at once."""
+
+    most = 0
+
+    def __init__(self, data):
+        self._data = io.BytesIO(data)
+
+    def read(self, size=-1):
+        self.most = max(self.most, size)
+        return self._data.read(size)
+
+
+def test_standard_input_is_read_in_pieces():
+    stream = Asked(b"ham\tone\nspam\ttwo\n" * 100_000)
+    found = read_stream(stream, "standard input")
+    assert found.files[0].size == 1_700_000
+    assert stream.most <= 1 << 20  # a buffered stream reserves so much, and the bound is 2 GB
+    with pytest.raises(InputError, match="more than 1,000,000 bytes"):
+        read_stream(Asked(b"a" * 2_000_000), "standard input", max_bytes=1_000_000)
+
+
+@pytest.fixture
+def tight(monkeypatch):
+    """What unpacks to 64 KB or less is not looked at."""
+    monkeypatch.setattr(opened, "FREE_BYTES", 1 << 16)
+
+
+def packed(name, data):
+    if name.endswith(".zip"):
+        stream = io.BytesIO()
+        method = {"d": zipfile.ZIP_DEFLATED, "b": zipfile.ZIP_BZIP2, "l": zipfile.ZIP_LZMA}[name[0]]
+        with zipfile.ZipFile(stream, "w", method) as archive:
+            archive.writestr("pos/1.txt", data)
+        return stream.getvalue()
+    return {"gz": gzip, "bz2": bz2, "xz": lzma}[name.rpartition(".")[2]].compress(data)
+
+
+@pytest.mark.parametrize("name", ["t.txt.gz", "t.txt.bz2", "t.txt.xz", "d.zip", "b.zip", "l.zip"])
+def test_a_bomb_is_refused_and_a_corpus_is_not(name, tmp_path, tight):
+    path = tmp_path / name
+    path.write_bytes(packed(name, b"ham\tone\nspam\ttwo\n" * 40_000))
+    for read in (read_corpus, stream_corpus, read_documents):
+        with pytest.raises(InputError, match="unpacks to more than 200 times its"):
+            list(getattr(read(path), "texts", None) or read(path))
+    path.write_bytes(packed(name, b"".join(b"ham\tone %d\n" % i for i in range(40_000))))
+    assert read_corpus(path).texts
+
+
+def test_an_archive_in_an_archive_is_no_bomb_either(tmp_path, tight):
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:bz2") as archive:
+        info = tarfile.TarInfo("pos/1.gz")
+        data = gzip.compress(b"a" * 20_000_000)
+        info.size = len(data)
+        archive.addfile(info, io.BytesIO(data))
+    (tmp_path / "t.tar.bz2").write_bytes(stream.getvalue())
+    with pytest.raises(InputError, match="binary"):
+        read_corpus(tmp_path / "t.tar.bz2")  # what is in it is not unpacked
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
+def test_a_member_that_lies_about_its_size(tmp_path, method):
+    size, stream = 150_000_000, io.BytesIO()
+    with zipfile.ZipFile(stream, "w", method) as archive, archive.open("a.txt", "w") as member:
+        for _ in range(size // 1_000_000):
+            member.write(bytes(1_000_000))
+    lie = stream.getvalue().replace(size.to_bytes(4, "little"), (1000).to_bytes(4, "little"))
+    (tmp_path / "t.zip").write_bytes(lie)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match="is damaged or cut off"):
+            read_corpus(tmp_path / "t.zip")
+        assert tracemalloc.get_traced_memory()[1] < 0.7 * size  # a block of bzip2 twice, and not all of them
+    finally:
+        tracemalloc.stop()
+
+
+def test_arrays_of_zeros_are_no_bombs_and_rows_that_take_no_room_are(tmp_path, tight):
+    vectors = np.zeros((1000, 100))
+    vectors[::10, 0] = 1
+    np.savez_compressed(tmp_path / "v.npz", X=vectors)
+    assert read_corpus(tmp_path / "v.npz").vectors.shape == (1000, 100)
+    columns = {"format": b"csc", "data": [1.0], "indices": np.array([0], np.int32), "indptr": [0, 1]}
+    np.savez(tmp_path / "v.npz", shape=[300_000_000, 1], **columns)
+    with pytest.raises(InputError, match="unpacks to more than"):
+        read_corpus(tmp_path / "v.npz")
+
+
+def test_bombs_of_parquet(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    one = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 300, pyarrow.int32()), ["x" * 100_000])
+    for texts in (one, pyarrow.array([""] * 1_100_000)):
+        table = pyarrow.table({"text": texts, "label": ["a", "b"] * (len(texts) // 2)})
+        parquet.write_table(table, tmp_path / "t.parquet", compression="zstd")
+        assert (tmp_path / "t.parquet").stat().st_size < 20_000
+        with pytest.raises(InputError, match="unpacks to more than"):
+            read_corpus(tmp_path / "t.parquet")
+
+
+def test_a_line_without_an_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(decoded, "LONGEST", 1000)
+    (tmp_path / "t.tsv").write_text("text\tlabel\n" + "a" * 2000)
+    with pytest.raises(InputError, match=r"t\.tsv, line 2 has more than 1,000 bytes"):
+        list(stream_corpus(tmp_path / "t.tsv"))

@@ -11,6 +11,7 @@ from textsvm.cli.metric_columns import SHOWN
 from textsvm.cli.output import PICTURES, STDOUT, Kind
 from textsvm.errors import InputError
 from textsvm.kernels.spelling import spell
+from textsvm.printable import printable
 from textsvm.reporting.format_metrics import format_metric
 
 if TYPE_CHECKING:
@@ -60,10 +61,10 @@ def show(console: Console, result: Tuning) -> None:
     table = Table(box=box.SIMPLE)
     table.add_column("")
     for column in columns:
-        table.add_column(column, justify="right", overflow="fold")
+        table.add_column(Text(printable(column)), justify="right", overflow="fold")
     best = (spell(result.best_params_["kernel"]), penalty(result.best_params_))
     for row in rows:
-        line = [Text(row)]
+        line = [Text(printable(row))]
         for column in columns:
             value = cells.get((row, column), float("nan"))
             share = _share(value, cells, result.metric in LESS_IS_BETTER)

@@ -89,7 +89,8 @@ def predict(
             for identifier, row in zip(documents.ids, rows, strict=True):
                 console.print_json({"id": identifier, **row})
             console.flush()
-    console.say_device(fitted.device_)
+    if hasattr(fitted, "device_"):  # something could be read
+        console.say_device(fitted.device_)
     if failures:
         raise typer.Exit(1)
 

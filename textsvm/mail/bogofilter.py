@@ -27,7 +27,7 @@ from textsvm.errors import InputError
 from textsvm.mail.bogofilter_input import messages
 from textsvm.mail.bogofilter_options import USAGE, Given, Settings, given
 from textsvm.mail.decision import CODES
-from textsvm.printable import one_line
+from textsvm.printable import one_line, printable
 
 if TYPE_CHECKING:
     from textsvm.mail.filter import Decision, Filter
@@ -149,7 +149,7 @@ def _one(mail: Filter, name: str, data: bytes, options: Given, out: BinaryIO) ->
     elif line := _line(decision, options):
         named = options.objects or "b" in flags
         named = named and ("T" in flags or not _terse(options))
-        sys.stdout.write(f"{name} {line}\n" if named else f"{line}\n")
+        sys.stdout.write(f"{printable(name)} {line}\n" if named else f"{line}\n")
         if flags["v"] > 1 and "T" not in flags and not _terse(options):
             sys.stdout.writelines(f"  {weight:+.4f} {part!r}\n" for part, weight in mail.reasons(data))
     learns = "u" in flags and decision.kind != "unsure"

@@ -1,8 +1,8 @@
 """Folders, archives and compressed files -> named bytes, read in place.
 
 Nothing is written to disk. A name that would leave the archive, a link, a device is left out and
-named; what unpacks to more than `max_bytes` in all is refused. What a file is, is told from its
-first bytes, not from its name.
+named; what unpacks to more than `max_bytes` in all, or to far more than texts pack to, is refused. What
+a file is, is told from its first bytes, not from its name.
 """
 
 from __future__ import annotations
@@ -16,11 +16,23 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from textsvm.errors import InputError
 from textsvm.parallel import Progress
-from textsvm.readers.opened import COMPRESSED, DAMAGED, OPENERS, OTHER, ZIP, File, is_tar
+from textsvm.readers.opened import (
+    COMPRESSED,
+    DAMAGED,
+    MOST_ARRAY,
+    MOST_TEXT,
+    NUMPY,
+    OPENERS,
+    OTHER,
+    ZIP,
+    File,
+    is_tar,
+    require_modest,
+)
 
 MAX_BYTES = 2 << 30
 MAX_FILES = 2_000_000
@@ -30,6 +42,12 @@ _UNREADABLE = (
     *(*DAMAGED, struct.error, tarfile.TarError, zipfile.BadZipFile),
     *(ValueError, KeyError, IndexError, OverflowError, RecursionError, RuntimeError),
 )
+#: Bytes that are read at once.
+_PIECE = 1 << 20
+#: Packed bytes of a member that are unpacked at once: 46 MB come of a block of bzip2 of forty bytes.
+_SMALL = 16
+#: Symbols and folders of the path of a member: those of other systems are as short.
+_LONGEST, _DEEPEST = 4096, 100
 
 
 @dataclass
@@ -98,7 +116,11 @@ def read_files(path: str | Path, *, max_bytes: int = MAX_BYTES, progress: Progre
 
 def read_stream(stream: IO[bytes], name: str, *, max_bytes: int = MAX_BYTES) -> Files:
     """Like `read_files`, from a stream that cannot seek, such as standard input."""
-    data = stream.read(max_bytes + 1)
+    # A buffered stream reserves all that it is asked for.
+    gathered = io.BytesIO()
+    while piece := stream.read(min(_PIECE, max_bytes + 1 - gathered.tell())):
+        gathered.write(piece)
+    data = gathered.getvalue()
     found = Files(name)
     budget = _Budget(name, max_bytes, len(data), None)
     if len(data) > max_bytes:
@@ -133,16 +155,17 @@ class _Budget:
     """Counts unpacked bytes and files against their bounds, and packed bytes for the progress."""
 
     def __init__(self, source: str, max_bytes: int, packed: int, progress: Progress | None) -> None:
-        self.source, self.max_bytes, self.left, self.files = source, max_bytes, max_bytes, 0
+        self.source, self.max_bytes, self.unpacked, self.files = source, max_bytes, 0, 0
         self.packed, self.done, self.progress = packed, 0, progress
 
-    def spend(self, size: int) -> None:
-        self.left -= size
-        if self.left < 0:
+    def spend(self, size: int, most: int = MOST_TEXT) -> None:
+        self.unpacked += size
+        if self.unpacked > self.max_bytes:
             raise InputError(
                 f"{self.source} unpacks to more than {self.max_bytes:,} bytes; if it is meant to, split it "
                 "or raise max_bytes of read_corpus"
             )
+        require_modest(self.source, self.unpacked, self.packed, most)
 
     def count(self) -> None:
         self.files += 1
@@ -162,7 +185,7 @@ class _Bounded(io.RawIOBase):
         self._stream, self.budget, self._packed = stream, budget, packed
         self._position = packed.tell()
         self._peeked = b""
-        self.tail = b""
+        self.tail, self.most = b"", MOST_TEXT
 
     def readable(self) -> bool:
         return True
@@ -173,9 +196,9 @@ class _Bounded(io.RawIOBase):
         return self._peeked
 
     def read(self, size: int = -1) -> bytes:
-        pieces = []
+        gathered = io.BytesIO()
         while size != 0:
-            piece = self._peeked or self._take(min(size, 1 << 20) if size > 0 else 1 << 20)
+            piece = self._peeked or self._take(min(size, _PIECE) if size > 0 else _PIECE)
             if not piece:
                 break
             if 0 < size < len(piece):
@@ -183,14 +206,14 @@ class _Bounded(io.RawIOBase):
             else:
                 self._peeked = b""
             size -= len(piece) if size > 0 else 0
-            pieces.append(piece)
-        data = b"".join(pieces)
+            gathered.write(piece)
+        data = gathered.getvalue()
         self.tail = (self.tail + data)[-512:] if len(data) < 512 else data[-512:]
         return data
 
     def _take(self, size: int) -> bytes:
         data = self._stream.read(size)
-        self.budget.spend(len(data))
+        self.budget.spend(len(data), self.most)
         position = self._packed.tell()
         self.budget.advance(position - self._position)
         self._position = position
@@ -245,6 +268,8 @@ def _add(found: Files, packed: IO[bytes], name: str, shown: str, budget: _Budget
         if is_tar(stream.peek(512)):
             _add_tar(found, stream, name, shown)
             return False
+        if stream.peek(512).startswith(NUMPY):
+            stream.most = MOST_ARRAY
         budget.count()
         inner = name or PurePosixPath(Path(shown).name).name
         if opener and inner.lower().endswith(COMPRESSED):
@@ -252,6 +277,8 @@ def _add(found: Files, packed: IO[bytes], name: str, shown: str, budget: _Budget
         found.files.append(File(inner, stream.read()))
     except (InputError, FileNotFoundError, PermissionError):
         raise
+    except MemoryError as error:  # a dictionary of LZMA may be of 4 GB
+        raise InputError(f"{shown} needs more memory to be unpacked than there is; pack it anew") from error
     except _UNREADABLE as error:
         raise InputError(f"{shown} is damaged or cut off: {error or 'unexpected end'}") from error
     return True
@@ -292,14 +319,28 @@ def _add_zip(found: Files, packed: IO[bytes], name: str, shown: str, budget: _Bu
                     f"{shown} is encrypted at {info.filename}; unpack it with its password first"
                 )
             budget.count()
-            budget.spend(info.file_size)
+            budget.spend(info.file_size, MOST_ARRAY if info.filename.endswith(".npy") else MOST_TEXT)
             budget.advance(info.compress_size)
             try:
-                found.files.append(File(inner, archive.read(info)))
+                found.files.append(File(inner, _unzipped(archive, info)))
             except NotImplementedError as error:
                 raise InputError(
                     f"{shown} is packed at {info.filename} by a method that is not read"
                 ) from error
+
+
+def _unzipped(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """A member, in pieces: what is more than its size says, zipfile's `read` unpacks and then cuts."""
+    gathered, content, most = io.BytesIO(), cast("zipfile.ZipExtFile", archive.open(info)), _PIECE
+    if info.compress_type not in (
+        zipfile.ZIP_STORED,
+        zipfile.ZIP_DEFLATED,
+    ):  # what comes of a piece has no bound
+        content.MIN_READ_SIZE = most = _SMALL
+    with content:
+        while piece := content.read1(most):
+            gathered.write(piece)
+    return gathered.getvalue()
 
 
 def _inside(found: Files, archive: str, name: str, refused: str | None) -> str | None:
@@ -308,6 +349,8 @@ def _inside(found: Files, archive: str, name: str, refused: str | None) -> str |
     parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
     if name.startswith(("/", "\\")) or ".." in parts or (parts and parts[0].endswith(":")):
         refused = "a path that leaves the archive"
+    if len(name) > _LONGEST or len(parts) > _DEEPEST:
+        refused, parts = f"a path of more than {_LONGEST:,} symbols or {_DEEPEST} folders", parts[:1]
     inner = "/".join([archive, *parts] if archive else parts)
     if refused is not None:
         found.problems.append((inner or name, f"left out: {refused}"))

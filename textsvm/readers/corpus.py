@@ -367,6 +367,7 @@ def _unique(ids: list[str], problems: list[tuple[str, str]]) -> list[str]:
         number = seen[identifier]
         while f"{identifier}#{number}" in taken:
             number += 1
+        seen[identifier] = number
         taken.add(f"{identifier}#{number}")
         result.append(f"{identifier}#{number}")
         problems.append((identifier, f"another document has this id; it is called {result[-1]}"))
@@ -377,6 +378,7 @@ def _closest(label: str, counts: Counter[str], shown: int = 10) -> str:
     """The labels that exist, those spelled like `label` first, then the most frequent."""
     from difflib import get_close_matches
 
-    close = get_close_matches(label, counts, 5, 0.5)
-    order = close + [name for name, _ in counts.most_common() if name not in close]
+    known = [name for name, _ in counts.most_common()]
+    close = get_close_matches(label, known[:1000], 5, 0.5)  # it is slow
+    order = close + [name for name in known if name not in close]
     return ", ".join(order[:shown]) + (f" and {len(order) - shown} more" if len(order) > shown else "")

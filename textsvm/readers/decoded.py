@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from functools import partial
 
+from textsvm.errors import InputError
 from textsvm.readers.charsets import byte_order_mark, decode
-from textsvm.readers.opened import File, FileOnDisk
+from textsvm.readers.opened import LONGEST, File, FileOnDisk
 
 Problems = list[tuple[str, str]]
 
@@ -38,7 +40,9 @@ def _streamed(file: FileOnDisk, problems: Problems, newline: str) -> Iterator[st
             yield from io.TextIOWrapper(stream, charset, "replace", newline)
             return
         noted = False
-        for number, raw in enumerate(stream, 1):
+        for number, raw in enumerate(iter(partial(stream.readline, LONGEST), b""), 1):
+            if len(raw) == LONGEST and not raw.endswith(b"\n"):
+                raise InputError(f"{file.name}, line {number} has more than {LONGEST:,} bytes; break it")
             try:
                 line = raw.decode()
             except UnicodeDecodeError:

@@ -45,7 +45,7 @@ def read(
     progress : callable, optional
         Called with (files read, files in all).
     """
-    parents = {parent for file in files for parent in PurePosixPath(file.name).parent.parents}
+    parents = _parents(files)
     for number, file in enumerate(files, 1):
         folder = PurePosixPath(file.name).parent
         if folder in parents:
@@ -59,6 +59,17 @@ def read(
             yield Document(file.name, text, _label(folder), part_of(str(folder)))
         if progress is not None and (number % 256 == 0 or number == len(files)):
             progress(number, len(files))
+
+
+def _parents(files: Sequence[File]) -> set[PurePosixPath]:
+    """The folders that hold other folders of files."""
+    parents = set[PurePosixPath]()
+    for folder in {PurePosixPath(file.name).parent for file in files}:
+        for parent in folder.parents:
+            if parent in parents:
+                break
+            parents.add(parent)
+    return parents
 
 
 def _label(folder: PurePosixPath) -> str | None:

@@ -15,6 +15,7 @@ _BLOCK = re.compile(
 )
 _TAG = re.compile(r"<[a-zA-Z/!?][^<>]*>")
 _BLANK = re.compile(r"[ \t\r\f\v\xa0]+")
+_ENDLESS = re.compile("&#[0-9]{4000,}")  # no character; html.unescape takes no number of 5,000 digits
 _LINES = re.compile(r" ?\n[ \n]*")
 
 
@@ -30,7 +31,12 @@ def html_text(source: str) -> str:
     tag or a comment in the middle is whole; tags that begin a block become a line break.
     """
     text = _TAG.sub("", _BLOCK.sub("\n", without_hidden(without_comments(source))))
-    return _LINES.sub("\n", _BLANK.sub(" ", html.unescape(text))).strip()
+    return _LINES.sub("\n", _BLANK.sub(" ", html.unescape(_endless(text)))).strip()
+
+
+def _endless(text: str) -> str:
+    """Character references of more digits than Python reads cut to what is still no character."""
+    return _ENDLESS.sub("&#9999999999", text) if "&#" in text else text
 
 
 def without_comments(source: str) -> str:

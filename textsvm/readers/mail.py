@@ -24,7 +24,7 @@ from textsvm.readers.archives import stem
 from textsvm.readers.charsets import decode_declared
 from textsvm.readers.corpus import Document
 from textsvm.readers.folders import part_of
-from textsvm.readers.headers import PARSER_ERRORS, AsSent, decoded_header
+from textsvm.readers.headers import PARSER_ERRORS, AsSent, Part, decoded_header
 from textsvm.readers.html import html_text, is_html
 from textsvm.readers.opened import File
 
@@ -56,7 +56,7 @@ _DEFECTS = {
 }
 
 
-_POLICY = AsSent()
+_POLICY = AsSent(message_factory=Part)
 
 
 def is_mail(data: bytes) -> bool:
@@ -191,7 +191,7 @@ def _headers(message: Message, all_of_them: bool, damage: dict[str, None]) -> It
     if not all_of_them:
         yield decoded_header(str(message.get("Subject", "")), damage)
         return
-    for name, value in message.items():
+    for name, value in message.raw_items():
         yield f"{name}: {decoded_header(str(value), damage)}"
 
 

@@ -19,10 +19,31 @@ from textsvm.errors import InputError
 #: Bytes that show what a file is.
 HEAD = 1 << 16
 OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+#: Symbols of a line that is read by itself, or of a field of CSV.
+LONGEST = 1 << 28
+NUMPY = b"\x93NUMPY"
 ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 OTHER = {b"7z\xbc\xaf\x27\x1c": "7-Zip", b"Rar!\x1a\x07": "RAR", b"\x28\xb5\x2f\xfd": "Zstandard"}
 COMPRESSED = (".gz", ".bz2", ".xz", ".z", ".tgz", ".tbz2", ".txz")
 DAMAGED = (OSError, EOFError, lzma.LZMAError, zlib.error)
+#: Bytes that anything may unpack to, and how many times its own size beyond these: texts pack to a tenth, an
+#: array that is zero but for one number in a thousand to a three-hundredth. Deflate cannot do more than 1032.
+FREE_BYTES, MOST_TEXT, MOST_ARRAY = 4 << 20, 200, 1032
+
+
+def require_modest(source: str, unpacked: int, packed: int, most: int = MOST_TEXT) -> None:
+    """Refuse what unpacks to far more than any corpus does, before it has taken the memory.
+
+    Raises
+    ------
+    InputError
+        If so many bytes came of `packed`, more than `most` times as many.
+    """
+    if unpacked > max(FREE_BYTES, most * packed):
+        raise InputError(
+            f"{source} unpacks to more than {most} times its {packed:,} bytes, as no corpus does; if it is "
+            "meant to, unpack it first"
+        )
 
 
 @dataclass(frozen=True)
@@ -100,7 +121,8 @@ class FileOnDisk:
         """
         try:
             with self.path.open("rb") as self._packed:
-                yield self._opener(self._packed) if self._opener else self._packed
+                opener = self._opener
+                yield io.BufferedReader(_Modest(opener(self._packed), self), HEAD) if opener else self._packed
         except (InputError, FileNotFoundError, PermissionError):
             raise
         except DAMAGED as error:
@@ -126,6 +148,25 @@ class FileOnDisk:
         """All of them."""
         with self.open() as stream:
             return stream.read()
+
+
+class _Modest(io.RawIOBase):
+    """What comes out of a packed file, until it is more than a corpus packs to."""
+
+    def __init__(self, stream: IO[bytes], file: FileOnDisk) -> None:
+        self._stream, self._file, self._given = stream, file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(len(buffer))
+        if not self._given:
+            self._most = MOST_ARRAY if data.startswith(NUMPY) else MOST_TEXT
+        self._given += len(data)
+        require_modest(str(self._file.path), self._given, self._file.size, self._most)
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def is_tar(block: bytes) -> bool:

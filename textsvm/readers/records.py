@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from typing import NamedTuple
 
 from textsvm.errors import InputError
@@ -71,10 +71,14 @@ def _fasta(blocks: Iterator[str], name: str) -> Iterator[Batch]:
 
 def _batch(texts: list[str], line: int) -> Batch:
     parts = [text.partition("\n") for text in texts]
-    return Batch(
-        [(header, letters.replace("\n", "")) for header, _, letters in parts],
-        lambda i: line + i + sum(text.count("\n") for text in texts[:i]),
-    )
+    starts: list[int] = []  # of use where something is wrong
+
+    def line_of(i: int) -> int:
+        if not starts:
+            starts.extend(accumulate((text.count("\n") + 1 for text in texts), initial=line))
+        return starts[i]
+
+    return Batch([(header, letters.replace("\n", "")) for header, _, letters in parts], line_of)
 
 
 def _fastq(blocks: Iterator[str], name: str) -> Iterator[Batch]:

@@ -19,9 +19,11 @@ from typing import Any
 from textsvm.errors import InputError
 from textsvm.readers.charsets import decode
 from textsvm.readers.decoded import Problems, lines_of
-from textsvm.readers.opened import HEAD, File
+from textsvm.readers.opened import HEAD, LONGEST, File, require_modest
 
 _DELIMITERS = ",;\t|"
+#: Rows of Parquet that are read at once.
+_ROWS = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -87,13 +89,45 @@ def read_parquet(file: File, usual: Collection[str], header: bool, problems: Pro
     except ImportError as error:
         raise InputError(f"{file.name} is Parquet, which needs PyArrow: pip install pyarrow") from error
     try:
-        table = parquet.read_table(io.BytesIO(file.data))
+        table = _modest_table(file, pyarrow, parquet)
         names = table.column_names
+    except InputError:
+        raise
     except (pyarrow.ArrowException, OSError, ValueError, TypeError, OverflowError, MemoryError) as error:
         raise InputError(f"{file.name} cannot be read as Parquet: {error}") from error
     columns = [_values(file, name, table.column(i)) for i, name in enumerate(names)]
     rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
     return Table(names, True, enumerate(rows, 1))
+
+
+def _modest_table(file: File, pyarrow: Any, parquet: Any) -> Any:
+    """The table of a Parquet file, of which a page of a hundred bytes may be of millions of long values."""
+    stored = parquet.ParquetFile(io.BytesIO(file.data))
+    groups = [stored.metadata.row_group(i) for i in range(stored.metadata.num_row_groups)]
+    require_modest(file.name, sum(max(0, group.total_byte_size) for group in groups), file.size)
+    schema = stored.schema_arrow
+    if len(set(schema.names)) < len(schema.names):
+        raise InputError(f"{file.name} cannot be read as Parquet: two columns have one name")
+    # A value that many rows have stays one until it is known how much all of them are.
+    kinds = pyarrow.types
+    texts = [each.name for each in schema if kinds.is_string(each.type) or kinds.is_binary(each.type)]
+    stored = parquet.ParquetFile(io.BytesIO(file.data), read_dictionary=texts)
+    batches, unpacked = [], 0
+    for batch in stored.iter_batches(_ROWS):
+        unpacked += sum(map(_bytes_of, batch.columns))
+        require_modest(file.name, unpacked, file.size)
+        batches.append(batch)
+    return pyarrow.Table.from_batches(batches, stored.schema_arrow)
+
+
+def _bytes_of(column: Any) -> int:
+    """Bytes of the values of a column."""
+    from pyarrow import compute
+
+    if not hasattr(column, "dictionary"):
+        return int(column.nbytes)
+    lengths = compute.take(compute.binary_length(column.dictionary), column.indices)
+    return 4 * len(column) + int(compute.sum(lengths).as_py() or 0)
 
 
 def _values(file: File, name: str, column: Any) -> list[Any]:
@@ -135,9 +169,11 @@ def _table(
     first = [cell.strip() for cell in start[1]]
     headed = header or any(cell.lower() in usual for cell in first)
     names = first if headed else [str(i + 1) for i in range(len(first))]
+    taken = set[str]()
     for i, name in enumerate(names):  # a column without a name, or with one that is taken, goes by its number
-        if not name or name in names[:i]:
+        if not name or name in taken:
             names[i] = str(i + 1)
+        taken.add(names[i])
     return Table(names, headed, _named(file, names, rows if headed else chain([start], rows), problems))
 
 
@@ -209,7 +245,7 @@ def _delimiter(file: File) -> str:
 
 @contextmanager
 def _fields_of_any_size() -> Iterator[None]:
-    limit = csv.field_size_limit(2**31 - 1)
+    limit = csv.field_size_limit(LONGEST)
     try:
         yield
     finally:

@@ -33,7 +33,7 @@ _SUFFIXES = dict.fromkeys((".fa", ".fasta", ".fna", ".faa", ".ffn", ".frn"), "fa
     (".fq", ".fastq"), "fastq"
 )
 _LETTERS = re.compile(r"[A-Za-z*.\-]+")
-_FIELD = re.compile(r"([^\s=]+)=(.*?)(?=\s+[^\s=]+=|\s*$)")
+_NAME = re.compile(r"(?<![^\s=])([^\s=]+)=")
 _FIELDS = re.compile(r"([^|\s]+)\|([^|]+)\|(training|testing)")
 _NONE: dict[str, str] = {}
 _SIGNS = frozenset(("-1", "0", "1", "+1"))
@@ -157,7 +157,7 @@ class Headers:
         if self.are_labels:
             label = header.strip()
         elif "=" in header:
-            fields = dict(_FIELD.findall(header))
+            fields = _fields(header)
             label, part = fields.get("label", label), fields.get("split", part)
         elif "|" in header and (match := _FIELDS.fullmatch(header.strip())):
             identifier, label, part = match[1], match[2], match[3].removesuffix("ing")
@@ -186,6 +186,14 @@ class Headers:
             raise InputError(f"{where}: the weight is {weight:g}, and none may be below 0")
         label = document.label if columns.label is None else field(columns.label)
         return document._replace(label=label, target=value(columns.target, False), weight=weight, group=group)
+
+
+def _fields(header: str) -> dict[str, str]:
+    """What stands after `name=`, up to the next one that follows white space."""
+    found = list(_NAME.finditer(header))
+    found = found[:1] + [match for match in found[1:] if header[match.start() - 1].isspace()]
+    ends = [*(match.start() for match in found[1:]), len(header)]
+    return {match[1]: header[match.end() : end].rstrip() for match, end in zip(found, ends, strict=False)}
 
 
 def _class_of(name: str) -> str | None:

@@ -226,7 +226,10 @@ def _string(value: Any) -> str | None:
     if isinstance(value, bytes):  # of Parquet, whose older writers do not say that they are text
         return decode(value)[0]
     if isinstance(value, (bool, list, dict)):
-        return json.dumps(value, ensure_ascii=False, default=_string)
+        try:
+            return json.dumps(value, ensure_ascii=False, default=_string)
+        except RecursionError as error:
+            raise InputError("a value of a table holds lists in lists in lists, too many of them") from error
     return str(value)
 
 
@@ -277,7 +280,7 @@ def _wished(role: str, wish: str | tuple[str, ...], names: Sequence[str], file: 
         elif each.isdecimal() and 1 <= int(each) <= len(names):
             found.append(names[int(each) - 1])
         else:
-            close = get_close_matches(each, names, 3, 0.5)
+            close = get_close_matches(each, names[:1000], 3, 0.5)  # it is slow
             there = ", ".join([*close, *(name for name in names if name not in close)][:20])
             raise InputError(
                 f"{file} has no column {each!r} for the {role}; its {len(names)} columns are: {there}"

@@ -21,8 +21,8 @@ from textsvm.readers import libsvm
 from textsvm.readers.archives import Files, read_files
 from textsvm.readers.corpus import Corpus, concatenated
 from textsvm.readers.folders import part_of
+from textsvm.readers.opened import NUMPY, require_modest
 
-NUMPY = b"\x93NUMPY"
 _LABELS = ("y", "labels", "label")
 _SPARSE = ("csr", "csc")
 # What NumPy raises on damaged files, its header being read as Python's literals are.
@@ -199,6 +199,8 @@ def _sparse(arrays: dict[str, NDArray[Any]], source: str) -> Any:
         raise InputError(f"{source} has a sparse matrix of format {name}; write it as CSR (X.tocsr())")
     try:
         shape = tuple(int(each) for each in arrays["shape"].tolist())
+        # Of columns that are compressed, rows of zeros take no room, until they are compressed themselves.
+        require_modest(source, 8 * min(shape[:1], default=0), sum(each.nbytes for each in arrays.values()))
         from scipy import sparse
 
         make: Any = sparse.csr_matrix if name == "csr" else sparse.csc_matrix
