@@ -64,6 +64,14 @@ def test_mixed_lengths_more_than_a_block(device):
     np.testing.assert_array_equal(cuda.rows(picks).get(), cpu.rows(picks))
 
 
+def test_a_gamma_beyond_float32(device):
+    texts = ["banana", "banana", "bandana", ""]
+    for relative in (False, True):
+        kernel = EditDistance(1e300, relative=relative)
+        rows = kernel.rows(encode(texts), device)
+        np.testing.assert_array_equal(rows.gram().get(), kernel.rows(encode(texts), select("cpu")).gram())
+
+
 @pytest.mark.parametrize("relative", [False, True])
 def test_values_are_those_of_the_cpu(relative, device):
     texts = random_texts(np.random.default_rng(6).integers(0, 300, 200), "abcdef ")

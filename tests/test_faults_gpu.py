@@ -4,6 +4,7 @@ One process at a time: the tests take nearly all memory that the card has left.
 """
 
 import multiprocessing
+import os
 import pickle
 import subprocess
 import sys
@@ -18,7 +19,14 @@ from textsvm import device as devices
 from textsvm.cli import app_of, console
 from textsvm.errors import InputError
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::UserWarning")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.skipif(
+        os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1") != "1",
+        reason="takes the memory of the card from the tests beside it: run this file alone",
+    ),
+]
 N = 6000  # a kernel matrix of 137 MiB
 #: Bytes left on the card where memory runs out.
 LEFT = 48 << 20

@@ -286,7 +286,7 @@ def test_what_cannot_be_cross_validated_is_refused_before_any_work(monkeypatch):
         (model, documents, ["once", *["other"] * 19], {}, "class once has 1 document and there are 5 folds"),
         (model, documents, y, {"group_duplicates": 1.5}, "bound of near-duplicates is 1.5"),
         (model, documents, y, {"group_duplicates": 0.9, "cv": [([0], [1])]}, "given folds"),
-        (given(), np.ones(20), y, {}, "Expected 2D array, got 1D array instead: Reshape your data"),
+        (given(), np.ones(20), y, {}, "Expected 2D array, got 1D array instead. Reshape your data"),
         (SVC(C=-1), documents, y, {}, "C=-1"),
         (model, [], [], {}, "there are no documents"),
         (OneClassSVM(), documents, y, {}, "OneClassSVM is neither SVC nor SVR"),

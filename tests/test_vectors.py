@@ -568,6 +568,7 @@ def test_other_parameters_out_of_range():
     for kernel, why in [
         (Polynomial(degree=0), "degree=0"),
         (Polynomial(degree=2.5), "degree=2.5"),
+        (Polynomial(degree=1 << 40), "degree=1099511627776"),
         (Sigmoid(coef0=np.inf), "coef0=inf"),
         (Sum([Gaussian(), Spectrum(2)]), "part 0 of a sum of kernels reads vectors, and part 1 texts"),
         (Polynomial(gamma=1e30), "not a finite number"),

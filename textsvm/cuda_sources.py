@@ -49,7 +49,8 @@ def structure(dtype: np.dtype[Any], **fields: Any) -> NDArray[Any]:
     for name in dtype.names or ():
         field = fields.pop(name)
         address = dtype[name] == np.uint64 and hasattr(getattr(field, "data", None), "ptr")
-        value[name] = field.data.ptr if address else 0 if field is None else field
+        with np.errstate(over="ignore"):  # of float64 that are inf in float32, in the kernels as well
+            value[name] = field.data.ptr if address else 0 if field is None else field
     if fields:
         raise ValueError(f"{', '.join(fields)} are no fields of the structure")
     return value

@@ -101,7 +101,7 @@ def _own_limits(status: Path) -> Iterator[tuple[str, int]]:
         return
     limits = {"VmSize": ("ulimit -v", resource.RLIMIT_AS), "VmData": ("ulimit -d", resource.RLIMIT_DATA)}
     with suppress(OSError):
-        lines = [line.split() for line in status.read_text().splitlines()]
+        lines = [line.split() for line in status.read_text("utf-8", "replace").splitlines()]
         used = {line[0].rstrip(":"): line[1] for line in lines if len(line) > 1}
         for name, (limit, number) in limits.items():
             most = resource.getrlimit(number)[0]

@@ -325,7 +325,7 @@ def _even_if_unheard() -> Iterator[None]:
     try:
         yield
     except OSError:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (until the end)
+        sys.stderr = open(os.devnull, "w", encoding="utf-8", newline="\n")  # noqa: SIM115 (until the end)
 
 
 def _fail(message: str, code: int) -> int:

@@ -162,7 +162,7 @@ class CudaEdit:
                 rows = slice(first, first + batch)
                 if kernel.relative:
                     longer = cp.maximum(lengths[rows, None], lengths)
-                    out[rows] = cp.exp(-kernel.gamma * (distances[rows] / longer))
+                    out[rows] = cp.exp(-float(kernel.gamma) * (distances[rows] / longer))
                 else:
                     out[rows] = of_distance[distances[rows]]
             return out
@@ -254,7 +254,9 @@ class _Job:
         #: Of a list of pairs: fields of its task.
         self.near: dict[str, Any] = dict.fromkeys(NEAR_FIELDS)
         self.kind = RELATIVE if kind == OF_DISTANCE and kernel.relative else kind
-        self.gamma, self.relative = kernel.gamma, kernel.relative
+        # As float32 holds it: at infinity a distance of 0 would have no value.
+        self.gamma = min(float(kernel.gamma), float(np.finfo(np.float32).max))
+        self.relative = kernel.relative
         longest = max(texts.longest, int(self.all_lengths.max(initial=0)))
         table = np.exp(-float(self.gamma) * np.arange(longest + 1 if self.kind == OF_DISTANCE else 1))
         self.of_distance = cp.asarray(table.astype(np.float32))

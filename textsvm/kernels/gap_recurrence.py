@@ -76,7 +76,7 @@ class Recurrence:
         given = np.trim_zeros(given, "b")
         with np.errstate(divide="ignore"):
             logs = np.log(given) + 2 * math.log(decay) * np.arange(1, len(given) + 1)
-        return cls(decay, np.exp(logs - logs.max())[::-1], float(logs.max()))
+        return cls(float(decay), np.exp(logs - logs.max())[::-1], float(logs.max()))
 
     @property
     def p(self) -> int:

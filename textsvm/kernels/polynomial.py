@@ -10,6 +10,9 @@ from textsvm.kernels.option import Option
 from textsvm.kernels.polynomial_options import OPTIONS
 from textsvm.kernels.vectors import ScaledKernel, check_coef0
 
+#: The greatest degree: a float64 tells even and odd ones apart, and a C int holds it.
+MOST = (1 << 31) - 1
+
 
 class Polynomial(ScaledKernel):
     """(gamma <x, y> + coef0)^degree.
@@ -43,9 +46,9 @@ class Polynomial(ScaledKernel):
 
     def check(self) -> None:
         super().check()
-        if not is_whole(self.degree) or self.degree < 1:
+        if not is_whole(self.degree) or not 1 <= self.degree <= MOST:
             raise InputError(
-                f"degree={self.degree!r} of the polynomial kernel must be a whole number above 0"
+                f"degree={self.degree!r} of the polynomial kernel must be a whole number from 1 to {MOST:,}"
             )
         check_coef0(self)
 
