@@ -24,9 +24,9 @@ from textsvm import SVC, InputError, Spectrum, read_corpus
 from textsvm.cli import sequences
 from textsvm.errors import InputError as Error
 from textsvm.gram.files import read_gram
-from textsvm.model_file import save
+from textsvm.model_file import load, save
 from textsvm.printable import json_escaped, one_line, printable
-from textsvm.readers import decoded, opened, read_documents, stream_corpus
+from textsvm.readers import decoded, incoming_documents, opened, read_documents, stream_corpus
 from textsvm.readers import sequences as sequences_of_headers
 from textsvm.readers.archives import read_stream
 from textsvm.reporting.escape import safe
@@ -320,6 +320,31 @@ SLOW = {
     "multiparts": ("t.eml", nested(280, 150_000)),
     "parameters": ("t.eml", mail(b'Content-Type: text/plain; a="' + b"; " * 150_000 + b'"\n\nabc\n')),
 }
+
+
+@pytest.mark.parametrize("end", [b"9" * 200_000 + b"x 1:1", b"1 1:1" + b"\n" * 200_000], ids=["x", "lines"])
+def test_models_of_libsvm_that_took_minutes(end, tmp_path):
+    head = b"svm_type epsilon_svr\nkernel_type linear\nnr_class 2\ntotal_sv 1\nrho 0\nSV\n"
+    (tmp_path / "m").write_bytes(head + end)
+    start = time.process_time()
+    with suppress(InputError):
+        load(tmp_path / "m")
+    assert time.process_time() - start < 2
+
+
+def test_a_mark_before_the_magic_of_parquet_makes_it_text(monkeypatch):
+    given = io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfPAR1,text\na,b\n"))
+    monkeypatch.setattr("sys.stdin", given)
+    [corpus] = incoming_documents(["-"], text="text", failed=pytest.fail)
+    assert corpus.texts == ["b"]
+
+
+def test_a_header_of_npy_that_is_no_literal(tmp_path):
+    """Python 3.12 raises SystemError of this one."""
+    header = b"'fortran_order': False, 'shape': (2, 3), }".ljust(118)
+    (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00v\x00" + header + bytes(24))
+    with pytest.raises(InputError, match="that can be read"):
+        read_documents([tmp_path / "x.npy"])
 
 
 @pytest.mark.parametrize("name", SLOW)

@@ -40,6 +40,7 @@ from textsvm import (
     Spectrum,
     Sum,
     cross_validate,
+    model_file,
     tune,
 )
 from textsvm import device as devices
@@ -604,3 +605,16 @@ def test_what_is_no_mistake():
     before = given.copy()
     SVC(Gaussian()).fit(given, y)
     np.testing.assert_array_equal(given.toarray(), before.toarray())
+
+
+def test_a_decision_value_that_is_no_number_is_refused(tmp_path):
+    X, y = problem(n=30)
+    model = SVC(Polynomial(degree=9, gamma=1.0)).fit(X, y)
+    textsvm.save(model, tmp_path / "m.textsvm")
+    far = np.vstack([X[:1], np.full((1, 10), 1e60)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for machine in (model, model_file.load_fitted(tmp_path / "m.textsvm")):
+            assert np.isfinite(machine.decision_function(far[:1])).all()
+            with pytest.raises(InputError, match="document 2 of those given has no finite decision value"):
+                machine.decision_function(far)

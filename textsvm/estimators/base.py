@@ -28,6 +28,7 @@ from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
 from textsvm.estimators.approximate import check_approximate, landmarks_of
 from textsvm.estimators.convergence import how_far, warn_user
+from textsvm.estimators.decisions import quiet_overflow, require_numbers
 from textsvm.estimators.prepared import Prepared as Prepared
 from textsvm.estimators.shown import Shown
 from textsvm.estimators.storing import check_store, make_gram
@@ -357,9 +358,9 @@ class KernelMachine(Shown, BaseEstimator, ABC):
             self.device_ = devices.select(self.device)
             return np.tile(self.intercept_, (len(given), 1))
         predictor = self.predictor()
-        with self.at_work(predictor.device):
+        with self.at_work(predictor.device), quiet_overflow():
             others = self.source.others(given, self.kept)
-            return predictor.values(others, of_stage(progress, "predict")) + self.intercept_
+            return require_numbers(predictor.values(others, of_stage(progress, "predict")) + self.intercept_)
 
     def _scores(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:
         values = self.machine_values(X, progress)

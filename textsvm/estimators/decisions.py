@@ -5,7 +5,8 @@ Estimators and machines that were read from a file (`textsvm.estimators.fitted`)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +18,23 @@ from textsvm.solvers.class_scores import class_scores
 
 #: What `predict` gives for a document that is rejected.
 UNSURE = "unsure"
+
+
+@contextmanager
+def quiet_overflow() -> Iterator[None]:
+    """What is too large for float64 is told by `require_numbers`, and by no warning of NumPy's."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        yield
+
+
+def require_numbers(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Values of machines, shape (n, n_machines), as they are; InputError if one is infinite or no number."""
+    for i in np.flatnonzero(~np.isfinite(values).all(axis=1))[:1]:
+        raise InputError(
+            f"document {i + 1:,} of those given has no finite decision value: its numbers, or those of the "
+            "model, are too large for this kernel; scale them, or train it again"
+        )
+    return values
 
 
 def scores_of_classes(values: NDArray[np.float64], n_classes: int, strategy: str) -> NDArray[np.float64]:

@@ -14,7 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm import device as devices
-from textsvm.estimators.decisions import decide, probabilities_of, scores_of_classes, winners
+from textsvm.estimators.decisions import (
+    decide,
+    probabilities_of,
+    quiet_overflow,
+    require_numbers,
+    scores_of_classes,
+    winners,
+)
 from textsvm.kernels.base import Predictor
 from textsvm.locks import Lock
 from textsvm.parallel import StageProgress, of_stage
@@ -58,10 +65,10 @@ class FittedMachine:
         self.device_ = devices.select(self.device)
         if not len(self.kept.support) and self.kept.weights is None:
             return np.tile(self.intercept_, (len(given), 1))
-        with devices.use(self.device_):
+        with devices.use(self.device_), quiet_overflow():
             others = self.source.others(given, self.kept)
             made: Any = self._prepared()
-            return self.intercept_ + made.values(others, of_stage(progress, "predict"))
+            return require_numbers(self.intercept_ + made.values(others, of_stage(progress, "predict")))
 
     def _prepared(self) -> Predictor:
         with _making:

@@ -85,6 +85,8 @@ MOST_PATTERNS = 10_000
 RATE = 2.5e7
 #: What comparing an occurrence with a document takes, where counting it takes 1.
 COMPARED = 0.005
+#: Symbols that the patterns of a file keep at most, whatever its texts; or seconds, at so many a symbol.
+MOST_SAVED, MOST_SECONDS, KEPT = 50_000, 3.0, 1e-8
 
 
 class BoundedGap(SymbolKernel):
@@ -141,6 +143,10 @@ class BoundedGap(SymbolKernel):
     @property
     def min_length(self) -> int:
         return int(self.p)
+
+    def demand(self, lengths: NDArray[np.int64]) -> float:
+        kept = comb(self._span - 1, self.p - 1) * self.p
+        return min(kept / MOST_SAVED, KEPT * kept * float(lengths.sum()) / MOST_SECONDS)
 
     @property
     def _span(self) -> int:

@@ -31,6 +31,8 @@ _WHOLE = ("degree", "nr_class", "total_sv", "label", "nr_sv")
 _REAL = ("gamma", "coef0", "rho")
 _KERNELS = {"linear": "linear", "polynomial": "polynomial", "rbf": "gaussian", "sigmoid": "sigmoid"}
 _NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+#: Symbols of a number, at most.
+_LONGEST = 400
 
 Header = dict[str, Any]
 
@@ -129,10 +131,15 @@ def _read_header(name: str, lines: list[bytes]) -> tuple[Header, int]:
     raise InputError(f"{name} is cut off: it has no line SV")
 
 
+def _is_finite(token: bytes) -> bool:
+    """Whether it is a finite number; of longer ones than anybody writes the pattern would take the square."""
+    return len(token) <= _LONGEST and bool(_NUMBER.fullmatch(token)) and bool(np.isfinite(float(token)))
+
+
 def _number(text: str, whole: bool, what: str) -> float | int:
     if whole and re.fullmatch(r"[-+]?\d{1,18}", text):
         return int(text)
-    if not whole and _NUMBER.fullmatch(text.encode()) and np.isfinite(float(text)):
+    if not whole and _is_finite(text.encode()):
         return float(text)
     kind = "whole number" if whole else "finite number"
     raise InputError(f"{what} is {text[:40]!r}, which is no {kind}")
@@ -204,20 +211,21 @@ def _read_vectors(
     """Support vectors, and the coefficients of each, shape (n_classes - 1, n_sv)."""
     total = _one(name, header, "total_sv")
     each = header["nr_class"][0] - 1 if header["svm_type"] in _CLASSIFIERS else 1
-    while len(lines) > first and not lines[-1].strip():
-        lines = lines[:-1]
-    if len(lines) - first != total:
-        raise InputError(f"{name} has {len(lines) - first:,} support vectors and total_sv says {total:,}")
+    end = len(lines)
+    while end > first and not lines[end - 1].strip():
+        end -= 1
+    if end - first != total:
+        raise InputError(f"{name} has {end - first:,} support vectors and total_sv says {total:,}")
     _require_memory(name, max(each, len(header["rho"])) * total)
     coef = np.empty((each, total))
     pairs = [b""] * first
-    for i, line in enumerate(lines[first:]):
+    for i, line in enumerate(lines[first:end]):
         tokens = line.split(None, each)
         where = f"{name}, line {first + i + 1}"
         if len(tokens) < each:
             raise InputError(f"{where}: {len(tokens)} coefficients; there must be {each}")
         for j, token in enumerate(tokens[:each]):
-            if not _NUMBER.fullmatch(token) or not np.isfinite(float(token)):
+            if not _is_finite(token):
                 raise InputError(
                     f"{where}: the coefficient {token[:40].decode('ascii', 'replace')!r} is no finite number"
                 )

@@ -269,7 +269,10 @@ def _detect(found: Files, labelled: bool, as_table: bool) -> str:
     records = [sequences.format_of(name, head) for name, head in heads]
     if sum(kind is not None for kind in records) > 0.5 * len(records):
         return "fastq" if records.count("fastq") > records.count("fasta") else "fasta"
-    kinds = {tables.format_of(name, head) for name, head in heads}
+    kinds = {
+        "parquet" if file.head.startswith(b"PAR1") else tables.format_of(name, head)
+        for file, (name, head) in zip(sample, heads, strict=True)
+    }
     if None not in kinds:
         return kinds.pop() or "" if len(kinds) == 1 else "tables"
     if kind := vectors.format_of(found, content):

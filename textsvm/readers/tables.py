@@ -110,7 +110,7 @@ def format_of(name: str, head: str) -> str | None:
                 return "jsonl"
         except (ValueError, RecursionError):
             pass
-    return "parquet" if head.startswith("PAR1") else _SUFFIXES.get(PurePosixPath(name).suffix.lower())
+    return _SUFFIXES.get(PurePosixPath(name).suffix.lower())
 
 
 def read(

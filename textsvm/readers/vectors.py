@@ -35,6 +35,7 @@ UNREADABLE = (
     SyntaxError,
     TokenError,
     RecursionError,
+    SystemError,
 )
 
 
