@@ -61,3 +61,10 @@ def test_iterations_are_those_of_all_starts():
         assert solution.iterations == bound
         assert solution.status == f"stopped at {bound:,} iterations"
         assert numerics.judge(matrix, dual, solution, 1e-6, 1.0)[0] == ""
+
+
+def test_all_variables_end_at_their_bounds():
+    dual = svc(np.resize([1, -1], 2000), 0.5)
+    solution = smo.solve(on_card(np.eye(2000, dtype=np.float32)), dual)
+    assert solution.status == "converged"
+    np.testing.assert_array_equal(np.abs(solution.coef), 0.5)

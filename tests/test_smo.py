@@ -221,3 +221,11 @@ def test_real_grams_against_libsvm(data):
     rows = run([part], select("cpu"), repeats=1)
     assert len(rows) == 4
     assert all(row["decisions that differ"] <= 1 for row in rows)
+
+
+@pytest.mark.parametrize("n", [2000, 4000])
+def test_all_variables_are_set_aside(n):
+    """As many iterations as end a stretch bring all to their bounds, and shrinking leaves none."""
+    solution = smo.solve(DenseGram(np.eye(n, dtype=np.float32)), svc(np.resize([1, -1], n), 0.5))
+    assert (solution.status, solution.iterations) == ("converged", n // 2)
+    np.testing.assert_array_equal(np.abs(solution.coef), 0.5)

@@ -21,21 +21,11 @@ COMMANDS = (
     "neighbours", "gram", "features", "devices", "model", "bench", "mail",
 )  # fmt: skip
 
-
-#: Commands that load all they compute with, however little they do, and bytes that it uses and reserves.
+#: Those that load all they compute with, however little they do, and bytes that it uses and reserves.
 LOADING = {
-    "demo",
-    "train",
-    "evaluate",
-    "explain",
-    "tune",
-    "cv",
-    "doubts",
-    "compare",
-    "neighbours",
-    "gram",
+    "demo", "train", "evaluate", "explain", "tune", "cv", "doubts", "compare", "neighbours", "gram",
     "features",
-}
+}  # fmt: skip
 LIBRARIES = (150 << 20, 900 << 20)
 
 

@@ -300,6 +300,8 @@ class Run:
 
     def measure(self) -> None:
         """Take note of how large coefficients and kernel values are; of a row, for the diagonal may be 0."""
+        if not len(self.active_coef):
+            return
         moved = np.abs(self.active_coef)
         self.size, self.most = max(self.size, float(moved.sum())), max(self.most, float(moved.max()))
         i = self.state[loop.AT_I]
