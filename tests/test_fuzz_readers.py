@@ -339,6 +339,20 @@ def test_a_mark_before_the_magic_of_parquet_makes_it_text(monkeypatch):
     assert corpus.texts == ["b"]
 
 
+@pytest.mark.parametrize(
+    "starts",
+    [np.array([0, 3, 1, 4], np.uint64), np.array([0, 2**63 - 1, -(2**63), -1, 4])],
+    ids=["unsigned", "overflow"],
+)
+def test_rows_of_a_sparse_matrix_that_descend(starts, tmp_path):
+    """Their differences are positive as NumPy takes them; sorting such rows was an error of C++."""
+    shape = np.array([len(starts) - 1, 5])
+    parts = {"data": np.ones(4), "indices": np.array([3, 1, 2, 0]), "indptr": starts, "shape": shape}
+    np.savez(tmp_path / "x.npz", format=np.array(b"csr"), **parts)
+    with pytest.raises(InputError, match="has a damaged sparse matrix"):
+        read_documents([tmp_path / "x.npz"])
+
+
 def test_a_header_of_npy_that_is_no_literal(tmp_path):
     """Python 3.12 raises SystemError of this one."""
     header = b"'fortran_order': False, 'shape': (2, 3), }".ljust(118)

@@ -205,7 +205,11 @@ def _sparse(arrays: dict[str, NDArray[Any]], source: str) -> Any:
         from scipy import sparse
 
         make: Any = sparse.csr_matrix if name == "csr" else sparse.csc_matrix
-        matrix = make((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape)
+        # SciPy looks at differences of index pointers, which overflow.
+        starts, indices = arrays["indptr"], arrays["indices"]
+        if starts.size and (starts.min() < 0 or starts.max() > indices.size):
+            raise ValueError("index pointers are out of bounds")
+        matrix = make((arrays["data"], indices, starts), shape=shape)
         matrix.check_format(full_check=True)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{source} has a damaged sparse matrix: {error}") from error
