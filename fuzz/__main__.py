@@ -1,4 +1,4 @@
-"""Run a target for some seconds, one case of it, or what Atheris (libFuzzer) makes of its bytes."""
+"""One case of a target, or what Atheris (libFuzzer) makes of its bytes; many: `textsvm bench fuzz`."""
 
 from __future__ import annotations
 
@@ -6,38 +6,20 @@ import argparse
 import importlib
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="fuzz")
+    parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
     parser.add_argument("target")
-    parser.add_argument("seconds", type=float, nargs="?", default=60)
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--seed", type=int, help="this case alone")
-    parser.add_argument(
-        "--atheris", action="store_true", help="bytes that reach new code; pip install atheris"
-    )
-    asked = parser.parse_args()
-    if asked.atheris:
-        return _guided(asked.target, asked.seconds)
-    run = importlib.import_module(f"fuzz.{asked.target}").run
-    if asked.seed is not None:
-        run(asked.seed)
-        return 0
-    end, cases, findings, longest = time.monotonic() + asked.seconds, 0, 0, 0.0
-    while time.monotonic() < end:
-        start = time.monotonic()
-        try:
-            run(asked.first + cases)
-        except AssertionError as error:
-            findings += 1
-            print(f"{asked.target}: {error!s:.600}", flush=True)
-        longest = max(longest, time.monotonic() - start)
-        cases += 1
-    print(f"{asked.target}: {cases:,} cases, {findings} findings, the longest {longest:.2f} s")
-    return int(findings > 0)
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--seed", type=int, help="of the case")
+    asked.add_argument("--atheris", type=float, metavar="SECONDS", help="pip install atheris")
+    given = parser.parse_args()
+    if given.atheris is not None:
+        return _guided(given.target, given.atheris)
+    importlib.import_module(f"fuzz.{given.target}").run(given.seed)
+    return 0
 
 
 def _guided(name: str, seconds: float) -> int:

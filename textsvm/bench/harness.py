@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+import textsvm
 from textsvm import device as devices
 from textsvm.device import select
 from textsvm.errors import InputError
@@ -22,7 +23,6 @@ from textsvm.files import replacing
 from textsvm.parallel import n_threads
 
 _LIBRARIES = (
-    "textsvm",
     "numpy",
     "scipy",
     "numba",
@@ -36,7 +36,7 @@ _LIBRARIES = (
 
 def environment() -> dict[str, Any]:
     """Machine, versions and commit."""
-    versions = {}
+    versions = {"textsvm": textsvm.__version__}  # an installed one may be another
     for name in _LIBRARIES:
         try:
             versions[name] = version(name)

@@ -5,8 +5,7 @@ Estimators and machines that were read from a file (`textsvm.estimators.fitted`)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -20,11 +19,9 @@ from textsvm.solvers.class_scores import class_scores
 UNSURE = "unsure"
 
 
-@contextmanager
-def quiet_overflow() -> Iterator[None]:
+def quiet_overflow() -> np.errstate:
     """What is too large for float64 is told by `require_numbers`, and by no warning of NumPy's."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        yield
+    return np.errstate(over="ignore", invalid="ignore")
 
 
 def require_numbers(values: NDArray[np.float64]) -> NDArray[np.float64]:
