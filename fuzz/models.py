@@ -24,8 +24,8 @@ from scipy.sparse import csr_matrix
 
 import textsvm
 from textsvm.errors import InputError
-from textsvm.model_bytes import sealed
-from textsvm.model_file import load_fitted
+from textsvm.model.bytes import sealed
+from textsvm.model.file import load_fitted
 
 SEEDS = Path(__file__).resolve().parent / "seeds" / "models"
 TEXTS = ["a banana", "the bandana", "banana bread", "on monday", "a sunday", "monday, tuesday"]

@@ -1,4 +1,4 @@
-// Passes over dense rows Z: see textsvm/features/dense_cuda.py. Sums are float64 and in a fixed order.
+// Passes over dense rows Z: see textsvm/linalg/dense.py. Sums are float64 and in a fixed order.
 //
 // VALUE: of Z, float or double. COLUMNS: of the matrix it is multiplied by.
 

@@ -1,5 +1,5 @@
 // needs: positions.cuh
-// Sums over diagonals of pairs of texts; textsvm/kernels/diagonals.py has the mathematics and its names.
+// Sums over diagonals of pairs of texts; textsvm/kernels/positions/diagonals.py has the mathematics and its names.
 //
 // table, shifts    delta of each shift, and their number
 // first, length    k from first to d

@@ -1,5 +1,5 @@
 // Edit distances of row documents (patterns, their match masks in shared memory) to column documents (texts, one a
-// thread), and what is made of a distance. The recurrence and its names: textsvm/kernels/edit.py.
+// thread), and what is made of a distance. The recurrence and its names: textsvm/kernels/edit/kernel.py.
 //
 // Layout. Pattern symbol i is bit i / WORDS of word i % WORDS, so that "one symbol further down" is the next
 // register: no word is shifted, but the last one, once a text symbol. A carry runs through the words of one bit
@@ -219,7 +219,7 @@ __device__ void build_masks(Masks& masks, const uint16* __restrict__ codes, cons
 // kind 0: distances; 1: of_distance[d]; 2: exp(-gamma d / the longer length); 3: instead of out, a list of the pairs
 //   whose distance is at most min(most, rate), rate being the larger one of row and column, if `relative` times the
 //   longer length: found gets (row, column, distance), n_found their number, which may be above `capacity`. Counts
-//   of 32 classes of symbols, a byte each, tell of most pairs that they are none (textsvm/kernels/edit_bounds.py).
+//   of 32 classes of symbols, a byte each, tell of most pairs that they are none (textsvm/kernels/edit/near.py).
 // own: texts are the patterns' documents: the distance of a long one to itself is not computed.
 // symmetric: moreover, only place >= that of the text is computed, and written twice.
 // sums (packs / span, n_classes, n_texts): instead of out, sums of coefficient (pattern, class) times value.

@@ -1,5 +1,5 @@
 // Gapped k-mers whose possible keys are few: a block counts what one mask keeps of the windows of one document in
-// shared memory. Derivations are in textsvm/features/gapped_dense_cuda.py; here only what each thread does.
+// shared memory. Derivations are in textsvm/kernels/mers/gapped_cuda.py; here only what each thread does.
 
 // Texts of few symbols. Both strands: a window of the second is read backwards, each letter c below 4 as 3 - c.
 struct Texts {

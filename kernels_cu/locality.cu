@@ -1,5 +1,5 @@
 // needs: positions.cuh
-// Windows of matches of pairs of texts; textsvm/kernels/locality.py has the mathematics and its names.
+// Windows of matches of pairs of texts; textsvm/kernels/positions/locality.py has the mathematics and its names.
 //
 // table    c^d1 of every c, (side + 1)^2 + 1 of them
 // side     l, at most 15: matches on either side of a position are bits of one word

@@ -1,4 +1,4 @@
-// Passes over sparse rows for solvers/newton.py. The derivation is in textsvm/features/rows_cuda.py; here only what
+// Passes over sparse rows for solvers/newton.py. The derivation is in textsvm/linalg/rows_cuda.py; here only what
 // each thread does.
 //
 // COLUMNS: of the dense matrices. GROUP: threads a row, a warp or a block. Positions of entries are int64.

@@ -1,4 +1,4 @@
-// Pairs of documents as planes of bits (textsvm/kernels/diagonals.py says which), and where their values go. A block
+// Pairs of documents as planes of bits (textsvm/kernels/positions/diagonals.py says which), and where their values go. A block
 // takes one row document, each thread a column document; 32 of these lie side by side.
 //
 //   PLANES   bits of a code

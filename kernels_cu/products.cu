@@ -1,5 +1,5 @@
 // needs: finish.cuh
-// Products of sparse rows. The derivation is in textsvm/features/products_cuda.py; here only what
+// Products of sparse rows. The derivation is in textsvm/linalg/products_cuda.py; here only what
 // each thread does. Positions of entries are int64; features and documents are int.
 //
 // SUM (uint32 or uint64): accumulator of one product over the features kept in lists. Sums of integers, or of

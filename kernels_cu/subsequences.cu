@@ -1,5 +1,5 @@
 // Documents -> subsequences of p symbols of bounded span -> entries of X. The derivation is in
-// textsvm/features/subsequences.py; here only what each thread does. There is a word for each of n_patterns
+// textsvm/kernels/gap/subsequences.py; here only what each thread does. There is a word for each of n_patterns
 // patterns at each of n_symbols places, that of a pattern which leaves the document NONE; words of a pattern lie
 // together.
 

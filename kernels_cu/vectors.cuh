@@ -1,4 +1,4 @@
-// Values of kernels of vectors, from products of whole numbers. The derivation is in textsvm/features/vectors_cuda.py.
+// Values of kernels of vectors, from products of whole numbers. The derivation is in textsvm/linalg/vectors_cuda.py.
 //
 // SUMS: sums kept of a product, 1 (one digit), 2 (three digits, six products), 3 (three digits, eight products).
 // FINISH: see finish.cuh.

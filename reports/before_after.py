@@ -40,12 +40,12 @@ def measured(device_name: str) -> Iterator[tuple[str, Callable[[], Any], int]]:
     from textsvm import SVC, EditDistance, GapWeighted, Spectrum
     from textsvm.bench.corpora import paper_tasks
     from textsvm.bench.harness import data_folder
-    from textsvm.device import select
-    from textsvm.documents import encode
     from textsvm.gram.shared import grams
+    from textsvm.runtime.device import select
     from textsvm.solvers import problems, smo
     from textsvm.solvers.dual import svc
     from textsvm.solvers.problems import Classification
+    from textsvm.text.documents import encode
 
     try:
         from textsvm.gram.base import DenseGram
@@ -105,7 +105,7 @@ def measured(device_name: str) -> Iterator[tuple[str, Callable[[], Any], int]]:
 
 
 def one_tree(device_name: str) -> dict[str, float]:
-    from textsvm.device import select, synchronize
+    from textsvm.runtime.device import select, synchronize
 
     warnings.simplefilter("ignore")
     device = select(device_name)

@@ -21,7 +21,7 @@ def pytest_addoption(parser):
 
 def pytest_runtest_setup(item):
     if item.get_closest_marker("gpu") and not item.config.getoption("--require-gpu"):
-        from textsvm.device import gpu_trouble
+        from textsvm.runtime.device import gpu_trouble
 
         if trouble := gpu_trouble(0):
             pytest.skip(f"no GPU: {trouble}")
@@ -49,6 +49,6 @@ def data():
 @pytest.fixture
 def device(request):
     """The CPU, or GPU 0 in a test marked `gpu`."""
-    from textsvm.device import select
+    from textsvm.runtime.device import select
 
     return select("cuda:0" if request.node.get_closest_marker("gpu") else "cpu")

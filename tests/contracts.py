@@ -11,8 +11,8 @@ import pytest
 from problems import random_sparse
 from scipy.sparse import csr_array, issparse
 
-from textsvm.documents import encode
-from textsvm.features.vectors import Vectors
+from textsvm.linalg.vectors import Vectors
+from textsvm.text.documents import encode
 
 TEXTS = {
     "words": ["banana", "bandana", "cat", "car", "cart", "the cat sat on the mat", "kitten", "sitting"],

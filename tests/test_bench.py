@@ -6,7 +6,7 @@ import pytest
 from command import fails, run, run_fresh
 
 from textsvm.cli.bench import Benchmark
-from textsvm.device import gpu_trouble
+from textsvm.runtime.device import gpu_trouble
 
 #: What measures a GPU, whatever else it is told.
 GPU_ONLY = ("cards", "grid", "edit_gpu", "gap_gpu", "spectrum_gpu", "layouts", "sparse_vectors")

@@ -25,9 +25,9 @@ from textsvm.bench import (
     weights,
 )
 from textsvm.bench.corpora import R8, SCORE_RANGES, Prompt, Task, essay_prompts, parted_task
-from textsvm.device import select
 from textsvm.estimators.svc import SVC
 from textsvm.kernels import Spectrum
+from textsvm.runtime.device import select
 
 
 def test_stretching_gives_the_known_the_moments_of_the_training_part():

@@ -15,13 +15,14 @@ from test_columns import both_ways, corpus, gram_of, judge
 from textsvm import SVC, BoundedGap, GapWeighted, Spectrum, Sum, load, read_corpus, save
 from textsvm.cli.console import WrongUsage
 from textsvm.cli.kernels import options_of
-from textsvm.device import select
-from textsvm.documents import encode, encode_as
 from textsvm.errors import InputError
-from textsvm.features import subsequences
-from textsvm.features.subsequences import count, ids_of, patterns_of
-from textsvm.kernels import KERNELS, bounded_gap_features, spelling
-from textsvm.kernels.bounded_gap import worst_left_out
+from textsvm.kernels import KERNELS, spelling
+from textsvm.kernels.gap import bounded_features as bounded_gap_features
+from textsvm.kernels.gap import subsequences
+from textsvm.kernels.gap.bounded import worst_left_out
+from textsvm.kernels.gap.subsequences import count, ids_of, patterns_of
+from textsvm.runtime.device import select
+from textsvm.text.documents import encode, encode_as
 
 CPU = select("cpu")
 

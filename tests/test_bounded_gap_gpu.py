@@ -6,11 +6,12 @@ from contracts import KernelContract, to_numpy
 from scipy.sparse import csr_matrix
 from test_bounded_gap import CPU, news, random_texts, variants
 
-from textsvm import device as gpu
-from textsvm.documents import encode
-from textsvm.features import subsequences, subsequences_cuda
-from textsvm.features.subsequences import patterns_of
 from textsvm.kernels import BoundedGap
+from textsvm.kernels.gap import bounded_cuda as subsequences_cuda
+from textsvm.kernels.gap import subsequences
+from textsvm.kernels.gap.subsequences import patterns_of
+from textsvm.runtime import device as gpu
+from textsvm.text.documents import encode
 
 pytestmark = pytest.mark.gpu
 

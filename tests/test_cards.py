@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from textsvm import EditDistance, GapWeighted, Spectrum
-from textsvm import device as devices
-from textsvm.device import Device
-from textsvm.documents import encode
 from textsvm.errors import InputError
 from textsvm.gram import cards
 from textsvm.gram.base import DenseGram
 from textsvm.gram.cards import bounds_of, divide, sharded_gram, spread
 from textsvm.gram.shards import ShardedGram
+from textsvm.runtime import device as devices
+from textsvm.runtime.device import Device
+from textsvm.text.documents import encode
 
 CPU = Device("cpu", 0, "cpu")
 

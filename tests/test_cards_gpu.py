@@ -19,16 +19,16 @@ from textsvm import (
     Spectrum,
     Sum,
 )
-from textsvm import device as devices
-from textsvm.device import cupy, select, together, use
-from textsvm.documents import encode
 from textsvm.gram import cards as cards_module
 from textsvm.gram.base import DenseGram
 from textsvm.gram.cards import sharded_gram, spread
 from textsvm.gram.shards import ShardedGram
 from textsvm.gram.shared import grams
+from textsvm.runtime import device as devices
+from textsvm.runtime.device import cupy, select, together, use
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.tuning import tune
+from textsvm.text.documents import encode
 
 pytestmark = [
     pytest.mark.gpu,

@@ -13,9 +13,9 @@ from textsvm.choice import choose, shortlist
 from textsvm.choice.choose import FEWEST, MOST_TRIED
 from textsvm.choice.shortlist import Recipe
 from textsvm.choice.trial import FOLDS, Examples, Trials
-from textsvm.device import select
-from textsvm.documents import encode
 from textsvm.evaluation.explanation import explain
+from textsvm.runtime.device import select
+from textsvm.text.documents import encode
 
 
 def corpus(n=48, n_classes=2, seed=0):
@@ -309,5 +309,5 @@ def test_a_gram_is_made_once_for_all_values_of_c(monkeypatch):
 def test_words_are_read_only_where_there_is_a_choice(monkeypatch):
     texts, y = corpus(30)
     assert len(auto(kernel="fast").fit(texts, y).kernel_.views) == 1
-    monkeypatch.setattr("textsvm.documents.find_words", lambda *_: pytest.fail("words were read"))
+    monkeypatch.setattr("textsvm.text.documents.find_words", lambda *_: pytest.fail("words were read"))
     auto(kernel="fast").fit(texts, y)

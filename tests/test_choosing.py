@@ -6,7 +6,7 @@ from sklearn.base import clone
 
 import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, InputError, Spectrum, cross_validate, tune
-from textsvm.kernels.spectrum import fixed_default
+from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.kernels.spelling import spell
 from textsvm.readers import read_corpus, sample
 

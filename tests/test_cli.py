@@ -351,9 +351,9 @@ def test_no_space_left_keeps_the_old_model(model, tmp_path):
     old = tmp_path / "m.textsvm"
     old.write_bytes(b"precious")
     code = (
-        "import textsvm.files\n"
+        "import textsvm.runtime.files\n"
         "def full(path): raise OSError(28, 'No space left on device')\n"
-        "textsvm.files._sync = full\n"
+        "textsvm.runtime.files._sync = full\n"
         "from textsvm.cli import main; main()"
     )
     result = subprocess.run(

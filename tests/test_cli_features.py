@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix, load_npz
 
 from textsvm import SpectrumFeatures
 from textsvm.errors import InputError
-from textsvm.estimators.features_file import read_features, write_features
+from textsvm.estimators.features import read_features, write_features
 from textsvm.readers import read_corpus, sample
 
 TABLE = ["--text", "text", "--label", "dialect"]

@@ -9,9 +9,9 @@ from command import fails, report, run
 
 import textsvm
 from textsvm import EditDistance, GapWeighted, Spectrum
-from textsvm.device import select
-from textsvm.documents import encode, normalise
 from textsvm.readers import read_corpus, sample
+from textsvm.runtime.device import select
+from textsvm.text.documents import encode, normalise
 
 ESSAYS = [sample("essays"), "--regress", "score", "--groups", "writer"]
 

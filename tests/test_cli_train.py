@@ -15,10 +15,10 @@ from textsvm import SVC, SVR, OneClassSVM
 from textsvm.cli.kernels import DEFAULTS
 from textsvm.cli.machines import MachineOptions, TextOptions
 from textsvm.cli.train import Task
-from textsvm.documents import View
 from textsvm.estimators.default import NAMES
 from textsvm.kernels.spelling import spell
 from textsvm.readers import read_corpus, sample
+from textsvm.text.documents import View
 
 ESSAYS = [sample("essays"), "--regress", "score"]
 

@@ -12,15 +12,15 @@ from test_spectrum import CPU, news
 
 from textsvm import SVC, GapWeighted, Spectrum, Sum
 from textsvm.choice.trial import Examples, Trials
-from textsvm.documents import View, Views, encode, encode_as
 from textsvm.estimators.targets import as_weights
 from textsvm.gram.base import DenseGram
-from textsvm.kernels.spectrum import WEIGHTS
-from textsvm.kernels.spectrum_counted import CountedDocuments
-from textsvm.parallel import limit
+from textsvm.kernels.spectrum.counted import CountedDocuments
+from textsvm.kernels.spectrum.kernel import WEIGHTS
+from textsvm.runtime.parallel import limit
 from textsvm.solvers import columns, problems
 from textsvm.solvers.feature_machines import can_solve, solve_classifier
 from textsvm.solvers.problems import Classification, Labelling
+from textsvm.text.documents import View, Views, encode, encode_as
 
 ODDS = Spectrum((1, 3), "log", idf=True, odds=True)
 

@@ -19,11 +19,17 @@ import numpy as np
 import pytest
 
 import textsvm
-from textsvm import device
 from textsvm.bench import clusters_cuda, layouts
-from textsvm.features import dense_cuda, gapped_dense_cuda, products_cuda, rows_cuda, vectors_cuda
-from textsvm.kernels import edit_cuda, gap_cuda, gap_lanes, mer_distances_cuda, positions_cuda
-from textsvm.parallel import n_threads
+from textsvm.kernels.edit import cuda as edit_cuda
+from textsvm.kernels.gap import cuda as gap_cuda
+from textsvm.kernels.gap import cuda as gap_lanes
+from textsvm.kernels.mers import distances_cuda as mer_distances_cuda
+from textsvm.kernels.mers import gapped_cuda as gapped_dense_cuda
+from textsvm.kernels.positions import cuda as positions_cuda
+from textsvm.linalg import dense as dense_cuda
+from textsvm.linalg import products_cuda, rows_cuda, vectors_cuda
+from textsvm.runtime import device
+from textsvm.runtime.parallel import n_threads
 from textsvm.solvers import crammer_singer_cuda, newton_cuda, shards_cuda, smo_cuda
 from textsvm.solvers.workingset import Done
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numba.core.caching import CacheImpl, FunctionCache
 
-from textsvm import compiled
-from textsvm.compiled_cache import CheckedCache
+from textsvm.runtime import compiled
+from textsvm.runtime.compiled import CheckedCache
 
 X = np.arange(5.0)
 
@@ -80,7 +80,7 @@ def test_an_entry_of_other_types_or_another_source_is_none(folder):
 
 
 def test_numba_alone_would_fall_over(folder):
-    """If this one fails, Numba has learnt it, and `textsvm.compiled_cache` may go."""
+    """If this one fails, Numba has learnt it, and `textsvm.runtime.compiled` may go."""
     alone = numba.njit(total)
     alone._cache = FunctionCache(total)
     alone(X)
@@ -99,7 +99,7 @@ def test_what_cannot_be_kept_is_said_once_and_works(error, folder, monkeypatch):
 
     said = []
     monkeypatch.setattr(compiled, "tell", said.append)
-    monkeypatch.setattr("textsvm.compiled_cache._digest", fail)
+    monkeypatch.setattr("textsvm.runtime.compiled._digest", fail)
     assert [fresh(), fresh()] == [0, 0]
     assert len(said) == 1
     assert os.strerror(error) in said[0]

@@ -14,9 +14,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 from sklearn.svm import SVC
 
-from textsvm.documents import normalise
 from textsvm.errors import InputError
 from textsvm.readers import SAMPLES, read_corpus, sample
+from textsvm.text.documents import normalise
 
 ROOT = Path(__file__).resolve().parent.parent
 

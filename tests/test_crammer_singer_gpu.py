@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from test_crammer_singer import CrammerSingerContract, classes, gram_of, judge, vectors
 
-from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram
+from textsvm.runtime import device as devices
 from textsvm.solvers import crammer_singer, crammer_singer_cuda, cuda_queue
 from textsvm.solvers import dual as duals
 from textsvm.solvers.chains import solve_chains

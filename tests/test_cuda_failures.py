@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from textsvm import device as devices
 from textsvm.cli import console
 from textsvm.cli.gram import _require_memory
 from textsvm.errors import InputError
+from textsvm.runtime import device as devices
 
 CARD = devices.Device("cuda", 0, "cuda:0 (H200, 140 GiB)")
 

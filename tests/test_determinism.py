@@ -93,11 +93,11 @@ def test_two_cores_write_it_too(both, tmp_path):
 def test_the_way_to_train_is_chosen_whatever_cores_there_are(monkeypatch):
     import numpy as np
 
-    from textsvm import device, parallel
-    from textsvm.documents import encode
     from textsvm.estimators.training import predicted
     from textsvm.kernels import Spectrum
+    from textsvm.runtime import device, parallel
     from textsvm.solvers.problems import Classification
+    from textsvm.text.documents import encode
 
     documents = encode(["some text", "another text"] * 10)
     problem = Classification(np.arange(20), np.arange(20) % 2, 2, 1.0, np.ones(20))

@@ -8,9 +8,10 @@ import types
 import numpy as np
 import pytest
 
-from textsvm import device, host_memory
 from textsvm.errors import InputError
 from textsvm.gram.plan import allowed_bytes
+from textsvm.runtime import device
+from textsvm.runtime import memory as host_memory
 
 
 @pytest.fixture(autouse=True)
@@ -208,7 +209,7 @@ def test_the_list_of_devices_has_the_cpu_and_the_reason_for_no_gpu(monkeypatch):
 
 
 def test_importing_neither_imports_cupy_nor_reads_a_kernel():
-    code = "import sys, textsvm.device, textsvm.kernels.edit; sys.exit('cupy' in sys.modules)"
+    code = "import sys, textsvm.runtime.device, textsvm.kernels.edit.kernel; sys.exit('cupy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

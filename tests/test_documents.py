@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from textsvm.documents import encode, normalise
 from textsvm.errors import InputError
+from textsvm.text.documents import encode, normalise
 
 ANY_TEXT = st.text(st.characters(), max_size=40)  # lone surrogates included
 

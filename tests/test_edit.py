@@ -9,10 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracles import edit, edit_distance
 
-from textsvm.device import select
-from textsvm.documents import encode
 from textsvm.errors import InputError
-from textsvm.kernels.edit import LANES, EditDistance
+from textsvm.kernels.edit.kernel import LANES, EditDistance
+from textsvm.runtime.device import select
+from textsvm.text.documents import encode
 
 BORDERS = [0, 1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 191, 192, 193, 255, 256, 257, 511, 512, 513]
 WIDE = "".join(chr(0x4E00 + k) for k in range(3000))

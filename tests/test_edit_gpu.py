@@ -6,10 +6,10 @@ from contracts import KernelContract
 from oracles import edit
 from test_edit import BORDERS, WIDE, random_texts
 
-from textsvm.device import select
-from textsvm.documents import encode
-from textsvm.kernels.edit import EditDistance
-from textsvm.kernels.edit_cuda import LONG, MIDDLE, SHORT
+from textsvm.kernels.edit.cuda import LONG, MIDDLE, SHORT
+from textsvm.kernels.edit.kernel import EditDistance
+from textsvm.runtime.device import select
+from textsvm.text.documents import encode
 
 pytestmark = pytest.mark.gpu
 

@@ -9,9 +9,9 @@ import textsvm
 from textsvm import SVC, BoundedGap, CalibratedSVC, EditDistance, GapWeighted, Product, Spectrum, Sum
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels import KERNELS, LocalityImproved, Oligo, WeightedDegree
-from textsvm.kernels.gapped import GappedKmers
-from textsvm.kernels.gkm import Gkm
-from textsvm.kernels.mismatch import Mismatch
+from textsvm.kernels.mers.gapped import GappedKmers
+from textsvm.kernels.mers.gkm import Gkm
+from textsvm.kernels.mers.mismatch import Mismatch
 
 SIMPLE = [
     Spectrum((1, 3), "log", idf=True),

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from textsvm import SVC, SVR, CalibratedSVC, EditDistance, GapWeighted, InputError, OneClassSVM, Spectrum
-from textsvm.documents import encode
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels.attribution import pieces
-from textsvm.kernels.gap_attribution import symbol_contributions
+from textsvm.kernels.gap.attribution import symbol_contributions
+from textsvm.text.documents import encode
 
 TEXTS = [
     "cheap pills for sale, buy now",

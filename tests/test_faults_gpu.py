@@ -15,9 +15,9 @@ import pytest
 from sklearn.model_selection import GridSearchCV
 
 from textsvm import SVC, EditDistance, Spectrum, tune
-from textsvm import device as devices
 from textsvm.cli import app_of, console
 from textsvm.errors import InputError
+from textsvm.runtime import device as devices
 
 pytestmark = [
     pytest.mark.gpu,
@@ -136,7 +136,7 @@ main()
 """
 LIBRARY = """
 from textsvm import SVC, EditDistance
-from textsvm.device import select
+from textsvm.runtime.device import select
 from textsvm.errors import InputError
 try:
     SVC(EditDistance(), device="cuda:0").fit(["abc", "abd", "xyz", "xyw"] * 20, [0, 0, 1, 1] * 20)

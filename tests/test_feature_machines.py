@@ -8,16 +8,16 @@ from test_columns import TEXT, corpus
 from test_spectrum import CPU
 
 from textsvm import SVC, Spectrum
-from textsvm.documents import encode
-from textsvm.features import sparse
-from textsvm.features.rows import FeatureRows
-from textsvm.features.sparse import Sparse
 from textsvm.gram.base import DenseGram
+from textsvm.linalg import sparse
+from textsvm.linalg.rows import FeatureRows
+from textsvm.linalg.sparse import Sparse
 from textsvm.solvers import problems
 from textsvm.solvers.columns import Columns, solve_columns
 from textsvm.solvers.faces import Face, balanced, descend_face
 from textsvm.solvers.feature_machines import solve_classifier
 from textsvm.solvers.problems import Classification, Labelling
+from textsvm.text.documents import encode
 
 LOG = Spectrum((1, 3), "log", idf=True)
 

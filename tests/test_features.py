@@ -12,16 +12,17 @@ from hypothesis import strategies as st
 from problems import random_sparse
 from test_spectrum import CPU, news
 
-from textsvm.documents import encode
 from textsvm.errors import InputError
-from textsvm.features import pmers, sparse, vocabulary
-from textsvm.features.pmers import Counts, count
-from textsvm.features.rows import SharedFeatures
-from textsvm.features.sparse import Sparse
-from textsvm.features.vocabulary import plan
-from textsvm.kernels.spectrum import WEIGHTS, Spectrum
-from textsvm.kernels.spectrum_counted import CountedDocuments
-from textsvm.parallel import limit
+from textsvm.kernels.spectrum import pmers, vocabulary
+from textsvm.kernels.spectrum.counted import CountedDocuments
+from textsvm.kernels.spectrum.kernel import WEIGHTS, Spectrum
+from textsvm.kernels.spectrum.pmers import Counts, count
+from textsvm.kernels.spectrum.vocabulary import plan
+from textsvm.linalg import sparse
+from textsvm.linalg.rows import SharedFeatures
+from textsvm.linalg.sparse import Sparse
+from textsvm.runtime.parallel import limit
+from textsvm.text.documents import encode
 
 
 @settings(max_examples=60)

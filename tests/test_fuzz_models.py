@@ -12,13 +12,14 @@ from safetensors.numpy import save as tensor_bytes
 from scipy.sparse import csr_array
 
 import textsvm
-from textsvm import InputError, model_parts
+from textsvm import InputError
 from textsvm.bench import fuzz
 from textsvm.bench.harness import Rows
-from textsvm.documents import encode
-from textsvm.features.gapped import Mask, MaskedWindows, windows_of
-from textsvm.model_bytes import sealed
-from textsvm.model_file import load_fitted
+from textsvm.kernels.mers.gapped_kmers import Mask, MaskedWindows, windows_of
+from textsvm.model import parts as model_parts
+from textsvm.model.bytes import sealed
+from textsvm.model.file import load_fitted
+from textsvm.text.documents import encode
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -170,7 +171,7 @@ def test_gapped_windows_of_too_many_masks_are_refused_at_once():
 
 
 def test_sparse_values_of_hardly_any_bytes_are_refused(monkeypatch):
-    monkeypatch.setattr("textsvm.device.free_memory", lambda device: 1 << 62)
+    monkeypatch.setattr("textsvm.runtime.device.free_memory", lambda device: 1 << 62)
     model_parts.require_room("coefficients", 1 << 28, 8)
     with pytest.raises(InputError, match="would take"):
         model_parts.require_room("coefficients", (1 << 28) + 1, 8)

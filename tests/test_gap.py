@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from numba import njit
 from sklearn.base import clone
 
-from textsvm.device import select
-from textsvm.documents import encode
 from textsvm.errors import InputError
-from textsvm.kernels.gap import GapWeighted
+from textsvm.kernels.gap.kernel import GapWeighted
+from textsvm.runtime.device import select
+from textsvm.text.documents import encode
 
 OPTIONS = [
     {"p": 5, "decay": 0.5},
@@ -290,7 +290,7 @@ def test_reuters(data, device):
     import re
     import tarfile
 
-    from textsvm.documents import normalise
+    from textsvm.text.documents import normalise
 
     with tarfile.open(data / "reuters21578" / "reuters21578.tar.gz") as archive:
         member = next(m for m in archive if m.name.endswith("reut2-003.sgm"))

@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_gap import ORDERS, GapContract, case, random_texts, reference_gram
 
-from textsvm.device import select
-from textsvm.documents import encode
 from textsvm.errors import InputError
-from textsvm.kernels import gap_cuda
-from textsvm.kernels.gap import GapWeighted
-from textsvm.kernels.gap_lanes import columns_of, variant_of
+from textsvm.kernels.gap import cuda as gap_cuda
+from textsvm.kernels.gap.cuda import columns_of, variant_of
+from textsvm.kernels.gap.kernel import GapWeighted
+from textsvm.runtime.device import select
+from textsvm.text.documents import encode
 
 pytestmark = pytest.mark.gpu
 

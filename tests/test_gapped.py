@@ -14,16 +14,16 @@ from sklearn.base import clone
 from textsvm import SVC, Spectrum, load, save
 from textsvm.cli.console import WrongUsage
 from textsvm.cli.kernels import options_of
-from textsvm.device import select
-from textsvm.documents import encode, encode_as, normalise
 from textsvm.errors import InputError
-from textsvm.features import gapped as features
-from textsvm.features import gapped_lists, gapped_tables
-from textsvm.features.gapped import Mask, MaskedWindows, fitting, masks, windows_of
-from textsvm.kernels import KERNELS, GappedKmers, gapped_features, spelling
+from textsvm.kernels import KERNELS, GappedKmers, spelling
 from textsvm.kernels.base import RowsPredictor
-from textsvm.kernels.gapped import represent_masks
-from textsvm.kernels.gapped_options import WEIGHTS
+from textsvm.kernels.mers import gapped_features, gapped_lists, gapped_tables
+from textsvm.kernels.mers import gapped_kmers as features
+from textsvm.kernels.mers.gapped import represent_masks
+from textsvm.kernels.mers.gapped_kmers import Mask, MaskedWindows, fitting, masks, windows_of
+from textsvm.kernels.options import GAPPED_WEIGHTS as WEIGHTS
+from textsvm.runtime.device import select
+from textsvm.text.documents import encode, encode_as, normalise
 
 CPU = select("cpu")
 
@@ -349,7 +349,7 @@ def test_lists_add_up_what_columns_do(weight, canonical, monkeypatch):
     kernel = GappedKmers(6, 2, canonical, weight, normalised=False)
     expected = []
     for pays in (False, True):
-        monkeypatch.setattr("textsvm.kernels.gapped.lists_pay", lambda windows, mask, pays=pays: pays)
+        monkeypatch.setattr("textsvm.kernels.mers.gapped.lists_pay", lambda windows, mask, pays=pays: pays)
         expected.append(kernel.rows(documents, CPU).gram())
     np.testing.assert_allclose(expected[1], expected[0], rtol=1e-7 if weight == "log" else 0)
     monkeypatch.setattr(gapped_lists, "TABLE", 0)

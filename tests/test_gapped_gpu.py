@@ -5,13 +5,14 @@ import pytest
 from contracts import KernelContract, to_numpy
 from test_gapped import CPU, dna, variants
 
-from textsvm.documents import encode
 from textsvm.errors import InputError
-from textsvm.features import gapped_cuda, gapped_dense_cuda
-from textsvm.features.gapped import Mask, MaskedWindows, windows_of
-from textsvm.features.gapped_cuda import CudaMaskedWindows, CudaWindows
-from textsvm.kernels import GappedKmers, gapped_features
-from textsvm.kernels.gapped_options import WEIGHTS
+from textsvm.kernels import GappedKmers
+from textsvm.kernels.mers import gapped_cuda, gapped_features
+from textsvm.kernels.mers import gapped_cuda as gapped_dense_cuda
+from textsvm.kernels.mers.gapped_cuda import CudaMaskedWindows, CudaWindows
+from textsvm.kernels.mers.gapped_kmers import Mask, MaskedWindows, windows_of
+from textsvm.kernels.options import GAPPED_WEIGHTS as WEIGHTS
+from textsvm.text.documents import encode
 
 pytestmark = pytest.mark.gpu
 

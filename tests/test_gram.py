@@ -7,16 +7,16 @@ import pytest
 from problems import gaussian
 from test_smo import ArrayRows
 
-from textsvm.device import select
-from textsvm.documents import encode
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram
 from textsvm.gram.cached import CachedGram, needed_bytes
 from textsvm.gram.plan import make_gram, parse_bytes, plan, show_bytes
 from textsvm.kernels import GapWeighted, Spectrum, Sum
-from textsvm.kernels.rows import AHEAD
+from textsvm.kernels.base import AHEAD
+from textsvm.runtime.device import select
 from textsvm.solvers.dual import svc
 from textsvm.solvers.smo import solve
+from textsvm.text.documents import encode
 
 N = 60
 MATRIX = gaussian(N)[0]

@@ -10,14 +10,16 @@ from contracts import TEXTS, to_numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textsvm.device import select
-from textsvm.documents import encode
 from textsvm.errors import InputError
-from textsvm.features import pmers
 from textsvm.gram.base import DenseGram
 from textsvm.gram.cached import CachedGram
 from textsvm.gram.shared import grams
-from textsvm.kernels import EditDistance, GapWeighted, Spectrum, UserKernel, edit, gap
+from textsvm.kernels import EditDistance, GapWeighted, Spectrum, UserKernel
+from textsvm.kernels.edit import kernel as edit
+from textsvm.kernels.gap import kernel as gap
+from textsvm.kernels.spectrum import pmers
+from textsvm.runtime.device import select
+from textsvm.text.documents import encode
 
 
 def lengths(a, b):

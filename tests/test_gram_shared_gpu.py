@@ -6,7 +6,7 @@ from contracts import to_numpy
 from test_gram_shared import SharedContract
 from test_user_kernel import UserKernelContract, lengths, rows_of
 
-from textsvm.documents import encode
+from textsvm.text.documents import encode
 
 pytestmark = pytest.mark.gpu
 

@@ -7,10 +7,10 @@ import pytest
 from test_gram import MATRIX, GramContract, N
 from test_store import Table, small, wanted  # noqa: F401 (a fixture)
 
-from textsvm.device import select
 from textsvm.gram.cached import needed_bytes
 from textsvm.gram.held import held_gram, measured_rate
 from textsvm.gram.stored import stored_rows
+from textsvm.runtime.device import select
 
 
 @pytest.mark.usefixtures("small")

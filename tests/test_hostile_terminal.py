@@ -13,7 +13,7 @@ import pytest
 from textsvm import SVC, On, Spectrum, cli
 from textsvm.cli import console
 from textsvm.cli.mail_options import open_filter
-from textsvm.model_file import save
+from textsvm.model.file import save
 
 #: What drives a terminal, reorders a line or ends it; but for line feeds.
 DRIVES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

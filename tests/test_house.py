@@ -59,7 +59,7 @@ PUBLIC_SIGNATURES = {
     "textsvm/estimators/one_class.py:OneClassSVM.__init__",
     "textsvm/estimators/features.py:SpectrumFeatures.__init__",
     "textsvm/selection/multilabel.py:MultilabelSVC.__init__",
-    "textsvm/kernels/gkm.py:Gkm.__init__",
+    "textsvm/kernels/mers/gkm.py:Gkm.__init__",
     "textsvm/nearest/neighbours.py:neighbours",
 }
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from textsvm import EditDistance, GapWeighted, Spectrum
-from textsvm.device import select
-from textsvm.documents import encode
+from textsvm.runtime.device import select
+from textsvm.text.documents import encode
 
 
 def value(kernel, s, t):

@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 from problems import random_sparse
 
-from textsvm import device
-from textsvm.features import digits_cuda, products_cuda, vectors_cuda
-from textsvm.features.digits import ONE
-from textsvm.features.finish_cuda import NAMES, Finish, finish_fields
-from textsvm.features.float64_cuda import Float64Columns
-from textsvm.features.products_cuda import PRODUCTS, CudaColumns, Factors
-from textsvm.features.sparse_cuda import EXACT, FIXED, CudaSparse
-from textsvm.features.vectors_cuda import WORK, DigitColumns
-from textsvm.kernels.gaussian import Gaussian
+from textsvm.kernels.vectors.kernels import Gaussian
+from textsvm.linalg import digits_cuda, products_cuda, vectors_cuda
+from textsvm.linalg.digits_cuda import ONE
+from textsvm.linalg.products_cuda import PRODUCTS, CudaColumns, Factors
+from textsvm.linalg.sparse_cuda import EXACT, FIXED, NAMES, CudaSparse, Finish, finish_fields
+from textsvm.linalg.vectors_cuda import WORK, DigitColumns, Float64Columns
+from textsvm.runtime import device
 
 NUMBERS = {"linear": (), "polynomial": (0.5, 1.0, 3.0), "gaussian": (0.25,), "sigmoid": (0.5, -1.0)}
 

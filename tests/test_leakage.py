@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_selection import texts
 
-from textsvm.device import select
-from textsvm.documents import encode
 from textsvm.errors import InputError
 from textsvm.estimators.svc import SVC
 from textsvm.gram.base import DenseGram
 from textsvm.gram.cached import CachedGram, needed_bytes
 from textsvm.kernels import Spectrum
+from textsvm.runtime.device import select
 from textsvm.selection import leakage
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.leakage import (
@@ -24,6 +23,7 @@ from textsvm.selection.leakage import (
     merge_groups,
     near_duplicates,
 )
+from textsvm.text.documents import encode
 
 DOCUMENTS = ["the cat sat on the mat", "a dog ran in the park", "the cat sat on the mat", "", "xyz", "",
              "a dog ran in the parks", "a dog ran in two parks", "something else again"]  # fmt: skip

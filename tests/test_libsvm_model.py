@@ -25,7 +25,7 @@ from textsvm import (
     write_libsvm,
 )
 from textsvm.kernels import Gaussian, Linear, Polynomial, Sigmoid, Spectrum
-from textsvm.libsvm_model import fit_columns
+from textsvm.model.libsvm import fit_columns
 
 KERNELS = {
     "linear": (Linear(), {}),

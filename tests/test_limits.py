@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import textsvm
-from textsvm import SVC, Spectrum, host_memory
+from textsvm import SVC, Spectrum
 from textsvm.cli import app_of, console
 from textsvm.errors import InputError
 from textsvm.gram.plan import allowed_bytes
+from textsvm.runtime import memory as host_memory
 
 resource = pytest.importorskip("resource")
 ROWS = "".join(f"{'ham' if i % 2 else 'spam'}\t{'buy now' if i % 3 else 'see you'} {i}\n" for i in range(24))
@@ -116,7 +117,7 @@ def test_a_model_that_memory_is_too_short_for_is_not_called_damaged(here, monkey
     with pytest.raises(InputError, match="model takes more main memory than there is: no more"):
         textsvm.load("model")
     monkeypatch.undo()
-    monkeypatch.setattr("textsvm.model_file._build", fail)
+    monkeypatch.setattr("textsvm.model.file._build", fail)
     with pytest.raises(InputError, match="model takes more main memory than there is: no more"):
         textsvm.load(here / "model")
 
@@ -142,7 +143,7 @@ def own(folder, monkeypatch, limits):
 
 
 def test_what_is_planned_heeds_every_limit(tmp_path, monkeypatch):
-    mib, cpu = 1 << 20, textsvm.device.select("cpu")
+    mib, cpu = 1 << 20, textsvm.runtime.device.select("cpu")
     monkeypatch.setattr(host_memory, "_available_memory", lambda: 1 << 40)
     own(tmp_path, monkeypatch, {})
     container(tmp_path, monkeypatch, limit=512 * mib, used=200 * mib, cached=88 * mib)

@@ -13,12 +13,12 @@ from textsvm import cli
 from textsvm.cli import kernels, machines
 from textsvm.cli.cluster import Cluster
 from textsvm.cli.options import Learning
-from textsvm.documents import normalise
 from textsvm.errors import InputError
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.kernels import KERNELS
 from textsvm.readers import read_corpus, sample
+from textsvm.text.documents import normalise
 
 TEXTS, Y = ["aab", "abb", "bba", "bbb"] * 3, [0, 1, 0, 1] * 3
 

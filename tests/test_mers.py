@@ -14,11 +14,13 @@ from test_gapped import dna
 from textsvm import SVC, load, save
 from textsvm.cli.console import WrongUsage
 from textsvm.cli.kernels import options_of
-from textsvm.device import select
-from textsvm.documents import encode, encode_as
 from textsvm.errors import InputError
-from textsvm.kernels import KERNELS, GappedKmers, Gkm, Mismatch, mer_distances, mer_scores, spelling
-from textsvm.kernels.mer_weights import gkm_weights, mismatch_weights
+from textsvm.kernels import KERNELS, GappedKmers, Gkm, Mismatch, spelling
+from textsvm.kernels.mers import distances as mer_distances
+from textsvm.kernels.mers import scores as mer_scores
+from textsvm.kernels.mers.kernel import gkm_weights, mismatch_weights
+from textsvm.runtime.device import select
+from textsvm.text.documents import encode, encode_as
 
 CPU = select("cpu")
 

@@ -6,9 +6,11 @@ from contracts import KernelContract, to_numpy
 from test_gapped import dna
 from test_mers import CPU, OF_DNA, variants
 
-from textsvm.documents import encode
 from textsvm.errors import InputError
-from textsvm.kernels import Gkm, Mismatch, mer_distances_cuda, mer_scores
+from textsvm.kernels import Gkm, Mismatch
+from textsvm.kernels.mers import distances_cuda as mer_distances_cuda
+from textsvm.kernels.mers import scores as mer_scores
+from textsvm.text.documents import encode
 
 pytestmark = pytest.mark.gpu
 #: Of few and of many symbols, distances and weights.

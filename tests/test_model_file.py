@@ -18,9 +18,9 @@ from safetensors.numpy import save as tensor_bytes
 
 import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, EditDistance, GapWeighted, InputError, OneClassSVM, Spectrum
-from textsvm.model_bytes import sealed
-from textsvm.model_contents import describe
-from textsvm.model_file import load_fitted
+from textsvm.model.bytes import sealed
+from textsvm.model.contents import describe
+from textsvm.model.file import load_fitted
 from textsvm.solvers.problems import STRATEGIES
 
 KERNELS = [
@@ -248,7 +248,7 @@ def test_what_is_no_model_file(tmp_path, model):
 
 def test_a_large_file_is_hashed_while_it_is_read(path, monkeypatch):
     before = textsvm.load(path).digest_
-    monkeypatch.setattr("textsvm.model_bytes.ALONE", 0)
+    monkeypatch.setattr("textsvm.model.bytes.ALONE", 0)
     assert textsvm.load(path).digest_ == before
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(InputError, match="another digest"):
@@ -520,7 +520,7 @@ def test_classes_of_many_machines_are_counted_not_listed(path):
 
 def test_coefficients_that_do_not_fit_in_memory(many, tmp_path, monkeypatch):
     textsvm.save(many[0], tmp_path / "m.textsvm")
-    monkeypatch.setattr("textsvm.device.free_memory", lambda device: many[0].dual_coef_.nbytes - 1)
+    monkeypatch.setattr("textsvm.runtime.device.free_memory", lambda device: many[0].dual_coef_.nbytes - 1)
     with pytest.raises(InputError, match=r"coefficients take .* bytes of memory"):
         textsvm.load(tmp_path / "m.textsvm")
 

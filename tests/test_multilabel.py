@@ -348,7 +348,7 @@ def test_a_loaded_model_decides_the_same(form, tmp_path):
 def test_a_damaged_model_is_refused(name, value, message, tmp_path):
     from safetensors.numpy import save as tensor_bytes
 
-    from textsvm.model_file import _read
+    from textsvm.model.file import _read
 
     texts, y = documents(30)
     path = tmp_path / "m.textsvm"

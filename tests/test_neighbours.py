@@ -25,11 +25,20 @@ from textsvm import (
     UserKernel,
     neighbours,
 )
-from textsvm.device import select
-from textsvm.documents import encode
-from textsvm.kernels.edit_bounds import bits_of, classes_of, counts_of, differences, pairs_apart, side_by_side
-from textsvm.kernels.edit_cutoff import add_masks, bounded_distance, remove_masks
+from textsvm.kernels.edit.near import (
+    add_masks,
+    bits_of,
+    bounded_distance,
+    classes_of,
+    counts_of,
+    differences,
+    pairs_apart,
+    remove_masks,
+    side_by_side,
+)
 from textsvm.nearest.search import PAIR_BYTES
+from textsvm.runtime.device import select
+from textsvm.text.documents import encode
 
 TEXTS = ["cheap pills now", "cheap pill now", "meeting at noon", "meeting at  noon!", "", "", "a", "noon"]
 RANDOM = np.random.default_rng(0)
@@ -269,7 +278,7 @@ def test_a_gpu_finds_the_same(low, high, letters, kernel):
 
 @pytest.mark.gpu
 def test_a_gpu_makes_a_list_again_that_was_too_short(monkeypatch):
-    from textsvm.kernels import edit_near_cuda
+    from textsvm.kernels.edit import cuda as edit_near_cuda
 
     monkeypatch.setattr(edit_near_cuda, "CAPACITY", 3)
     assert len(neighbours(["abc"] * 50, within=0, device="cuda")) == 50 * 49 // 2

@@ -7,14 +7,15 @@ from hypothesis import strategies as st
 from test_spectrum import CPU
 
 from textsvm import Spectrum, Sum
-from textsvm.documents import encode
 from textsvm.gram.base import DenseGram
-from textsvm.parallel import limit
-from textsvm.solvers import newton, newton_machines, problems
+from textsvm.runtime.parallel import limit
+from textsvm.solvers import newton, problems
+from textsvm.solvers import newton as newton_machines
 from textsvm.solvers.newton import balanced
 from textsvm.solvers.problems import Classification, Labelling, OneClass, Regression
 from textsvm.solvers.proximal import ProximalProblem
 from textsvm.solvers.solution import Stopping
+from textsvm.text.documents import encode
 
 KERNELS = {
     "log idf": Spectrum((1, 4), "log", idf=True),

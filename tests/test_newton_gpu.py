@@ -6,12 +6,13 @@ from test_newton import KERNELS, check_equal, problem_of, texts_of
 from test_spectrum import CPU
 
 from textsvm import Spectrum
-from textsvm import device as gpu
-from textsvm.documents import encode
-from textsvm.kernels import spectrum_counted_cuda
-from textsvm.solvers import newton_cuda, newton_machines
+from textsvm.kernels.spectrum import counted_cuda as spectrum_counted_cuda
+from textsvm.runtime import device as gpu
+from textsvm.solvers import newton as newton_machines
+from textsvm.solvers import newton_cuda
 from textsvm.solvers.problems import Classification
 from textsvm.solvers.solution import Stopping
+from textsvm.text.documents import encode
 
 pytestmark = pytest.mark.gpu
 ALL = {**KERNELS, "odds": Spectrum((2, 3), "log", idf=True, odds=True), "long": Spectrum((6, 9), "presence")}

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from textsvm import device as devices
 from textsvm.bench import numerics
 from textsvm.bench.random_problems import PROBLEMS
-from textsvm.device import Device
 from textsvm.gram.base import DenseGram
 from textsvm.gram.shards import Shard, ShardedGram
+from textsvm.runtime import device as devices
+from textsvm.runtime.device import Device
 from textsvm.solvers import smo
 from textsvm.solvers.dual import svc
 

@@ -19,19 +19,19 @@ from textsvm import (
     OneClassSVM,
     Spectrum,
 )
-from textsvm.device import select
-from textsvm.documents import encode
 from textsvm.evaluation.explanation import explain
-from textsvm.features import dense
-from textsvm.features.dense import DenseRows
-from textsvm.features.sparse import Sparse
 from textsvm.kernels import Product, Sum, nystroem
 from textsvm.kernels.nystroem import Nystroem
+from textsvm.linalg import dense
+from textsvm.linalg.dense import DenseRows
+from textsvm.linalg.sparse import Sparse
 from textsvm.readers import read_corpus, sample
+from textsvm.runtime.device import select
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.leakage import LeakageWarning
 from textsvm.selection.tuning import tune
 from textsvm.solvers import side_by_side
+from textsvm.text.documents import encode
 
 GAP = GapWeighted(p=3, decay=0.5)
 EXACT = [

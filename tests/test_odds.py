@@ -11,10 +11,10 @@ from test_spectrum import CPU, news, oracle
 
 import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, InputError, OneClassSVM, Spectrum, Sum, cross_validate, tune
-from textsvm.documents import encode, encode_as
 from textsvm.evaluation.explanation import explain
-from textsvm.features.weights import PSEUDO
-from textsvm.kernels.spectrum import WEIGHTS
+from textsvm.kernels.spectrum.kernel import WEIGHTS
+from textsvm.kernels.spectrum.learnt_weights import PSEUDO
+from textsvm.text.documents import encode, encode_as
 
 TRAIN = ["banana", "bandana", "the cat sat on the mat", "nab", "", "aaaa", "a cat", "a mat", "nab"]
 CLASSES = {2: [0, 1, 1, 0, 0, 1, 0, 1, 1], 3: [0, 1, 2, 0, 0, 1, 2, 1, 2]}

@@ -33,15 +33,15 @@ from textsvm import (
     save,
     tune,
 )
-from textsvm.device import select
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import data_warnings
-from textsvm.features.table import Numbers, Table
 from textsvm.gram.shared import grams
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.on import on_leaves
-from textsvm.model_bytes import sealed
+from textsvm.kernels.combined.on import on_leaves
+from textsvm.kernels.combined.table import Numbers, Table
+from textsvm.model.bytes import sealed
+from textsvm.runtime.device import select
 from textsvm.selection.fold_grams import Task, grams_of, train_and_test
 from textsvm.selection.leakage import held_out_leak
 

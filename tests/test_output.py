@@ -14,8 +14,8 @@ from command import fails, report, run
 
 import textsvm
 from textsvm.errors import InputError
-from textsvm.files import replacing
 from textsvm.readers import sample
+from textsvm.runtime.files import replacing
 
 posix = pytest.mark.skipif(os.name == "nt", reason="POSIX files")
 ROWS = "text,label\n" + "".join(f"{'banana' if i % 2 else 'monday'} {i},{i % 2}\n" for i in range(12))

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from textsvm import parallel
+from textsvm.runtime import parallel
 
 
 @pytest.fixture(autouse=True)

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from textsvm import device as devices
-from textsvm.device import Device
 from textsvm.errors import InputError
 from textsvm.gram.shards import enable_peers
+from textsvm.runtime import device as devices
+from textsvm.runtime.device import Device
 
 CARDS = [Device("cuda", index, f"cuda:{index}") for index in (0, 2, 3)]
 

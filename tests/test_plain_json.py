@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from textsvm import GapWeighted, Spectrum
-from textsvm.plain_json import to_json
+from textsvm.runtime.plain_json import to_json
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from oracles import locality_improved, normalised, oligo, weighted_degree
 from textsvm import SVC
 from textsvm.cli.console import WrongUsage
 from textsvm.cli.kernels import options_of
-from textsvm.device import select
-from textsvm.documents import encode, encode_as
 from textsvm.errors import InputError
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels import KERNELS, LocalityImproved, Oligo, WeightedDegree, spelling
-from textsvm.simd import LANES
+from textsvm.runtime.device import select
+from textsvm.runtime.simd import LANES
+from textsvm.text.documents import encode, encode_as
 
 CPU = select("cpu")
 

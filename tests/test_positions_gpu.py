@@ -5,8 +5,9 @@ import pytest
 from contracts import KernelContract, to_numpy
 from test_positions import CASES, CPU
 
-from textsvm.documents import encode
-from textsvm.kernels import LocalityImproved, Oligo, WeightedDegree, positions_cuda
+from textsvm.kernels import LocalityImproved, Oligo, WeightedDegree
+from textsvm.kernels.positions import cuda as positions_cuda
+from textsvm.text.documents import encode
 
 pytestmark = pytest.mark.gpu
 KERNELS = [

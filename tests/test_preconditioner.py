@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from textsvm import device as gpu
-from textsvm.features.dense import DenseRows
-from textsvm.features.rows import FeatureRows
-from textsvm.solvers import newton_machines, preconditioner
-from textsvm.solvers.newton_products import products_of
-from textsvm.solvers.preconditioner import sampled
+from textsvm.linalg.dense import DenseRows
+from textsvm.linalg.rows import FeatureRows
+from textsvm.runtime import device as gpu
+from textsvm.solvers import newton as newton_machines
+from textsvm.solvers import newton_products as preconditioner
+from textsvm.solvers.newton_products import products_of, sampled
 from textsvm.solvers.problems import Classification, OneClass, Regression
 from textsvm.solvers.proximal import NewtonSystem, square
 from textsvm.solvers.solution import Stopping

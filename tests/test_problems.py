@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from problems import gaussian
 from sklearn.svm import SVC, SVR, OneClassSVM
 
-from textsvm import parallel
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram
+from textsvm.runtime import parallel
 from textsvm.solvers import crammer_singer_cpu
 from textsvm.solvers.problems import Classification, OneClass, Regression, class_scores, solve
 

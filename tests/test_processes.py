@@ -13,11 +13,12 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from test_every_kernel import LABELS, NEW, TEXTS
 
 import textsvm
-from textsvm import SVC, EditDistance, Spectrum, parallel
-from textsvm.compiled import _compiling, njit
+from textsvm import SVC, EditDistance, Spectrum
 from textsvm.estimators import base, fitted
-from textsvm.locks import Lock
-from textsvm.model_file import load_fitted
+from textsvm.model.file import load_fitted
+from textsvm.runtime import parallel
+from textsvm.runtime.compiled import _compiling, njit
+from textsvm.runtime.parallel import Lock
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 forks = pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from problems import gaussian
 
-from textsvm.device import select
-from textsvm.documents import encode
 from textsvm.gram.base import DenseGram
 from textsvm.gram.cached import CachedGram, needed_bytes
 from textsvm.kernels import Spectrum
+from textsvm.runtime.device import select
 from textsvm.solvers import products
 from textsvm.solvers.problems import Machines
 from textsvm.solvers.products import decision_values
+from textsvm.text.documents import encode
 
 
 def random_machines(n, seed=0):

@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import textsvm
-from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, Spectrum, Sum, compiled, load, save
-from textsvm.compiled import Compiled, njit
-from textsvm.documents import encode, encode_as
-from textsvm.encoding import Reading
-from textsvm.features import pmers
+from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, Spectrum, Sum, load, save
 from textsvm.kernels import EditDistance, GappedKmers, GapWeighted
-from textsvm.model_file import load_fitted
-from textsvm.normal_form import normal_form
+from textsvm.kernels.spectrum import pmers
+from textsvm.model.file import load_fitted
+from textsvm.runtime import compiled
+from textsvm.runtime.compiled import Compiled, njit
+from textsvm.text.documents import encode, encode_as
+from textsvm.text.encoding import Reading
+from textsvm.text.normal_form import normal_form
 
 TEXTS = ["the cat sat", "a dog ran", "the cat ran far", "dogs sat down", "Ünï cödé Σς ﬁne", "the end of it"]
 LABELS = ["x", "y", "x", "y", "z", "x"]

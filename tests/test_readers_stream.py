@@ -17,7 +17,7 @@ import pytest
 from textsvm import SVC, InputError, Spectrum, cli, read_corpus, stream_corpus
 from textsvm.readers import CorpusStream, sample, stream
 from textsvm.readers.corpus import Document, gather
-from textsvm.stored_texts import StoredTexts
+from textsvm.text.stored import StoredTexts
 
 CSV = 'label,text,split\nham,"a, ""b""\nc",train\nspam,d é,test\nham,"a, ""b""\nc",test\n'
 

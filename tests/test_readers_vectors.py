@@ -17,7 +17,7 @@ from textsvm.errors import InputError
 from textsvm.readers import read_corpus, read_documents, stream_corpus
 from textsvm.readers.libsvm import read_libsvm, write_libsvm
 from textsvm.readers.vectors import read_labels, read_vectors
-from textsvm.stored_texts import StoredTexts
+from textsvm.text.stored import StoredTexts
 
 NUMBERS = st.floats(-1e300, 1e300, allow_nan=False)
 MATRICES = arrays.arrays(

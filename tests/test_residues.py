@@ -7,8 +7,6 @@ import pytest
 
 import textsvm
 from textsvm import SVC
-from textsvm.device import select
-from textsvm.documents import encode, encode_as, normalise
 from textsvm.errors import InputError
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels import (
@@ -24,8 +22,9 @@ from textsvm.kernels import (
     WeightedDegree,
     spelling,
 )
-from textsvm.residues import GROUPS
-from textsvm.tokens import tokenise
+from textsvm.runtime.device import select
+from textsvm.text.documents import encode, encode_as, normalise
+from textsvm.text.tokens import GROUPS, tokenise
 
 #: BLOSUM62 (Henikoff and Henikoff 1992), rows and columns in the order of its letters.
 LETTERS = "ARNDCQEGHILKMFPSTWYV"

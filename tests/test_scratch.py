@@ -11,8 +11,9 @@ import tempfile
 import numpy as np
 import pytest
 
-from textsvm import SVC, InputError, Spectrum, Sum, scratch
-from textsvm.features.pmers import rank
+from textsvm import SVC, InputError, Spectrum, Sum
+from textsvm.kernels.spectrum.pmers import rank
+from textsvm.runtime import memory as scratch
 
 rng = np.random.default_rng(0)
 

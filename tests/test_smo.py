@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from problems import degenerate, gaussian, indefinite, judge, libsvm, svr
 from sklearn.svm import SVR
 
-from textsvm.device import device_of, select
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram
 from textsvm.gram.cached import CachedGram
+from textsvm.runtime.device import device_of, select
 from textsvm.solvers import smo
 from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import Dual, svc

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from problems import chains, gaussian, indefinite, judge, libsvm
 from test_smo import ArrayRows
 
-from textsvm import parallel
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram
 from textsvm.gram.cached import CachedGram, needed_bytes
+from textsvm.runtime import parallel
 from textsvm.solvers import cuda_queue, smo, smo_cpu
 from textsvm.solvers import dual as duals
 from textsvm.solvers.chains import divide

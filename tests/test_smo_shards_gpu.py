@@ -10,11 +10,11 @@ import pytest
 from problems import chains, gaussian, indefinite, svr
 from test_crammer_singer import classes
 
-from textsvm import device as devices
-from textsvm.device import Device
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram
 from textsvm.gram.shards import Shard, ShardedGram
+from textsvm.runtime import device as devices
+from textsvm.runtime.device import Device
 from textsvm.solvers import crammer_singer, cuda_queue, smo, smo_cuda
 from textsvm.solvers import dual as duals
 from textsvm.solvers.chains import solve_chains

@@ -5,21 +5,17 @@ import pytest
 from problems import random_sparse
 from scipy.sparse import csr_matrix, vstack
 
-from textsvm import device as devices
 from textsvm.bench import clusters_cuda
 from textsvm.bench.sparse_vectors import ClusterColumns
 from textsvm.errors import InputError
-from textsvm.features import products_cuda, sparse_vectors_cuda
-from textsvm.features.finish_cuda import Finish
-from textsvm.features.sparse_vectors_cuda import SparseColumns, sparse_columns, upload
-from textsvm.features.sparsity import Way
-from textsvm.features.vectors import Vectors
-from textsvm.features.vectors_cuda import DigitColumns
 from textsvm.gram.plan import make_gram
-from textsvm.kernels.gaussian import Gaussian
-from textsvm.kernels.linear import Linear
-from textsvm.kernels.polynomial import Polynomial
-from textsvm.kernels.sigmoid import Sigmoid
+from textsvm.kernels.vectors.kernels import Gaussian, Linear, Polynomial, Sigmoid
+from textsvm.linalg import products_cuda, sparse_vectors_cuda
+from textsvm.linalg.sparse_cuda import Finish
+from textsvm.linalg.sparse_vectors_cuda import SparseColumns, Way, sparse_columns, upload
+from textsvm.linalg.vectors import Vectors
+from textsvm.linalg.vectors_cuda import DigitColumns
+from textsvm.runtime import device as devices
 
 pytestmark = pytest.mark.gpu
 WAYS = ["columns", "clusters"]

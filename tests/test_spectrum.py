@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
-from textsvm.device import select
-from textsvm.documents import encode, encode_as
 from textsvm.errors import InputError
-from textsvm.features import pmers
-from textsvm.features.pmers import count
-from textsvm.features.vocabulary import plan
-from textsvm.kernels import GappedKmers, spectrum_features
-from textsvm.kernels.spectrum import WEIGHTS, Spectrum, host_grams
+from textsvm.kernels import GappedKmers
+from textsvm.kernels.spectrum import features as spectrum_features
+from textsvm.kernels.spectrum import pmers
+from textsvm.kernels.spectrum.kernel import WEIGHTS, Spectrum, host_grams
+from textsvm.kernels.spectrum.pmers import count
+from textsvm.kernels.spectrum.vocabulary import plan
+from textsvm.runtime.device import select
+from textsvm.text.documents import encode, encode_as
 
 CPU = select("cpu")
 
@@ -157,7 +158,7 @@ def test_decision_values_come_in_batches(monkeypatch):
     coef = np.random.default_rng(0).normal(size=(60, 2))
     rows = Spectrum((2, 4), "log").rows(documents, CPU)
     whole = rows.decision(new, coef)
-    monkeypatch.setattr("textsvm.kernels.spectrum_features.BATCH", 3 * int(new.lengths.sum()) // 6)
+    monkeypatch.setattr("textsvm.kernels.spectrum.features.BATCH", 3 * int(new.lengths.sum()) // 6)
     batches = rows.decision(new, coef, lambda done, total: seen.append((done, total)))
     np.testing.assert_allclose(batches, whole, rtol=1e-12, atol=1e-12)
     assert len(seen) > 4

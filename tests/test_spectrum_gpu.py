@@ -7,13 +7,14 @@ from contracts import KernelContract, to_numpy
 from test_spectrum import CPU, news, oracle, variants
 
 from textsvm import SVC, Sum, load, save
-from textsvm import device as devices
-from textsvm.documents import encode
 from textsvm.errors import InputError
-from textsvm.features import pmers_cuda, products_cuda
-from textsvm.kernels import spectrum_features
-from textsvm.kernels.spectrum import WEIGHTS, Spectrum
-from textsvm.kernels.spectrum_cuda import cuda_grams
+from textsvm.kernels.spectrum import features as spectrum_features
+from textsvm.kernels.spectrum import pmers_cuda
+from textsvm.kernels.spectrum.cuda import cuda_grams
+from textsvm.kernels.spectrum.kernel import WEIGHTS, Spectrum
+from textsvm.linalg import products_cuda
+from textsvm.runtime import device as devices
+from textsvm.text.documents import encode
 
 pytestmark = pytest.mark.gpu
 

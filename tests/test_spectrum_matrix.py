@@ -16,13 +16,13 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.svm import LinearSVC
 
 from textsvm import Spectrum, SpectrumFeatures
-from textsvm.device import select
-from textsvm.documents import encode, normalise
 from textsvm.errors import InputError
 from textsvm.estimators import features
-from textsvm.kernels import spectrum_matrix
-from textsvm.kernels.spectrum_options import WEIGHTS
+from textsvm.kernels.options import WEIGHTS
+from textsvm.kernels.spectrum import matrix as spectrum_matrix
 from textsvm.readers import read_corpus, sample
+from textsvm.runtime.device import select
+from textsvm.text.documents import encode, normalise
 
 CPU = select("cpu")
 TEXTS = ["banana", "bandana", "the cat sat on the mat", "nab", "", "aaaa", "naïve 日本 banana"]

@@ -23,7 +23,7 @@ from textsvm import (
 from textsvm.cli.kernels import options_of
 from textsvm.kernels import KERNELS
 from textsvm.kernels.spelling import names, parse, spell
-from textsvm.tokens import NAMES
+from textsvm.text.tokens import NAMES
 
 REVIEWS = ("corpora/samples/reviews.csv", "--text", "text", "--label", "label")
 lengths = st.integers(1, 30)

@@ -34,8 +34,6 @@ from textsvm import (
     cross_validate,
     tune,
 )
-from textsvm.device import select
-from textsvm.documents import View
 from textsvm.errors import InputError
 from textsvm.gram import panels as panel_files
 from textsvm.gram import store as stores
@@ -44,8 +42,10 @@ from textsvm.gram.panels import Damaged, Panels, checksums
 from textsvm.gram.store import Store, Wanted, digest
 from textsvm.gram.stored import BANDS, stored_gram, stored_rows
 from textsvm.kernels.base import Kernel
-from textsvm.parallel import limit
 from textsvm.readers import sample
+from textsvm.runtime.device import select
+from textsvm.runtime.parallel import limit
+from textsvm.text.documents import View
 
 TEXTS = [f"{word} {number % 7} {word[::-1]}" for number in range(20) for word in ("apple", "stone", "brick")]
 LABELS = [number // 3 % 2 for number in range(60)]

@@ -7,12 +7,12 @@ import pytest
 from test_store import EDIT, LABELS, TEXTS, files, small  # noqa: F401 (a fixture)
 
 from textsvm import SVC, GapWeighted
-from textsvm.device import cupy, select
 from textsvm.gram import held, planned
 from textsvm.gram import stored as reading
 from textsvm.gram.cached import needed_bytes
 from textsvm.gram.store import Wanted
 from textsvm.gram.stored import stored_gram, stored_rows
+from textsvm.runtime.device import cupy, select
 
 pytestmark = pytest.mark.gpu
 

@@ -27,13 +27,14 @@ from textsvm import (
     save,
     tune,
 )
-from textsvm.device import select
-from textsvm.documents import encode
 from textsvm.evaluation.explanation import explain
 from textsvm.gram.plan import make_gram
 from textsvm.gram.shared import grams
-from textsvm.kernels import edit, spectrum
+from textsvm.kernels.edit import kernel as edit
+from textsvm.kernels.spectrum import kernel as spectrum
 from textsvm.kernels.spelling import spell
+from textsvm.runtime.device import select
+from textsvm.text.documents import encode
 
 DOCUMENTS = ["red roses", "a rose is red", "rosy red", "green grass", "grass grows", "a green tree"] * 3
 LABELS = ["red", "red", "red", "green", "green", "green"] * 3

@@ -8,8 +8,8 @@ from sklearn.base import clone
 
 import textsvm
 from textsvm import SVC, SVR, EditDistance, GappedKmers, GapWeighted, OneClassSVM, Spectrum
-from textsvm import device as devices
 from textsvm.bench.corpora import paper_tasks
+from textsvm.runtime import device as devices
 from textsvm.solvers.problems import STRATEGIES
 
 pytestmark = pytest.mark.gpu

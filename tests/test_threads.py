@@ -26,11 +26,11 @@ from textsvm import (
     OneClassSVM,
     Spectrum,
     Sum,
-    parallel,
 )
 from textsvm.estimators.base import KernelMachine
 from textsvm.kernels import Gaussian
-from textsvm.model_file import load_fitted
+from textsvm.model.file import load_fitted
+from textsvm.runtime import parallel
 
 THREADS = 16
 ROWS = [{"subject": text[:9], "body": text} for text in TEXTS]
@@ -133,7 +133,7 @@ def test_fits_side_by_side_give_the_bits_of_one_after_the_other():
 
 FIRST = """
 import sys, threading
-from textsvm.model_file import load_fitted as load
+from textsvm.model.file import load_fitted as load
 texts = [("buy now " + chr(97 + i % 26)) * 20 for i in range(600)]
 model, found, ready = load(sys.argv[1]), [None] * 16, threading.Barrier(16)
 def work(k):

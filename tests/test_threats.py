@@ -35,7 +35,7 @@ for command in json.loads(sys.argv[1]):
             sys.exit(f"{command}: {end.code}")
 reading = True
 import textsvm
-from textsvm.estimators.features_file import read_features
+from textsvm.estimators.features import read_features
 textsvm.load("with"), textsvm.load("without"), textsvm.read_gram("gram.npy"), read_features("features.npz")
 sys.exit("; ".join(seen) or None)
 """

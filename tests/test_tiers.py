@@ -24,13 +24,13 @@ from textsvm import (
     cross_validate,
     tune,
 )
-from textsvm.device import Device
 from textsvm.gram import planned, rates
 from textsvm.gram.cached import needed_bytes
 from textsvm.gram.planned import Asked, Planned
 from textsvm.gram.stored import stored_rows
 from textsvm.gram.tiers import Case, Rates, choose
 from textsvm.readers import sample
+from textsvm.runtime.device import Device
 
 H200 = Rates(compute=2.4e8, bus=5e10, read=1.3e9, write=1.3e9)
 SMALL = needed_bytes(60, 20)

@@ -15,14 +15,14 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 import textsvm
 from textsvm import SVC, EditDistance, GapWeighted, InputError, Spectrum, cross_validate, tune
-from textsvm.device import select
-from textsvm.documents import View, Views, encode_as, normalise
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import data_warnings
-from textsvm.kernels.edit_narrow import narrow_runs
-from textsvm.kernels.option import SYMBOLS
-from textsvm.model_bytes import sealed
-from textsvm.tokens import NAMES, align, locate, spread, tokenise
+from textsvm.kernels.edit.strips import narrow_runs
+from textsvm.kernels.options import SYMBOLS
+from textsvm.model.bytes import sealed
+from textsvm.runtime.device import select
+from textsvm.text.documents import View, Views, encode_as, normalise
+from textsvm.text.tokens import NAMES, align, locate, spread, tokenise
 
 CPU = select("cpu")
 WORDS = r"\w+|[^\w\s]"

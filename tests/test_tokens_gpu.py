@@ -8,10 +8,10 @@ from contracts import to_numpy
 from test_tokens import KERNELS_OF_WORDS, LABELS, NEW, TEXTS, large
 
 from textsvm import SVC, EditDistance, GapWeighted, Spectrum
-from textsvm.device import select
-from textsvm.documents import encode, encode_as
-from textsvm.kernels import edit_cuda
-from textsvm.kernels.edit_narrow import narrow_runs
+from textsvm.kernels.edit import cuda as edit_cuda
+from textsvm.kernels.edit.strips import narrow_runs
+from textsvm.runtime.device import select
+from textsvm.text.documents import encode, encode_as
 
 pytestmark = pytest.mark.gpu
 

@@ -10,8 +10,6 @@ from contracts import KernelContract
 
 from textsvm import SVC, cross_validate, load, save, tune
 from textsvm.cli.kernels import options_of
-from textsvm.device import select
-from textsvm.documents import encode
 from textsvm.errors import InputError
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import judge
@@ -19,8 +17,10 @@ from textsvm.gram.shared import grams
 from textsvm.kernels import KERNELS, Kernels
 from textsvm.kernels.base import HostRows, Kernel, Sharing
 from textsvm.kernels.normalisation import Normalisation
-from textsvm.kernels.option import Option
+from textsvm.kernels.options import Option
 from textsvm.reporting.report import make_report
+from textsvm.runtime.device import select
+from textsvm.text.documents import encode
 
 TEXTS = ["red roses", "a rose is red", "rosy red", "green grass", "grass grows", "a green tree"] * 3
 LABELS = ["red", "red", "red", "green", "green", "green"] * 3
@@ -184,7 +184,7 @@ def test_help_is_had_without_the_kernels():
     for name in KERNELS:
         assert KERNELS[name].name == name
         assert all(option.help for option in KERNELS.options(name))
-    lazy = Kernels(spectrum="textsvm.kernels.spectrum:Spectrum")
+    lazy = Kernels(spectrum="textsvm.kernels.spectrum.kernel:Spectrum")
     assert lazy.options("spectrum") == KERNELS["spectrum"].options
 
 

@@ -6,10 +6,10 @@ import pytest
 from contracts import KernelContract
 from sklearn.base import clone
 
-from textsvm.device import Device
-from textsvm.documents import encode
 from textsvm.errors import InputError
 from textsvm.kernels.user import ROWS, UserKernel
+from textsvm.runtime.device import Device
+from textsvm.text.documents import encode
 
 
 def shared_pairs(a, b):

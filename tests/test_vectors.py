@@ -40,16 +40,15 @@ from textsvm import (
     Spectrum,
     Sum,
     cross_validate,
-    model_file,
     tune,
 )
-from textsvm import device as devices
-from textsvm.device import select
 from textsvm.evaluation.explanation import explain
-from textsvm.features.vector_products import Products
-from textsvm.features.vectors import Vectors
-from textsvm.kernels.vector_rows import TILE_COLUMNS
-from textsvm.model_bytes import sealed
+from textsvm.kernels.vectors.rows import TILE_COLUMNS, Products
+from textsvm.linalg.vectors import Vectors
+from textsvm.model import file as model_file
+from textsvm.model.bytes import sealed
+from textsvm.runtime import device as devices
+from textsvm.runtime.device import select
 from textsvm.selection.leakage import LeakageWarning, held_out_leak
 
 CPU = select("cpu")

@@ -5,14 +5,12 @@ import pytest
 from contracts import to_numpy
 
 from textsvm.errors import InputError
-from textsvm.features import float64_cuda, vectors_cuda
-from textsvm.features.digits import EIGHT, ONE, SIX
-from textsvm.features.float64_cuda import Float64Columns
-from textsvm.features.vectors import Vectors
-from textsvm.kernels.gaussian import Gaussian
-from textsvm.kernels.linear import Linear
-from textsvm.kernels.polynomial import Polynomial
-from textsvm.kernels.sigmoid import Sigmoid
+from textsvm.kernels.vectors.kernels import Gaussian, Linear, Polynomial, Sigmoid
+from textsvm.linalg import vectors_cuda
+from textsvm.linalg import vectors_cuda as float64_cuda
+from textsvm.linalg.digits_cuda import EIGHT, ONE, SIX
+from textsvm.linalg.vectors import Vectors
+from textsvm.linalg.vectors_cuda import Float64Columns
 
 pytestmark = pytest.mark.gpu
 
@@ -154,7 +152,7 @@ def test_all_verbs_give_the_same_bits(x, device):
 
 
 def test_decisions_a_block_at_a_time(device, monkeypatch):
-    monkeypatch.setattr("textsvm.kernels.vectors_cuda.BLOCK_BYTES", 4 * 200 * 64)
+    monkeypatch.setattr("textsvm.kernels.vectors.cuda.BLOCK_BYTES", 4 * 200 * 64)
     x, others, coef = normal(200, 12), normal(150, 12, 1), normal(200, 3, 2)
     rows = Gaussian().fit(Vectors(x)).rows(Vectors(x), device)
     seen = []

@@ -27,14 +27,15 @@ from textsvm import (
     save,
     tune,
 )
-from textsvm.device import select
-from textsvm.documents import Documents, View, Views, encode_as, normalise
 from textsvm.evaluation.explanation import explain
 from textsvm.gram.shared import grams
-from textsvm.kernels import edit, spectrum
+from textsvm.kernels.edit import kernel as edit
+from textsvm.kernels.spectrum import kernel as spectrum
 from textsvm.kernels.spelling import spell
-from textsvm.model_bytes import sealed
+from textsvm.model.bytes import sealed
+from textsvm.runtime.device import select
 from textsvm.sources import texts as texts_source
+from textsvm.text.documents import Documents, View, Views, encode_as, normalise
 
 CPU = select("cpu")
 TEXTS = [

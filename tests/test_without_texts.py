@@ -27,21 +27,21 @@ from textsvm import (
     Product,
     Spectrum,
     Sum,
-    parallel,
 )
-from textsvm.documents import encode
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import judge
-from textsvm.features import vocabulary, weight_vectors
-from textsvm.features.pmers import count
-from textsvm.features.sparse import Sparse
-from textsvm.features.weight_vectors import WeightVectors
-from textsvm.kernels.gapped import GappedKmers
-from textsvm.kernels.spectrum_weights import SpectrumWeights
-from textsvm.model_bytes import sealed
-from textsvm.model_file import FORMAT_VERSION, WITHOUT_TEXTS, require_weights
+from textsvm.kernels.mers.gapped import GappedKmers
+from textsvm.kernels.spectrum import vocabulary, weight_vectors
+from textsvm.kernels.spectrum.kernel import SpectrumWeights
+from textsvm.kernels.spectrum.pmers import count
+from textsvm.kernels.spectrum.weight_vectors import WeightVectors
+from textsvm.linalg.sparse import Sparse
+from textsvm.model.bytes import sealed
+from textsvm.model.file import FORMAT_VERSION, WITHOUT_TEXTS, require_weights
 from textsvm.readers import read_corpus, sample
+from textsvm.runtime import parallel
 from textsvm.solvers.problems import STRATEGIES
+from textsvm.text.documents import encode
 
 TEXTS = [
     "a banana",
@@ -308,7 +308,7 @@ def test_rows_that_are_mostly_zero_take_little_space(share):
 def test_from_a_vocabulary_and_all_weights():
     documents = encode(TEXTS)
     kernel = Spectrum((1, 3), normalised=False).fit(documents)
-    rows = kernel.rows(documents, textsvm.device.select("cpu"))
+    rows = kernel.rows(documents, textsvm.runtime.device.select("cpu"))
     coef = np.random.default_rng(4).normal(size=(2, len(TEXTS)))
     vectors = WeightVectors.of(rows.space.vocabulary, rows.space.starts, rows.x.transposed_dot(coef.T))
     predictor = SpectrumWeights(kernel, vectors).predictor(rows.device)

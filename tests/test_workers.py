@@ -12,10 +12,10 @@ import pytest
 from command import run
 
 from textsvm import SVC, SVR, EditDistance, GapWeighted, Product, Spectrum, Sum, cross_validate, tune
-from textsvm import workers as module
 from textsvm.errors import InputError
 from textsvm.kernels import nystroem
-from textsvm.workers import current, on_workers
+from textsvm.runtime import workers as module
+from textsvm.runtime.workers import current, on_workers
 
 dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from textsvm import EditDistance, GapWeighted
-from textsvm.device import select
-from textsvm.documents import encode
 from textsvm.gram.tiles import Recipe, blocks
+from textsvm.runtime.device import select
+from textsvm.text.documents import encode
 
 pytestmark = pytest.mark.gpu
 

@@ -35,17 +35,17 @@ if TYPE_CHECKING:
         UserKernel,
         WeightedDegree,
     )
-    from textsvm.libsvm_model import load_libsvm_model, save_libsvm_model
-    from textsvm.model_file import load, save
+    from textsvm.model.file import load, save
+    from textsvm.model.libsvm import load_libsvm_model, save_libsvm_model
     from textsvm.nearest.neighbours import neighbours
     from textsvm.readers import Corpus, read_corpus, stream_corpus
     from textsvm.readers.libsvm import read_libsvm, write_libsvm
+    from textsvm.runtime.workers import on_workers
     from textsvm.selection.calibration import CalibratedSVC
     from textsvm.selection.cross_validation import cross_validate
     from textsvm.selection.doubts import doubts
     from textsvm.selection.multilabel import MultilabelSVC
     from textsvm.selection.tuning import tune
-    from textsvm.workers import on_workers
 
 __version__ = "0.2.0"
 
@@ -89,11 +89,11 @@ _HOME = {
     "stream_corpus": "textsvm.readers",
     "read_libsvm": "textsvm.readers.libsvm",
     "write_libsvm": "textsvm.readers.libsvm",
-    "load_libsvm_model": "textsvm.libsvm_model",
-    "save_libsvm_model": "textsvm.libsvm_model",
-    "load": "textsvm.model_file",
-    "save": "textsvm.model_file",
-    "on_workers": "textsvm.workers",
+    "load_libsvm_model": "textsvm.model.libsvm",
+    "save_libsvm_model": "textsvm.model.libsvm",
+    "load": "textsvm.model.file",
+    "save": "textsvm.model.file",
+    "on_workers": "textsvm.runtime.workers",
     "InputError": "textsvm.errors",
 }
 

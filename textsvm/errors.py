@@ -1,6 +1,6 @@
 """The error a user can meet: one sentence that says what was wrong, where, and what to do."""
 
-from textsvm.printable import one_line
+from textsvm.runtime.printable import one_line
 
 
 class InputError(ValueError):

@@ -18,12 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm import device as devices
 from textsvm.bench.harness import Rows, free_all
 from textsvm.bench.million import Corpus
 from textsvm.bench.resampled import resampled_documents
-from textsvm.device import Device, select
-from textsvm.documents import Documents
 from textsvm.errors import InputError
 from textsvm.estimators.svc import SVC
 from textsvm.gram.base import DenseGram, Gram
@@ -31,9 +28,12 @@ from textsvm.gram.cards import sharded_gram
 from textsvm.gram.shards import ShardedGram
 from textsvm.kernels import EditDistance, GapWeighted
 from textsvm.kernels.base import Kernel
+from textsvm.runtime import device as devices
+from textsvm.runtime.device import Device, select
 from textsvm.selection.scoring import solve_folds
 from textsvm.selection.splitting import Splitting
 from textsvm.solvers.side_by_side import solve
+from textsvm.text.documents import Documents
 
 LENGTH = 100
 #: Values of C of every fold.

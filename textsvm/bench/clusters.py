@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.compiled import njit
+from textsvm.runtime.compiled import njit
 
 Array = NDArray[Any]
 #: Vectors of a cluster, and clusters that a vector can choose from.

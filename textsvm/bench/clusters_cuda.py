@@ -17,12 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from textsvm import device as gpu
 from textsvm.bench.clusters import SIZE, Clusters
-from textsvm.features.finish_cuda import NAMES, Finish, finish_defines, finish_fields
-from textsvm.features.products_cuda import Factors
-from textsvm.features.sparse_cuda import CudaSparse
-from textsvm.parallel import Progress
+from textsvm.linalg.products_cuda import Factors
+from textsvm.linalg.sparse_cuda import NAMES, CudaSparse, Finish, finish_defines, finish_fields
+from textsvm.runtime import device as gpu
+from textsvm.runtime.parallel import Progress
 
 Array = Any  # a CuPy array
 SOURCE = "clusters.cu"

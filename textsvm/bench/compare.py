@@ -19,8 +19,8 @@ from textsvm.estimators.default import NAMES, is_default
 from textsvm.estimators.svc import SVC
 from textsvm.evaluation.comparison import Compared, judge_prediction
 from textsvm.kernels.spelling import parse
-from textsvm.parallel import StageProgress
 from textsvm.readers.columns import some
+from textsvm.runtime.parallel import StageProgress
 
 #: Rows to train on and rows to test on.
 Part = tuple[Sequence[int], Sequence[int]]
@@ -57,7 +57,7 @@ def compare(
     ours : mapping of str to callable
         Makes a classifier that is not fitted, by its name.
     progress : callable, optional
-        See `textsvm.parallel.StageProgress`; the stage is "compare".
+        See `textsvm.runtime.parallel.StageProgress`; the stage is "compare".
 
     Returns
     -------

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_svmlight_file
 from sklearn.model_selection import train_test_split
 
-from textsvm.documents import normalise
 from textsvm.readers import Corpus, read_corpus, sample
+from textsvm.text.documents import normalise
 
 REUTERS = Path("reuters21578", "reuters21578.tar.gz")
 SPAM = Path("spamassassin", "spamassassin_public_corpus.tar.xz")

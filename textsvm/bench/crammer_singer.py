@@ -20,15 +20,16 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_svmlight_file
 
 from textsvm.bench.harness import Rows, data_folder, paired
-from textsvm.compiled import njit
-from textsvm.device import Device, cupy, select, synchronize
-from textsvm.documents import encode
 from textsvm.gram.base import DenseGram
 from textsvm.kernels import Spectrum
 from textsvm.readers import read_corpus
-from textsvm.solvers import crammer_singer, crammer_singer_loop
+from textsvm.runtime.compiled import njit
+from textsvm.runtime.device import Device, cupy, select, synchronize
+from textsvm.solvers import crammer_singer
+from textsvm.solvers import crammer_singer_cpu as crammer_singer_loop
 from textsvm.solvers import dual as duals
 from textsvm.solvers.solution import Solution
+from textsvm.text.documents import encode
 
 Values = NDArray[np.float32]
 #: Corpus, gamma of its Gaussian kernel if it is vectors, and C.

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from textsvm import device as devices
-from textsvm.device import Device
+from textsvm.runtime import device as devices
+from textsvm.runtime.device import Device
 
 #: Support vectors compared with all others at a time.
 BLOCK = 1024

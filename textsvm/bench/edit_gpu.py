@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from textsvm import device as gpu
 from textsvm.bench.harness import write_report
 from textsvm.bench.spectrum_gpu import corpora, milliseconds
-from textsvm.documents import Documents
-from textsvm.kernels.edit import EditDistance
+from textsvm.kernels.edit.kernel import EditDistance
+from textsvm.runtime import device as gpu
+from textsvm.text.documents import Documents
 
 # Letters and the space, by their share in English text, in per mille.
 ENGLISH = [

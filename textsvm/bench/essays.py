@@ -28,15 +28,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import cohen_kappa_score
 
-from textsvm import device as devices
 from textsvm.bench.corpora import Prompt, essay_prompts
 from textsvm.bench.harness import Rows, data_folder
-from textsvm.device import Device, select
 from textsvm.estimators.base import Target
 from textsvm.estimators.svr import SVR
 from textsvm.gram.shared import grams
 from textsvm.kernels import Spectrum
 from textsvm.kernels.spelling import spell
+from textsvm.runtime import device as devices
+from textsvm.runtime.device import Device, select
 from textsvm.selection.scoring import fold_scores, solve_folds
 
 PUBLISHED = (0.836, 0.724, 0.677, 0.821, 0.830, 0.828, 0.801, 0.726)

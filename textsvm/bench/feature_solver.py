@@ -27,21 +27,22 @@ from sklearn.svm import LinearSVC
 from textsvm.bench.corpora import Task, paper_tasks
 from textsvm.bench.harness import Rows, data_folder
 from textsvm.bench.panel import read_set
-from textsvm.device import select
-from textsvm.documents import encode
 from textsvm.estimators.svc import SVC
 from textsvm.estimators.training import predicted
-from textsvm.features.rows import FeatureRows
 from textsvm.gram.base import DenseGram
 from textsvm.kernels import Spectrum
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.spectrum import fixed_default
+from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.kernels.spelling import spell
-from textsvm.parallel import limit
+from textsvm.linalg.rows import FeatureRows
 from textsvm.readers import read_corpus, sample
-from textsvm.solvers import feature_machines, newton_machines, problems
+from textsvm.runtime.device import select
+from textsvm.runtime.parallel import limit
+from textsvm.solvers import feature_machines, problems
+from textsvm.solvers import newton as newton_machines
 from textsvm.solvers.problems import Classification, Machines
 from textsvm.solvers.solution import Stopping
+from textsvm.text.documents import encode
 
 TOL, BOUND, TURNS = 1e-3, 1e-5, 3
 #: Seconds after which there are no more turns.

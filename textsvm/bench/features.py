@@ -18,9 +18,9 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from textsvm.bench.corpora import Task, full_tasks
 from textsvm.bench.harness import data_folder, paired, write_report
-from textsvm.device import select
-from textsvm.documents import normalise
 from textsvm.estimators.features import SpectrumFeatures
+from textsvm.runtime.device import select
+from textsvm.text.documents import normalise
 
 BOUND = 1e-6
 #: Our parameters, and scikit-learn's.

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 from textsvm.bench.harness import Rows
 from textsvm.errors import InputError
-from textsvm.parallel import limit
+from textsvm.runtime.parallel import limit
 
 FOLDER = Path(__file__).resolve().parents[2] / "fuzz"
 #: Seconds and bytes that a case may take, and seconds after which nobody waits any longer.

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from textsvm import device as gpu
 from textsvm.bench.edit_gpu import english_like
 from textsvm.bench.harness import write_report
 from textsvm.bench.spectrum_gpu import corpora, milliseconds
-from textsvm.documents import Documents
-from textsvm.kernels.gap import GapWeighted
+from textsvm.kernels.gap.kernel import GapWeighted
+from textsvm.runtime import device as gpu
+from textsvm.text.documents import Documents
 
 SUPPORT_VECTORS, PREDICTED = 2000, 90_000
 

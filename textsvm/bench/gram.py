@@ -17,11 +17,11 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from textsvm.bench.corpora import paper_tasks
 from textsvm.bench.harness import data_folder, paired, write_report
-from textsvm.device import select
-from textsvm.documents import encode
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
-from textsvm.parallel import n_threads
+from textsvm.runtime.device import select
+from textsvm.runtime.parallel import n_threads
+from textsvm.text.documents import encode
 
 Matrix = NDArray[np.floating]
 HEADER = ("kernel", "n", "symbols, mean", "ours, s", "peer, s", "peer / ours", "pairs/s a core")

@@ -21,15 +21,15 @@ from sklearn.svm import SVC
 
 from textsvm.bench.corpora import REUTERS
 from textsvm.bench.harness import data_folder, write_report
-from textsvm.device import select, to_host
-from textsvm.documents import encode, normalise
 from textsvm.gram.base import DenseGram, Gram
 from textsvm.kernels import GapWeighted
 from textsvm.readers import read_corpus
+from textsvm.runtime.device import select, to_host
 from textsvm.solvers import problems, smo
 from textsvm.solvers.dual import svc
 from textsvm.solvers.problems import Classification, Machines
 from textsvm.solvers.products import decision_values
+from textsvm.text.documents import encode, normalise
 
 N, FOLDS = 10_000, 10
 #: Values of C, and seconds to be reached on an H200 (TorchKM 4.3.2 there: 4.4 s and 13.8 s).

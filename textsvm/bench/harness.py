@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 import textsvm
-from textsvm import device as devices
-from textsvm.device import select
 from textsvm.errors import InputError
-from textsvm.files import replacing
-from textsvm.parallel import n_threads
+from textsvm.runtime import device as devices
+from textsvm.runtime.device import select
+from textsvm.runtime.files import replacing
+from textsvm.runtime.parallel import n_threads
 
 _LIBRARIES = (
     "numpy",

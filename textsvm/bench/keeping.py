@@ -29,19 +29,19 @@ from numpy.typing import NDArray
 
 from textsvm.bench.corpora import REGRESSION, paper_tasks, regression, vectors
 from textsvm.bench.harness import Rows, data_folder
-from textsvm.device import select
-from textsvm.documents import encode
-from textsvm.features.vectors import Vectors
 from textsvm.gram.base import DenseGram, Gram
 from textsvm.gram.cached import CachedGram, needed_bytes
 from textsvm.kernels import GapWeighted, Gaussian
 from textsvm.kernels.base import MatrixRows
+from textsvm.linalg.vectors import Vectors
+from textsvm.runtime.device import select
 from textsvm.solvers import smo_cpu
 from textsvm.solvers import smo_loop as loop
 from textsvm.solvers.chains import _tile_bytes
 from textsvm.solvers.dual import Dual, svc, svr
 from textsvm.solvers.solution import Solution, Stopping
 from textsvm.solvers.workingset import RELAXATION
+from textsvm.text.documents import encode
 
 BUDGETS = (0.05, 0.1, 0.25, 0.5)
 #: C and gamma: a9a's as in GTSVM's line of reports, the others' of SIGMA's Table 2.

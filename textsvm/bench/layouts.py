@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from textsvm import device as gpu
 from textsvm.bench.harness import write_report
-from textsvm.features.vectors import Vectors
-from textsvm.kernels.gaussian import Gaussian
+from textsvm.kernels.vectors.kernels import Gaussian
+from textsvm.linalg.vectors import Vectors
+from textsvm.runtime import device as gpu
 
 SOURCE = "layouts.cu"
 #: What may be launched: (source, defines).

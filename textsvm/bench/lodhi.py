@@ -23,17 +23,17 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from sklearn.metrics import f1_score
 
-from textsvm import device as devices
 from textsvm.bench.corpora import REUTERS
 from textsvm.bench.harness import data_folder, write_report
 from textsvm.bench.plots import lines
-from textsvm.documents import encode, normalise
 from textsvm.gram.shared import grams
 from textsvm.kernels import GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
 from textsvm.readers import Corpus, read_corpus
+from textsvm.runtime import device as devices
 from textsvm.solvers import problems
 from textsvm.solvers.products import decision_values
+from textsvm.text.documents import encode, normalise
 
 CATEGORIES = ("earn", "acq", "crude", "corn")
 TRAIN, TEST = (152, 114, 76, 38), (40, 25, 15, 10)

@@ -22,10 +22,10 @@ from textsvm.bench.harness import Rows, data_folder, free_all, peak_memory
 from textsvm.bench.plots import Series, lines
 from textsvm.bench.resampled import resampled_documents, texts_of
 from textsvm.bench.scale import growth
-from textsvm.documents import Documents, encode, normalise
 from textsvm.estimators.svc import SVC
 from textsvm.kernels import Spectrum
 from textsvm.kernels.base import Kernel
+from textsvm.text.documents import Documents, encode, normalise
 
 LOG = Spectrum((1, 5), "log", idf=True)
 PRESENCE = Spectrum((3, 8), "presence", idf=True)

@@ -21,9 +21,9 @@ from textsvm.bench.dual_objective import gaussian_objective, require_feasible
 from textsvm.bench.harness import Rows, free_all, peak_memory
 from textsvm.bench.plots import Series, lines
 from textsvm.bench.scale import growth
-from textsvm.device import select
 from textsvm.estimators.svc import SVC
 from textsvm.kernels import Gaussian
+from textsvm.runtime.device import select
 
 #: Gaussians in each class, and how far their means are spread beside a deviation of 1, in any dimension.
 COMPONENTS, SPREAD = 8, 4.0

@@ -22,12 +22,12 @@ import numpy as np
 from textsvm.bench.edit_gpu import english_like
 from textsvm.bench.harness import Rows, paired
 from textsvm.bench.resampled import resampled_documents, texts_of
-from textsvm.device import select
-from textsvm.documents import encode
 from textsvm.errors import InputError
-from textsvm.kernels.edit import EditDistance
+from textsvm.kernels.edit.kernel import EditDistance
 from textsvm.nearest.neighbours import Neighbours, neighbours
 from textsvm.readers import read_corpus, sample
+from textsvm.runtime.device import select
+from textsvm.text.documents import encode
 
 #: Given and family names, 40 each, as they are spelled.
 GIVEN = """james mary robert patricia john jennifer michael linda david elizabeth william barbara richard

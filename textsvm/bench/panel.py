@@ -24,7 +24,7 @@ from textsvm.bench.opponents import OPPONENTS, SHORT, answer
 from textsvm.errors import InputError
 from textsvm.estimators.default import NAMES
 from textsvm.estimators.svc import SVC
-from textsvm.files import replacing
+from textsvm.runtime.files import replacing
 
 #: Documents that compile what will be timed.
 WARM_UP = 200

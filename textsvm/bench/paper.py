@@ -21,11 +21,11 @@ from sklearn.svm import LinearSVC
 
 from textsvm.bench.corpora import Task, paper_tasks, spam_tasks
 from textsvm.bench.harness import data_folder, write_report
-from textsvm.device import select
-from textsvm.documents import encode
 from textsvm.estimators.svc import SVC
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
+from textsvm.runtime.device import select
+from textsvm.text.documents import encode
 
 #: Accuracy in the paper (its CPU column), and independent reference values with LIBSVM (accuracy, support
 #: vectors) on the split of `bench.corpora`; the paper names no split and no gamma of 0.05.

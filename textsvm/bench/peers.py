@@ -15,22 +15,22 @@ from typing import Any
 import numpy as np
 from sklearn.svm import SVC as LibSVC
 
-from textsvm import device as devices
 from textsvm.bench import opponents
 from textsvm.bench.classifiers import OPPONENT, judge
 from textsvm.bench.corpora import Task, full_tasks, paper_tasks
 from textsvm.bench.gram import Matrix, count_vectorizer, rapidfuzz, strkernels
 from textsvm.bench.harness import Rows, data_folder, paired
 from textsvm.bench.plots import bars
-from textsvm.device import Device, select
-from textsvm.documents import encode
 from textsvm.estimators.svc import SVC
 from textsvm.gram.base import DenseGram
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
+from textsvm.runtime import device as devices
+from textsvm.runtime.device import Device, select
 from textsvm.solvers import dual, problems, smo
 from textsvm.solvers.products import decision_values
+from textsvm.text.documents import encode
 
 GAMMA, DECAY, C = 0.05, 0.5, 10.0
 #: Kernel and C by corpus, as `tune` chooses them on the training parts (reports/tuned.md).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from textsvm.files import replacing
+from textsvm.runtime.files import replacing
 
 #: Okabe and Ito's colours, which colour-blind people tell apart.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")

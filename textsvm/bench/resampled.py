@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.compiled import njit
-from textsvm.documents import Documents
-from textsvm.encoding import decode
-from textsvm.parallel import run
+from textsvm.runtime.compiled import njit
+from textsvm.runtime.parallel import run
+from textsvm.text.documents import Documents
+from textsvm.text.encoding import decode
 
 Array = NDArray[Any]
 

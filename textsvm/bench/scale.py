@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from textsvm import device as devices
 from textsvm.bench.corpora import IMDB, REUTERS, read
 from textsvm.bench.harness import Rows, data_folder, largest_resident
 from textsvm.bench.plots import Series, lines
-from textsvm.documents import normalise
 from textsvm.estimators.svc import SVC
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
+from textsvm.runtime import device as devices
+from textsvm.text.documents import normalise
 
 KERNELS: dict[str, Kernel] = {
     "spectrum p=4": Spectrum(p=4),

@@ -26,14 +26,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from textsvm.bench.harness import Rows, data_folder, paired
-from textsvm.device import Device, select, synchronize
-from textsvm.documents import encode
 from textsvm.errors import InputError
 from textsvm.estimators.svc import SVC
 from textsvm.kernels import GappedKmers, Kernel, Sum
 from textsvm.kernels.spelling import spell
 from textsvm.readers.read import read_corpus
+from textsvm.runtime.device import Device, select, synchronize
 from textsvm.selection.tuning import tune
+from textsvm.text.documents import encode
 
 #: What is chosen from: kernels, sums of kernels, and values of C.
 SIZES, COSTS = ((8, 2), (9, 3), (10, 4), (11, 4), (12, 5)), (0.3, 1.0, 3.0)

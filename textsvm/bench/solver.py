@@ -20,14 +20,14 @@ from sklearn.svm import SVC
 
 from textsvm.bench.corpora import Task, paper_tasks
 from textsvm.bench.harness import data_folder, paired, write_report
-from textsvm.device import Device, select
-from textsvm.documents import encode
 from textsvm.gram.base import DenseGram
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
+from textsvm.runtime.device import Device, select
 from textsvm.solvers import smo
 from textsvm.solvers.dual import Dual, svc
 from textsvm.solvers.solution import Solution
+from textsvm.text.documents import encode
 
 C = 10.0
 #: Kernel, and whether it is positive semi-definite.

@@ -1,6 +1,6 @@
 """python -m textsvm.bench.sparse_vectors: Gaussian values of sparse vectors on a GPU, by how they are made.
 
-Ways: what the rule chooses (`textsvm.features.sparsity`); columns; clusters of similar sparsity (Cotter,
+Ways: what the rule chooses (`linalg.sparse_vectors_cuda`); columns; clusters of similar sparsity (Cotter,
 Srebro and Keshet 2011); cuBLAS on dense vectors in float32 and float64, with exp behind it. Sets: a9a, w8a,
 ijcnn1 and sector, training parts, and TF-IDF of all words of Reuters. Each way's values of 1,500 vectors are
 within 1e-6 of float64 first. Clustering is that of the paper, on one core of the host.
@@ -21,15 +21,15 @@ from scipy.sparse import csr_matrix
 from sklearn.datasets import load_svmlight_file
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from textsvm import device as gpu
 from textsvm.bench.clusters import cluster
 from textsvm.bench.clusters_cuda import CudaClusters
 from textsvm.bench.harness import Rows, data_folder
-from textsvm.features.finish_cuda import Finish
-from textsvm.features.sparse_vectors_cuda import SparseColumns, sparse_columns, upload
-from textsvm.features.vectors_cuda import on_card
-from textsvm.kernels.gaussian import Gaussian
+from textsvm.kernels.vectors.kernels import Gaussian
+from textsvm.linalg.sparse_cuda import Finish
+from textsvm.linalg.sparse_vectors_cuda import SparseColumns, sparse_columns, upload
+from textsvm.linalg.vectors_cuda import on_card
 from textsvm.readers.read import read_corpus
+from textsvm.runtime import device as gpu
 
 REUTERS = "Reuters TF-IDF"
 #: Files, and gamma.

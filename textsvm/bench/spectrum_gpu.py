@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from textsvm import device as gpu
 from textsvm.bench.corpora import paper_tasks
 from textsvm.bench.harness import data_folder, write_report
-from textsvm.documents import Documents, encode
-from textsvm.documents_cuda import DeviceDocuments
-from textsvm.kernels.spectrum import Spectrum
-from textsvm.kernels.spectrum_cuda import CudaSpectrum
+from textsvm.kernels.spectrum.cuda import CudaSpectrum
+from textsvm.kernels.spectrum.kernel import Spectrum
+from textsvm.runtime import device as gpu
+from textsvm.text.documents import DeviceDocuments, Documents, encode
 
 KERNELS = {
     "p=4": Spectrum(4),

@@ -31,7 +31,7 @@ from textsvm.bench.harness import data_folder, write_report
 from textsvm.errors import InputError
 from textsvm.gram import store
 from textsvm.gram.panels import Panels
-from textsvm.parallel import limit, run
+from textsvm.runtime.parallel import limit, run
 
 HEADER = ("what", "this", "that", "ratio", "how")
 #: Threads and bytes of the plain reader.

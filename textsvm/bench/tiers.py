@@ -19,12 +19,12 @@ import numpy as np
 from textsvm import SVC, EditDistance, GapWeighted
 from textsvm.bench.corpora import Task, paper_tasks
 from textsvm.bench.harness import Rows, data_folder
-from textsvm.device import Device, select
 from textsvm.gram.cached import needed_bytes
 from textsvm.gram.held import bus_rate, measured_rate
 from textsvm.gram.rates import measured_disk
 from textsvm.gram.tiers import Case, Rates
 from textsvm.kernels.base import Kernel
+from textsvm.runtime.device import Device, select
 from textsvm.solvers.side_by_side import solve
 
 SHARES = (0.05, 0.1, 0.25, 0.5)

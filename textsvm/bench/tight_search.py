@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from textsvm.bench.harness import Rows, data_folder
 from textsvm.bench.keeping import Problem, problems
-from textsvm.compiled import njit
 from textsvm.gram.base import DenseGram
+from textsvm.runtime.compiled import njit
 from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import Dual
 from textsvm.solvers.smo_loop import TAU

@@ -23,9 +23,9 @@ from sklearn.svm import SVC as LibSVC
 from textsvm.bench.corpora import vectors
 from textsvm.bench.dual_objective import gaussian_objective, libsvm_coef, require_feasible
 from textsvm.bench.harness import Rows, data_folder, free_all
-from textsvm.device import Device, select
 from textsvm.estimators.svc import SVC
 from textsvm.kernels import Gaussian
+from textsvm.runtime.device import Device, select
 
 #: Objectives that differ by less, relatively, are equal.
 EQUAL = 1e-5

@@ -24,10 +24,10 @@ from textsvm.bench.corpora import REUTERS
 from textsvm.bench.grid import texts_and_labels
 from textsvm.bench.harness import data_folder, write_report
 from textsvm.estimators.svc import SVC
-from textsvm.parallel import limit
+from textsvm.runtime.parallel import limit
+from textsvm.runtime.workers import Workers, here, on_workers
 from textsvm.selection.scoring import solve_folds
 from textsvm.selection.splitting import Splitting
-from textsvm.workers import Workers, here, on_workers
 
 #: Values of C of every fold.
 GRID = np.logspace(-1, 3, 13)

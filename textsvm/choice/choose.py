@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from textsvm.choice import shortlist
 from textsvm.choice.shortlist import Look
 from textsvm.choice.trial import FOLDS, Examples, Trial, Trials
-from textsvm.device import Device
-from textsvm.documents import Documents, View, Views
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
-from textsvm.parallel import StageProgress, of_stage, part
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import StageProgress, of_stage, part
+from textsvm.text.documents import Documents, View, Views
 
 #: Seconds a symbol and an entry of a class take the alternative (scikit-learn's `TfidfVectorizer` of 1 to 5
 #: characters, and `LinearSVC`), measured on two cores.

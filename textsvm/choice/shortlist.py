@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.documents import Documents, View
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.gapped import GappedKmers
-from textsvm.kernels.spectrum import Spectrum
-from textsvm.kernels.sums import Sum
+from textsvm.kernels.combined.sums import Sum
+from textsvm.kernels.mers.gapped import GappedKmers
+from textsvm.kernels.spectrum.kernel import Spectrum
+from textsvm.text.documents import Documents, View
 
 #: Characters of a text, on average, up to which it is a name or a code rather than a sentence.
 SHORT = 40

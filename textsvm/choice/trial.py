@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm import device as devices
 from textsvm.choice.shortlist import Recipe
-from textsvm.device import Device
-from textsvm.documents import Documents, Views
-from textsvm.features.rows import FeatureRows, side_by_side
 from textsvm.gram.base import DenseGram
 from textsvm.kernels.base import Kernel
-from textsvm.parallel import Progress, run
+from textsvm.linalg.rows import FeatureRows, side_by_side
+from textsvm.runtime import device as devices
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Progress, run
 from textsvm.solvers import problems
 from textsvm.solvers.columns import Columns, solve_columns
 from textsvm.solvers.problems import Classification
+from textsvm.text.documents import Documents, Views
 
 #: Largest violation of the optimality conditions in a trial: decisions of texts are settled long before 1e-3.
 TOLERANCE = 0.1

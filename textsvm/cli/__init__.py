@@ -11,9 +11,9 @@ from typing import Any
 
 import typer
 
-from textsvm import host_memory
 from textsvm.cli import console, signals
 from textsvm.cli.flags import Command, Group
+from textsvm.runtime import memory as host_memory
 
 #: Commands, each the function of its name in a module of its name.
 COMMANDS = (

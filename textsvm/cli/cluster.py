@@ -32,7 +32,7 @@ class Cluster:
 
     def check(self) -> None:
         """Wrong usage, before any work."""
-        from textsvm.workers import require_dask
+        from textsvm.runtime.workers import require_dask
 
         if self.workers is not None:
             try:
@@ -46,7 +46,7 @@ class Cluster:
         if self.workers is None:
             yield
             return
-        from textsvm.workers import on_workers
+        from textsvm.runtime.workers import on_workers
 
         with on_workers(self.workers) as workers:
             console.say(f"workers: {workers.description}")

@@ -82,7 +82,7 @@ def compare(
 
     from textsvm.bench.compare import candidates, machine
     from textsvm.bench.compare import compare as run
-    from textsvm.device import select
+    from textsvm.runtime.device import select
 
     named = {name: partial(machine, name, judging.device) for name in names}
     for make in (named or candidates(judging.device)).values():

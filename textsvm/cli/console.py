@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from textsvm import compiled
 from textsvm.cli import signals
 from textsvm.errors import InputError
-from textsvm.printable import json_escaped, one_line, printable
+from textsvm.runtime import compiled
+from textsvm.runtime.printable import json_escaped, one_line, printable
 
 if TYPE_CHECKING:
-    from textsvm.device import Device
+    from textsvm.runtime.device import Device
 
 STAGES = {
     "read": "reading",
@@ -117,7 +117,7 @@ class Console:
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
         from rich.progress import TimeRemainingColumn as Eta
 
-        from textsvm import device
+        from textsvm.runtime import device
 
         columns = (
             TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
@@ -276,7 +276,7 @@ def main(app: typer.Typer) -> int:
 
 def _told(error: BaseException) -> str | None:
     """What is told of an error that is nobody's fault; None of one that is ours."""
-    from textsvm.device import failure
+    from textsvm.runtime.device import failure
 
     if told := failure(error, "the GPU"):
         return str(told)

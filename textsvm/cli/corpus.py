@@ -83,9 +83,9 @@ def _of_texts(texts: Any) -> dict[str, Any]:
     """Lengths and alphabet; None where there are no texts."""
     if not len(texts):
         return {"lengths": None, "empty": None, "alphabet": None}
-    from textsvm.documents import encode
-    from textsvm.encoding import Reading
-    from textsvm.normal_form import normal_form
+    from textsvm.text.documents import encode
+    from textsvm.text.encoding import Reading
+    from textsvm.text.normal_form import normal_form
 
     encoded = encode(texts, None, Reading(normal_form("unicode", True, False)))
     lengths = encoded.lengths
@@ -101,7 +101,7 @@ def _letters(texts: Any) -> dict[str, Any]:
     """Of sequences: shares of letters, whatever the case, of lower case, and of G and C in DNA or RNA."""
     import numpy as np
 
-    from textsvm.documents import encode
+    from textsvm.text.documents import encode
 
     encoded = encode(texts)
     counts = np.bincount(encoded.codes, minlength=len(encoded.alphabet)) / max(1, len(encoded.codes))

@@ -152,7 +152,7 @@ def _report(
 
 def summarise(result: CrossValidation, corpus: Corpus, model: Any) -> dict[str, Any]:
     """The figures as JSON values, documents by their ids; what each one got is in --predictions."""
-    from textsvm.plain_json import to_json
+    from textsvm.runtime.plain_json import to_json
 
     found = result.as_dict()
     return {
@@ -221,7 +221,7 @@ def _write_predictions(path: Path, corpus: Corpus, truth: Sequence[Any], result:
     import numpy as np
 
     from textsvm.estimators.labels import label_sets
-    from textsvm.files import replacing
+    from textsvm.runtime.files import replacing
 
     found = result.as_dict()
     if isinstance(truth[0], tuple):

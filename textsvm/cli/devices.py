@@ -10,7 +10,7 @@ def devices(json: options.Json = False, quiet: options.Quiet = False) -> None:
     """List the CPU and every GPU, each GPU tried with a small kernel."""
     console = Console(quiet)
 
-    from textsvm.device import devices as find
+    from textsvm.runtime.device import devices as find
 
     found = [
         {

@@ -95,7 +95,7 @@ def doubts(
 
 
 def _write(path: Path, ranked: list[Doubt], corpus: Corpus) -> None:
-    from textsvm.files import replacing
+    from textsvm.runtime.files import replacing
 
     with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as stream:
         for each in ranked:
@@ -113,8 +113,8 @@ def _write(path: Path, ranked: list[Doubt], corpus: Corpus) -> None:
 
 
 def _write_page(path: Path, title: str, ranked: list[Doubt], corpus: Corpus, labels: list[Any]) -> None:
-    from textsvm.files import replacing
     from textsvm.reporting.review import Review, render
+    from textsvm.runtime.files import replacing
 
     with replacing(path) as temporary:
         text = render(Review(title, ranked, corpus.ids, labels, text_of(corpus)))

@@ -62,7 +62,7 @@ def given_to(model: Any, corpus: Corpus) -> Any:
     table = isinstance(examples, dict)
     if not hasattr(examples.get(VECTORS) if table else examples, "indptr" if table else "shape"):
         return examples
-    from textsvm.libsvm_model import fit_columns, widened
+    from textsvm.model.libsvm import fit_columns, widened
 
     if not table:
         return fit_columns(model, examples)
@@ -172,7 +172,7 @@ def on_columns(kernel: Any, examples: dict[str, Any]) -> Kernel:
     examples : dict of columns
     """
     from textsvm.kernels import Gaussian, On, Sum
-    from textsvm.kernels.spectrum import fixed_default
+    from textsvm.kernels.spectrum.kernel import fixed_default
 
     of_numbers = kernel if _reads(kernel) == "vectors" else Gaussian()
     of_texts = kernel if _reads(kernel) == "texts" and not isinstance(kernel, str) else fixed_default()
@@ -203,7 +203,7 @@ def _of_kernel(kernel: Kernel, beside: bool) -> dict[str, Any]:
 
 def _reads(kernel: Any) -> str:
     """What a kernel compares, "" if it is none."""
-    from textsvm.kernels.made import reads_of
+    from textsvm.kernels.spelling import reads_of
 
     return "" if kernel is None else reads_of(kernel)
 

@@ -88,8 +88,7 @@ class Columns:
 
     def model(self, like: Path | None) -> SpectrumFeatures:
         """As the options describe it, or fitted from a file."""
-        from textsvm.estimators.features import SpectrumFeatures
-        from textsvm.estimators.features_file import read_features
+        from textsvm.estimators.features import SpectrumFeatures, read_features
 
         if like is None:
             given = self.text.as_dict() | self._least() | {"device": self.device}
@@ -140,8 +139,8 @@ def features(
 
     textsvm features r8/ --part test --like train.npz -o test.npz
     """
-    from textsvm.device import select
     from textsvm.readers.libsvm import write_libsvm
+    from textsvm.runtime.device import select
 
     output, names = file.checked(corpus)
     model = columns.model(file.like)
@@ -180,7 +179,7 @@ def features(
 def _write(output: Output, matrix: Any, documents: Corpus, model: SpectrumFeatures | None) -> None:
     import numpy as np
 
-    from textsvm.estimators.features_file import write_features
+    from textsvm.estimators.features import write_features
 
     about = {"ids": np.array(documents.ids, str)}
     if documents.targets is not None:
@@ -193,7 +192,7 @@ def _write(output: Output, matrix: Any, documents: Corpus, model: SpectrumFeatur
 
 
 def _write_names(output: Output, model: SpectrumFeatures) -> None:
-    from textsvm.files import replacing
+    from textsvm.runtime.files import replacing
 
     # What "backslashreplace" makes of a lone surrogate is JSON's.
     utf8: Any = {"encoding": "utf-8", "errors": "backslashreplace", "newline": "\n"}

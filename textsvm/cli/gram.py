@@ -17,9 +17,9 @@ from textsvm.errors import InputError
 from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
-    from textsvm.device import Device
     from textsvm.estimators.base import KernelMachine
     from textsvm.readers import Corpus
+    from textsvm.runtime.device import Device
 
 
 @dataclass(frozen=True)
@@ -160,10 +160,10 @@ def labels_of(corpus: Corpus) -> tuple[list[float] | None, list[str]]:
 
 def _stored(console: Console, model: KernelMachine, documents: Corpus) -> tuple[str, Device]:
     """Make what the store lacks of the kernel matrix, whatever its size; what was done, and where."""
-    from textsvm.device import select
     from textsvm.estimators.storing import wanted_of
     from textsvm.gram.stored import stored_rows
-    from textsvm.parallel import of_stage
+    from textsvm.runtime.device import select
+    from textsvm.runtime.parallel import of_stage
 
     device = select(model.device)
     with console.progress(), console.kept_in(model.store), model.at_work(device):
@@ -177,7 +177,7 @@ def _stored(console: Console, model: KernelMachine, documents: Corpus) -> tuple[
 
 def _matrix(console: Console, model: KernelMachine, documents: Corpus, columns: Corpus) -> tuple[Any, Device]:
     """The kernel values of all documents with all columns, where they were computed."""
-    from textsvm.device import select
+    from textsvm.runtime.device import select
 
     device = select(model.device)
     # Of a sum, the result and that of a part.
@@ -199,8 +199,8 @@ def _matrix(console: Console, model: KernelMachine, documents: Corpus, columns: 
 
 
 def _require_memory(needed: int, device: Device) -> None:
-    from textsvm.device import free_memory
     from textsvm.gram.plan import show_bytes
+    from textsvm.runtime.device import free_memory
 
     free = free_memory(device)
     if needed > free:

@@ -11,8 +11,8 @@ from textsvm.cli.metric_columns import SHOWN
 from textsvm.cli.output import PICTURES, STDOUT, Kind
 from textsvm.errors import InputError
 from textsvm.kernels.spelling import spell
-from textsvm.printable import printable
 from textsvm.reporting.format_metrics import format_metric
+from textsvm.runtime.printable import printable
 
 if TYPE_CHECKING:
     from textsvm.selection.tuning import Tuning
@@ -94,7 +94,7 @@ def draw(path: Path, result: Tuning) -> None:
     import numpy as np
     from matplotlib.figure import Figure
 
-    from textsvm.files import replacing
+    from textsvm.runtime.files import replacing
     from textsvm.selection.search import LESS_IS_BETTER
 
     rows, columns, cells = _cells(result)

@@ -19,7 +19,7 @@ from textsvm.kernels import KERNELS, Kernels, spelling
 
 if TYPE_CHECKING:
     from textsvm.kernels import Kernel
-    from textsvm.kernels.option import Option
+    from textsvm.kernels.options import Option
 
 T = TypeVar("T")
 PANEL = "Kernel"
@@ -71,7 +71,7 @@ class _KernelOptions:
         With `tuning`, options that are not given take the values that a search tries. If no kernel is named
         it is the `default`.
         """
-        from textsvm.kernels.spectrum import fixed_default
+        from textsvm.kernels.spectrum.kernel import fixed_default
 
         given = []
         for text in self.kernel or [default]:

@@ -290,7 +290,7 @@ def _given(**options: Any) -> dict[str, Any]:
 
 def checked(make: Callable[[], Made]) -> Made:
     """An estimator whose parameters are in range and whose device is there, else wrong usage."""
-    from textsvm.device import select
+    from textsvm.runtime.device import select
 
     try:
         model = make()

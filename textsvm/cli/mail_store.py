@@ -30,7 +30,7 @@ def status(
     json: options.Json = False,
 ) -> None:
     """What the filter has learnt, and how well it foresaw the last lessons."""
-    from textsvm.plain_json import to_json
+    from textsvm.runtime.plain_json import to_json
 
     with open_filter(store) as opened:
         if check:
@@ -78,8 +78,8 @@ def export(
     quiet: options.Quiet = False,
 ) -> None:
     """Write all lessons as JSON Lines: with their messages, or their features where there are no texts."""
-    from textsvm.files import replacing
     from textsvm.mail.portable import line_of
+    from textsvm.runtime.files import replacing
 
     output = Output("FILE", file, LESSONS, force)
     output.check({})

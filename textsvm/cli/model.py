@@ -25,8 +25,8 @@ def model(
     """
     console = Console(quiet)
     from textsvm.errors import InputError
-    from textsvm.model_contents import describe
-    from textsvm.plain_json import to_json
+    from textsvm.model.contents import describe
+    from textsvm.runtime.plain_json import to_json
 
     found = describe(model)
     if check and found["digest"] is None:

@@ -16,14 +16,14 @@ _OF_THE_RUN = ("seconds", "kernel_matrix")
 
 def device_of(model: Any) -> Any:
     """The device that an estimator's work is done on."""
-    from textsvm.device import select
+    from textsvm.runtime.device import select
 
     return select(model.device)
 
 
 def load_model(console: Console, path: Path, device: str, fitted: bool = False) -> Any:
     """A model from its file, to be used on a device; `fitted`: for nothing but decisions."""
-    from textsvm.model_file import load, load_fitted
+    from textsvm.model.file import load, load_fitted
 
     model = load_fitted(path) if fitted else load(path)
     if getattr(model, "digest_", "none needed") is None:
@@ -49,7 +49,7 @@ def save_model(
     `corpus` is what the model was fitted to: its support vectors are remembered by their ids.
     """
     from textsvm.evaluation.judge import machine_of
-    from textsvm.model_file import save
+    from textsvm.model.file import save
 
     labels = {"positive": reading.positive, "negative": reading.negative or _opposite(model, reading)}
     ids = [corpus.ids[i] for i in machine_of(model).support_] if texts else None
@@ -82,7 +82,7 @@ def _opposite(model: Any, reading: Reading) -> str:
 
 def save_as_libsvm(output: Output, model: Any) -> int:
     """Write a model for LIBSVM; its bytes."""
-    from textsvm.libsvm_model import save_libsvm_model
+    from textsvm.model.libsvm import save_libsvm_model
 
     with output.place() as path:
         save_libsvm_model(model, path)

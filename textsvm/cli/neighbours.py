@@ -175,7 +175,7 @@ def _write(output: Output, found: Iterator[Pairs], rows: Corpus, columns: Corpus
         return sum(
             _write_lines(typer.get_text_stream("stdout", "utf-8"), one, rows, columns) for one in found
         )
-    from textsvm.files import replacing
+    from textsvm.runtime.files import replacing
 
     # What "backslashreplace" makes of a lone surrogate is JSON's.
     utf8: Any = {"encoding": "utf-8", "errors": "backslashreplace", "newline": "\n"}
@@ -208,7 +208,7 @@ def _report(
     console: Console, printing: options.Printing, output: Output, model: KernelMachine, counts: list[int],
     seconds: dict[str, float],
 ) -> None:  # fmt: skip
-    from textsvm.device import select
+    from textsvm.runtime.device import select
 
     used, kernel = select(model.device), model.make_kernel()
     console.say_device(used)

@@ -17,7 +17,7 @@ import typer
 
 from textsvm.cli.console import WrongUsage
 from textsvm.errors import InputError
-from textsvm.files import target_of
+from textsvm.runtime.files import target_of
 
 STDOUT = Path("-")
 #: Bytes of an existing file that tell what it is.

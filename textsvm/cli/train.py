@@ -156,8 +156,8 @@ def train(
     textsvm train essays.tsv --regress score --kernel spectrum --p 1-15 --weight intersection
     """
     from textsvm.evaluation.length_baseline import LengthBaseline
-    from textsvm.libsvm_model import require_libsvms
-    from textsvm.model_file import require_weights
+    from textsvm.model.file import require_weights
+    from textsvm.model.libsvm import require_libsvms
 
     started = time.perf_counter()
     task.check(reading, learning)

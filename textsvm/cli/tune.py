@@ -23,8 +23,8 @@ from textsvm.kernels.spelling import spell
 from textsvm.reporting.format_metrics import format_metric
 
 if TYPE_CHECKING:
-    from textsvm.parallel import StageProgress
     from textsvm.readers import Corpus
+    from textsvm.runtime.parallel import StageProgress
     from textsvm.selection.tuning import Tuning
 
 _SEARCH = "Search"

@@ -12,7 +12,7 @@ CUPY = ("cupy-cuda13x", "cupy-cuda12x", "cupy")
 def lines() -> list[str]:
     """Version, device and libraries, which are not imported for it (but CuPy is, to find the device)."""
     import textsvm
-    from textsvm.device import select
+    from textsvm.runtime.device import select
 
     device = select()
     return [

@@ -2,50 +2,198 @@
 
 `fit` is prepare -> problem -> solve -> keep. The steps are separate methods, so that model selection runs
 `prepare` once and the others for every fold and every parameter over the same rows.
+
+What estimators know of training examples before anything is learnt from their labels.
+
+What is said of machines whose solver stopped before they converged.
+
+The parameter `approximate` of the estimators: "nystrom:4096".
+
+How a machine shows itself: in a notebook, and its report on labelled examples.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import sys
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, ClassVar
+from importlib import import_module
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from textsvm import device as devices
-from textsvm import parallel
-from textsvm.device import Device
-from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
-from textsvm.estimators.approximate import check_approximate, landmarks_of
-from textsvm.estimators.convergence import how_far, warn_user
 from textsvm.estimators.decisions import quiet_overflow, require_numbers
-from textsvm.estimators.prepared import Prepared as Prepared
-from textsvm.estimators.shown import Shown
 from textsvm.estimators.storing import check_store, make_gram
 from textsvm.estimators.targets import Target, as_weights, is_integer, is_number, with_classes
-from textsvm.estimators.training import check_solver, described, train
+from textsvm.estimators.training import Prepared, check_solver, described, train
 from textsvm.gram.plan import allowed_bytes, parse_bytes
 from textsvm.kernels.base import Kernel, Predictor, Weights
-from textsvm.kernels.made import make_kernel, reads_of
+from textsvm.kernels.spelling import make_kernel, reads_of
 from textsvm.kernels.user import KernelFunction
-from textsvm.locks import Lock
-from textsvm.parallel import StageProgress, of_stage
+from textsvm.runtime import device as devices
+from textsvm.runtime import parallel
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Lock, StageProgress, of_stage
 from textsvm.solvers.problems import Machines, Problem
 from textsvm.sources.base import Kept, Source
 from textsvm.sources.columns import ColumnSource
 from textsvm.sources.matrix import MatrixSource
 from textsvm.sources.texts import TextForm, TextSource
 from textsvm.sources.vectors import VectorSource
+from textsvm.text.documents import Documents, Views
+
+if TYPE_CHECKING:  # reports are built on machines
+    from collections.abc import Sequence
+
+
+def how_far(machines: Machines, tol: float, names: Callable[[int], list[str]]) -> str:
+    """Which of the machines did not converge and how far they got; "" if all did.
+
+    Parameters
+    ----------
+    machines : Machines
+    tol : float
+        What they were to reach.
+    names : callable
+        Number of machines -> what each does, where there are several.
+    """
+    solutions = machines.solutions
+    open_ones = [k for k, solution in enumerate(solutions) if not solution.converged]
+    if not open_ones:
+        return ""
+    worst = max(open_ones, key=lambda k: solutions[k].violation)
+    violation = f"violation {solutions[worst].violation:.2g}, tol {tol:g}"
+    if len(solutions) == 1:
+        return f"the solver stopped before it converged ({solutions[0].status}): {violation}"
+    learnt = np.flatnonzero(~np.isnan(machines.bias))
+    name = names(len(machines.bias))[learnt[worst]]
+    return (
+        f"{len(open_ones)} of {len(solutions)} machines stopped before they converged; the worst is "
+        f"{name} ({solutions[worst].status}): {violation}"
+    )
+
+
+def warn_user(trouble: str) -> None:
+    """Warn where the user's code called this package, however many calls that is from here."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("textsvm."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(trouble, ConvergenceWarning, stacklevel=level)
+
+
+_FORM = re.compile(r"nystrom:0*([1-9][0-9]{0,17})")
+
+
+def landmarks_of(approximate: Any) -> int | None:
+    """How many landmarks are asked for; None if the kernel is not to be approximated.
+
+    Raises
+    ------
+    InputError
+        If it is neither None nor "nystrom:" and a whole number above 0.
+    """
+    if approximate is None:
+        return None
+    found = _FORM.fullmatch(approximate) if isinstance(approximate, str) else None
+    if found is None:
+        raise InputError(
+            f'approximate={approximate!r} must be "nystrom:" and how many landmarks, a whole number above 0, '
+            'such as "nystrom:1000"; or None'
+        )
+    return int(found[1])
+
+
+def check_approximate(approximate: Any, kernel: object) -> None:
+    """Raise InputError if `approximate` is out of range, or does not go with the kernel."""
+    if landmarks_of(approximate) is None:
+        return
+    from textsvm.estimators.default import is_default  # and with it scikit-learn
+
+    if is_default(kernel):
+        raise InputError(
+            f"approximate is for a kernel that is named; kernel={kernel!r} takes one that is exact with any "
+            "number of documents; name one, such as gap, or leave approximate out"
+        )
+    if isinstance(kernel, str) and kernel == "precomputed":
+        raise InputError("a kernel matrix that is given is not approximated; leave approximate out")
+
+
+class Shown:
+    """What estimators have for people."""
+
+    def report(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        positive: Any = None,
+        ids: Sequence[str] | None = None,
+        title: str = "Evaluation",
+        mistakes: int = 10,
+    ) -> Any:
+        """Judge it on labelled examples: the report that ``textsvm evaluate --report`` writes.
+
+        Parameters
+        ----------
+        X : see `fit`; n examples, not those that it was trained on
+        y : sequence, length n
+            Their labels or numbers.
+        positive : label, optional
+            Of two classes the one to be found; the second if not given. A OneClassSVM needs it.
+        ids : sequence of str, length n, optional
+            What the examples are called; their numbers if not given.
+        title : str
+        mistakes : int
+            How many of the worst are shown with the text and why it was decided so.
+
+        Returns
+        -------
+        SavedReport
+            `results` has the figures; ``save("x.html")`` (or .md, .json) writes it, and a notebook shows it.
+
+        Raises
+        ------
+        InputError
+            If examples and labels do not fit each other, or the model.
+        """
+        made: Any = import_module("textsvm.reporting.saved")
+        return made.report_of(self, X, y, positive, ids, title=title, mistakes=mistakes)
+
+    def _sk_visual_block_(self) -> Any:
+        """scikit-learn's picture of an estimator: one block, with kernel and device below its name."""
+        return SimpleNamespace(
+            kind="single",
+            estimators=self,
+            names=type(self).__name__,
+            name_details=str(self),
+            name_caption=_caption(self),
+            doc_link_label=None,
+            dash_wrapped=True,
+        )
+
+
+def _caption(machine: Any) -> str:
+    """Kernel and device: those that were used, or those that it asks for."""
+    asked = getattr(machine, "estimator", None) or machine
+    fitted = hasattr(machine, "dual_coef_")
+    kernel = machine.kernel_ if fitted else getattr(asked, "kernel", "auto")
+    used = getattr(machine, "device_", None) if fitted else None
+    device = getattr(asked, "device", "auto") if used is None else used.description
+    return f"kernel: {'precomputed' if kernel is None else kernel}; device: {device}"
+
 
 #: Rows to train on and rows to test on.
 Fold = tuple[NDArray[np.int64], NDArray[np.int64]]

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm import device as devices
 from textsvm.choice.choose import Choice, choose
-from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
 from textsvm.estimators.targets import Target, with_classes
 from textsvm.estimators.training import train
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.spectrum import Spectrum, fixed_default
-from textsvm.kernels.sums import Sum
-from textsvm.parallel import StageProgress
+from textsvm.kernels.combined.sums import Sum
+from textsvm.kernels.spectrum.kernel import Spectrum, fixed_default
+from textsvm.runtime import device as devices
+from textsvm.runtime.parallel import StageProgress
 from textsvm.sources.texts import TextForm, TextSource
+from textsvm.text.documents import Documents, Views
 
 #: A `textsvm.SVC`, which imports this module.
 Classifier = Any

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm import device as devices
 from textsvm.estimators.decisions import (
     decide,
     probabilities_of,
@@ -23,8 +22,8 @@ from textsvm.estimators.decisions import (
     winners,
 )
 from textsvm.kernels.base import Predictor
-from textsvm.locks import Lock
-from textsvm.parallel import StageProgress, of_stage
+from textsvm.runtime import device as devices
+from textsvm.runtime.parallel import Lock, StageProgress, of_stage
 from textsvm.sources.base import Kept
 from textsvm.sources.texts import TextSource
 

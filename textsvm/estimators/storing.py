@@ -9,7 +9,6 @@ from typing import Any
 
 from sklearn.base import clone
 
-from textsvm.device import Device
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.gram.cards import sharded_gram, spread
@@ -20,7 +19,8 @@ from textsvm.gram.store import Store, Wanted
 from textsvm.gram.stored_together import complete_together
 from textsvm.gram.tiers import TIERS
 from textsvm.kernels.base import Kernel
-from textsvm.parallel import Progress
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Progress
 
 #: A `textsvm.estimators.base.KernelMachine`, which imports this module.
 Machine = Any

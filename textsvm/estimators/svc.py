@@ -19,7 +19,7 @@ from textsvm.estimators.default import Given, fit_default, is_default
 from textsvm.estimators.targets import as_classes, as_weights, check_class_weight, class_factors, is_number
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
-from textsvm.parallel import StageProgress
+from textsvm.runtime.parallel import StageProgress
 from textsvm.solvers.class_scores import STRATEGIES, number_of_machines
 from textsvm.solvers.problems import Classification, Machines
 from textsvm.sources.base import Source
@@ -55,7 +55,7 @@ class SVC(ClassifierMixin, KernelMachine):
     class_weight : None, "balanced" or dict, optional
         Factors of C for classes. "balanced": inversely proportional to their sums of sample weights.
     normalise : {"unicode", "paper", "none"}
-        How texts are normalised, see `textsvm.documents.normalise`; a kernel may keep their case.
+        How texts are normalised, see `textsvm.text.documents.normalise`; a kernel may keep their case.
     punctuation : bool
         False drops punctuation and symbols.
     max_length : int, optional

@@ -14,7 +14,7 @@ from textsvm.estimators.base import KernelMachine, Target
 from textsvm.estimators.targets import as_numbers, check_is_named, is_number
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
-from textsvm.parallel import StageProgress
+from textsvm.runtime.parallel import StageProgress
 from textsvm.solvers.problems import Regression
 
 

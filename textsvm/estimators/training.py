@@ -6,25 +6,47 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from textsvm import device as devices
-from textsvm import scratch
-from textsvm.device import Device
-from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
-from textsvm.estimators.prepared import Prepared
-from textsvm.features.vectors import Vectors
+from textsvm.gram.base import Gram
 from textsvm.gram.features import SparseGram
 from textsvm.gram.plan import allowed_bytes, show_bytes
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
-from textsvm.parallel import StageProgress, lap, of_stage
+from textsvm.linalg.vectors import Vectors
+from textsvm.runtime import device as devices
+from textsvm.runtime import memory as scratch
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import StageProgress, lap, of_stage
 from textsvm.solvers import from_features
 from textsvm.solvers.problems import Classification, Labelling, Machines, OneClass, Problem, Regression
 from textsvm.solvers.side_by_side import solve
+from textsvm.text.documents import Documents, Views
 
 SOLVERS = ("auto", "gram", "features")
 #: A `textsvm.estimators.base.KernelMachine`, which imports this module.
 Machine = Any
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is known of the training examples before anything is learnt from their labels.
+
+    Attributes
+    ----------
+    examples : Examples
+        The encoded documents, or the kernel matrix that was given.
+    kernel : Kernel
+        Fitted.
+    gram : Gram
+        Rows of the kernel matrix of all examples.
+    seconds : dict
+        Wall time of "encode" and "gram", as far as they were needed.
+    """
+
+    examples: Any
+    kernel: Kernel
+    gram: Gram
+    seconds: dict[str, float]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 from sklearn.metrics import f1_score
 
 from textsvm.evaluation.paired import Paired, compare_predictions
-from textsvm.plain_json import to_json
+from textsvm.runtime.plain_json import to_json
 
 
 @dataclass(frozen=True)

@@ -18,16 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from textsvm import device as devices
-from textsvm.device import Device
-from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
 from textsvm.estimators.labels import label_sets
 from textsvm.evaluation.judge import machine_of
 from textsvm.kernels.attribution import Attribution, Contributions, complete
-from textsvm.parallel import Progress
-from textsvm.parallel import part as part_of
-from textsvm.plain_json import to_json
+from textsvm.runtime import device as devices
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Progress
+from textsvm.runtime.parallel import part as part_of
+from textsvm.runtime.plain_json import to_json
+from textsvm.text.documents import Documents, Views
 
 #: Documents that are explained together: each has a weight for every feature of the support vectors.
 CHUNK = 16

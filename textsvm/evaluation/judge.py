@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.documents import Documents, Views
 from textsvm.errors import InputError
 from textsvm.evaluation.asked import machine_of as machine_of
 from textsvm.evaluation.asked import predict as predict
 from textsvm.evaluation.results import Results, evaluate, evaluate_labels
+from textsvm.text.documents import Documents, Views
 
 #: Warn when more than this share of the symbols is not in the model's alphabet.
 UNSEEN = 0.05
@@ -43,7 +43,7 @@ def judge(
     grades : (int, int), optional
         Range of the quadratic weighted kappa.
     progress : callable, optional
-        See `textsvm.parallel.StageProgress`.
+        See `textsvm.runtime.parallel.StageProgress`.
     seconds : dict, optional
         Kept in the results, with "predict" added.
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.evaluation.explanation import machine_of_texts, machines_of
-from textsvm.parallel import Progress
+from textsvm.runtime.parallel import Progress
 
 #: Symbols of changed texts that exist at a time.
 BATCH = 1 << 22

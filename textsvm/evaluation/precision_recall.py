@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import metrics
 
-from textsvm.compiled import njit
+from textsvm.runtime.compiled import njit
 
 Array = NDArray[Any]
 

@@ -16,7 +16,7 @@ from textsvm.evaluation import multilabel
 from textsvm.evaluation.bootstrap import intervals
 from textsvm.evaluation.metrics import as_grades, check_grades, grades_of, scores
 from textsvm.evaluation.precision_recall import average_precisions, of_each
-from textsvm.plain_json import to_json
+from textsvm.runtime.plain_json import to_json
 
 
 @dataclass(frozen=True)

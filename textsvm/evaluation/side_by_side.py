@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.evaluation.paired import compare_predictions
 from textsvm.evaluation.results import Results
-from textsvm.plain_json import to_json
+from textsvm.runtime.plain_json import to_json
 
 #: Models that a page has room and colours for, documents that are shown, and symbols of each.
 MOST_MODELS, MOST_SHOWN, SYMBOLS = 8, 12, 240

@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 from textsvm.errors import InputError
 from textsvm.evaluation.bootstrap import draws, metrics_in
 from textsvm.evaluation.results import Results
-from textsvm.plain_json import to_json
+from textsvm.runtime.plain_json import to_json
 
 #: Metrics of a part, the one that it is judged by first.
 METRICS = {

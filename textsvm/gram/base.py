@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm import device as devices
-from textsvm.device import Device
 from textsvm.errors import InputError
+from textsvm.runtime import device as devices
+from textsvm.runtime.device import Device
 
 
 class Window:

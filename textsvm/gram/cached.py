@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.gram.base import Window
-from textsvm.kernels.base import MatrixRows
-from textsvm.kernels.rows import AHEAD
+from textsvm.kernels.base import AHEAD, MatrixRows
+from textsvm.runtime import device as devices
 
 #: Bytes of each variable that are not rows: its slot, and the owner and last use of a slot.
 _BOOK = 16

@@ -32,16 +32,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm import device as devices
-from textsvm.device import Device
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram, Gram
 from textsvm.gram.plan import allowed_bytes, show_bytes
 from textsvm.gram.shards import Shard, ShardedGram
 from textsvm.gram.tiles import blocks
 from textsvm.kernels.base import Kernel
-from textsvm.parallel import Progress
-from textsvm.workers import current
+from textsvm.runtime import device as devices
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Progress
+from textsvm.runtime.workers import current
 
 SOURCE = "place_tile.cu"
 #: What is launched here: (source, defines).

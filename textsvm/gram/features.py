@@ -8,13 +8,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.device import Device
-from textsvm.features.rows import FeatureRows
 from textsvm.gram.base import DenseGram, Gram, Window
 from textsvm.gram.cached import CachedGram
 from textsvm.gram.plan import allowed_bytes, make_gram, plan
 from textsvm.kernels.base import MatrixRows
-from textsvm.parallel import Progress
+from textsvm.linalg.rows import FeatureRows
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Progress
 
 
 class RowsOfFeatures(MatrixRows, Protocol):

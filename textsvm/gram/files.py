@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.files import replacing
 from textsvm.readers.vectors import UNREADABLE
+from textsvm.runtime.files import replacing
 from textsvm.sources.matrix import check_block, check_gram
 
 NPY = ".npy"

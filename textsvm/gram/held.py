@@ -17,17 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm import device as devices
-from textsvm import parallel
-from textsvm.device import Device
 from textsvm.gram.cached import CachedGram
 from textsvm.gram.plan import show_bytes
 from textsvm.gram.rates import kept
 from textsvm.gram.store import Wanted, panel_rows
 from textsvm.gram.stored import StoredRows
-from textsvm.kernels.base import MatrixRows
-from textsvm.kernels.rows import AHEAD
-from textsvm.parallel import Progress
+from textsvm.kernels.base import AHEAD, MatrixRows
+from textsvm.runtime import device as devices
+from textsvm.runtime import parallel
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Progress
 
 #: Rows that the rate of computing is measured on, and seconds that these may take; rows of the bus's matrix.
 _PROBE, _ENOUGH, _BUS_ROWS = 64, 0.25, 4096

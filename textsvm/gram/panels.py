@@ -27,10 +27,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm import parallel
-from textsvm.compiled import njit
-from textsvm.files import replacing
-from textsvm.parallel import Progress
+from textsvm.runtime import parallel
+from textsvm.runtime.compiled import njit
+from textsvm.runtime.files import replacing
+from textsvm.runtime.parallel import Progress
 
 _TRAILER = np.dtype([("checksum", "<u8"), ("diagonal", "<f4")])
 #: Bytes that a thread reads at a time; threads where they are not limited, which mostly wait for the disk.

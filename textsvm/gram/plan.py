@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from textsvm.device import Device, free_memory
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.gram.cached import CachedGram
 from textsvm.gram.tiles import whole_gram
 from textsvm.kernels.base import MatrixRows
-from textsvm.parallel import Progress
-from textsvm.workers import current
+from textsvm.runtime.device import Device, free_memory
+from textsvm.runtime.parallel import Progress
+from textsvm.runtime.workers import current
 
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)

@@ -9,7 +9,6 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.gram.cached import CachedGram, most_rows
@@ -20,7 +19,8 @@ from textsvm.gram.rates import disk_rates
 from textsvm.gram.store import Store, Wanted
 from textsvm.gram.stored import StoredRows, read_whole
 from textsvm.gram.tiers import LEAST, Case, Rates, choose
-from textsvm.parallel import Progress
+from textsvm.runtime import device as devices
+from textsvm.runtime.parallel import Progress
 
 
 @dataclass(frozen=True)

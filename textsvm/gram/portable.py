@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm import device as devices
 from textsvm.gram.base import DenseGram, Gram
+from textsvm.runtime import device as devices
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from math import isfinite
 from pathlib import Path
 
 from textsvm.errors import InputError
-from textsvm.files import replacing
+from textsvm.runtime.files import replacing
 
 FORMAT, MONTH = 1, 30 * 86_400.0
 #: Bytes that are written at a time, and at most, and seconds after which it is enough; bytes read at a time.

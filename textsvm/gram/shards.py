@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm import device as devices
-from textsvm.device import Device
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram, Window
+from textsvm.runtime import device as devices
+from textsvm.runtime.device import Device
 
 
 @dataclass(frozen=True)

@@ -20,16 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.device import Device
-from textsvm.documents import Documents
 from textsvm.gram.base import DenseGram, Gram
 from textsvm.gram.cards import sharded_gram, spread
 from textsvm.gram.plan import allowed_bytes, make_gram, plan
 from textsvm.gram.tiles import Recipe, shared_grams, whole_gram
 from textsvm.kernels.base import Kernel, Sharing
-from textsvm.kernels.combined_rows import add, scale
-from textsvm.parallel import Progress
-from textsvm.parallel import part as part_of
+from textsvm.kernels.combined.rows import add, scale
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Progress
+from textsvm.runtime.parallel import part as part_of
+from textsvm.text.documents import Documents
 
 #: Number of the kernel, and its Gram.
 Numbered = tuple[int, Gram]

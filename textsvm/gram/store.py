@@ -26,16 +26,16 @@ from typing import Any
 import numpy as np
 
 import textsvm
-from textsvm import device as devices
-from textsvm.device import Device
 from textsvm.errors import InputError
-from textsvm.files import replacing, sync_folder
 from textsvm.gram.panels import Panels
 from textsvm.gram.plan import show_bytes
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
-from textsvm.parallel import n_threads
-from textsvm.plain_json import to_json
+from textsvm.runtime import device as devices
+from textsvm.runtime.device import Device
+from textsvm.runtime.files import replacing, sync_folder
+from textsvm.runtime.parallel import n_threads
+from textsvm.runtime.plain_json import to_json
 
 FORMAT = 1
 _STORE, _GRAM, _LOCK = "store.json", "gram.json", ".lock"

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram, Gram
 from textsvm.gram.cached import CachedGram
@@ -26,7 +25,8 @@ from textsvm.gram.panels import Damaged
 from textsvm.gram.plan import allowed_bytes, plan
 from textsvm.gram.store import Store, Wanted
 from textsvm.gram.tiers import BANDS
-from textsvm.parallel import Progress
+from textsvm.runtime import device as devices
+from textsvm.runtime.parallel import Progress
 
 #: Bytes that are read at a time on their way to a card; and those from which on a rate says something.
 _STAGING, _TELLING = 32 << 20, 128 << 20

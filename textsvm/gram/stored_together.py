@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from textsvm.gram.store import Kept, Store, Wanted, panel_rows
 from textsvm.gram.stored import StoredRows
-from textsvm.kernels.sharing import SharedColumns
-from textsvm.parallel import Progress
+from textsvm.kernels.base import SharedColumns
+from textsvm.runtime.parallel import Progress
 
 
 def complete_together(

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.device import Device
-from textsvm.documents import Documents
 from textsvm.gram.base import DenseGram, Gram
 from textsvm.gram.cards import spread
 from textsvm.gram.plan import allowed_bytes, plan
 from textsvm.gram.tiles import whole_gram
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.combined_rows import add, scale
-from textsvm.parallel import Progress, part
+from textsvm.kernels.combined.rows import add, scale
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Progress, part
+from textsvm.text.documents import Documents
 
 
 class TermGrams:

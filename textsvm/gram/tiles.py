@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm import device as devices
-from textsvm.device import Device
 from textsvm.gram.base import DenseGram
 from textsvm.kernels.base import Sharing
-from textsvm.parallel import Progress
-from textsvm.workers import Workers, current
+from textsvm.runtime import device as devices
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Progress
+from textsvm.runtime.workers import Workers, current
 
 #: Seconds and bytes of a tile at most, roughly; and tiles for each task that runs at a time.
 TILE_SECONDS, TILE_BYTES, TILES_EACH = 2.0, 32 << 20, 8

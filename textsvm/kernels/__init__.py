@@ -6,27 +6,24 @@ from collections import UserDict
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from textsvm.kernels.option import Option
+from textsvm.kernels.options import OPTIONS, Option
 
 if TYPE_CHECKING:
     from textsvm.kernels.base import Kernel
-    from textsvm.kernels.bounded_gap import BoundedGap
-    from textsvm.kernels.edit import EditDistance
-    from textsvm.kernels.gap import GapWeighted
-    from textsvm.kernels.gapped import GappedKmers
-    from textsvm.kernels.gaussian import Gaussian
-    from textsvm.kernels.gkm import Gkm
-    from textsvm.kernels.linear import Linear
-    from textsvm.kernels.locality import LocalityImproved
-    from textsvm.kernels.mismatch import Mismatch
-    from textsvm.kernels.oligo import Oligo
-    from textsvm.kernels.on import On
-    from textsvm.kernels.polynomial import Polynomial
-    from textsvm.kernels.sigmoid import Sigmoid
-    from textsvm.kernels.spectrum import Spectrum
-    from textsvm.kernels.sums import Product, Sum
+    from textsvm.kernels.combined.on import On
+    from textsvm.kernels.combined.sums import Product, Sum
+    from textsvm.kernels.edit.kernel import EditDistance
+    from textsvm.kernels.gap.bounded import BoundedGap
+    from textsvm.kernels.gap.kernel import GapWeighted
+    from textsvm.kernels.mers.gapped import GappedKmers
+    from textsvm.kernels.mers.gkm import Gkm
+    from textsvm.kernels.mers.mismatch import Mismatch
+    from textsvm.kernels.positions.locality import LocalityImproved
+    from textsvm.kernels.positions.oligo import Oligo
+    from textsvm.kernels.positions.weighted_degree import WeightedDegree
+    from textsvm.kernels.spectrum.kernel import Spectrum
     from textsvm.kernels.user import UserKernel
-    from textsvm.kernels.weighted_degree import WeightedDegree
+    from textsvm.kernels.vectors.kernels import Gaussian, Linear, Polynomial, Sigmoid
 
 
 _MADE_OF_OTHERS = ("sum", "product", "on")
@@ -45,9 +42,7 @@ class Kernels(UserDict[str, Any]):
     def options(self, name: str) -> tuple[Option, ...]:
         """The options of a kernel, without importing it: scikit-learn and Numba take a second."""
         kernel = self.data[name]
-        if isinstance(kernel, str):
-            return import_module(kernel.partition(":")[0] + "_options").OPTIONS
-        return kernel.options
+        return OPTIONS[name] if isinstance(kernel, str) else kernel.options
 
     def simple(self) -> list[str]:
         """Names of the kernels that are made of no others."""
@@ -56,46 +51,46 @@ class Kernels(UserDict[str, Any]):
 
 #: Kernels by the name that the command line and model files use; a function of the user's has none.
 KERNELS = Kernels(
-    spectrum="textsvm.kernels.spectrum:Spectrum",
-    edit="textsvm.kernels.edit:EditDistance",
-    gap="textsvm.kernels.gap:GapWeighted",
-    gapped="textsvm.kernels.gapped:GappedKmers",
-    mismatch="textsvm.kernels.mismatch:Mismatch",
-    gkm="textsvm.kernels.gkm:Gkm",
-    oligo="textsvm.kernels.oligo:Oligo",
-    locality="textsvm.kernels.locality:LocalityImproved",
-    linear="textsvm.kernels.linear:Linear",
-    polynomial="textsvm.kernels.polynomial:Polynomial",
-    gaussian="textsvm.kernels.gaussian:Gaussian",
-    sigmoid="textsvm.kernels.sigmoid:Sigmoid",
-    sum="textsvm.kernels.sums:Sum",
-    product="textsvm.kernels.sums:Product",
-    on="textsvm.kernels.on:On",
+    spectrum="textsvm.kernels.spectrum.kernel:Spectrum",
+    edit="textsvm.kernels.edit.kernel:EditDistance",
+    gap="textsvm.kernels.gap.kernel:GapWeighted",
+    gapped="textsvm.kernels.mers.gapped:GappedKmers",
+    mismatch="textsvm.kernels.mers.mismatch:Mismatch",
+    gkm="textsvm.kernels.mers.gkm:Gkm",
+    oligo="textsvm.kernels.positions.oligo:Oligo",
+    locality="textsvm.kernels.positions.locality:LocalityImproved",
+    linear="textsvm.kernels.vectors.kernels:Linear",
+    polynomial="textsvm.kernels.vectors.kernels:Polynomial",
+    gaussian="textsvm.kernels.vectors.kernels:Gaussian",
+    sigmoid="textsvm.kernels.vectors.kernels:Sigmoid",
+    sum="textsvm.kernels.combined.sums:Sum",
+    product="textsvm.kernels.combined.sums:Product",
+    on="textsvm.kernels.combined.on:On",
     **{
-        "bounded-gap": "textsvm.kernels.bounded_gap:BoundedGap",
-        "weighted-degree": "textsvm.kernels.weighted_degree:WeightedDegree",
+        "bounded-gap": "textsvm.kernels.gap.bounded:BoundedGap",
+        "weighted-degree": "textsvm.kernels.positions.weighted_degree:WeightedDegree",
     },
 )
 _HOME = {
     "Kernel": "base",
-    "Linear": "linear",
-    "Polynomial": "polynomial",
-    "BoundedGap": "bounded_gap",
-    "EditDistance": "edit",
-    "GapWeighted": "gap",
-    "GappedKmers": "gapped",
-    "Gaussian": "gaussian",
-    "Gkm": "gkm",
-    "Mismatch": "mismatch",
-    "LocalityImproved": "locality",
-    "Oligo": "oligo",
-    "On": "on",
-    "Product": "sums",
-    "Sigmoid": "sigmoid",
-    "Spectrum": "spectrum",
-    "Sum": "sums",
+    "On": "combined.on",
+    "Product": "combined.sums",
+    "Sum": "combined.sums",
+    "EditDistance": "edit.kernel",
+    "BoundedGap": "gap.bounded",
+    "GapWeighted": "gap.kernel",
+    "GappedKmers": "mers.gapped",
+    "Gkm": "mers.gkm",
+    "Mismatch": "mers.mismatch",
+    "LocalityImproved": "positions.locality",
+    "Oligo": "positions.oligo",
+    "WeightedDegree": "positions.weighted_degree",
+    "Spectrum": "spectrum.kernel",
     "UserKernel": "user",
-    "WeightedDegree": "weighted_degree",
+    "Gaussian": "vectors.kernels",
+    "Linear": "vectors.kernels",
+    "Polynomial": "vectors.kernels",
+    "Sigmoid": "vectors.kernels",
 }
 
 __all__ = [

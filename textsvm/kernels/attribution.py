@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.documents import Documents, Views
-from textsvm.parallel import Progress
+from textsvm.runtime.parallel import Progress
+from textsvm.text.documents import Documents, Views
 
 Array = NDArray[np.float64]
 #: Pieces that a document is cut into for occlusion.

@@ -1,36 +1,411 @@
-"""What every string kernel is: parameters, and rows of kernel values against fixed documents."""
+"""What every string kernel is: parameters, and rows of kernel values against fixed documents.
+
+Objects that are their parameters, as scikit-learn's estimators are: it can set, print and clone them.
+
+scikit-learn's own base class would do, but takes more than a second to import, for which one mail that is
+predicted should not wait.
+
+Rows of kernel values: what a Gram is made of, and what is compared with support vectors.
+
+Machines as they decide: by kernel values with their support vectors, or by one weight a feature.
+
+What kernels of a grid have in common.
+
+Kernels as Python writes them: ``a + b``, ``2 * a``, ``a * b``, and ``kernel(texts, others)``.
+
+    a + b       Sum([a, b])              a + b + c      Sum([a, b, c])
+    2 * a + b   Sum([a, b], [2, 1])      2 * (a + b)    Sum([a, b], [2, 2])
+    a * b       Product([a, b])          a * b * c      Product([a, b, c])
+
+Sums are weighted means (`combined.sums`): a factor says how much a term counts beside others, and a
+kernel that stands alone has the same values whatever its factor. Terms of sums and parts of products are put
+together flat; the factor of a part of a product is one of the product.
+"""
 
 from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Hashable, Iterator, Sequence
+from copy import deepcopy
+from inspect import signature
+from math import inf
+from numbers import Real
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.documents import Documents, View, Views
 from textsvm.errors import InputError
-from textsvm.features.rows import FeatureRows, side_by_side
 from textsvm.kernels.attribution import OCCLUSION, PIECES, Attribution, Contributions, occlusion
 from textsvm.kernels.near import Near, NearByValues
-from textsvm.kernels.operators import Operators
-from textsvm.kernels.option import Option
-from textsvm.kernels.predictor import Predictor as Predictor
-from textsvm.kernels.predictor import RowsPredictor as RowsPredictor
-from textsvm.kernels.predictor import Weights as Weights
-from textsvm.kernels.rows import BLOCK_BYTES as BLOCK_BYTES
-from textsvm.kernels.rows import HostRows as HostRows
-from textsvm.kernels.rows import KernelRows as KernelRows
-from textsvm.kernels.rows import MatrixRows as MatrixRows
-from textsvm.kernels.sharing import Sharing as Sharing
-from textsvm.parallel import Progress
-from textsvm.parameters import Parameters
-from textsvm.tokens import Tokens, check_tokens
+from textsvm.kernels.options import Option
+from textsvm.linalg.rows import FeatureRows, side_by_side
+from textsvm.runtime import device as devices
+from textsvm.runtime.parallel import Progress
+from textsvm.text.documents import Documents, View, Views
+from textsvm.text.tokens import Tokens, check_tokens
 
 if TYPE_CHECKING:
-    from textsvm.device import Device
+    from typing_extensions import Self
+if TYPE_CHECKING:
+    from textsvm.runtime.device import Device
+if TYPE_CHECKING:  # the package knows everybody; sums and machines are built on kernels
+    from textsvm import Product, Sum
+
+
+_KNOWN: dict[type, dict[str, Any]] = {}
+
+
+def _defaults(kind: type) -> dict[str, Any]:
+    """The parameters of a class by name, in order, and their defaults."""
+    if kind not in _KNOWN:
+        every = sorted(signature(kind).parameters.values(), key=lambda one: one.name)
+        _KNOWN[kind] = {
+            one.name: one.default for one in every if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        }
+    return _KNOWN[kind]
+
+
+class Parameters:
+    """Its attributes are the parameters of its constructor."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *values: Any, **parameters: Any) -> None: ...
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Its parameters by name; with `deep` those of its parameters as well, as "name__parameter"."""
+        found: dict[str, Any] = {}
+        for name in _defaults(type(self)):
+            value = getattr(self, name)
+            if deep and hasattr(value, "get_params") and not isinstance(value, type):
+                found |= {f"{name}__{key}": one for key, one in value.get_params().items()}
+            found[name] = value
+        return found
+
+    def set_params(self, **given: Any) -> Self:
+        """Set some of its parameters, or theirs.
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter.
+        """
+        known, inner = self.get_params(), dict[str, dict[str, Any]]()
+        for key, value in given.items():
+            name, _, rest = key.partition("__")
+            if name not in known:
+                raise ValueError(
+                    f"Invalid parameter {name!r} for {self!r}; there is {', '.join(_defaults(type(self)))}"
+                )
+            if rest:
+                inner.setdefault(name, {})[rest] = value
+            else:
+                setattr(self, name, value)
+        for name, theirs in inner.items():
+            known[name].set_params(**theirs)
+        return self
+
+    def copy(self) -> Self:
+        """A fresh object with copies of its parameters, and nothing that it learnt."""
+        return type(self)(**{name: self.copied(name, getattr(self, name)) for name in _defaults(type(self))})
+
+    def copied(self, name: str, value: Any) -> Any:
+        """The value of a parameter for a copy."""
+        if isinstance(value, list | tuple):
+            return type(value)(self.copied(name, each) for each in value)
+        return value.copy() if isinstance(value, Parameters) else deepcopy(value)
+
+    def __sklearn_clone__(self) -> Self:
+        return self.copy()
+
+    def __repr__(self) -> str:
+        defaults, values = _defaults(type(self)), self.get_params(deep=False)
+        changed = (
+            f"{name}={values[name]!r}" for name in values if repr(values[name]) != repr(defaults[name])
+        )
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+
+#: Kernel values that prediction holds at a time.
+BLOCK_BYTES = 32 << 20
+
+
+#: Rows asked for at a time where kernels do not say; more would push out rows in use (reports/tiers.md).
+AHEAD = 8
+
+
+class MatrixRows(Protocol):
+    """Rows of a symmetric n x n kernel matrix, which is what a Gram is made of.
+
+    Arrays are float32 and live where the work is done: NumPy arrays for the CPU twins, CuPy arrays
+    for the CUDA twins. None of the matrix exists until it is asked for.
+    """
+
+    n: int
+    device: Device
+
+    def diag(self) -> Any:
+        """k(d, d) of each column document, shape (n,)."""
+
+    def rows(self, indices: NDArray[np.int64]) -> Any:
+        """k(documents[indices], documents), shape (len(indices), n)."""
+
+    def gram(self, progress: Progress | None = None) -> Any:
+        """The whole matrix, shape (n, n), one half of it computed."""
+
+
+class KernelRows(MatrixRows, Protocol):
+    """Kernel values with `n` fixed documents, the columns; other documents can be the rows.
+
+    The twins, HostX and CudaX, have the same constructor: (kernel, documents, device).
+    """
+
+    documents: Documents
+
+    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+        """k(others, documents), shape (len(others), n).
+
+        The alphabet of `others` must extend that of the column documents.
+        """
+
+    def decision(
+        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
+    ) -> NDArray[np.float64]:
+        """k(others, documents) @ coef in bounded memory: coef (n, k) -> (len(others), k), on the host."""
+
+
+class HostRows(ABC):
+    """What the CPU twins share: decision values from blocks of `cross`.
+
+    Attributes
+    ----------
+    ahead : int
+        Rows that a solver had best ask for at a time, the likely next ones among them. Few of these are
+        used before they make room again: 1 (none but those needed) where each takes as long as one alone.
+    """
+
+    n: int
+    ahead: int = AHEAD
+
+    @abstractmethod
+    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
+        """See `KernelRows`."""
+
+    def decision(
+        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
+    ) -> NDArray[np.float64]:
+        """k(others, documents) @ coef, a block of `others` at a time: coef (n, k) -> (len(others), k)."""
+        values = np.empty((len(others), coef.shape[1]))
+        size = max(1, BLOCK_BYTES // (4 * max(1, self.n)))
+        for start in range(0, len(others), size):
+            block = others.take(np.arange(start, min(start + size, len(others))))
+            values[start : start + size] = self.cross(block) @ coef
+            if progress is not None:
+                progress(min(start + size, len(others)), len(others))
+        return values
+
+
+class Predictor(Protocol):
+    """Values of machines at any documents, sum_i coef[k, i] k(support_i, document), where `device` says.
+
+    Whatever can be prepared once for all predictions has been.
+    """
+
+    device: Device
+
+    def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
+        """Values without bias, shape (len(documents), n_machines), on the host, in bounded memory.
+
+        The alphabet of `documents` must extend that of the support vectors.
+        """
+
+
+class Weights(Protocol):
+    """Machines as one weight a feature, on the host, and what their kernel learnt: no support vectors."""
+
+    @property
+    def left_out(self) -> int:
+        """Support vectors that have no feature, and so are not in it."""
+
+    @property
+    def n_machines(self) -> int:
+        """How many machines there are."""
+
+    def predictor(self, device: Device) -> Predictor:
+        """Prepare them for prediction; that of the CPU has `contributions` (`SpectrumPredictor`), too."""
+
+    def state(self, tolerance: float) -> dict[str, NDArray[Any]]:
+        """Arrays for `Kernel.restore_weight_vectors`; values, normalised, move by `tolerance` at most."""
+
+
+class RowsPredictor:
+    """The `Predictor` of kernels that have no weight vector: kernel values with the support vectors.
+
+    Parameters
+    ----------
+    rows : KernelRows
+        Of the support vectors.
+    coef : float64 array, shape (n_machines, n_sv)
+    """
+
+    def __init__(self, rows: KernelRows, coef: NDArray[np.float64]) -> None:
+        self.rows, self.coef, self.device = rows, coef, rows.device
+
+    def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
+        """See `Predictor`."""
+        return self.rows.decision(documents, self.coef.T, progress)
+
+
+class SharedColumns(Protocol):
+    """Rows of several kernels from one pass, with the bits that each kernel's own have."""
+
+    def diags(self) -> list[Any]:
+        """K[i, i] of each kernel, shape (n,), float32."""
+
+    def rows(self, indices: NDArray[np.int64]) -> list[Any]:
+        """Rows of each kernel, shape (len(indices), n), float32."""
+
+
+class Sharing(ABC):
+    """Work that kernels of a grid have in common, on the same documents: equal ones are computed together.
+
+    Subclasses are frozen dataclasses of the parameters that must be equal.
+    """
+
+    def passes(self, kernels: Sequence[Any], room: int) -> list[list[int]]:
+        """Which of these kernels are computed together, by their positions, in the order of `grams`.
+
+        By default all, which takes memory for two matrices; `room`, at least 2, is for how many there is.
+        """
+        return [list(range(len(kernels)))]
+
+    @abstractmethod
+    def description(self, kernels: Sequence[Any]) -> str:
+        """What the Grams of one pass come from, in a few words."""
+
+    @abstractmethod
+    def grams(
+        self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
+    ) -> Iterator[tuple[int, Any]]:
+        """The kernels of one pass by their positions, each with its matrix, which the caller may keep."""
+
+    def columns(self, kernels: Sequence[Any], documents: Documents, device: Device) -> SharedColumns | None:
+        """Documents as the columns of rows of all these kernels; None where there is no such pass."""
+        return None
+
+    def divides(self, kernels: Sequence[Any], documents: Documents) -> bool:
+        """Whether matrices of one pass can be made in tiles; see `Kernel.divides`."""
+        return False
+
+    def cross(self, kernels: Sequence[Any], others: Documents, documents: Documents) -> list[Any]:
+        """Matrices of kernel values of others with documents, one a kernel, from one pass on the CPU."""
+        raise TypeError(f"{type(self).__name__} has no tiles")
+
+
+class Operators:
+    """What a kernel does with ``+``, ``*`` and ``()``."""
+
+    #: Numbers of NumPy leave their products to the kernel.
+    __array_ufunc__ = None
+
+    def __add__(self, other: Any) -> Sum:
+        from textsvm import Sum
+
+        if not isinstance(other, Operators):
+            return NotImplemented
+        weights, kernels = (mine + theirs for mine, theirs in zip(_terms(self), _terms(other), strict=True))
+        return Sum(kernels, None if set(weights) == {1.0} else weights)
+
+    def __radd__(self, other: Any) -> Any:
+        # The builtin `sum` begins with 0.
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, Operators):
+            return _product(self, other)
+        return _scaled(float(other), self) if _is_factor(other) else NotImplemented
+
+    __rmul__ = __mul__
+
+    def __call__(self, texts: Any, others: Any = None) -> NDArray[np.float32]:
+        """Kernel values of texts with others, or with each other.
+
+        Texts have the normal form that `textsvm.SVC` gives them by default, and values are normalised, and
+        computed on the device that it would take. What a kernel learns from texts (idf weights, the scale of
+        vectors) it learns from the columns; it is the same afterwards.
+
+        Parameters
+        ----------
+        texts : texts, or vectors or a table where the kernel reads these; m of them
+        others : the same, n of them, optional
+            The texts themselves if not given.
+
+        Returns
+        -------
+        float32 array, shape (m, n)
+
+        Raises
+        ------
+        InputError
+            If a parameter of the kernel is out of range, or something is no text.
+        """
+        from textsvm import SVC
+
+        model = SVC(self)
+        model.check()
+        device = devices.select(model.device)
+        with model.at_work(device):
+            columns = model.encode(model.read(texts if others is None else others))
+            kernel = model.make_kernel()
+            rows = kernel.fit_on(kernel.read(columns), device).rows(kernel.read(columns), device)
+            if others is None:
+                return np.asarray(devices.to_host(rows.gram()))
+            compared = model.encode(model.read(texts, fitting=False), columns)
+            return np.asarray(devices.to_host(rows.cross(kernel.read(compared))))
+
+
+def _is_factor(value: Any) -> bool:
+    """Whether it is a number; raises InputError if it is none that a kernel can be multiplied by."""
+    if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
+        return False
+    if not (0 < float(value) < inf):
+        raise InputError(f"a kernel can be multiplied by a finite number above 0, not by {value}")
+    return True
+
+
+def _terms(kernel: Any) -> tuple[list[float], list[Any]]:
+    """The weights and the terms of a sum; one of any other kernel."""
+    from textsvm import Sum
+
+    if not isinstance(kernel, Sum):
+        return [1.0], [kernel]
+    weights = [1.0] * len(kernel.kernels) if kernel.weights is None else [float(w) for w in kernel.weights]
+    return weights, list(kernel.kernels)
+
+
+def _scaled(factor: float, kernel: Any) -> Sum:
+    from textsvm import Sum
+
+    weights, kernels = _terms(kernel)
+    return Sum(kernels, [factor * weight for weight in weights])
+
+
+def _product(a: Any, b: Any) -> Product | Sum:
+    from textsvm import Product
+
+    factor = 1.0
+    parts: list[Any] = []
+    for one in (a, b):
+        weights, kernels = _terms(one)
+        if len(kernels) == 1:  # a kernel times a number
+            factor, one = factor * weights[0], kernels[0]
+        parts += one.kernels if isinstance(one, Product) else [one]
+    product = Product(parts)
+    return product if factor == 1 else _scaled(factor, product)
+
+
 #: Values a second of a kernel about which nothing is known, such as a function of the user's.
 UNKNOWN_RATE = 5e5 / 60
 
@@ -93,7 +468,7 @@ class Kernel(Operators, Parameters, ABC):
 
     @property
     def bare(self) -> Kernel:
-        """It without the column that it is on (`textsvm.kernels.on`)."""
+        """It without the column that it is on (`textsvm.kernels.combined.on`)."""
         return self
 
     @property
@@ -130,7 +505,7 @@ class Kernel(Operators, Parameters, ABC):
         raise TypeError(f"features of {type(self).__name__} cannot be counted")
 
     def counted(self, documents: Documents, device: Device | None = None) -> Any:
-        """Documents whose features are counted, as `textsvm.kernels.spectrum_counted` has them.
+        """Documents whose features are counted, as `textsvm.kernels.spectrum.counted` has them.
 
         On a card, where one is given; on the CPU otherwise.
         """
@@ -177,7 +552,7 @@ class Kernel(Operators, Parameters, ABC):
             parts.append(counted[leaf.counting].rows(leaf.bare, train))
         weights = [weight for weight, _ in self.terms]
         if device.kind == "cuda":
-            from textsvm.features import rows_cuda
+            from textsvm.linalg import rows_cuda
 
             return rows_cuda.side_by_side(parts, weights)
         return side_by_side(parts, weights)
@@ -378,7 +753,7 @@ class SymbolKernel(Kernel):
     Parameters
     ----------
     tokens : {"characters", "words", "whitespace", "blosum62"} or callable
-        What one symbol is, see `textsvm.tokens.tokenise`.
+        What one symbol is, see `textsvm.text.tokens.tokenise`.
     keep_case : bool
         Tell upper and lower case apart, which the normal form of texts does not.
     """

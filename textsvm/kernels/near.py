@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.device import Device, array_module, to_host, use
-from textsvm.documents import Documents
+from textsvm.runtime.device import Device, array_module, to_host, use
+from textsvm.text.documents import Documents
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm import device as devices
-from textsvm.documents import Documents
-from textsvm.features.products import finish_half
+from textsvm.linalg.products import finish_half
+from textsvm.runtime import device as devices
+from textsvm.text.documents import Documents
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -33,15 +33,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm import device as devices
-from textsvm.device import Device
-from textsvm.documents import Documents, View
 from textsvm.errors import InputError
-from textsvm.features.dense import DenseRows
-from textsvm.features.rows import FeatureRows
 from textsvm.kernels.base import Kernel, KernelRows
-from textsvm.parallel import Progress, part
-from textsvm.workers import current
+from textsvm.linalg.dense import DenseRows
+from textsvm.linalg.rows import FeatureRows
+from textsvm.runtime import device as devices
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Progress, part
+from textsvm.runtime.workers import current
+from textsvm.text.documents import Documents, View
 
 #: Bytes of the float64 copy of kernel values that exist at a time, on the host and on a card.
 HOST_BLOCK, DEVICE_BLOCK = 64 << 20, 1 << 30

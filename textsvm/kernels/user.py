@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm import device as gpu
-from textsvm.device import Device
-from textsvm.documents import Documents
 from textsvm.errors import InputError
 from textsvm.kernels.base import BLOCK_BYTES, HostRows, Kernel, KernelRows, Predictor
-from textsvm.parallel import Progress
+from textsvm.runtime import device as gpu
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Progress
+from textsvm.text.documents import Documents
 
 #: Takes two lists of texts, returns their kernel values, shape (len(first), len(second)).
 KernelFunction = Callable[[list[str], list[str]], Any]

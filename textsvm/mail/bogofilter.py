@@ -27,7 +27,7 @@ from textsvm.errors import InputError
 from textsvm.mail.bogofilter_input import messages
 from textsvm.mail.bogofilter_options import USAGE, Given, Settings, given
 from textsvm.mail.decision import CODES
-from textsvm.printable import one_line, printable
+from textsvm.runtime.printable import one_line, printable
 
 if TYPE_CHECKING:
     from textsvm.mail.filter import Decision, Filter

@@ -28,7 +28,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from textsvm.errors import InputError
-from textsvm.printable import one_line
+from textsvm.runtime.printable import one_line
 
 STORE = Path("textsvm-trec")
 COMMANDS = ("initialize", "classify", "train", "finalize")

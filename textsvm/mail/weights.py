@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.files import replacing
+from textsvm.runtime.files import replacing
 
 _HEADER = struct.Struct("<8s32sQQ8x")
 _MAGIC = b"tsvmwts1"

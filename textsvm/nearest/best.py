@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.compiled import njit
 from textsvm.kernels.near import Pairs
+from textsvm.runtime.compiled import njit
 
 
 class Best:

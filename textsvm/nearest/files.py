@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from textsvm.files import replacing
 from textsvm.kernels.near import Pairs
+from textsvm.runtime.files import replacing
 
 
 def write_pairs(

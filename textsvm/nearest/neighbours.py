@@ -13,11 +13,11 @@ from scipy.sparse import csr_array
 from textsvm.errors import InputError
 from textsvm.estimators.svc import SVC
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.edit import EditDistance
+from textsvm.kernels.edit.kernel import EditDistance
 from textsvm.kernels.user import KernelFunction
 from textsvm.nearest.search import joined, search
 from textsvm.nearest.wanted import K, Wanted
-from textsvm.parallel import StageProgress
+from textsvm.runtime.parallel import StageProgress
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def neighbours(
     normalise, punctuation, max_length, memory, device, n_jobs
         As `textsvm.SVC` takes them; `memory` bounds the tiles that are computed at a time.
     progress : callable, optional
-        See `textsvm.parallel.StageProgress`.
+        See `textsvm.runtime.parallel.StageProgress`.
 
     Raises
     ------

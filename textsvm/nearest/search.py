@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.device import select
 from textsvm.estimators.base import KernelMachine
 from textsvm.gram.plan import allowed_bytes
 from textsvm.kernels.near import Bound, Near, Pairs
 from textsvm.nearest.best import Best
 from textsvm.nearest.wanted import Wanted
-from textsvm.parallel import Progress, StageProgress, of_stage
+from textsvm.runtime.device import select
+from textsvm.runtime.parallel import Progress, StageProgress, of_stage
 
 #: Bytes of a pair while its tile is looked at.
 PAIR_BYTES = 64

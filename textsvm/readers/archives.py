@@ -19,7 +19,6 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
 from textsvm.errors import InputError
-from textsvm.parallel import Progress
 from textsvm.readers.opened import (
     COMPRESSED,
     DAMAGED,
@@ -33,6 +32,7 @@ from textsvm.readers.opened import (
     is_tar,
     require_modest,
 )
+from textsvm.runtime.parallel import Progress
 
 MAX_BYTES = 2 << 30
 MAX_FILES = 2_000_000

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from textsvm.errors import InputError
-from textsvm.stored_texts import StoredTexts
+from textsvm.text.stored import StoredTexts
 
 
 def take(values: Any, indices: Sequence[int]) -> Any:

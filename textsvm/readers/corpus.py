@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from textsvm.errors import InputError
 from textsvm.readers.columns import bytes_of, digest, join, number_column, take
-from textsvm.stored_texts import StoredTexts
+from textsvm.text.stored import StoredTexts
 
 Label = str | tuple[str, ...]
 #: Formats of sequences.
@@ -45,7 +45,7 @@ class Corpus:
     ids : list of str
         Unique: the path inside the archive, NEWID, the row, ...
     texts : list of str, or StoredTexts
-        In memory, or in a temporary file. As they were written; `textsvm.documents.normalise` comes later.
+        In memory, or in a temporary file. As they were written; `documents.normalise` comes later.
         The first column of texts where there are several; empty where there is none.
     labels : list of str, list of tuple of str, or None
         None if there are none. Tuples where a document may have several labels, or no label at all.

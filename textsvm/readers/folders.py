@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
-from textsvm.parallel import Progress
 from textsvm.readers.archives import stem
 from textsvm.readers.charsets import decode, is_binary
 from textsvm.readers.corpus import Document
 from textsvm.readers.opened import File
+from textsvm.runtime.parallel import Progress
 
 PART = re.compile(
     r"(?<![a-z])(train|test|dev|valid|val|validation|development)(?:ing)?(?![a-z])", re.IGNORECASE

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.files import replacing
+from textsvm.runtime.files import replacing
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

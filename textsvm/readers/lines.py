@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from textsvm.parallel import Progress
 from textsvm.readers.charsets import decode
 from textsvm.readers.corpus import Document
 from textsvm.readers.decoded import lines_of
 from textsvm.readers.folders import part_of
 from textsvm.readers.opened import File
+from textsvm.runtime.parallel import Progress
 
 _FASTTEXT = re.compile(r"((?:__label__\S+\s+)*__label__\S+)(?:\s+|$)")
 _LONGEST_LABEL = 100

@@ -19,7 +19,6 @@ from itertools import islice, zip_longest
 from mmap import mmap
 from pathlib import PurePosixPath
 
-from textsvm.parallel import Progress
 from textsvm.readers.archives import stem
 from textsvm.readers.charsets import decode_declared
 from textsvm.readers.corpus import Document
@@ -27,6 +26,7 @@ from textsvm.readers.folders import part_of
 from textsvm.readers.headers import PARSER_ERRORS, AsSent, Part, decoded_header
 from textsvm.readers.html import html_text, is_html
 from textsvm.readers.opened import File
+from textsvm.runtime.parallel import Progress
 
 _HEADER = re.compile(rb"[!-9;-~]+[ \t]*:")
 _KNOWN = re.compile(

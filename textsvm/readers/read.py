@@ -13,13 +13,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from textsvm.errors import InputError
-from textsvm.parallel import Progress
 from textsvm.readers import folders, lines, mail, reuters, sequences, tables
 from textsvm.readers.archives import MAX_BYTES, Files, read_files, read_stream, together
 from textsvm.readers.charsets import decode, is_binary
 from textsvm.readers.corpus import SEQUENCES, Corpus, Document, concatenated, gather
 from textsvm.readers.opened import File
 from textsvm.readers.tables import Columns
+from textsvm.runtime.parallel import Progress
 
 #: Formats of vectors.
 VECTORS = ("libsvm", "npy", "npz")

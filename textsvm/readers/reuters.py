@@ -18,9 +18,9 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from textsvm.errors import InputError
-from textsvm.parallel import Progress
 from textsvm.readers.corpus import Document
 from textsvm.readers.opened import File
+from textsvm.runtime.parallel import Progress
 
 SPLITS = {"modapte": ("YES",), "lewis": ("YES", "NO")}
 _START = re.compile(r"<REUTERS\b")

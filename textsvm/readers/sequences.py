@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from textsvm.errors import InputError
-from textsvm.parallel import Progress
 from textsvm.readers.charsets import decode
 from textsvm.readers.corpus import Document
 from textsvm.readers.decoded import Problems
@@ -28,6 +27,7 @@ from textsvm.readers.folders import PART, part_of
 from textsvm.readers.opened import File, FileOnDisk
 from textsvm.readers.records import batches_of, is_fastq
 from textsvm.readers.tables import ANY_COLUMNS, Columns, number_of, parted
+from textsvm.runtime.parallel import Progress
 
 _SUFFIXES = dict.fromkeys((".fa", ".fasta", ".fna", ".faa", ".ffn", ".frn"), "fasta") | dict.fromkeys(
     (".fq", ".fastq"), "fastq"

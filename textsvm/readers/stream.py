@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from textsvm.errors import InputError
-from textsvm.parallel import Progress
 from textsvm.readers.archives import Files, read_files, together, walk
 from textsvm.readers.corpus import Corpus, Document, gather
 from textsvm.readers.opened import FileOnDisk
 from textsvm.readers.read import VECTORS, Options, as_wish, documents_of, format_of, no_document, paths_of
 from textsvm.readers.tables import Columns
+from textsvm.runtime.parallel import Progress
 
 #: Bytes on disk from which on the command line keeps the texts of a corpus in a temporary file.
 LARGE = 32 << 20

@@ -19,12 +19,12 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from textsvm.errors import InputError
-from textsvm.parallel import Progress
 from textsvm.readers.charsets import decode
 from textsvm.readers.corpus import Document, Label
 from textsvm.readers.folders import part_of
 from textsvm.readers.opened import File
 from textsvm.readers.rows import READERS, Problems, Table
+from textsvm.runtime.parallel import Progress
 
 _USUAL = {
     "text": (

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from textsvm.evaluation.comparison import Compared
-from textsvm.files import replacing
 from textsvm.reporting import intervals
 from textsvm.reporting.escape import safe
 from textsvm.reporting.html import page
 from textsvm.reporting.intervals import Line
+from textsvm.runtime.files import replacing
 
 
 def write(path: Path, title: str, lead: str, compared: Sequence[Compared]) -> None:

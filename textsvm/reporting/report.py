@@ -15,11 +15,11 @@ from textsvm.evaluation.judge import machine_of
 from textsvm.evaluation.results import Results
 from textsvm.evaluation.side_by_side import SideBySide
 from textsvm.evaluation.slices import Slices
-from textsvm.features.vectors import Vectors
 from textsvm.kernels.spelling import spell
-from textsvm.parallel import Progress
-from textsvm.plain_json import to_json
+from textsvm.linalg.vectors import Vectors
 from textsvm.readers.columns import some
+from textsvm.runtime.parallel import Progress
+from textsvm.runtime.plain_json import to_json
 from textsvm.selection.learning_curve import LearningCurve
 
 #: Mistakes that are shown.

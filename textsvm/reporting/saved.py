@@ -15,7 +15,7 @@ from textsvm.evaluation.judge import judge, machine_of
 from textsvm.reporting import html
 from textsvm.reporting.files import write
 from textsvm.reporting.report import Report, make_report
-from textsvm.sources.tables import Columns
+from textsvm.sources.columns import Columns
 from textsvm.sources.texts import as_texts, listed
 
 #: Figures that a report is told by on a line.

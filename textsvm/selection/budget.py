@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.estimators.base import Target
 from textsvm.estimators.storing import without_store
-from textsvm.parallel import lap
+from textsvm.runtime.parallel import lap
 from textsvm.selection.fold_grams import Task
 from textsvm.selection.grid import Setting, Shared, all_grams, subset
 from textsvm.selection.scoring import fold_scores, judge, labels_of, solve_folds

@@ -26,16 +26,15 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from textsvm import device as devices
 from textsvm.errors import InputError
-from textsvm.estimators.base import Target
+from textsvm.estimators.base import Shown, Target
 from textsvm.estimators.decisions import UNSURE as UNSURE
 from textsvm.estimators.decisions import check_reject, checked_maps, decide, probabilities_of
 from textsvm.estimators.default import Given, is_default, settle
-from textsvm.estimators.shown import Shown
 from textsvm.estimators.svc import SVC
 from textsvm.estimators.targets import with_classes
-from textsvm.parallel import StageProgress, lap
+from textsvm.runtime import device as devices
+from textsvm.runtime.parallel import StageProgress, lap
 from textsvm.selection.conformal import Conforming, Conformity
 from textsvm.selection.fold_grams import Task, grams_of, train_and_test
 from textsvm.selection.folds import make_folds

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from textsvm import device as devices
 from textsvm.estimators.base import KernelMachine, Target
 from textsvm.estimators.default import Given, fit_default, is_default
 from textsvm.estimators.svc import SVC
 from textsvm.estimators.targets import with_classes
-from textsvm.parallel import StageProgress, lap, of_stage
-from textsvm.plain_json import to_json
+from textsvm.runtime import device as devices
+from textsvm.runtime.parallel import StageProgress, lap, of_stage
+from textsvm.runtime.plain_json import to_json
 from textsvm.selection.fold_grams import FoldGrams, Task, of_all, train_and_test
 from textsvm.selection.folds import Fold
 from textsvm.selection.leakage import Leak
@@ -153,7 +153,7 @@ def cross_validate(
         Of two classes the one that precision, recall, F1 and average precision are of; the second one, as
         they sort, if not given.
     progress : callable, optional
-        See `textsvm.parallel.StageProgress`; stages are "encode", "gram", "duplicates" and "solve"; with
+        See `runtime.parallel.StageProgress`; stages are "encode", "gram", "duplicates" and "solve"; with
         ``SVC("auto")`` "choose" too.
 
     Returns

@@ -29,18 +29,18 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 from sklearn.base import clone
 
-from textsvm import device as devices
 from textsvm.choice import shortlist
-from textsvm.documents import View
 from textsvm.errors import InputError
 from textsvm.estimators.base import Prepared, Target
 from textsvm.estimators.default import Given, encode, is_default
 from textsvm.estimators.svc import SVC
 from textsvm.kernels.base import Kernel
-from textsvm.parallel import StageProgress, of_stage
+from textsvm.runtime import device as devices
+from textsvm.runtime.parallel import StageProgress, of_stage
 from textsvm.selection.folds import make_folds
 from textsvm.selection.nearest import Nearest, nearest
 from textsvm.selection.scoring import fold_scores, mean_values, read, solve_folds
+from textsvm.text.documents import View
 
 #: Nearest texts that vote, and the power of the kernel values by which they do.
 VOTES = ((10, 1), (30, 2), (100, 3))
@@ -196,7 +196,7 @@ def doubts(
     random_state : int, optional
         Seed of the folds.
     progress : callable, optional
-        See `textsvm.parallel.StageProgress`; stages are "encode", "gram", "solve" and "compare".
+        See `textsvm.runtime.parallel.StageProgress`; stages are "encode", "gram", "solve" and "compare".
 
     Returns
     -------

@@ -18,18 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from textsvm import device as devices
 from textsvm.estimators.base import KernelMachine, Prepared, Target
 from textsvm.estimators.storing import without_store
 from textsvm.estimators.training import Way, choose_way
 from textsvm.gram.features import SparseGram
 from textsvm.gram.terms import TermGrams
 from textsvm.kernels.base import Kernel
-from textsvm.parallel import StageProgress, lap, limit, of_stage
+from textsvm.runtime import device as devices
+from textsvm.runtime.parallel import StageProgress, lap, limit, of_stage
+from textsvm.runtime.workers import Workers, current
 from textsvm.selection.folds import Fold
 from textsvm.selection.scoring import fold_scores, solve_folds, solving_seconds
 from textsvm.solvers.problems import Machines
-from textsvm.workers import Workers, current
 
 
 @dataclass(frozen=True)

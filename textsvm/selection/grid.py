@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
-from textsvm import device as devices
-from textsvm.device import Device
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine, Prepared, Target
 from textsvm.estimators.default import is_default
@@ -22,8 +20,10 @@ from textsvm.estimators.targets import with_classes
 from textsvm.gram.plan import allowed_bytes, plan
 from textsvm.gram.shared import grams
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.spectrum import fixed_default
-from textsvm.parallel import StageProgress, of_stage
+from textsvm.kernels.spectrum.kernel import fixed_default
+from textsvm.runtime import device as devices
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import StageProgress, of_stage
 from textsvm.selection.fold_grams import FoldGrams, terms_of
 
 #: What can be tuned besides the parameters of the kernel.

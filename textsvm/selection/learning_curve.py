@@ -23,8 +23,8 @@ from scipy.optimize import nnls
 
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine
-from textsvm.parallel import StageProgress
-from textsvm.plain_json import to_json
+from textsvm.runtime.parallel import StageProgress
+from textsvm.runtime.plain_json import to_json
 from textsvm.selection.cross_validation import CrossValidation, cross_validate
 from textsvm.selection.leakage import LeakageWarning
 

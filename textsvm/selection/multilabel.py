@@ -19,14 +19,14 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.metadata_routing import UNUSED
 
-from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.estimators.base import Fold, KernelMachine
 from textsvm.estimators.labels import FORMS, as_indicator, in_form
 from textsvm.estimators.targets import Target, as_weights
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
-from textsvm.parallel import StageProgress, lap
+from textsvm.runtime import device as devices
+from textsvm.runtime.parallel import StageProgress, lap
 from textsvm.selection.fold_grams import Task, grams_of, train_and_test
 from textsvm.selection.folds import make_folds
 from textsvm.selection.scoring import mean_values, read

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.device import array_module, device_of, to_host
 from textsvm.gram.base import Gram
-from textsvm.parallel import Progress
+from textsvm.runtime.device import array_module, device_of, to_host
+from textsvm.runtime.parallel import Progress
 
 #: Kernel values that are looked at together.
 BLOCK = 4 << 20

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import joblib
 
 from textsvm.errors import InputError
-from textsvm.files import replacing
-from textsvm.plain_json import to_json
+from textsvm.runtime.files import replacing
+from textsvm.runtime.plain_json import to_json
 
 if TYPE_CHECKING:
     from textsvm.selection.grid import Shared

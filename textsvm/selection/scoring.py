@@ -19,12 +19,12 @@ from textsvm.estimators.targets import as_weights
 from textsvm.evaluation.metrics import as_grades, scores
 from textsvm.gram.base import Gram
 from textsvm.gram.portable import PortableGram, portable
-from textsvm.parallel import Progress
+from textsvm.runtime.parallel import Progress
+from textsvm.runtime.workers import Workers, current
 from textsvm.selection.folds import Fold
 from textsvm.solvers.problems import Machines
 from textsvm.solvers.products import decision_values
 from textsvm.solvers.side_by_side import solve
-from textsvm.workers import Workers, current
 
 #: Metrics that take longer than all the others.
 AREAS = {"roc_auc", "average_precision"}

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine, Prepared, Target
-from textsvm.parallel import StageProgress, lap
+from textsvm.runtime import device as devices
+from textsvm.runtime.parallel import StageProgress, lap
 from textsvm.selection.fold_grams import FoldGrams, Task, train_and_test
 from textsvm.selection.folds import as_groups
 from textsvm.selection.grid import Setting, simplicity

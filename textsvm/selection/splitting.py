@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from textsvm.errors import InputError
 from textsvm.estimators.base import Prepared, Target
-from textsvm.parallel import Progress
+from textsvm.runtime.parallel import Progress
 from textsvm.selection.folds import Fold, as_groups, make_folds
 from textsvm.selection.leakage import (
     Leak,

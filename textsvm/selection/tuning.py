@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine, Prepared
-from textsvm.parallel import Progress, StageProgress, lap, of_stage
-from textsvm.plain_json import to_json
+from textsvm.runtime import device as devices
+from textsvm.runtime.parallel import Progress, StageProgress, lap, of_stage
+from textsvm.runtime.plain_json import to_json
+from textsvm.runtime.workers import here
 from textsvm.selection.budget import require_time
 from textsvm.selection.fold_grams import Task, of_all
 from textsvm.selection.folds import Fold
@@ -35,7 +36,6 @@ from textsvm.selection.scoring import mean_and_sd, read, warn_unfinished
 from textsvm.selection.search import Search
 from textsvm.selection.splitting import Splitting, report_leaks
 from textsvm.selection.whole import WholeProgress
-from textsvm.workers import here
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def tune(
         A file that keeps the settings tried, as they are: a search that was interrupted goes on from there,
         with equal results. One of other documents, labels, folds or metric is refused.
     progress : callable, optional
-        See `textsvm.parallel.StageProgress`; stages are "encode", "gram", "duplicates" and "solve",
+        See `textsvm.runtime.parallel.StageProgress`; stages are "encode", "gram", "duplicates" and "solve",
         the last one in Grams done; and "tune", all of these in predicted seconds.
 
     Returns

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from textsvm.parallel import StageProgress
+from textsvm.runtime.parallel import StageProgress
 from textsvm.selection.scoring import solving_seconds
 
 if TYPE_CHECKING:

@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm import device as devices
-from textsvm import parallel
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram, Gram
 from textsvm.gram.shards import ShardedGram
-from textsvm.parallel import Progress
+from textsvm.runtime import device as devices
+from textsvm.runtime import parallel
+from textsvm.runtime.parallel import Progress
 from textsvm.solvers import crammer_singer_cpu, crammer_singer_cuda, cuda_queue, smo_cpu, smo_cuda
 from textsvm.solvers.dual import AnyDual, Dual, MulticlassDual
 from textsvm.solvers.solution import NOT_FINITE, Solution, Stopping

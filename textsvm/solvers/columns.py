@@ -6,7 +6,7 @@ side by side (contiguous in memory, so vector units do them together), each alph
 
     alpha <- clip(alpha - (y f + r alpha - 1) / (|x|^2 + r), 0, U),       w_c += (change of y alpha) x_i,
 
-and the row is read once more if any changed. r_i is the ridge of `textsvm.features.rows`.
+and the row is read once more if any changed. r_i is the ridge of `textsvm.linalg.rows`.
 
 The bias is not penalised, so y'alpha = 0 must hold. Method of multipliers: b is the multiplier, a step of
 alpha moves it by rho y as if it were the weight of a feature sqrt(RHO), and each epoch adds rho y'alpha once
@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.compiled import njit
-from textsvm.features.rows import FeatureRows
-from textsvm.parallel import Progress, run
+from textsvm.linalg.rows import FeatureRows
+from textsvm.runtime.compiled import njit
+from textsvm.runtime.parallel import Progress, run
 
 Array = NDArray[Any]
 #: The square of the feature that the bias would be, for rows of mean k(s, s) = 1.

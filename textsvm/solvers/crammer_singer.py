@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.gram.base import Gram
-from textsvm.parallel import Progress
+from textsvm.runtime.parallel import Progress
 from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import MulticlassDual
 from textsvm.solvers.solution import Solution, Stopping

@@ -42,11 +42,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.gram.shards import ShardedGram
-from textsvm.parallel import Progress
+from textsvm.runtime import device as devices
+from textsvm.runtime.parallel import Progress
 from textsvm.solvers import cuda_queue, shards_cuda
 from textsvm.solvers.dual import MulticlassDual
 from textsvm.solvers.solution import Solution, Stopping, assess_multiclass

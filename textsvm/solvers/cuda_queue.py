@@ -20,10 +20,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm import device as devices
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram, Window
-from textsvm.parallel import Progress
+from textsvm.runtime import device as devices
+from textsvm.runtime.parallel import Progress
 from textsvm.solvers.solution import NO_STEP_LEFT, NOT_FINITE, Solution, Stopping, log_progress, rounding
 from textsvm.solvers.warm_start import carried_over
 from textsvm.solvers.workingset import RENEWALS, ROUNDING, Done

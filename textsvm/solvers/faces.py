@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.compiled import njit
-from textsvm.features.rows import FeatureRows
-from textsvm.features.sparse import share
-from textsvm.scratch import empty
+from textsvm.linalg.rows import FeatureRows
+from textsvm.linalg.sparse import share
+from textsvm.runtime.compiled import njit
+from textsvm.runtime.memory import empty
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.features.rows import FeatureRows
-from textsvm.parallel import Progress, run
+from textsvm.linalg.rows import FeatureRows
+from textsvm.runtime.parallel import Progress, run
 from textsvm.solvers.columns import LEAST_COLUMNS, Columns, Descent, solve_columns
 from textsvm.solvers.dual import Dual
 from textsvm.solvers.faces import Face, balanced, descend_face

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from textsvm.features.rows import FeatureRows
-from textsvm.features.sparse import Sparse
-from textsvm.parallel import Progress
-from textsvm.solvers import feature_machines, newton_machines
+from textsvm.linalg.rows import FeatureRows
+from textsvm.linalg.sparse import Sparse
+from textsvm.runtime.parallel import Progress
+from textsvm.solvers import feature_machines
+from textsvm.solvers import newton as newton_machines
 from textsvm.solvers.problems import Classification, Labelling, Machines, Problem
 from textsvm.solvers.solution import Stopping
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from textsvm import device as gpu
-from textsvm.features.rows import FeatureRows
-from textsvm.features.rows_cuda import GROUPS, SOURCE, CudaLists, CudaRows, numbered
-from textsvm.features.widths_cuda import padded, slices
+from textsvm.linalg.dense import padded, slices
+from textsvm.linalg.rows import FeatureRows
+from textsvm.linalg.rows_cuda import GROUPS, SOURCE, CudaLists, CudaRows, numbered
+from textsvm.runtime import device as gpu
 from textsvm.solvers.proximal import MOST_PRODUCTS, NewtonSystem, constant_of
 
 Array = Any  # a CuPy array

@@ -10,14 +10,162 @@ columns read the lists of columns.
 Lists live in a pool each. A list that is full moves to the end of the pool and leaves a hole; a full pool is
 packed into a new one. A removed row's place is used again. Columns that no row has any more are swept
 out once they are more than the others. All of that is amortised: constant time an entry.
+
+The compiled loops of `textsvm.solvers.online_rows`: lists in a pool, a table of keys, counts and sums.
+
+Positions in the long loops are unsigned, and so need no look at negative ones: three times as fast.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.solvers import online_loop as loop
+from textsvm.runtime.compiled import njit
+
+#: Fibonacci hashing: 2^64 divided by the golden ratio.
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+
+
+@njit(nogil=True, cache=True)
+def find(keys: Any, table: Any, columns: Any, shift: Any, found: Any) -> Any:
+    """found[k] = the column of keys[k], or ~(the slot of the table where it would be)."""
+    mask = np.int64(len(table) - 1)
+    for k in range(len(keys)):
+        slot = np.int64((keys[k] * _FACTOR) >> shift)
+        while columns[slot] >= 0 and table[slot] != keys[k]:
+            slot = (slot + 1) & mask
+        found[k] = columns[slot] if columns[slot] >= 0 else ~slot
+
+
+@njit(nogil=True, cache=True)
+def insert(keys: Any, numbers: Any, table: Any, columns: Any, shift: Any) -> None:
+    """Put keys that are not there yet into the table, which has room for them."""
+    mask = np.int64(len(table) - 1)
+    for k in range(len(keys)):
+        slot = np.int64((keys[k] * _FACTOR) >> shift)
+        while columns[slot] >= 0:
+            slot = (slot + 1) & mask
+        table[slot], columns[slot] = keys[k], numbers[k]
+
+
+@njit(nogil=True, cache=True)
+def wanted(lists: Any, length: Any, room: Any) -> Any:
+    """Places of the pool that it takes to append one value to each of these lists."""
+    total = 0
+    for i in lists:
+        if length[i] == room[i]:
+            total += room[i] + room[i] // 2 + 2
+    return total
+
+
+@njit(nogil=True, cache=True)
+def append(lists: Any, value: Any, pool: Any, start: Any, length: Any, room: Any, end: Any) -> Any:
+    """Append `value` to each of these lists; a full one moves to the end of the pool, with half as much room
+    again.
+
+    Returns
+    -------
+    end : int
+        The new end of the pool.
+    begun : int
+        Lists that were empty.
+    """
+    begun = 0
+    for i in lists:
+        if length[i] == room[i]:
+            for k in range(length[i]):
+                pool[end + k] = pool[start[i] + k]
+            start[i] = end
+            room[i] += room[i] // 2 + 2
+            end += room[i]
+        begun += length[i] == 0
+        pool[start[i] + length[i]] = value
+        length[i] += 1
+    return end, begun
+
+
+@njit(nogil=True, cache=True)
+def discard(lists: Any, value: Any, pool: Any, start: Any, length: Any) -> Any:
+    """Take `value` out of each of these lists, which hold it; their last value takes its place.
+
+    Returns
+    -------
+    ended : int
+        Lists that are empty now.
+    """
+    ended = 0
+    for i in lists:
+        last = np.uint64(start[i] + length[i] - 1)
+        k = np.uint64(start[i])
+        while pool[k] != value:
+            k += np.uint64(1)
+        pool[k] = pool[last]
+        length[i] -= 1
+        ended += length[i] == 0
+    return ended
+
+
+@njit(nogil=True, cache=True)
+def pack(pool: Any, start: Any, length: Any, room: Any, target: Any) -> Any:
+    """Copy all lists to the beginning of `target`, each with a quarter more room, one place at least.
+
+    Returns
+    -------
+    end : int
+        Of what is used.
+    """
+    end = 0
+    for i in range(len(start)):
+        source, to = np.uint64(start[i]), np.uint64(end)
+        for k in range(np.uint64(length[i])):
+            target[to + k] = pool[source + k]
+        start[i] = end
+        room[i] = length[i] + length[i] // 4 + 1
+        end += room[i]
+    return end
+
+
+@njit(nogil=True, cache=True)
+def products(
+    columns: Any, pool: Any, start: Any, length: Any, scale: Any, at: Any, counts: Any, out: Any
+) -> None:
+    """out[k] = (columns that rows `at` and k share) scale[at] scale[k], for every k.
+
+    `counts` is the memory of `out` as uint32.
+    """
+    counts[:] = 0
+    for c in columns:
+        first = np.uint64(start[c])
+        for k in range(first, first + np.uint64(length[c])):
+            counts[np.uint32(pool[k])] += np.uint32(1)
+    for k in range(np.uint64(len(out))):
+        out[k] = np.float32(counts[k]) * (scale[at] * scale[k])
+
+
+@njit(nogil=True, cache=True)
+def sums(weights: Any, rows: Any, pool: Any, start: Any, length: Any, scale: Any, out: Any) -> None:
+    """out[k] = scale[rows[k]] times the sum of the weights of that row's columns."""
+    for k in range(len(rows)):
+        i, total = rows[k], 0.0
+        first = np.uint64(start[i])
+        for e in range(first, first + np.uint64(length[i])):
+            total += weights[np.uint32(pool[e])]
+        out[k] = scale[i] * total
+
+
+@njit(nogil=True, cache=True)
+def spread(weights: Any, rows: Any, change: Any, pool: Any, start: Any, length: Any, scale: Any) -> None:
+    """weights += sum over k of change[k] times row rows[k]."""
+    for k in range(len(rows)):
+        i = rows[k]
+        step = change[k] * scale[i]
+        first = np.uint64(start[i])
+        for e in range(first, first + np.uint64(length[i])):
+            weights[np.uint32(pool[e])] += step
+
 
 #: Columns without rows that are not worth a sweep.
 FEW = 4096
@@ -71,13 +219,13 @@ class Lists:
 
     def append(self, lists: NDArray[np.int32], value: int) -> None:
         """Append a value to each of these lists."""
-        self._make_room(loop.wanted(lists, self.length, self.room))
-        self.end, begun = loop.append(lists, value, self.pool, self.start, self.length, self.room, self.end)
+        self._make_room(wanted(lists, self.length, self.room))
+        self.end, begun = append(lists, value, self.pool, self.start, self.length, self.room, self.end)
         self.begun += begun
 
     def discard(self, lists: NDArray[np.int32], value: int) -> None:
         """Take a value that each of these lists holds out of them."""
-        self.begun -= loop.discard(lists, value, self.pool, self.start, self.length)
+        self.begun -= discard(lists, value, self.pool, self.start, self.length)
 
     def keep(self, lists: NDArray[np.int64]) -> None:
         """Keep these lists alone, in this order."""
@@ -94,7 +242,7 @@ class Lists:
             # No list is full after that, so that to append takes no more room than this.
             live = int(self.length.sum())
             pool = np.empty(2 * live + len(self.length) + 2 * places + 64, np.int32)
-            self.end = loop.pack(self.pool, self.start, self.length, self.room, pool)
+            self.end = pack(self.pool, self.start, self.length, self.room, pool)
             self.pool = pool
 
 
@@ -109,7 +257,7 @@ class Columns:
     def find(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
         """The column of each key, below 0 of one that has none."""
         found = np.empty(len(keys), np.int64)
-        loop.find(keys, self._table, self._columns, self._shift, found)
+        find(keys, self._table, self._columns, self._shift, found)
         return found
 
     def number(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -122,7 +270,7 @@ class Columns:
         self.keys = grown(self.keys, self.n + len(new))
         self.keys[found[new]] = keys[new]
         self.n += len(new)
-        loop.insert(keys[new], found[new], self._table, self._columns, self._shift)
+        insert(keys[new], found[new], self._table, self._columns, self._shift)
         return found
 
     def keep(self, columns: NDArray[np.int64]) -> None:
@@ -140,7 +288,7 @@ class Columns:
         self._table, self._shift = np.zeros(1 << bits, np.uint64), np.uint64(64 - bits)
         self._columns = np.full(1 << bits, -1, np.int32)
         numbers = np.arange(self.n)
-        loop.insert(self.keys[: self.n], numbers, self._table, self._columns, self._shift)
+        insert(self.keys[: self.n], numbers, self._table, self._columns, self._shift)
 
 
 class SparseRows:
@@ -192,18 +340,18 @@ class SparseRows:
         lists = self.postings
         columns = self.rows[place]
         counts = out.view(np.uint32)
-        loop.products(columns, lists.pool, lists.start, lists.length, self.scale, place, counts, out)
+        products(columns, lists.pool, lists.start, lists.length, self.scale, place, counts, out)
 
     def sums(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """<weights, row> of each of these rows."""
         lists, out = self.rows, np.empty(len(places))
-        loop.sums(self.weights, places, lists.pool, lists.start, lists.length, self.scale, out)
+        sums(self.weights, places, lists.pool, lists.start, lists.length, self.scale, out)
         return out
 
     def spread(self, places: NDArray[np.int64], change: NDArray[np.float64]) -> None:
         """weights += sum over k of change[k] times the row at places[k]."""
         lists = self.rows
-        loop.spread(self.weights, places, change, lists.pool, lists.start, lists.length, self.scale)
+        spread(self.weights, places, change, lists.pool, lists.start, lists.length, self.scale)
 
     def value(self, keys: NDArray[np.uint64], values: NDArray[np.float32]) -> float:
         """<weights, a vector>; keys without a column have no weight."""

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.gram.base import Gram
-from textsvm.parallel import Progress
+from textsvm.runtime.parallel import Progress
 from textsvm.solvers import dual
 from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.class_scores import STRATEGIES as STRATEGIES

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_matrix
 from threadpoolctl import threadpool_limits
 
-from textsvm.device import array_module, to_host
-from textsvm.features.rows import FeatureRows
 from textsvm.gram.base import Gram
 from textsvm.gram.features import FeatureGram
-from textsvm.parallel import n_threads
+from textsvm.linalg.rows import FeatureRows
+from textsvm.runtime.device import array_module, to_host
+from textsvm.runtime.parallel import n_threads
 from textsvm.solvers.problems import Machines
 
 #: Bytes of the float64 copy of a block of rows.

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from textsvm.features.rows import FeatureRows
+from textsvm.linalg.rows import FeatureRows
 
 #: CuPy or NumPy arrays.
 Array = Any

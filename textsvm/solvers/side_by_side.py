@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from textsvm.gram.base import Gram
 from textsvm.gram.features import FeatureGram
-from textsvm.parallel import Progress, part
+from textsvm.runtime.parallel import Progress, part
 from textsvm.solvers import from_features, problems
 from textsvm.solvers.problems import Machines, Problem
 from textsvm.solvers.solution import Stopping

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
-from textsvm.parallel import Progress, part
+from textsvm.runtime.parallel import Progress, part
 from textsvm.solvers import smo_loop as loop
 from textsvm.solvers.dual import Dual
 from textsvm.solvers.solution import (

@@ -42,10 +42,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm import device as devices
 from textsvm.gram.base import Gram
 from textsvm.gram.shards import ShardedGram
-from textsvm.parallel import Progress
+from textsvm.runtime import device as devices
+from textsvm.runtime.parallel import Progress
 from textsvm.solvers import cuda_queue, shards_cuda
 from textsvm.solvers.dual import Dual
 from textsvm.solvers.solution import Solution, Stopping, assess, bounds

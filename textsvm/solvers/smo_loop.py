@@ -13,7 +13,7 @@ import numpy as np
 from llvmlite import ir
 from numba.extending import intrinsic
 
-from textsvm.compiled import njit
+from textsvm.runtime.compiled import njit
 
 #: Why the loop came back.
 BUDGET, OPTIMAL, MISSING, STALLED = 0, 1, 2, 3

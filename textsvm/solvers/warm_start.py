@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.solvers import solution_loop as loop
+from textsvm.solvers import solution as loop
 from textsvm.solvers.dual import Dual, MulticlassDual
 from textsvm.solvers.solution import Solution, bounds
 

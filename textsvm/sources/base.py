@@ -13,9 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.device import Device
 from textsvm.kernels.base import Kernel, Predictor, Weights
-from textsvm.parallel import StageProgress
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import StageProgress
 
 
 class Examples(Protocol):

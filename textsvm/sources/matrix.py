@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, validate_data
 
-from textsvm import device as devices
-from textsvm.device import Device
 from textsvm.errors import InputError
 from textsvm.kernels.base import BLOCK_BYTES, Kernel, Predictor
-from textsvm.parallel import Progress, StageProgress
+from textsvm.runtime import device as devices
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Progress, StageProgress
 from textsvm.sources.base import Kept, Source
 
 #: |K_ij - K_ji| may be RELATIVE |K_ij| plus ABSOLUTE times the largest value of all: as float32 arithmetic

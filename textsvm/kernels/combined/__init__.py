@@ -1,0 +1,1 @@
+"""Sums and products of kernels, and kernels on columns of a table."""

@@ -1,0 +1,473 @@
+"""Launches of the CUDA twin of the edit-distance kernel; kernels_cu/edit.cu has the layouts.
+
+Pairs of strings within an edit distance, on a GPU: kernels_cu/edit.cu lists them, and no matrix exists.
+
+Which pairs are looked at is what edit_near.py says: lengths and counts of symbols first. A list that was too
+short for what was found is made again, long enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.kernels.edit.near import NEAR_FIELDS, EditKernel, classes_of, counts_of, rates, values_of
+from textsvm.kernels.edit.strips import fits, narrow_runs
+from textsvm.kernels.near import Bound, Pairs
+from textsvm.runtime import device as gpu
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Progress, part
+from textsvm.text.documents import DeviceDocuments, Documents
+
+WARP = 32
+THREADS = 256
+LAUNCH = 5e12  # table cells a launch, of which STREAMS run together between two looks at the clock
+STREAMS = 8
+BATCH = 1 << 24  # distances that become kernel values together
+DISTANCES, OF_DISTANCE, RELATIVE, NEAR = range(4)
+
+#: What one launch of `edit_rows` is given: Task in kernels_cu/edit.cu.
+TASK = np.dtype(
+    [(name, np.uint64) for name in ("codes", "offsets", "packs", "rows", "places")]
+    + [(name, np.uint64) for name in ("words", "group_words", "lengths", "columns")]
+    + [(name, np.uint64) for name in ("scratch", "next_item", "of_distance", "out", "coefficients", "sums")]
+    + [(name, np.uint64) for name in NEAR_FIELDS[:6]]
+    + [(name, np.int64) for name in ("scratch_words", "n_columns", "capacity")]
+    + [(name, np.int32) for name in ("n_packs", "span", "n_texts", "texts_alphabet", "kind", "own")]
+    + [(name, np.int32) for name in ("symmetric", "n_classes", "relative", "most")]
+    + [("gamma", np.float32)],
+    align=True,
+)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How a row document is laid out in words (see kernels_cu/edit.cu)."""
+
+    words: int
+    fields: int
+    strips: bool
+
+    def defines(self, wide: bool) -> tuple[tuple[str, int | str], ...]:
+        return (
+            ("WORDS", self.words),
+            ("FIELDS", self.fields),
+            ("STRIPS", int(self.strips)),
+            ("WIDE", int(wide)),
+        )
+
+
+SHORT = [Variant(words, 4, False) for words in (4, 7, 10, 13, 16)]  # up to 8 * words - 1 symbols
+MIDDLE = [Variant(words, 1, False) for words in (5, 6, 7, 8, 10, 12, 14, 16)]  # up to 32 * words symbols
+LONG = [Variant(words, 1, True) for words in (10, 12, 14, 16)]  # strips of 32 * words symbols
+
+#: What may be launched: (source, defines).
+DEFINE_SETS = [
+    ("edit.cu", (("PACK", 1),)),
+    *(("edit.cu", v.defines(wide)) for wide in (False, True) for v in SHORT + MIDDLE + LONG),
+]
+
+
+def _variants(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Index into SHORT + MIDDLE + LONG: the layout that wastes least for row documents of these lengths."""
+    limits = [8 * v.words - 1 for v in SHORT] + [32 * v.words for v in MIDDLE]
+    a_strip = -(-lengths // np.maximum(-(-lengths // 512), 1))
+    long = len(limits) + np.searchsorted([32 * v.words for v in LONG], a_strip)
+    return np.where(lengths > limits[-1], long, np.searchsorted(limits, lengths))
+
+
+class _Texts:
+    """Column documents on the device: in the order of length, 32 side by side, two symbols a word.
+
+    patterns_alphabet: symbols from this one on are in no row document; None if they may be.
+    """
+
+    def __init__(self, documents: DeviceDocuments, patterns_alphabet: int | None) -> None:
+        cp = gpu.cupy()
+        self.n_documents, self.n = documents.n, -(-documents.n // WARP) * WARP
+        self.alphabet = max(1, documents.n_symbols)
+        if patterns_alphabet is not None:
+            self.alphabet = min(self.alphabet, patterns_alphabet + 1)
+        self.wide = self.alphabet > 256
+        order = np.argsort(documents.lengths, kind="stable")
+        lengths, columns = np.zeros(self.n, np.int32), np.full(self.n, -1, np.int32)
+        lengths[: len(order)], columns[: len(order)] = documents.lengths[order], order
+        self.longest, self.symbols = int(lengths.max(initial=0)), int(lengths.sum())
+        group_words = np.zeros(self.n // WARP + 1, np.int64)
+        np.cumsum((lengths.reshape(-1, WARP).max(1, initial=0) + 1) // 2 * WARP, out=group_words[1:])
+        gpu.require_memory(4 * int(group_words[-1]), "the packed documents")
+        self.words = cp.empty(max(1, int(group_words[-1])), cp.uint32)
+        self.group_words, self.lengths, self.columns = map(cp.asarray, (group_words, lengths, columns))
+        if self.n:
+            gpu.load("edit.cu", DEFINE_SETS[0][1]).get_function("pack_texts")(
+                (self.n // WARP,),
+                (THREADS,),
+                (
+                    documents.codes, documents.offsets, cp.asarray(order), np.int32(len(order)),
+                    self.group_words, np.int32(self.alphabet - 1),
+                    np.int32(1 if self.wide else 4), self.words,
+                ),
+            )  # fmt: skip
+
+
+class CudaEdit:
+    """Kernel values and distances against fixed documents, on a GPU (`KernelRows`)."""
+
+    def __init__(self, kernel: EditKernel, documents: Documents, device: Device) -> None:
+        self.kernel, self.documents, self.device = kernel, documents, device
+        self.n = len(documents)
+        if fits(documents):
+            with gpu.use(device):
+                self._patterns = DeviceDocuments(documents, np.uint16)
+                self._texts = _Texts(self._patterns, None)
+
+    def diag(self) -> Any:
+        with gpu.use(self.device):
+            return gpu.cupy().ones(self.n, np.float32)
+
+    def rows(self, indices: NDArray[np.int64]) -> Any:
+        return self._block(self.documents, np.asarray(indices, np.int64), np.float32)
+
+    def gram(self, progress: Progress | None = None) -> Any:
+        return self._block(self.documents, None, np.float32, progress)
+
+    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+        return self._block(others, np.arange(len(others)), np.float32, progress)
+
+    def between(self, others: CudaEdit) -> Any:
+        """k(others.documents, documents): `cross`, of documents that are on the device."""
+        picks = np.arange(others.n)
+        return self._block(others.documents, picks, np.float32, None, getattr(others, "_patterns", None))
+
+    def distances(self, others: Documents, progress: Progress | None = None) -> Any:
+        """d(others, documents), int32, shape (len(others), n), on the device."""
+        return self._block(others, np.arange(len(others)), np.int32, progress)
+
+    def distances_gram(self, progress: Progress | None = None) -> Any:
+        """d(documents, documents), int32, shape (n, n), on the device, one half of it computed."""
+        return self._block(self.documents, None, np.int32, progress)
+
+    def gram_of(self, kernel: EditKernel, distances: Any) -> Any:
+        """The matrix of another gamma from `distances_gram`, on the device."""
+        cp = gpu.cupy()
+        with gpu.use(self.device):
+            gpu.require_memory(
+                4 * self.n * self.n, "the matrix of the edit-distance kernel", "lower --memory"
+            )
+            out = cp.empty((self.n, self.n), np.float32)
+            longest = int(self.documents.lengths.max(initial=0))
+            of_distance = cp.asarray(np.exp(-float(kernel.gamma) * np.arange(longest + 1)).astype(np.float32))
+            lengths = cp.maximum(cp.asarray(self.documents.lengths), 1)
+            batch = max(1, BATCH // max(1, self.n))
+            for first in range(0, self.n, batch):
+                rows = slice(first, first + batch)
+                if kernel.relative:
+                    longer = cp.maximum(lengths[rows, None], lengths)
+                    out[rows] = cp.exp(-float(kernel.gamma) * (distances[rows] / longer))
+                else:
+                    out[rows] = of_distance[distances[rows]]
+            return out
+
+    def decision(
+        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
+    ) -> NDArray[np.float64]:
+        """k(others, documents) @ coef in one pass: coef (n, k) -> (len(others), k), on the host.
+
+        The documents are the patterns here and each thread sums over them for one of the others: no
+        matrix of kernel values exists.
+        """
+        coef = np.ascontiguousarray(coef, np.float64)
+        with gpu.use(self.device):
+            if fits(self.documents, others):
+                texts = _Texts(DeviceDocuments(others, np.uint16), len(self.documents.alphabet))
+                return self._sums(self._patterns, texts, coef, progress)
+            values = np.zeros((len(others), coef.shape[1]))
+            for run, rows, columns in narrow_runs(self.documents, np.arange(self.n), others):
+                texts = _Texts(DeviceDocuments(columns, np.uint16), len(rows.alphabet))
+                step = part(progress, run.start, run.stop - run.start, self.n)
+                values += self._sums(DeviceDocuments(rows, np.uint16), texts, coef[run], step)
+            return values
+
+    def _sums(
+        self, patterns: DeviceDocuments, texts: _Texts, coef: NDArray[np.float64], progress: Progress | None
+    ) -> NDArray[np.float64]:
+        """k(texts, patterns) @ coef, on the host."""
+        sums, n = gpu.cupy().zeros((coef.shape[1], texts.n)), texts.n_documents
+        job = _Job(self.kernel, patterns, texts, OF_DISTANCE)
+        for launch in job.run(np.arange(patterns.n), lambda launch: launch.prepare_sums(coef), progress):
+            sums += launch.sums.sum(axis=0)
+        values = np.empty((n, coef.shape[1]))
+        values[texts.columns.get()[:n]] = sums.get().T[:n]
+        return values
+
+    def _block(
+        self,
+        others: Documents,
+        picks: NDArray[np.int64] | None,
+        dtype: Any,
+        progress: Progress | None = None,
+        patterns: DeviceDocuments | None = None,
+    ) -> Any:
+        """Values or distances of others[picks]; without picks, the symmetric matrix."""
+        symmetric = picks is None
+        order = np.arange(self.n) if picks is None else picks
+        with gpu.use(self.device):
+            what = f"the {len(order):,} x {self.n:,} matrix of the edit-distance kernel"
+            gpu.require_memory(4 * len(order) * self.n, what, "lower --memory, or run with --device cpu")
+            out = gpu.cupy().empty((len(order), self.n), dtype)
+            if fits(self.documents, others):
+                kind = DISTANCES if dtype == np.int32 else OF_DISTANCE
+                own = others is self.documents
+                patterns = self._patterns if own else patterns or DeviceDocuments(others, np.uint16)
+                job = _Job(self.kernel, patterns, self._texts, kind, own, symmetric)
+                job.fill(order, out, progress)
+            else:
+                self._fill_narrowed(others, order, out, progress)
+            return out
+
+    def _fill_narrowed(
+        self, others: Documents, picks: NDArray[np.int64], out: Any, progress: Progress | None
+    ) -> None:
+        """The same over large alphabets, of a symmetric matrix too: each value is computed."""
+        kind = DISTANCES if out.dtype == np.int32 else OF_DISTANCE
+        for run, rows, columns in narrow_runs(others, picks, self.documents):
+            texts = _Texts(DeviceDocuments(columns, np.uint16), len(rows.alphabet))
+            job = _Job(self.kernel, DeviceDocuments(rows, np.uint16), texts, kind)
+            step = part(progress, run.start, run.stop - run.start, len(picks))
+            job.fill(np.arange(len(rows)), out[run], step)
+
+
+class _Job:
+    """Row documents against texts, cut into launches."""
+
+    def __init__(
+        self,
+        kernel: EditKernel,
+        patterns: DeviceDocuments,
+        texts: _Texts,
+        kind: int,
+        own: bool = False,
+        symmetric: bool = False,
+    ) -> None:
+        cp = gpu.cupy()
+        self.patterns, self.texts, self.own, self.symmetric = patterns, texts, own, symmetric
+        self.all_lengths = patterns.lengths
+        #: Of a list of pairs: fields of its task.
+        self.near: dict[str, Any] = dict.fromkeys(NEAR_FIELDS)
+        self.kind = RELATIVE if kind == OF_DISTANCE and kernel.relative else kind
+        # As float32 holds it: at infinity a distance of 0 would have no value.
+        self.gamma = min(float(kernel.gamma), float(np.finfo(np.float32).max))
+        self.relative = kernel.relative
+        longest = max(texts.longest, int(self.all_lengths.max(initial=0)))
+        table = np.exp(-float(self.gamma) * np.arange(longest + 1 if self.kind == OF_DISTANCE else 1))
+        self.of_distance = cp.asarray(table.astype(np.float32))
+        self.processors = cp.cuda.Device().attributes["MultiProcessorCount"]
+
+    def run(
+        self, picks: NDArray[np.int64], prepare: Callable[[_Launch], None], progress: Progress | None
+    ) -> Iterator[_Launch]:
+        """Make all launches, several at a time, so that none waits for the last block of another.
+
+        Arrays are made on the current stream, by `prepare`, and live until it has waited for the kernel.
+        """
+        here = gpu.cupy().cuda.get_current_stream()
+        launches = list(self._launches(picks))
+        side = [gpu.cupy().cuda.Stream(non_blocking=True) for _ in launches[:STREAMS]]
+        total, done = sum(launch.work for launch in launches), 0.0
+        for first in range(0, len(launches), STREAMS):
+            together = launches[first : first + STREAMS]
+            for launch in together:
+                prepare(launch)
+            ready = here.record()
+            for launch, stream in zip(together, side, strict=False):
+                stream.wait_event(ready)
+                launch.start(stream)
+                here.wait_event(stream.record())
+            yield from together
+            done += sum(launch.work for launch in together)
+            for launch in together:
+                launch.forget()
+            if progress is not None:
+                here.synchronize()
+                progress(done, total)
+
+    def list_pairs(self, near: dict[str, Any]) -> None:
+        """Make all launches that list pairs, of all patterns; see Task in kernels_cu/edit.cu."""
+        self.near = near
+        for _ in self.run(np.arange(self.patterns.n), lambda launch: launch.prepare(None), None):
+            pass
+
+    def fill(self, picks: NDArray[np.int64], out: Any, progress: Progress | None) -> None:
+        """Make all launches that write the rows of `out`."""
+        for _ in self.run(picks, lambda launch: launch.prepare(out), progress):
+            pass
+
+    def _launches(self, picks: NDArray[np.int64]) -> Iterator[_Launch]:
+        """For documents that become rows 0, 1, ...; the longest first."""
+        if self.texts.n == 0:
+            return
+        lengths = self.all_lengths[picks]
+        # Descending, and the reverse of the stable order of the texts where documents are equally long.
+        rows = np.argsort(lengths, kind="stable")[::-1]
+        variants = _variants(lengths[rows])
+        work = np.cumsum(lengths[rows] + 1.0)
+        group = variants * (1 << 40) + (work * (self.texts.symbols / LAUNCH)).astype(np.int64)
+        bounds = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(rows)]
+        for first, end in pairwise(bounds):
+            if end > first:
+                chosen, places = rows[first:end], np.arange(len(rows) - 1 - first, len(rows) - 1 - end, -1)
+                variant = (SHORT + MIDDLE + LONG)[variants[first]]
+                yield _Launch(self, variant, picks[chosen], chosen, places)
+
+
+class _Launch:
+    """One launch of `edit_rows`: documents of one variant, in descending order of length.
+
+    arrays : what the launch reads and writes by address, to live as long
+    """
+
+    arrays: dict[str, Any] = {}  # noqa: RUF012 (replaced, not changed)
+    sums: Any = None
+
+    def __init__(
+        self, job: _Job, variant: Variant, documents: NDArray[np.int64], rows: NDArray[np.int64],
+        places: NDArray[np.int64],
+    ) -> None:  # fmt: skip
+        self.job, self.variant = job, variant
+        self.work = float((job.all_lengths[documents] + 1.0).sum())
+        self.packs = -(-len(rows) // variant.fields)
+        self.documents, self.rows, self.places = (self._padded(x) for x in (documents, rows, places))
+        self.text_blocks = -(-job.texts.n // THREADS)
+
+    def _padded(self, indices: NDArray[np.int64]) -> NDArray[np.int32]:
+        padded = np.full(self.packs * self.variant.fields, -1, np.int32)
+        padded[: len(indices)] = indices
+        return padded
+
+    def prepare(self, out: Any) -> None:
+        """To write the rows of `out`."""
+        self._prepare(1, np.empty((0, 0)), out)
+
+    def prepare_sums(self, coef: NDArray[np.float64]) -> None:
+        """To sum coef[document, k] times the value of each text, in parts: sums, (parts, k, texts)."""
+        chunks = min(self.packs, max(1, 16 * self.job.processors // self.text_blocks))
+        span = -(-self.packs // chunks)
+        self.sums = gpu.cupy().zeros((-(-self.packs // span), coef.shape[1], self.job.texts.n))
+        self._prepare(span, coef[self.documents], None)
+
+    def _prepare(self, span: int, coefficients: NDArray[np.float64], out: Any) -> None:
+        cp, job, texts = gpu.cupy(), self.job, self.job.texts
+        module = gpu.load("edit.cu", self.variant.defines(texts.wide))
+        self.kernel = module.get_function("edit_rows")
+        self.blocks = min(-(-self.packs // span) * self.text_blocks, 4 * job.processors)
+        scratch_words = 2 * THREADS * -(-texts.longest // 32) if self.variant.strips else 0
+        scratch_words += (texts.alphabet + 1) // 2 if texts.wide else 0
+        if scratch_words:
+            budget = gpu.free_memory() // (2 * STREAMS)
+            self.blocks = max(1, min(self.blocks, budget // (4 * scratch_words)))
+            gpu.require_memory(4 * scratch_words * self.blocks, "scratch space of the edit-distance kernel")
+        coefficients = np.ascontiguousarray(coefficients)
+        self.arrays = {
+            "codes": job.patterns.codes, "offsets": job.patterns.offsets,
+            "packs": cp.asarray(self.documents), "rows": cp.asarray(self.rows),
+            "places": cp.asarray(self.places), "words": texts.words, "group_words": texts.group_words,
+            "lengths": texts.lengths, "columns": texts.columns,
+            "scratch": cp.empty(max(1, self.blocks * scratch_words), cp.uint32),
+            "next_item": cp.zeros(1, np.int32), "of_distance": job.of_distance,
+            "coefficients": cp.asarray(coefficients),
+            **({} if out is None else {"out": out}), **({} if self.sums is None else {"sums": self.sums}),
+        }  # fmt: skip
+        numbers = {
+            "scratch_words": scratch_words, "n_columns": 0 if out is None else out.shape[1],
+            "n_packs": self.packs, "span": span, "n_texts": texts.n, "texts_alphabet": texts.alphabet,
+            "kind": job.kind, "own": job.own, "symmetric": job.symmetric,
+            "n_classes": coefficients.shape[1], "gamma": job.gamma, "relative": job.relative, **job.near,
+        }  # fmt: skip
+        self.task = gpu.structure(TASK, **{"out": None, "sums": None, **self.arrays, **numbers})
+
+    def start(self, stream: Any) -> None:
+        with stream:
+            self.kernel((self.blocks,), (THREADS,), (self.task,))
+
+    def forget(self) -> None:
+        self.arrays, self.sums = {}, None
+
+
+#: Pairs that the first list has room for.
+CAPACITY = 1 << 20
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Some strings on the card, as rows and as columns."""
+
+    patterns: DeviceDocuments
+    counts: Any
+    lengths: NDArray[np.int64]
+
+
+class CudaEditNear:
+    """Pairs of one set of strings, or of two (`Near`), of alphabets that 16 bits hold."""
+
+    def __init__(
+        self, kernel: EditKernel, documents: Documents, others: Documents | None, device: Device
+    ) -> None:
+        self.kernel, self.device, self.own = kernel, device, others is None
+        self.sets = [documents] if others is None else [documents, others]
+        self._classes = classes_of(self.sets)
+        self._blocks: dict[tuple[int, int], _Block] = {}
+        self._texts: dict[int, _Texts] = {}
+        self._capacity = CAPACITY
+
+    def pairs(self, rows: slice, columns: slice, bound: Bound) -> Pairs:
+        """See `Near`."""
+        same = self.own and rows == columns
+        with gpu.use(self.device):
+            patterns, texts = self._block(-1, rows), self._block(0, columns)
+            if columns.start not in self._texts:
+                self._texts[columns.start] = _Texts(texts.patterns, None)
+            job = _Job(self.kernel, patterns.patterns, self._texts[columns.start], NEAR, same, same)
+            row, column, distances = self._list(job, self._near(patterns, texts, bound))
+        values = values_of(self.kernel, distances, patterns.lengths[row], texts.lengths[column])
+        enough = values >= np.minimum(bound.rows[row], bound.columns[column])
+        if same:
+            row, column = np.minimum(row, column), np.maximum(row, column)
+        return Pairs(row + rows.start, column + columns.start, values, distances).take(enough)
+
+    def _block(self, which: int, block: slice) -> _Block:
+        which %= len(self.sets)
+        if (which, block.start) not in self._blocks:
+            some = self.sets[which].take(np.arange(block.start, block.stop))
+            counts = counts_of(some, some.codes_for(), self._classes)
+            self._blocks[which, block.start] = _Block(
+                DeviceDocuments(some, np.uint16), gpu.cupy().asarray(counts), some.lengths
+            )
+        return self._blocks[which, block.start]
+
+    def _near(self, patterns: _Block, texts: _Block, bound: Bound) -> dict[str, Any]:
+        cp, gamma = gpu.cupy(), self.kernel.gamma
+        return {
+            "row_rates": cp.asarray(rates(bound.rows, gamma)),
+            "column_rates": cp.asarray(rates(bound.columns, gamma)),
+            "row_counts": patterns.counts,
+            "column_counts": texts.counts,
+            "most": np.iinfo(np.int32).max if bound.within is None else bound.within,
+        }
+
+    def _list(self, job: _Job, near: dict[str, Any]) -> tuple[Any, Any, Any]:
+        """Rows and columns of the blocks, and distances, on the host."""
+        cp = gpu.cupy()
+        while True:
+            gpu.require_memory(12 * self._capacity, "the list of pairs", "lower --memory, or ask for fewer")
+            found, n_found = cp.empty((self._capacity, 3), np.int32), cp.zeros(1, np.uint64)
+            job.list_pairs({**near, "found": found, "n_found": n_found, "capacity": self._capacity})
+            count = int(n_found.get()[0])
+            if count <= self._capacity:
+                row, column, distances = np.ascontiguousarray(found[:count].get().T)
+                return row.astype(np.int64), column.astype(np.int64), distances
+            self._capacity = count

@@ -1,0 +1,359 @@
+"""Edit-distance kernel: ``k(s, t) = exp(-gamma d(s, t))``, d the Levenshtein distance with unit costs.
+
+With ``relative``, d is divided by ``max(|s|, |t|)`` (and is 0 for two empty strings). k(s, s) = 1: there is
+nothing to normalise. The kernel is not positive semi-definite in general; the solver stands that.
+
+The distance, bit-parallel (Myers 1999, J. ACM 46(3); Hyyrö 2003)
+-----------------------------------------------------------------
+D(i, j) is the distance of the first i symbols of the *pattern* and the first j of the *text*. Neighbours in
+that table differ by -1, 0 or +1, so 64 of them in a column fit into two words, one bit a pattern symbol:
+``vp`` (D(i, j) - D(i-1, j) = +1) and ``vn`` (= -1). With ``eq`` the mask of the pattern symbols equal to text
+symbol j, and ``hp``, ``hn`` the same for the differences along a row, one column costs
+
+    d0 = (((eq & vp) + vp) ^ vp) | eq | vn        D(i, j) = D(i-1, j-1)
+    hp = vn | ~(d0 | vp),    hn = vp & d0
+    hp = hp << 1 | hp_in,    hn = hn << 1 | hn_in
+    vp = hn | ~(d0 | hp),    vn = hp & d0
+
+A word gets hp, hn of the row above it (and eq | hn_in in place of eq in the first line); the topmost gets
+hp = 1, for D(0, j) = j. After the last column D(m, n) = n + popcount(vp) - popcount(vn) over the pattern.
+
+CPU twin (edit_strips.py). 32 column documents of like length are patterns side by side, one a lane of a
+vector, and every row document is the text of all of them at once.
+
+CUDA twin. The other way round: a row document is the pattern, its masks are in shared memory, and each
+thread has a column document as its text. With pattern symbol i at bit i / W of word i % W the shifts become
+register names, and because hn is where the addition carries, hn << 1 needs no instruction of its own;
+kernels_cu/edit.cu tells how. About 6.5 integer instructions for 32 cells. Rows are sorted by length and taken
+by the variant (words W, patterns a word, strips or not) that wastes least.
+
+A symmetric matrix computes one pair of two, in the order of length, and copies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.errors import InputError
+from textsvm.kernels.base import HostRows, KernelRows, SharedColumns, Sharing, SymbolKernel, is_number
+from textsvm.kernels.edit.near import HostEditNear
+from textsvm.kernels.edit.strips import LANES, STRIP, fill_distances, fits
+from textsvm.kernels.near import Near
+from textsvm.kernels.options import EDIT_OPTIONS, Option
+from textsvm.runtime.device import Device, select
+from textsvm.runtime.parallel import Progress, run
+from textsvm.text.documents import Documents
+from textsvm.text.tokens import Tokens
+
+PIECE = 1e10  # table cells between two looks at the clock
+RATE = 5e11 / 60  # table cells a second
+
+
+class EditRows(KernelRows, Protocol):
+    """The distances besides, int32, where the rows live."""
+
+    def distances(self, others: Documents, progress: Progress | None = None) -> Any:
+        """d(others, documents), shape (len(others), n)."""
+
+    def distances_gram(self, progress: Progress | None = None) -> Any:
+        """d(documents, documents), shape (n, n), one half of it computed."""
+
+    def gram_of(self, kernel: EditDistance, distances: Any) -> Any:
+        """The matrix of another gamma from `distances_gram`."""
+
+
+@dataclass(frozen=True)
+class SharedDistances(Sharing):
+    """One matrix of distances, and a table look-up for each gamma."""
+
+    relative: bool
+
+    def description(self, kernels: Sequence[EditDistance]) -> str:
+        return "from one matrix of distances"
+
+    def grams(
+        self,
+        kernels: Sequence[EditDistance],
+        documents: Documents,
+        device: Device,
+        progress: Progress | None = None,
+    ) -> Iterator[tuple[int, Any]]:
+        rows = kernels[0].rows(documents, device)
+        distances = rows.distances_gram(progress)
+        for position, kernel in enumerate(kernels):
+            yield position, rows.gram_of(kernel, distances)
+
+    def columns(
+        self, kernels: Sequence[EditDistance], documents: Documents, device: Device
+    ) -> SharedColumns | None:
+        return _SharedRows(kernels, documents, device) if device.kind == "cpu" else None
+
+    def divides(self, kernels: Sequence[EditDistance], documents: Documents) -> bool:
+        return True
+
+    def cross(
+        self, kernels: Sequence[EditDistance], others: Documents, documents: Documents
+    ) -> list[NDArray[np.float32]]:
+        distances = HostEdit(kernels[0], documents, select("cpu")).distances(others)
+        return [kernel.values(distances, others.lengths, documents.lengths) for kernel in kernels]
+
+
+class EditDistance(SymbolKernel):
+    """exp(-gamma d(s, t)), d the edit distance (insertions, deletions, substitutions cost 1).
+
+    Parameters
+    ----------
+    gamma : float
+        Per edit; or, with `relative`, for strings that have nothing in common.
+    relative : bool
+        Divide the distance by the length of the longer string.
+    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
+        What a symbol is: a function takes a normalised text and returns its tokens.
+    keep_case : bool
+        Tell upper and lower case apart.
+
+    Examples
+    --------
+    >>> from textsvm import EditDistance
+    >>> print(EditDistance(gamma=0.5)(["kitten"], ["sitting", "kitten"]).round(4))  # exp(-0.5 * 3), exp(0)
+    [[0.2231 1.    ]]
+    """
+
+    name: ClassVar[str] = "edit"
+    has_distances: ClassVar[bool] = True
+    options: ClassVar[tuple[Option, ...]] = EDIT_OPTIONS
+
+    def __init__(
+        self,
+        gamma: float = 0.05,
+        relative: bool = False,
+        tokens: Tokens = "characters",
+        keep_case: bool = False,
+    ) -> None:
+        self.gamma = gamma
+        self.relative = relative
+        self.tokens = tokens
+        self.keep_case = keep_case
+
+    def check(self) -> None:
+        super().check()
+        if not (is_number(self.gamma) and 0 < self.gamma < math.inf):
+            raise InputError(f"gamma={self.gamma!r} of the edit-distance kernel must be a number above 0")
+        if not isinstance(self.relative, bool | np.bool_):
+            raise InputError(f"relative={self.relative!r} of the edit-distance kernel must be True or False")
+
+    @property
+    def sharing(self) -> SharedDistances:
+        return SharedDistances(bool(self.relative))
+
+    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+        return row_lengths.astype(float) * column_lengths.sum() / RATE
+
+    def divides(self, documents: Documents, kind: str = "cpu") -> bool:
+        return True
+
+    def rows(self, documents: Documents, device: Device) -> EditRows:
+        """Prepare `documents` as the columns of rows to come."""
+        self.check()
+        if device.kind == "cuda":
+            from textsvm.kernels.edit.cuda import CudaEdit
+
+            return CudaEdit(self, documents, device)
+        return HostEdit(self, documents, device)
+
+    def near(self, documents: Documents, others: Documents | None, device: Device) -> Near:
+        """See `Kernel`: by bounds on the distance."""
+        self.check()
+        if device.kind == "cuda" and all(fits(one) for one in (documents, others) if one is not None):
+            from textsvm.kernels.edit.cuda import CudaEditNear
+
+            return CudaEditNear(self, documents, others, device)
+        # Pruned on the CPU, larger alphabets too.
+        return HostEditNear(self, documents, others)
+
+    def values(
+        self,
+        distances: NDArray[np.int32],
+        row_lengths: NDArray[np.int64],
+        column_lengths: NDArray[np.int64],
+    ) -> NDArray[np.float32]:
+        """Kernel values of distances: a grid over gamma shares one distance matrix.
+
+        Parameters
+        ----------
+        distances : int32 array, shape (m, n)
+        row_lengths, column_lengths : int64 arrays, shapes (m,) and (n,)
+            Symbols of the documents; looked at only if `relative`.
+        """
+        out = np.empty(distances.shape, np.float32)
+        self._fill(distances, row_lengths, column_lengths, out)
+        return out
+
+    def _fill(self, distances: Any, row_lengths: Any, column_lengths: Any, out: Any) -> None:
+        if self.relative:
+            longer = np.maximum(np.maximum(row_lengths[:, None], column_lengths), 1)
+            out[...] = np.exp(-self.gamma * (distances / longer))
+        elif distances.size:
+            of_distance = np.exp(-float(self.gamma) * np.arange(int(distances.max()) + 1)).astype(np.float32)
+            out[...] = of_distance[distances]
+
+
+class _SharedRows:
+    """Rows of distances, and a table look-up for each gamma (`SharedColumns`)."""
+
+    def __init__(self, kernels: Sequence[EditDistance], documents: Documents, device: Device) -> None:
+        self.kernels, self.documents = kernels, documents
+        self._rows = HostEdit(kernels[0], documents, device)
+
+    def diags(self) -> list[NDArray[np.float32]]:
+        return [self._rows.diag() for _ in self.kernels]
+
+    def rows(self, indices: NDArray[np.int64]) -> list[NDArray[np.float32]]:
+        some, lengths = self.documents.take(indices), self.documents.lengths
+        distances = self._rows.distances(some)
+        return [kernel.values(distances, some.lengths, lengths) for kernel in self.kernels]
+
+
+class HostEdit(HostRows):
+    """Kernel values and distances against fixed documents, on the CPU (`KernelRows`)."""
+
+    def __init__(self, kernel: EditDistance, documents: Documents, device: Device) -> None:
+        self.kernel, self.documents, self.device = kernel, documents, device
+        self.n = len(documents)
+        self.lengths = documents.lengths
+        self.order = np.argsort(self.lengths, kind="stable")
+        self.place = np.empty_like(self.order)
+        self.place[self.order] = np.arange(self.n)
+        self.codes, self.offsets = documents.codes_for(), np.array(documents.offsets)
+
+    def diag(self) -> NDArray[np.float32]:
+        return np.ones(self.n, np.float32)
+
+    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+        return self._values(self.documents, np.asarray(indices, np.int64), None)
+
+    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
+        return self._values(others, np.arange(len(others)), progress)
+
+    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
+        out = np.empty((self.n, self.n), np.float32)
+        self._half(out.view(np.int32), progress)
+        self._finish(out.view(np.int32), self.lengths, out)
+        return out
+
+    def distances(self, others: Documents, progress: Progress | None = None) -> NDArray[np.int32]:
+        """d(others, documents), int32, shape (len(others), n)."""
+        out = np.empty((len(others), self.n), np.int32)
+        self._block(others, np.arange(len(others)), out, progress)
+        self._finish(out, None, out)
+        return out
+
+    def distances_gram(self, progress: Progress | None = None) -> NDArray[np.int32]:
+        """d(documents, documents), int32, shape (n, n), one half of it computed."""
+        out = np.empty((self.n, self.n), np.int32)
+        self._half(out, progress)
+        self._finish(out, None, out)
+        return out
+
+    def gram_of(self, kernel: EditDistance, distances: NDArray[np.int32]) -> NDArray[np.float32]:
+        """The matrix of another gamma from `distances_gram`."""
+        out = np.empty((self.n, self.n), np.float32)
+        batch = max(1, (1 << 18) // max(self.n, 1))
+
+        def fill(first: int) -> None:
+            rows = slice(first, first + batch)
+            kernel._fill(distances[rows], self.lengths[rows], self.lengths, out[rows])
+
+        run(fill, range(0, self.n, batch))
+        return out
+
+    def _values(
+        self, others: Documents, picks: NDArray[np.int64], progress: Progress | None
+    ) -> NDArray[np.float32]:
+        out = np.empty((len(picks), self.n), np.float32)
+        self._block(others, picks, out.view(np.int32), progress)
+        self._finish(out.view(np.int32), others.lengths[picks], out)
+        return out
+
+    def _half(self, out: NDArray[np.int32], progress: Progress | None) -> None:
+        """All distances of the symmetric matrix, columns in the order of length."""
+        self._block(self.documents, self.order, out, progress, symmetric=True)
+        mirror_tile = 8 * LANES
+        tiles = [slice(i, i + mirror_tile) for i in range(0, self.n, mirror_tile)]
+
+        def mirror(i: int) -> None:
+            for j in range(i):
+                out[self.order[tiles[i]], tiles[j]] = out[self.order[tiles[j]], tiles[i]].T
+            upper = np.triu(out[self.order[tiles[i]], tiles[i]], 1)
+            out[self.order[tiles[i]], tiles[i]] = upper + upper.T
+
+        run(mirror, range(len(tiles)))
+
+    def _block(
+        self,
+        others: Documents,
+        picks: NDArray[np.int64],
+        out: NDArray[np.int32],
+        progress: Progress | None,
+        symmetric: bool = False,
+    ) -> None:
+        """Distances of others[picks] to the columns in the order of length, or of the half that is needed.
+
+        Symmetric: the picks are `order` itself, and their rows go where the documents are.
+        """
+        destinations = self.order if symmetric else np.arange(len(picks))
+        # Copies, since Numba would compile again for arrays that are read-only.
+        codes, offsets = others.codes_for(self.documents), np.array(others.offsets)
+        own_codes = self.codes if codes.dtype == self.codes.dtype else self.documents.codes_for(others)
+        alphabet = max(len(others.alphabet), len(self.documents.alphabet))
+        pieces, work = self._pieces(others.lengths[picks], symmetric)
+
+        def piece(bounds: tuple[int, int, int, int]) -> None:
+            fill_distances(
+                own_codes, self.offsets, self.order, codes, offsets, picks, destinations,
+                *bounds, symmetric, alphabet, out,
+            )  # fmt: skip
+
+        run(piece, pieces, work, progress)
+
+    def _pieces(
+        self, row_lengths: NDArray[np.int64], symmetric: bool
+    ) -> tuple[list[tuple[int, int, int, int]], list[float]]:
+        """Cut (groups of columns) x (rows) into pieces of bounded work: (group, end, row, end) and cells."""
+        m, groups = len(row_lengths), -(-self.n // LANES)
+        symbols = np.concatenate([[0], np.cumsum(row_lengths + 8)])
+        span = max(1, groups // 64) if not symmetric else 1
+        pieces, work = [], []
+        for end in range(groups, 0, -span):
+            first = max(0, end - span)
+            height = (
+                (end - first) * LANES * (int(self.lengths[self.order[min(end * LANES, self.n) - 1]]) + STRIP)
+            )
+            row, last = 0, min(end * LANES, m) if symmetric else m
+            while row < last:
+                stop = int(np.searchsorted(symbols, symbols[row] + PIECE / height, side="right")) - 1
+                stop = min(last, max(row + 1, stop))
+                pieces.append((first, end, row, stop))
+                work.append(float(height * (symbols[stop] - symbols[row])))
+                row = stop
+        return pieces, work
+
+    def _finish(self, distances: NDArray[np.int32], row_lengths: Any, out: Any) -> None:
+        """Columns from the order of length to that of the documents; with `row_lengths`, kernel values."""
+        batch = max(1, (1 << 18) // max(self.n, 1))
+
+        def finish(first: int) -> None:
+            rows = slice(first, first + batch)
+            ordered = distances[rows][:, self.place]
+            if row_lengths is None:
+                out[rows] = ordered
+            else:
+                self.kernel._fill(ordered, row_lengths[rows], self.lengths, out[rows])
+
+        run(finish, range(0, len(distances), batch))

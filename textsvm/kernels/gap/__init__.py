@@ -1,0 +1,1 @@
+"""Kernels of subsequences with gaps."""

@@ -1,0 +1,360 @@
+"""Gap-weighted subsequence kernel of bounded span: explicit features, sums of decay^span up to span s.
+
+    k_s(x, y) = phi_s(x) . phi_s(y),   phi_s(x)_u = sum of decay^l over the occurrences of u of span l <= s,
+
+u runs over the strings of p symbols, an occurrence is p places i_1 < ... < i_p of x with the symbols of u,
+and l = i_p - i_1 + 1. Without the bound (s at least the length of x) it is the gap-weighted kernel of gap.py,
+with the same exponent. An occurrence is one of C(s - 1, p - 1) patterns at one of |x| places, so that x has
+at most so many features a symbol: for s = p + 2 and p = 3, 4, 5 that is 6, 10, 15. The recurrence takes
+p |x| |y| steps a pair; features take C(s - 1, p - 1) |x| a document, and then all that a spectrum kernel
+can: machines without a Gram, and decisions from one weight for each feature.
+
+What is left out
+----------------
+phi = phi_s + r, and no entry of r, the sums over spans beyond s, is negative. With k(x, x) = |phi|^2 let
+
+    e(x) = 1 - k_s(x, x) / k(x, x) = (2 phi_s . r + |r|^2) / |phi|^2
+
+be the share of k(x, x) that is left out: one recurrence of x with itself tells it exactly (`left_out`).
+
+Values: 0 <= k - k_s = r(x) . phi(y) + phi_s(x) . r(y), and |r|^2 <= e |phi|^2, so by Cauchy-Schwarz
+
+    k_s(x, y) <= k(x, y) <= k_s(x, y) + (sqrt(e(x)) + sqrt(e(y))) sqrt(k(x, x) k(y, y)).
+
+Normalised values K = cos(phi(x), phi(y)) and K_s: unit vectors have |ab - a'b'| <= |a - a'| + |b - b'|, and
+with a along phi(x) and a' along phi_s(x), aa' >= |phi_s| / |phi| = sqrt(1 - e). Besides,
+K >= k_s(x, y) / |phi(x)| |phi(y)|. So
+
+    K_s - K <= 1 - sqrt((1 - e(x)) (1 - e(y)))                      about (e(x) + e(y)) / 2,
+    K - K_s <= d(x) + d(y),   d = sqrt(2 - 2 sqrt(1 - e))            about sqrt(e(x)) + sqrt(e(y)).
+
+Worst case of any text of N + p - 1 symbols, N > 0: each of the C(l - 2, p - 2) patterns of a span l (p > 1)
+has at most N occurrences, hence a vector of counts of length at most N; that of span p has N occurrences, and
+length at least sqrt(N). With T the sum of C(l - 2, p - 2) decay^(l - p) over s < l < N + p,
+
+    |r| <= sqrt(N) T |phi_s|   and   e <= 1 - 1 / (1 + sqrt(N) T)^2                       (`worst_left_out`).
+
+Typical: if no string occurred twice, squares alone would add up, and e would be the sum of
+C(l - 2, p - 2) decay^(2(l - p)) over l > s, about 1e-5 for decay 0.1 and s = p + 2. In texts symbols return:
+where x_i = x_(i + g), an occurrence without gap that takes one for the other has gap g and the same string,
+which is of first order in decay^g. On newswire of 100 symbols e is about decay^(s - p + 1) / 2: 4.5e-4 for
+decay 0.1, p = 4, s = 6, and 6e-5 and 7e-6 for s = 7 and 8; docs/choosing.md has more.
+
+Which symbols a value of the gap-weighted kernel of bounded span comes from, exactly.
+
+A value is phi(x) . w. An occurrence of u with gap g is decay^g w_u of it, spread evenly over its p symbols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import cached_property
+from math import comb
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.errors import InputError
+from textsvm.kernels.attribution import Attribution, Contributions
+from textsvm.kernels.base import SymbolKernel, is_number, is_whole
+from textsvm.kernels.gap.attribution import SUBSEQUENCES
+from textsvm.kernels.gap.bounded_features import (
+    BoundedGapPredictor,
+    BoundedGapRows,
+    Parameters,
+    check_range,
+    normalisation_of,
+)
+from textsvm.kernels.gap.recurrence import Recurrence
+from textsvm.kernels.gap.subsequences import Patterns, Subsequences, count, ids_of, patterns_of
+from textsvm.kernels.gap.sweep import self_products
+from textsvm.kernels.options import BOUNDED_GAP_OPTIONS, Option
+from textsvm.kernels.spectrum.counted import equal_ones
+from textsvm.linalg.products import Columns, Half, finish_half
+from textsvm.linalg.rows import FeatureRows, SharedFeatures
+from textsvm.linalg.sparse import Sparse
+from textsvm.runtime.compiled import njit
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Progress
+from textsvm.text.documents import Documents
+from textsvm.text.tokens import Tokens
+
+Array = NDArray[Any]
+
+
+def symbol_contributions(
+    document: Documents, patterns: Patterns, decay: float, own: Subsequences, weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Contributions of the symbols of one document to phi(x) . w, not normalised.
+
+    Parameters
+    ----------
+    document : Documents, one of them
+    patterns : Patterns
+    decay : float
+    own : Subsequences
+        Of the document.
+    weights : float64 array, shape (own.size,)
+    """
+    shares = np.zeros(len(document.codes))
+    powers = float(decay) ** np.arange(patterns.n_gaps) / patterns.p
+    _share(patterns.offsets, powers, ids_of(document, patterns, own), weights, shares)
+    return shares
+
+
+@njit(nogil=True, cache=True)
+def _share(patterns: Array, powers: Array, ids: Array, weights: Array, shares: Array) -> None:
+    at, p = 0, patterns.shape[1]
+    for m in range(len(patterns)):
+        power = powers[patterns[m, p - 1] + 1 - p]
+        for i in range(len(shares) - patterns[m, p - 1]):
+            for k in range(p):
+                shares[i + patterns[m, k]] += power * weights[ids[at]]
+            at += 1
+
+
+#: The greatest p, as of the gap-weighted kernel.
+MOST = 1000
+#: Patterns of occurrences; more take hours whatever the texts.
+MOST_PATTERNS = 10_000
+#: Occurrences a second that a core counts (25 to 60 ns each).
+RATE = 2.5e7
+#: What comparing an occurrence with a document takes, where counting it takes 1.
+COMPARED = 0.005
+#: Symbols that the patterns of a file keep at most, whatever its texts; or seconds, at so many a symbol.
+MOST_SAVED, MOST_SECONDS, KEPT = 50_000, 3.0, 1e-8
+
+
+class BoundedGap(SymbolKernel):
+    """Common subsequences of p symbols within `span` symbols, each symbol spanned a factor of `decay`.
+
+    Parameters
+    ----------
+    p : int
+        Symbols of a subsequence, at least 1.
+    decay : float
+        In (0, 1].
+    span : int, optional
+        Symbols from the first to the last of a subsequence, at most; p + 2 by default, which for a decay up
+        to 0.1 is nearly `GapWeighted`: see `left_out`.
+    normalised : bool
+        Divide by sqrt(k(s, s) k(t, t)).
+    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
+        What a symbol is: a function takes a normalised text and returns its tokens.
+    keep_case : bool
+        Tell upper and lower case apart.
+
+    Examples
+    --------
+    >>> from textsvm import BoundedGap
+    >>> print(BoundedGap(p=2, decay=0.5)(["cat"], ["car", "cart"]).round(4))
+    [[0.4444 0.574 ]]
+    """
+
+    name: ClassVar[str] = "bounded-gap"
+    options: ClassVar[tuple[Option, ...]] = BOUNDED_GAP_OPTIONS
+    attribution: ClassVar[Attribution] = SUBSEQUENCES
+
+    def __init__(
+        self,
+        p: int = 4,
+        decay: float = 0.1,
+        span: int | None = None,
+        normalised: bool = True,
+        tokens: Tokens = "characters",
+        keep_case: bool = False,
+    ) -> None:
+        self.p = p
+        self.decay = decay
+        self.span = span
+        self.normalised = normalised
+        self.tokens = tokens
+        self.keep_case = keep_case
+
+    @property
+    def patterns(self) -> Patterns:
+        """The patterns of its occurrences."""
+        return patterns_of(int(self.p), self._span)
+
+    @property
+    def min_length(self) -> int:
+        return int(self.p)
+
+    def demand(self, lengths: NDArray[np.int64]) -> float:
+        kept = comb(self._span - 1, self.p - 1) * self.p
+        return min(kept / MOST_SAVED, KEPT * kept * float(lengths.sum()) / MOST_SECONDS)
+
+    @property
+    def _span(self) -> int:
+        return int(self.p) + 2 if self.span is None else int(self.span)
+
+    def check(self) -> None:
+        super().check()
+        if not is_whole(self.p) or not 1 <= self.p <= MOST:
+            raise InputError(
+                f"p={self.p!r} of the {self.name} kernel must be a whole number from 1 to {MOST:,}"
+            )
+        if not isinstance(self.normalised, bool | np.bool_):
+            raise InputError(
+                f"normalised={self.normalised!r} of the {self.name} kernel must be True or False"
+            )
+        if not (is_number(self.decay) and 0 < self.decay <= 1):
+            raise InputError(f"decay={self.decay!r} of the {self.name} kernel must be above 0 and at most 1")
+        if self.span is not None and (not is_whole(self.span) or self.span < self.p):
+            raise InputError(
+                f"span={self.span!r} of the {self.name} kernel must be a whole number from p={self.p}"
+            )
+        if comb(self._span - 1, self.p - 1) > MOST_PATTERNS:
+            raise InputError(
+                f"p={self.p} symbols within span={self._span} have more than {MOST_PATTERNS:,} patterns, "
+                "which would take hours; give a smaller span, or take the gap kernel"
+            )
+
+    @property
+    def counting(self) -> Hashable:
+        return self.name, self.view, self.p, self._span, self.decay
+
+    def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self.patterns.occurrences(lengths)
+
+    def counted(self, documents: Documents, device: Device | None = None) -> Any:
+        self.check()
+        if device is None or device.kind == "cpu":
+            return CountedSubsequences(self, documents)
+        from textsvm.kernels.gap.bounded_cuda import CudaCountedSubsequences
+
+        return CudaCountedSubsequences(self, documents)
+
+    def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:
+        """It learns nothing."""
+
+    def rows(self, documents: Documents, device: Device) -> BoundedGapRows:
+        self.check()
+        if device.kind == "cuda":
+            from textsvm.kernels.gap.bounded_cuda import CudaBoundedGap
+
+            return CudaBoundedGap(self, documents, device)
+        return HostBoundedGap(self, documents, device)
+
+    def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> BoundedGapPredictor:
+        return BoundedGapPredictor(self.rows(support, device), coef)
+
+    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+        own, others = (self.patterns.occurrences(n).astype(float) for n in (row_lengths, column_lengths))
+        return (own + others.sum() / max(len(own), 1) + COMPARED * len(others) * own) / RATE
+
+    def contributions(
+        self,
+        rows: Any,
+        documents: Documents,
+        coef: NDArray[np.float64],
+        values: NDArray[np.float64],
+        progress: Progress | None = None,
+    ) -> Contributions:
+        symbols, scale = [], rows.normalisation.scale
+        for d in range(len(documents)):
+            one = documents.take(np.array([d]))
+            weights = rows.x.transposed_dot((scale * coef[d])[:, None])[:, 0]
+            own, x = count(one, self.patterns, self.decay)
+            of_own = np.append(weights, 0.0)[rows.features.find(own)]  # -1, not known, reads the last
+            shares = symbol_contributions(one, self.patterns, self.decay, own, of_own)
+            (factor,) = normalisation_of(self, one, x.squares()).scale
+            symbols.append(documents.spread(d, factor * shares))
+            if progress is not None:
+                progress(d + 1, len(documents))
+        return Contributions(symbols)
+
+    def contributions_cost(
+        self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        return self.cost(lengths + support_lengths.sum(), np.zeros(1, np.int64))
+
+    def left_out(self, documents: Documents) -> NDArray[np.float64]:
+        """The share of k(x, x) of every document that comes of longer spans, shape (n,); see the file's top.
+
+        Raises
+        ------
+        InputError
+            If a parameter is out of range.
+        """
+        self.check()
+        _, x = count(documents, self.patterns, self.decay)
+        (exact,) = self_products(Recurrence.of(self.p, self.decay), 1, documents)
+        share = 1 - np.divide(
+            x.squares(), exact, out=np.ones(len(documents)), where=documents.lengths >= self.p
+        )
+        # Values of X are rounded to float32.
+        return np.where(documents.lengths <= self._span, 0.0, np.maximum(share, 0.0))
+
+
+def worst_left_out(p: int, decay: float, span: int, length: int) -> float:
+    """The most that `BoundedGap.left_out` can be for a text of so many symbols; see the file's top."""
+    if p == 1 or length <= span:
+        return 0.0
+    places = length - p + 1
+    beyond = sum(comb(reach - 2, p - 2) * decay ** (reach - p) for reach in range(span + 1, length + 1))
+    return 1 - 1 / (1 + places**0.5 * beyond) ** 2
+
+
+class CountedSubsequences:
+    """Documents as rows of features for machines without a Gram, as `spectrum_counted` has them.
+
+    Parameters
+    ----------
+    kernel : BoundedGap
+    documents : Documents
+    """
+
+    def __init__(self, kernel: Parameters, documents: Documents) -> None:
+        self.documents = documents
+        _, x = count(documents, kernel.patterns, kernel.decay)
+        self.shared = SharedFeatures.of(x, x.frequencies())
+
+    def rows(self, kernel: Parameters, train: NDArray[np.int64]) -> FeatureRows:
+        """All documents as rows of features."""
+        if kernel.normalised:
+            rows = self.shared.weighed(None, 1.0, True)
+            return equal_ones(self.documents, rows, self.shared.alone == 0)
+        unit = float(kernel.decay) ** int(kernel.p)
+        rows = self.shared.weighed(np.full(len(self.shared.number), unit), unit, False)
+        check_range(rows.x.squares() + rows.ridge, self.documents.lengths >= kernel.p)
+        return rows
+
+
+class HostBoundedGap(BoundedGapRows):
+    """The CPU twin: see `KernelRows`."""
+
+    @staticmethod
+    def represent(kernel: Parameters, documents: Documents) -> tuple[Subsequences, Sparse]:
+        return count(documents, kernel.patterns, kernel.decay)
+
+    @staticmethod
+    def squares(x: Sparse) -> NDArray[np.float64]:
+        return x.squares()
+
+    @staticmethod
+    def over(x: Sparse, target: NDArray[np.int64], n_features: int) -> Sparse:
+        return x.select(target, n_features)
+
+    @cached_property
+    def columns(self) -> Columns:
+        """X by columns."""
+        return Columns(self.x)
+
+    def products(
+        self, x: Sparse, scale: NDArray[np.float64], progress: Progress | None = None
+    ) -> NDArray[np.float32]:
+        out = np.empty((len(x), self.n), np.float32)
+        self.columns.products(x, scale, self.normalisation.scale, out, progress)
+        return out
+
+    def own_products(self, indices: NDArray[np.int64], scale: NDArray[np.float64]) -> NDArray[np.float32]:
+        return self.products(self.x.take(indices), scale)
+
+    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
+        total = np.zeros((self.n, self.n), np.float32)
+        Half(self.x).add_to(total, progress)
+        finish_half(total, self.normalisation.scale, total)
+        self.normalisation.finish_gram(total)
+        return total

@@ -1,0 +1,233 @@
+"""Documents -> subsequences of bounded span on a GPU: `features.subsequences`, by kernels_cu/subsequences.cu.
+
+Batches of documents are counted one after the other; the keys of all entries are ranked together.
+
+Gap-weighted kernel of bounded span on a GPU: X from `subsequences_cuda`, products from `products_cuda`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.kernels.gap.bounded_features import BoundedGapRows, Parameters, check_range
+from textsvm.kernels.gap.subsequences import (
+    ROOM,
+    Patterns,
+    Subsequences,
+    check_entries,
+    places_of_stage,
+)
+from textsvm.kernels.mers.gapped_kmers import Stage
+from textsvm.kernels.spectrum.counted_cuda import (
+    commonest_first,
+    equal_ones,
+    normalised_rows,
+    shared_rows,
+)
+from textsvm.kernels.spectrum.pmers_cuda import documents_of
+from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
+from textsvm.linalg.rows import FeatureRows
+from textsvm.linalg.rows_cuda import CudaRows
+from textsvm.linalg.sparse_cuda import CudaSparse
+from textsvm.runtime import device as gpu
+from textsvm.runtime.parallel import Progress
+from textsvm.text.documents import DeviceDocuments, Documents
+
+Array = Any  # a CuPy array
+SOURCE = "subsequences.cu"
+#: What may be launched: (source, defines).
+DEFINE_SETS: list[tuple[str, gpu.Defines]] = [(SOURCE, ())]
+#: Words of a batch of documents, and keys of which a table is made whatever the number of entries.
+BATCH, TABLE = 1 << 26, 1 << 24
+
+
+class _Batch:
+    """Some documents on the card, and a word for each pattern at each of their places.
+
+    Parameters
+    ----------
+    documents : Documents
+    patterns : Patterns
+    """
+
+    def __init__(self, documents: Documents, patterns: Patterns) -> None:
+        cp = gpu.cupy()
+        self.patterns, self.text = patterns, DeviceDocuments(documents)
+        self.n_words = self.text.size * len(patterns.spans)
+        gpu.require_memory(32 * self.n_words, f"counting subsequences of {self.text.size:,} symbols")
+        self.occurrences = int(patterns.occurrences(documents.lengths).sum())
+        self.codes, self.offsets = (
+            self.text.codes.astype(np.int32),
+            cp.asarray(patterns.offsets.astype(np.int32)),
+        )
+        self.document = documents_of(self.text.offsets, self.text.n, self.text.size)
+
+    def keys(self, stages: list[Stage], places: Any) -> Array:
+        """The key of every word, for the stage behind these; -1 where there is no occurrence."""
+        keys = gpu.cupy().zeros(self.n_words, np.int64)
+        for stage in stages:
+            self._extend(stage.kept, keys)
+            keys = stage.find(keys).astype(np.int64)
+        self._extend(places, keys)
+        return keys
+
+    def _extend(self, places: Any, keys: Array) -> None:
+        text, p = self.text, np.int32(self.patterns.p)
+        begin, end = np.int32(places[0]), np.int32(places[-1] + 1)
+        where = (np.int64(text.size), self.codes, text.offsets, self.document, self.offsets, p, begin, end)
+        _each("extend", self.n_words, *where, np.int64(text.n_symbols), keys)
+
+    def entries(self, words: Array, bound: int, powers: Array) -> tuple[Array, Array, Array]:
+        """Document, key and value of each subsequence of each document, given the keys of the last stage."""
+        cp = gpu.cupy()
+        p, n_gaps = np.int32(self.patterns.p), np.int64(self.patterns.n_gaps)
+        sizes = (np.int64(bound), n_gaps)
+        _each("pack", self.n_words, np.int64(self.text.size), self.document, self.offsets, p, *sizes, words)
+        words.sort()
+        words = words[: self.occurrences]
+        first = cp.empty(len(words), bool)
+        _each("begins_entry", len(words), n_gaps, words, first)
+        begins = cp.flatnonzero(first)
+        documents, keys, values = (cp.empty(len(begins), kind) for kind in (np.int32, np.int64, np.float32))
+        given = (np.int64(len(words)), words, begins, n_gaps, np.int64(bound), powers)
+        _each("combine", len(begins), *given, documents, keys, values)
+        return documents, keys, values
+
+
+def count(documents: Documents, patterns: Patterns, decay: float) -> tuple[Subsequences, CudaSparse]:
+    """`subsequences.count` on the current card."""
+    cp = gpu.cupy()
+    stages: list[Stage] = []
+    n_symbols = len(documents.alphabet)
+    places, bound = places_of_stage(0, 1, n_symbols, patterns)
+    while places[-1] + 1 < patterns.p:
+        found = [cp.unique(batch.keys(stages, places)) for _, batch in _batches(documents, patterns)]
+        keys = cp.unique(cp.concatenate([cp.empty(0, np.int64), *found]))
+        stages.append(Stage(places, keys[keys >= 0].astype(np.uint64), None))
+        size = len(stages[-1].keys)
+        places, bound = places_of_stage(int(places[-1]) + 1, size, n_symbols, patterns)
+    powers = cp.asarray(float(decay) ** np.arange(patterns.n_gaps))
+    parts = [(cp.empty(0, np.int32), cp.empty(0, np.int64), cp.empty(0, np.float32))]
+    for first, batch in _batches(documents, patterns, max(1, ROOM // (bound * patterns.n_gaps))):
+        owner, keys, values = batch.entries(batch.keys(stages, places), bound, powers)
+        owner += np.int32(first)
+        parts.append((owner, keys, values))
+    owner, keys, values = (cp.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    check_entries(len(keys))
+    distinct, features, table = _ranks(keys, bound)
+    stages.append(Stage(places, distinct, table))
+    return Subsequences(n_symbols, tuple(stages)), _rows(
+        len(documents), owner, features, values, len(distinct)
+    )
+
+
+def _rows(n: int, owner: Array, features: Array, values: Array, size: int) -> CudaSparse:
+    cp = gpu.cupy()
+    indptr = cp.searchsorted(owner, cp.arange(n + 1, dtype=np.int32)).astype(np.int64)
+    df = cp.bincount(features, minlength=size).astype(np.int32) if size else cp.zeros(0, np.int32)
+    return CudaSparse(indptr, owner, features, values, df, cp.ones(size, np.int32), False)
+
+
+def _batches(
+    documents: Documents, patterns: Patterns, most: int | None = None
+) -> Iterator[tuple[int, _Batch]]:
+    """Documents in batches of at most `most`, with the number of the first of each."""
+    most, size = most or len(documents), max(1, BATCH // len(patterns.spans))
+    first = 0
+    while first < len(documents):
+        goal = documents.offsets[first] + size
+        last = int(np.searchsorted(documents.offsets, goal, "right")) - 1
+        last = min(max(last, first + 1), first + most)
+        yield first, _Batch(documents.take(np.arange(first, last)), patterns)
+        first = last
+
+
+def _ranks(keys: Array, bound: int) -> tuple[Array, Array, Array | None]:
+    """Sorted distinct keys, the rank of each key, and the ranks of all possible keys if these are few."""
+    cp = gpu.cupy()
+    gpu.require_memory(40 * len(keys), f"ranking {len(keys):,} subsequences")
+    if not len(keys):
+        return cp.empty(0, np.uint64), cp.empty(0, np.int32), None
+    if bound > max(TABLE, 4 * len(keys)):
+        distinct, found = cp.unique(keys, return_inverse=True)
+        return distinct.astype(np.uint64), found.astype(np.int32), None
+    seen = cp.zeros(bound, bool)
+    seen[keys] = True
+    ranks = cp.where(seen, cp.cumsum(seen, dtype=np.int32) - 1, -1).astype(np.int32)
+    return cp.flatnonzero(seen).astype(np.uint64), ranks[keys], ranks
+
+
+def _each(name: str, n: int, *args: Any) -> None:
+    gpu.each(gpu.function(SOURCE, name), n, *args)
+
+
+WHAT = "the gap-weighted kernel of bounded span"
+
+
+class CudaBoundedGap(BoundedGapRows):
+    """Kernel values against fixed documents, on a GPU (`KernelRows`)."""
+
+    @staticmethod
+    def represent(kernel: Parameters, documents: Documents) -> tuple[Subsequences, CudaSparse]:
+        return count(documents, kernel.patterns, kernel.decay)
+
+    @staticmethod
+    def squares(x: CudaSparse) -> NDArray[np.float64]:
+        return x.squares
+
+    @staticmethod
+    def over(x: CudaSparse, target: Array, n_features: int) -> CudaSparse:
+        return x.select(target)
+
+    @cached_property
+    def columns(self) -> CudaColumns:
+        """X by columns."""
+        return CudaColumns(self.x, Factors(self.normalisation.scale, self.x.squares))
+
+    def products(self, x: CudaSparse, scale: NDArray[np.float64], progress: Progress | None = None) -> Array:
+        if not len(x):
+            return gpu.cupy().empty((0, self.n), np.float32)
+        return self.columns.cross(x, Factors(scale, x.squares), WHAT, progress)
+
+    def own_products(self, indices: NDArray[np.int64], scale: NDArray[np.float64]) -> Array:
+        return self.columns.rows(gpu.cupy().asarray(indices), WHAT)
+
+    def gram(self, progress: Progress | None = None) -> Array:
+        with gpu.use(self.device):
+            out = self.columns.half(WHAT, progress)
+            self.normalisation.finish_rows(out, self.normalisation)
+            mirror(out, self.normalisation.diagonal())
+            return out
+
+
+class CudaCountedSubsequences:
+    """Documents as rows of features on the current card, for machines without a Gram.
+
+    Parameters
+    ----------
+    kernel : BoundedGap
+    documents : Documents
+    """
+
+    def __init__(self, kernel: Parameters, documents: Documents) -> None:
+        self.documents = documents
+        _, x = count(documents, kernel.patterns, kernel.decay)
+        rows = CudaRows(x.indptr, x.features, x.values, len(x.df))
+        self.shared, self.alone = shared_rows(rows, *commonest_first(x.df))
+
+    def rows(self, kernel: Parameters, train: NDArray[np.int64]) -> FeatureRows:
+        """All documents as rows of features."""
+        featured = self.documents.lengths >= kernel.p
+        if kernel.normalised:
+            rows = FeatureRows(*normalised_rows(self.shared, self.alone))  # type: ignore[arg-type]
+            return equal_ones(self.documents, rows, ~featured)
+        unit, x = float(kernel.decay) ** int(kernel.p), self.shared
+        scaled = CudaRows(x.indptr, x.features, x.values * np.float32(unit), x.n_features)
+        ridge = self.alone * unit**2
+        check_range((scaled.squares() + ridge).get(), featured)
+        return FeatureRows(scaled, ridge)  # type: ignore[arg-type]

@@ -1,0 +1,671 @@
+"""Launches of the CUDA twin of the gap-weighted kernel; gap_recurrence.py has the mathematics.
+
+The recurrence without decays
+-----------------------------
+Write S_q(i, j) = decay^(k + c) P_q / (unit decay^2q) and R_q likewise, k a row's number within a *period* and
+c a column's within a *block*. Then a cell of the table costs one addition where symbols match, and one more:
+
+    r_q += M (P_{q-1} of the row and the column before + b_{q-1} decay^-(k + c)),    P_q += r_q
+
+After each period all P are multiplied by decay^period, at the end of a block r by decay^block: the numbers
+stay in range. `unit` puts the levels' factors decay^2q into the middle of it.
+
+On the card
+-----------
+A lane holds COLUMNS neighbouring columns of one document, the target, P in registers. The lanes of a document
+are neighbours, one row behind the other, and hand on r by shuffles. 32 lanes, of as many documents as they
+hold, are a strip; a document may go on in the next one, to which r goes through memory. A warp takes the
+strips of a *pack* through a run of sources, whose symbols stream past without a gap: a source ends, P is
+cleared, the next begins. A table per strip has one mask of a lane's columns for each symbol.
+
+What the CUDA twin of the gap-weighted kernel is compiled for, and documents as it reads them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.errors import InputError
+from textsvm.kernels.gap.recurrence import GapKernel, Recurrence, SelfValues, shared_pass
+from textsvm.runtime import device as gpu
+from textsvm.runtime.compiled import njit
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Progress
+from textsvm.text.documents import DeviceDocuments, Documents
+
+SOURCE = "gap.cu"
+WARP = 32
+#: Strips of a pack: where the last one may be cut with up to 2, 8 and any number of lanes idle.
+STRIPS = (1, 8, 16)
+#: Alphabets up to this size have masks, others are compared symbol by symbol.
+MASKED = 256
+#: Symbols that a word of the stream has room for.
+MOST_SYMBOLS = 1 << 25
+#: Codes of 32 bits, of more than 65,536 symbols.
+WIDE: gpu.Defines = (("CODE", "uint32"),)
+#: What a matrix in shards adds to the defines.
+SHARDS: gpu.Defines = (("SHARDS", 1),)
+
+LANE = np.dtype(
+    [
+        ("target", np.int32),
+        ("length", np.int32),
+        ("code", np.int64),
+        ("delay", np.int32),
+        ("flags", np.int32),
+    ],
+    align=True,
+)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What gap.cu is specialised by."""
+
+    levels: int
+    columns: int
+    block: int
+    double: bool
+    blend: bool
+    masks: bool
+    shared: int = 0
+    wide: bool = False
+    shards: bool = False
+
+    @property
+    def defines(self) -> gpu.Defines:
+        return (
+            ("LEVELS", self.levels),
+            ("COLUMNS", self.columns),
+            ("BLOCK", self.block),
+            ("REAL", "double" if self.double else "float"),
+            ("BLEND", int(self.blend)),
+            ("MASKS", int(self.masks)),
+            ("BLOCKS", self.blocks),
+            # As measured.
+            ("TOGETHER", 1 if self.double else {1: 1, 3: 1, 4: 4}.get(self.levels, 2)),
+            *((("SHARED", self.shared),) if self.shared else ()),
+            *(WIDE if self.wide else ()),
+            *(SHARDS if self.shards else ()),
+        )
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that a multiprocessor has registers for."""
+        registers = (
+            self.columns * _registers_of_column(self.levels, self.double, self.masks) + 5 * self.shared
+        )
+        return 2 if registers > 110 else 3
+
+    @property
+    def weights(self) -> np.dtype[Any]:
+        real = np.float64 if self.double else np.float32
+        return np.dtype(
+            [
+                ("rows", real, (WARP, 2)),
+                ("column_out", real, self.block),
+                ("column_in", real, self.block),
+                ("levels", real, self.levels + 1),
+                *((name, real) for name in ("step", "edge", "block", "wrap")),
+                ("out", np.float64, self.shared + 1),
+            ],
+            align=True,
+        )
+
+
+def _registers_of_column(levels: int, double: bool, masks: bool) -> int:
+    """P of each level, weights of doubles (those of floats are kept elsewhere), the symbol if compared."""
+    return (2 * levels + 4 if double else levels) + (0 if masks else 1 if double else 3)
+
+
+def columns_of(levels: int, double: bool, masks: bool) -> int:
+    """Columns of a lane, at most 50: what its registers hold, but none that would be idle at 100 symbols."""
+    room = 233 - 4 * levels if double else 180
+    most = min(50, room // max(1, _registers_of_column(levels, double, masks)))
+    if not double:
+        # As measured: more of them cost warps, fewer cost steps.
+        most = min(most, 50 if levels < 3 else 34 if levels == 3 else 25)
+    return -(-100 // -(-100 // max(1, most)))
+
+
+def block_of(columns: int, decay: float) -> int:
+    """Columns that share a base, at most 25: decay^-block stays within 2^25."""
+    most = 25 / max(-math.log2(decay), 1e-9)
+    return next((width for width in (min(25, columns), 12, 6, 3) if width <= min(most, columns)), 1)
+
+
+def period_and_unit(
+    recurrence: Recurrence, double: bool, block: int, n: int, m: int
+) -> tuple[int, float] | None:
+    """The period, and log2 of the unit; None if the numbers do not fit."""
+    levels = recurrence.p - 1
+    bits = -math.log2(recurrence.decay)
+    period = max(1, min(WARP, int(30 / max(bits, 1e-9))))
+    high = recurrence.log2_bound(n, m) + (period + block - 2) * bits
+    low = 2 * levels * bits
+    limit = 1000 if double else 120
+    unit = min(limit - high, low)
+    return (period, unit) if unit >= low - limit / 2 else None
+
+
+def variant_of(levels: int, decay: float, double: bool, blend: bool, masks: bool, shared: int = 0) -> Variant:
+    """The defines for a kernel and an alphabet, and for that many smaller lengths besides."""
+    columns = columns_of(levels, double, masks)
+    return Variant(levels, columns, block_of(columns, decay), double, blend, masks, shared)
+
+
+#: (source, defines) of every kind that is launched; for other p the numbers differ.
+DEFINE_SETS = [
+    (SOURCE, variant_of(levels, decay, double, blend, masks, shared).defines)
+    for levels, decay, blend, masks, shared in [
+        (4, 0.5, False, True, 0),
+        (4, 0.01, False, True, 0),
+        (4, 0.5, True, True, 0),
+        (4, 0.5, False, False, 0),
+        (0, 0.5, False, True, 0),
+        (1, 0.5, False, True, 0),
+        (2, 0.5, False, False, 0),
+        (9, 0.5, True, False, 0),
+        (4, 0.5, False, True, 2),
+        (4, 0.5, False, True, 4),
+    ]
+    for double in (False, True)
+] + [
+    (SOURCE, variant_of(levels, 0.5, double, False, masks).defines + more)
+    for levels, double, masks in [(4, False, True), (1, False, False), (4, True, False)]
+    for more in (WIDE, SHARDS)
+]
+
+
+@njit(cache=True)
+def _first_lanes(lanes: Any, firsts: Any, packs: Any, strips: Any) -> int:
+    """First lane of each target, given how many it takes; (first strip, strips, last target) of each pack."""
+    lane = start = count = 0
+    for target in range(len(lanes)):
+        room = -lane % 32
+        full = (lane - start) // 32
+        if lane > start and (
+            room == 0
+            or (lanes[target] > room and full >= strips[0] - 1 and room <= 2)
+            or (lanes[target] > room and full >= strips[1] and room <= 8)
+            or full >= strips[2]
+        ):
+            lane += room
+            packs[count, 0], packs[count, 1], packs[count, 2] = start // 32, (lane - start) // 32, target - 1
+            start = lane
+            count += 1
+        firsts[target] = lane
+        lane += lanes[target]
+    if lane > start:
+        lane += -lane % 32
+        packs[count, 0], packs[count, 1], packs[count, 2] = start // 32, (lane - start) // 32, len(lanes) - 1
+        count += 1
+    return count
+
+
+class Layout:
+    """Targets in lanes of some number of columns.
+
+    lanes : LANE array, (strips * 32,), on the device
+    packs : int64, (packs, 3): first strip, strips, last target
+    masks : uint32, (strips, symbols, words, 32), on the device, of small alphabets; 28 columns a word
+    """
+
+    def __init__(self, texts: Texts, symbols: int, columns: int, masks: bool) -> None:
+        cp = gpu.cupy()
+        counts = -(-texts.lengths // columns)
+        firsts, packs = np.empty(len(counts), np.int64), np.empty((len(counts), 3), np.int64)
+        self.packs = packs[: _first_lanes(counts, firsts, packs, np.array(STRIPS))]
+        self.strips = int(self.packs[-1, :2].sum()) if len(self.packs) else 0
+        lanes = np.zeros(self.strips * WARP, LANE)
+        lanes["target"] = -1
+        target = np.repeat(np.arange(len(counts)), counts)
+        within = np.arange(len(target)) - np.repeat(np.cumsum(counts) - counts, counts)
+        index = firsts[target] + within
+        lanes["target"][index] = target
+        lanes["length"][index] = np.minimum(columns, texts.lengths[target] - within * columns)
+        lanes["code"][index] = texts.starts[target] + within * columns
+        lanes["delay"][index] = np.minimum(within, index % WARP)
+        lanes["flags"][index] = (within > 0) + 2 * (within == counts[target] - 1)
+        self.lanes = cp.asarray(lanes.view(np.uint8))
+        self.masks = cp.zeros(1, np.uint32)
+        if masks and self.strips:
+            words = -(-columns // 28)
+            self.masks = cp.zeros(self.strips * symbols * words * WARP, np.uint32)
+            texts.function("gap_masks")(
+                (-(-len(lanes) // 256),),
+                (256,),
+                (
+                    self.lanes, np.int32(len(lanes)), texts.codes, np.int32(symbols), np.int32(words),
+                    self.masks,
+                ),
+            )  # fmt: skip
+
+
+class Texts:
+    """Documents that have a feature, on the device in order of length (a *position* counts in this order).
+
+    order : int64, (m,), document of each position
+    lengths, starts : int64, (m,), of each position: symbols, first of them in `codes`
+    words : int64, (m + 1,), where each begins in `stream`
+    """
+
+    def __init__(self, documents: Documents, min_length: int, symbols: int) -> None:
+        cp = gpu.cupy()
+        order = np.argsort(documents.lengths, kind="stable")
+        self.order = order[np.searchsorted(documents.lengths[order], max(1, min_length)) :]
+        self.lengths, self.starts = documents.lengths[self.order], documents.offsets[:-1][self.order]
+        self.words = np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
+        self.longest = int(self.lengths.max(initial=0))
+        self.symbols = symbols
+        if symbols > MOST_SYMBOLS:
+            raise InputError(
+                f"the documents have {symbols - 1:,} distinct symbols and a GPU tells {MOST_SYMBOLS - 1:,} "
+                "apart; run with --device cpu"
+            )
+        self.wide = len(documents.alphabet) > 1 << 16
+        self.codes = DeviceDocuments(documents, np.uint32 if self.wide else np.uint16).codes
+        self.index = cp.asarray(self.order.astype(np.int32))
+        self._layouts: dict[int, Layout] = {}
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def function(self, name: str) -> Any:
+        """What reads codes of this width before any sweep."""
+        return gpu.load(SOURCE, DEFINE_SETS[0][1] + (WIDE if self.wide else ())).get_function(name)
+
+    @cached_property
+    def stream(self) -> Any:
+        """uint32, (symbols,): the symbols, and where documents end."""
+        cp = gpu.cupy()
+        words = cp.empty(max(1, int(self.words[-1])), np.uint32)
+        if len(self):
+            self.function("gap_stream")(
+                (len(self),),
+                (128,),
+                (
+                    self.codes,
+                    cp.asarray(self.starts),
+                    cp.asarray(self.words),
+                    np.int32(self.symbols - 1),
+                    words,
+                ),
+            )
+        return words
+
+    def forget_layouts(self) -> None:
+        """Give back the memory of layouts that are not needed again."""
+        self._layouts.clear()
+
+    @cached_property
+    def masks(self) -> bool:
+        """Whether symbols are few enough for a table of masks, and memory enough."""
+        table = 4 * self.symbols * 2 * int(self.words[-1]) // 8
+        return self.symbols - 1 <= MASKED and table < gpu.free_memory() // 4
+
+    def layout(self, columns: int) -> Layout:
+        """The documents as targets; kept."""
+        if columns not in self._layouts:
+            self._layouts[columns] = Layout(self, self.symbols, columns, self.masks)
+        return self._layouts[columns]
+
+
+THREADS = 128
+MATRIX, MIRRORED, WEIGHTED, DIAGONAL = range(4)
+#: Words of the stream that a task goes through.
+RUN = (1024, 16_384)
+#: Steps of a warp in one launch between two calls of `progress`.
+STEPS = 4e9
+#: Symbols of documents that are predicted together.
+BATCH = 1 << 25
+#: Of each module, by card and defines: a lock, and the event after the launches that used its constants last.
+_constants: dict[tuple[int, gpu.Defines], tuple[Lock, list[Any]]] = {}
+
+TASK = np.dtype(
+    [(name, np.int32) for name in ("first_strip", "strips", "first_source", "sources")]
+    + [("begin", np.int64), ("rows", np.int32), ("part", np.int32)],
+    align=True,
+)
+OUTPUT = np.dtype(
+    [("mode", np.int32), ("classes", np.int32), ("width", np.int64)]
+    + [
+        (name, np.uint64)
+        for name in ("source_index", "target_index", "source_scale", "target_scale", "matrix", "coef", "sums")
+    ]
+    + [("targets", np.int64), ("kernels", np.int64)]
+    + [(name, np.uint64) for name in ("mix", "matrices", "scales", "shards", "firsts")],
+    align=True,
+)
+
+
+class Sweep:
+    """The recurrence for every source with every target, or what `mode` says of them."""
+
+    def __init__(
+        self, recurrence: Recurrence, sources: Texts, targets: Texts, mode: int, shared: int = 0
+    ) -> None:
+        self.recurrence, self.sources, self.targets, self.mode = recurrence, sources, targets, mode
+        n, m = sources.longest, targets.longest
+        levels, decay, blended = recurrence.p - 1, recurrence.decay, recurrence.blended
+        for double in (False, True):
+            variant = variant_of(levels, decay, double, blended, targets.masks, shared)
+            self.variant = replace(variant, wide=targets.wide)
+            fits = period_and_unit(recurrence, double, self.variant.block, n, m)
+            if fits is not None and (double or not (mode == DIAGONAL or recurrence.needs_double(n, m))):
+                break
+        if fits is None:
+            raise InputError(
+                f"decay={decay} with p={recurrence.p} passes the range of float64 on a GPU; "
+                "take a larger decay or a smaller p, or run with --device cpu"
+            )
+        self.period, self.unit = fits
+        self.layout = targets.layout(self.variant.columns)
+        cp = gpu.cupy()
+        properties = cp.cuda.runtime.getDeviceProperties(cp.cuda.runtime.getDevice())
+        self.warps = properties["multiProcessorCount"] * self.variant.blocks * THREADS // WARP
+        self.tasks, self.parts = self._make_tasks()
+
+    def _make_tasks(self) -> tuple[NDArray[Any], int]:
+        """Packs by runs of sources, the longest packs first; how many runs there are."""
+        packs, words = self.layout.packs, self.sources.words
+        size = int(words[-1]) * max(1, len(packs)) // (12 * self.warps)
+        size = min(max(size, RUN[0]), RUN[1])
+        if self.mode == WEIGHTED:
+            size = max(size, -(-int(words[-1]) // 64))
+        first = np.flatnonzero(np.diff(words[:-1] // size, prepend=-1))
+        last = np.append(first[1:], len(self.sources))[: len(first)]
+        if self.mode == DIAGONAL:
+            begin = np.concatenate([[0], packs[:-1, 2] + 1])[: len(packs)]
+            pack, source, stop = np.arange(len(packs)), begin, packs[:, 2] + 1
+            part = np.zeros(len(packs), np.int64)
+        else:
+            pack, part = (x.ravel() for x in np.mgrid[len(packs) - 1 : -1 : -1, 0 : len(first)])
+            if self.mode == MIRRORED:
+                wanted = first[part] <= packs[pack, 2]
+                pack, part = pack[wanted], part[wanted]
+            source, stop = first[part], last[part]
+            if self.mode == MIRRORED:
+                stop = np.minimum(stop, packs[pack, 2] + 1)
+        tasks = np.empty(len(pack), TASK)
+        tasks["first_strip"], tasks["strips"] = packs[pack, 0], packs[pack, 1]
+        tasks["first_source"], tasks["sources"] = source, stop - source
+        tasks["begin"], tasks["rows"] = words[source], words[stop] - words[source]
+        tasks["part"] = part
+        return tasks, len(first)
+
+    def keep_part(self, number: int, count: int) -> None:
+        """Leave all but one of `count` parts of the tasks, of about the same work, to other cards."""
+        mine = np.argsort(-_cost(self.tasks), kind="stable")[number::count]
+        self.tasks = self.tasks[np.sort(mine)]
+
+    def weights(self) -> NDArray[Any]:
+        """What gap.cu has in `weights`."""
+        variant, decay = self.variant, self.recurrence.decay
+        levels, of_levels = variant.levels, self.recurrence.level_weights
+        width = (variant.columns - 1) % variant.block + 1
+        weights = np.zeros((), variant.weights)
+        k = np.arange(self.period)
+        weights["rows"][: self.period] = np.stack([decay**k, decay**-k], axis=1)
+        c = np.arange(variant.block)
+        weights["column_out"], weights["column_in"] = decay**c, decay**-c
+        logs = self.unit + 2 * np.arange(1, levels + 2) * math.log2(decay)
+        weights["levels"] = np.where(of_levels > 0, of_levels * np.exp2(logs), 0)
+        weights["step"], weights["edge"] = decay ** (width - 1), decay**width
+        weights["block"], weights["wrap"] = decay**variant.block, decay**self.period
+        lengths = levels + 1 - np.arange(variant.shared, -1, -1)
+        weights["out"] = 2.0 ** -(self.unit + 2 * lengths * math.log2(decay))
+        return weights
+
+    def launch(self, output: dict[str, Any], progress: Progress | None = None) -> None:
+        """Run all tasks; `output` has what gap.cu's Output needs besides the mode: arrays and numbers."""
+        cp, module = gpu.cupy(), gpu.load(SOURCE, self.variant.defines)
+        unused = dict.fromkeys(OUTPUT.names or ())
+        fixed = {"mode": self.mode, "targets": len(self.targets)}
+        with _constants_of(self.variant.defines):
+            _set_constant(module, "output", gpu.structure(OUTPUT, **{**unused, **fixed, **output}))
+            columns = _set_constant(module, "weights", self.weights())
+            several = self.tasks["strips"] > 1
+            done, total = 0.0, float(_cost(self.tasks).sum())
+            for name, tasks in (("gap_several", self.tasks[several]), ("gap", self.tasks[~several])):
+                warps, extra = self._edges(tasks) if name == "gap_several" else (self.warps, ())
+                for part in _slices(tasks, progress is not None):
+                    blocks = -(-min(warps, len(part)) * WARP // THREADS)
+                    arguments = (
+                        cp.asarray(part.view(np.uint8)), np.int32(len(part)), cp.zeros(1, np.int32),
+                        self.sources.stream, self.layout.lanes, self.layout.masks, self.targets.codes,
+                        np.int32(self.targets.symbols), np.int32(self.period), columns, *extra,
+                    )  # fmt: skip
+                    module.get_function(name)((blocks,), (THREADS,), arguments)
+                    done += float(_cost(part).sum())
+                    if progress is not None:
+                        cp.cuda.get_current_stream().synchronize()
+                        progress(done, total)
+
+    def _edges(self, tasks: NDArray[Any]) -> tuple[int, tuple[Any, ...]]:
+        """Warps to launch, and the memory for what goes from strip to strip: 2 (rows + sources) a warp."""
+        cp = gpu.cupy()
+        rows, sources = (int(tasks[name].max(initial=0)) for name in ("rows", "sources"))
+        rows += 2 * WARP
+        edge_bytes = -(-max(1, self.variant.levels) * (8 if self.variant.double else 4) // 16) * 16
+        sums = sources * (self.variant.shared + 1)
+        a_warp, in_block = 2 * (rows * edge_bytes + sums * 8), THREADS // WARP
+        # gap.cu counts edges in 32 bits.
+        warps = min(
+            self.warps, len(tasks), gpu.free_memory() // 2 // a_warp, (1 << 32) // (2 * rows) - in_block
+        )
+        warps = -(-max(1, warps) // in_block) * in_block
+        gpu.require_memory(warps * a_warp, "comparing documents this long", "shorten them (--max-length)")
+        edges, carries = cp.empty(2 * warps * rows * edge_bytes, np.uint8), cp.empty(2 * warps * sums + 1)
+        return warps, (edges, np.int32(rows), carries, np.int64(sums))
+
+
+def _cost(tasks: NDArray[Any]) -> NDArray[np.float64]:
+    """Steps of a warp."""
+    return tasks["rows"].astype(np.float64) * tasks["strips"]
+
+
+def _slices(tasks: NDArray[Any], several: bool) -> list[NDArray[Any]]:
+    """Tasks of one launch each: all, or STEPS at a time."""
+    turns = np.cumsum(_cost(tasks)) // (STEPS if several else np.inf)
+    return [part for part in np.split(tasks, np.flatnonzero(np.diff(turns)) + 1) if len(part)]
+
+
+@contextmanager
+def _constants_of(defines: gpu.Defines) -> Iterator[None]:
+    """Set constants of a module, then launch: there is one of each on a card, for all threads and streams."""
+    cuda = gpu.cupy().cuda
+    lock, last = _constants.setdefault((cuda.runtime.getDevice(), defines), (Lock(), []))
+    with lock:
+        here = cuda.get_current_stream()
+        for event in last:
+            here.wait_event(event)
+        yield
+        last[:] = [here.record()]
+
+
+def _set_constant(module: Any, name: str, value: NDArray[Any]) -> Any:
+    """Write a __constant__ of the module, in the order of the stream; where it is."""
+    cp = gpu.cupy()
+    where = cp.ndarray((value.dtype.itemsize,), np.uint8, module.get_global(name))
+    where.set(np.frombuffer(value.tobytes(), np.uint8))
+    return where
+
+
+class CudaGap:
+    """Rows on a GPU (`KernelRows`)."""
+
+    def __init__(self, kernel: GapKernel, documents: Documents, device: Device) -> None:
+        self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
+        with gpu.use(device):
+            self._symbols = len(documents.alphabet) + 1
+            self._texts = Texts(documents, kernel.min_length, self._symbols)
+            self._self = self._self_values(documents, self._texts, None)
+            self._scale = self._position_scale(self._texts, self._self)
+
+    def diag(self) -> Any:
+        with gpu.use(self.device):
+            return gpu.cupy().asarray(self._self.diagonal())
+
+    def rows(self, indices: NDArray[np.int64]) -> Any:
+        indices = np.asarray(indices, np.int64)
+        with gpu.use(self.device):
+            return self._matrix(self.documents.take(indices), self._self.take(indices))
+
+    def gram(self, progress: Progress | None = None) -> Any:
+        with gpu.use(self.device):
+            matrix = self._zeros(self.n)
+            self._fill(matrix, self._texts, self._scale, MIRRORED, progress)
+            self._self.finish_gram(matrix)
+            return matrix
+
+    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+        with gpu.use(self.device):
+            return self._matrix(others, None, progress)
+
+    def gram_in_shards(
+        self, shards: Sequence[Any], number: int, progress: Progress | None = None
+    ) -> Callable[[], None]:
+        """One part of as many as there are shards of the values of `gram`, put into all shards, zeros before.
+
+        They have its bits: a card takes some of the tasks that it would take alone. What is returned is
+        called when all parts are done: it sets what does not come from the recurrence, in shard `number`.
+        """
+        cp, shard = gpu.cupy(), shards[number]
+        work = Sweep(self.kernel.recurrence, self._texts, self._texts, MIRRORED)
+        work.variant = replace(work.variant, shards=True)
+        work.keep_part(number, len(shards))
+        index, scale = self._texts.index, self._scale
+        work.launch(
+            {
+                "source_index": index,
+                "target_index": index,
+                "source_scale": scale,
+                "target_scale": scale,
+                "shards": cp.asarray(np.array([one.values.data.ptr for one in shards], np.uint64)),
+                "firsts": cp.asarray(np.array([0, *(one.last for one in shards)])),
+            },
+            progress,
+        )
+        return lambda: self._self.finish_gram(shard.values, shard.first)
+
+    def decision(
+        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
+    ) -> NDArray[np.float64]:
+        """k(others, documents) @ coef in one pass: coef (n, k) -> (len(others), k), on the host.
+
+        The others are the targets here, and each sums over the sources: no matrix of kernel values exists.
+        """
+        coef = np.ascontiguousarray(coef, np.float64)
+        values = np.zeros((len(others), coef.shape[1]))
+        turns = others.offsets[:-1] // BATCH
+        with gpu.use(self.device):
+            for turn in np.unique(turns):
+                batch = np.flatnonzero(turns == turn)
+                single = len(batch) == len(others)
+                values[batch] = self._decide(others if single else others.take(batch), coef, progress)
+        return values
+
+    def _decide(
+        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None
+    ) -> NDArray[np.float64]:
+        cp = gpu.cupy()
+        texts = Texts(others, self.kernel.min_length, self._symbols)
+        own = self._self_values(others, texts, self._self)
+        work = Sweep(self.kernel.recurrence, self._texts, texts, WEIGHTED)
+        classes = coef.shape[1]
+        gpu.require_memory(8 * work.parts * len(texts) * classes, "the decision values")
+        sums = cp.zeros((work.parts, len(texts), classes))
+        scaled = cp.asarray(coef[self._texts.order]) * self._scale[:, None]
+        work.launch({"classes": classes, "coef": scaled, "sums": sums}, progress)
+        values = np.zeros((len(others), classes))
+        values[texts.order] = (sums.sum(axis=0) * self._position_scale(texts, own)[:, None]).get()
+        own.finish_values(values, coef.T, self._self)
+        return values
+
+    def _zeros(self, rows: int) -> Any:
+        gpu.require_memory(4 * rows * self.n, f"the {rows:,} x {self.n:,} matrix", "lower --memory")
+        return gpu.cupy().zeros((rows, self.n), np.float32)
+
+    def _matrix(self, others: Documents, own: SelfValues | None, progress: Progress | None = None) -> Any:
+        """k(others, documents), given k(others, others) of each or not."""
+        texts = Texts(others, self.kernel.min_length, self._symbols)
+        if own is None:
+            own = self._self_values(others, texts, self._self)
+        matrix = self._zeros(len(others))
+        self._fill(matrix, texts, self._position_scale(texts, own), MATRIX, progress)
+        own.finish_rows(matrix, self._self)
+        return matrix
+
+    def _fill(self, matrix: Any, sources: Texts, scale: Any, mode: int, progress: Progress | None) -> None:
+        Sweep(self.kernel.recurrence, sources, self._texts, mode).launch(
+            {
+                "width": self.n,
+                "source_index": sources.index,
+                "target_index": self._texts.index,
+                "source_scale": scale,
+                "target_scale": self._scale,
+                "matrix": matrix,
+            },
+            progress,
+        )
+
+    def _self_values(self, documents: Documents, texts: Texts, columns: SelfValues | None) -> SelfValues:
+        if len(documents.alphabet) + 1 != self._symbols:
+            # Symbols that nothing else has match themselves here.
+            texts = Texts(documents, self.kernel.min_length, len(documents.alphabet) + 1)
+        diagonal = gpu.cupy().zeros(len(texts))
+        Sweep(self.kernel.recurrence, texts, texts, DIAGONAL).launch({"sums": diagonal})
+        texts.forget_layouts()
+        values = np.zeros(len(documents))
+        values[texts.order] = diagonal.get()
+        return SelfValues(self.kernel, documents, values, columns)
+
+    def _position_scale(self, texts: Texts, own: SelfValues) -> Any:
+        """What the sums of each position are multiplied by, float64 on the device."""
+        return gpu.cupy().asarray(own.scale[texts.order])
+
+
+def cuda_grams(
+    kernels: Sequence[GapKernel], documents: Documents, device: Device, progress: Progress | None = None
+) -> list[Any]:
+    """The Gram of each of these kernels, of one decay, from one shared pass, on the device."""
+    cp = gpu.cupy()
+    n, (swept, mix) = len(documents), shared_pass([kernel.recurrence for kernel in kernels])
+    shared = mix.shape[1] - 1
+    with gpu.use(device):
+        texts = Texts(documents, min(kernel.min_length for kernel in kernels), len(documents.alphabet) + 1)
+        diagonals = cp.zeros((shared + 1, len(texts)))
+        Sweep(swept, texts, texts, DIAGONAL, shared).launch({"sums": diagonals})
+        texts.forget_layouts()
+        selves = []
+        for kernel, weights in zip(kernels, mix, strict=True):
+            values = np.zeros(n)
+            values[texts.order] = weights @ diagonals.get()
+            selves.append(SelfValues(kernel, documents, values))
+        gpu.require_memory(
+            4 * len(kernels) * n * n, f"{len(kernels)} {n:,} x {n:,} matrices", "lower --memory"
+        )
+        matrices = [cp.zeros((n, n), np.float32) for _ in kernels]
+        output = {
+            "width": n,
+            "source_index": texts.index,
+            "target_index": texts.index,
+            "kernels": len(kernels),
+            "mix": cp.asarray(mix),
+            "matrices": cp.asarray(np.array([matrix.data.ptr for matrix in matrices], np.uint64)),
+            "scales": cp.asarray(np.stack([own.scale[texts.order] for own in selves])),
+        }
+        Sweep(swept, texts, texts, MIRRORED, shared).launch(output, progress)
+        for matrix, own in zip(matrices, selves, strict=True):
+            own.finish_gram(matrix)
+        return matrices

@@ -1,0 +1,358 @@
+"""Gap-weighted subsequence kernel: its parameters, and its CPU twin; gap_recurrence.py has the mathematics.
+
+The CPU twin takes documents in order of length, LANES columns of like length at a time, and cuts rows by
+columns into pieces of like work, which gap_sweep.py computes. k(s, s) comes first, in float64.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.errors import InputError
+from textsvm.kernels.attribution import Attribution, Contributions
+from textsvm.kernels.base import HostRows, KernelRows, SharedColumns, Sharing, SymbolKernel, is_number
+from textsvm.kernels.gap.attribution import SUBSEQUENCES, symbol_contributions
+from textsvm.kernels.gap.recurrence import GapKernel, Recurrence, SelfValues, shared_pass
+from textsvm.kernels.gap.sweep import PIECE, cut, in_lanes, products, self_products
+from textsvm.kernels.options import GAP_OPTIONS, Option
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Progress, part, run
+from textsvm.runtime.simd import LANES
+from textsvm.text.documents import Documents
+from textsvm.text.tokens import Tokens
+
+#: The greatest p: what is compiled, and the memory of a row, grow with it.
+MOST = 1000
+#: Cells times p a second: of the sweep, and of sharing out a value.
+RATE, ATTRIBUTION_RATE = 3.3e9, 5e9 / 60
+#: The greatest p of a file whatever its texts, and seconds of a core for a text with a greater one.
+MOST_SAVED, MOST_SECONDS = 64, 0.5
+
+
+@dataclass(frozen=True)
+class SharedPass(Sharing):
+    """One pass for the greatest length gives all lengths and their blends; each takes a matrix."""
+
+    decay: float
+
+    def passes(self, kernels: Sequence[GapWeighted], room: int) -> list[list[int]]:
+        order = sorted(range(len(kernels)), key=lambda i: kernels[i].p)
+        return [order[max(0, end - room) : end] for end in range(len(order), 0, -room)]
+
+    def description(self, kernels: Sequence[GapWeighted]) -> str:
+        return f"from one pass with p = {max(kernel.p for kernel in kernels)}"
+
+    def grams(
+        self,
+        kernels: Sequence[GapWeighted],
+        documents: Documents,
+        device: Device,
+        progress: Progress | None = None,
+    ) -> Iterator[tuple[int, Any]]:
+        if device.kind == "cuda":
+            from textsvm.kernels.gap.cuda import cuda_grams
+
+            matrices = cuda_grams(kernels, documents, device, progress)
+        else:
+            matrices = host_grams(kernels, documents, progress)
+        matrices.reverse()
+        for position in range(len(kernels)):
+            yield position, matrices.pop()
+
+    def columns(
+        self, kernels: Sequence[GapWeighted], documents: Documents, device: Device
+    ) -> SharedColumns | None:
+        return _Columns(kernels, documents) if device.kind == "cpu" else None
+
+    def divides(self, kernels: Sequence[GapWeighted], documents: Documents) -> bool:
+        swept, _ = shared_pass([kernel.recurrence for kernel in kernels])
+        return swept.divides(documents.lengths)
+
+    def cross(
+        self, kernels: Sequence[GapWeighted], others: Documents, documents: Documents
+    ) -> list[NDArray[np.float32]]:
+        columns = _Columns(kernels, documents)
+        matrices = [np.empty((len(others), len(documents)), np.float32) for _ in kernels]
+        columns.fill(matrices, others, columns.self_values(others, columns.selves))
+        return matrices
+
+
+class GapWeighted(SymbolKernel):
+    """Common subsequences of p symbols, each gap symbol in either string a factor of `decay`.
+
+    Parameters
+    ----------
+    p : int
+        Length of the subsequences, at least 1.
+    decay : float
+        In (0, 1]; near 0 the kernel becomes the p-spectrum kernel.
+    weights : sequence of p floats >= 0, optional
+        Blend of the lengths: the raw kernels sum to ``weights[0] k_1 + ... + weights[p-1] k_p``.
+    normalised : bool
+        Divide by sqrt(k(s, s) k(t, t)).
+    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
+        What a symbol is: a function takes a normalised text and returns its tokens.
+    keep_case : bool
+        Tell upper and lower case apart.
+
+    Examples
+    --------
+    >>> from textsvm import GapWeighted
+    >>> print(GapWeighted(p=2, decay=0.5)(["cat"], ["car", "cart"]).round(4))
+    [[0.4444 0.574 ]]
+    """
+
+    name: ClassVar[str] = "gap"
+    options: ClassVar[tuple[Option, ...]] = GAP_OPTIONS
+    in_shards: ClassVar[bool] = True
+    attribution: ClassVar[Attribution] = SUBSEQUENCES
+
+    def __init__(
+        self,
+        p: int = 5,
+        decay: float = 0.5,
+        weights: Sequence[float] | None = None,
+        normalised: bool = True,
+        tokens: Tokens = "characters",
+        keep_case: bool = False,
+    ) -> None:
+        self.p = p
+        self.decay = decay
+        self.weights = weights
+        self.normalised = normalised
+        self.tokens = tokens
+        self.keep_case = keep_case
+
+    @property
+    def min_length(self) -> int:
+        """Symbols a document needs to have any feature."""
+        return self.p if self.weights is None else 1 + int(np.flatnonzero(self.weights)[0])
+
+    def demand(self, lengths: NDArray[np.int64]) -> float:
+        # Lanes without a document take as long, and values of a great p are of float64.
+        p, longest = self.recurrence.p, float(lengths.max(initial=0))
+        seconds = 2 * p * longest * max(float(lengths.sum()), LANES * longest) / RATE
+        return min(p / MOST_SAVED, seconds / MOST_SECONDS)
+
+    def check(self) -> None:
+        super().check()
+        if not (is_number(self.p) and isinstance(self.p, int | np.integer) and 1 <= self.p <= MOST):
+            raise InputError(
+                f"p={self.p!r} of the gap-weighted kernel must be a whole number from 1 to {MOST:,}"
+            )
+        if not isinstance(self.normalised, bool | np.bool_):
+            raise InputError(
+                f"normalised={self.normalised!r} of the gap-weighted kernel must be True or False"
+            )
+        if not (is_number(self.decay) and 0 < self.decay <= 1):
+            raise InputError(f"decay={self.decay!r} of the gap-weighted kernel must be above 0 and at most 1")
+        if self.weights is None:
+            return
+        try:
+            weights = np.asarray(self.weights, np.float64)
+        except (TypeError, ValueError):
+            weights = np.empty((0, 0))
+        if weights.shape != (self.p,):
+            raise InputError(
+                f"weights={self.weights!r} of the gap-weighted kernel must be {self.p} numbers (p)"
+            )
+        if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+            raise InputError(
+                "the weights of the gap-weighted kernel must be finite, not negative and not all 0"
+            )
+
+    @property
+    def recurrence(self) -> Recurrence:
+        """The numbers of its recurrence."""
+        return Recurrence.of(self.p, self.decay, self.weights)
+
+    @property
+    def sharing(self) -> SharedPass | None:
+        return SharedPass(float(self.decay)) if self.recurrence.shares else None
+
+    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+        return self.p * row_lengths.astype(float) * column_lengths.sum() / RATE
+
+    def divides(self, documents: Documents, kind: str = "cpu") -> bool:
+        # On a card the rounding of a value depends on what its documents lie beside; `in_shards` does not.
+        return kind == "cpu" and self.recurrence.divides(documents.lengths)
+
+    def rows(self, documents: Documents, device: Device) -> KernelRows:
+        """Prepare `documents` as the columns of rows to come."""
+        self.check()
+        if device.kind == "cuda":
+            from textsvm.kernels.gap.cuda import CudaGap
+
+            return CudaGap(self, documents, device)
+        return HostGap(self, documents, device)
+
+    def contributions(
+        self,
+        rows: KernelRows,
+        documents: Documents,
+        coef: NDArray[np.float64],
+        values: NDArray[np.float64],
+        progress: Progress | None = None,
+    ) -> Contributions:
+        symbols = []
+        for d in range(len(documents)):
+            codes = documents.codes[documents.offsets[d] : documents.offsets[d + 1]]
+            step = part(progress, d, 1, len(documents))
+            shares = symbol_contributions(self.recurrence, rows.documents, codes, coef[d] * values[d], step)
+            symbols.append(documents.spread(d, shares))
+        return Contributions(symbols)
+
+    def contributions_cost(
+        self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        return self.p * lengths.astype(float) * support_lengths.sum() / ATTRIBUTION_RATE
+
+    def begins(self) -> tuple[NDArray[np.float64], float]:
+        """Deprecated: `recurrence` has level_weights and log_scale."""
+        recurrence = self._renamed("begins", "level_weights and log_scale")
+        return recurrence.level_weights, recurrence.log_scale
+
+    def log2_bound(self, n: int, m: int) -> float:
+        """Deprecated: a method of `recurrence`."""
+        return self._renamed("log2_bound", "log2_bound").log2_bound(n, m)
+
+    def needs_double(self, n: int, m: int) -> bool:
+        """Deprecated: a method of `recurrence`."""
+        return self._renamed("needs_double", "needs_double").needs_double(n, m)
+
+    @property
+    def shares(self) -> bool:
+        """Deprecated: a property of `recurrence`."""
+        return self._renamed("shares", "shares").shares
+
+    def _renamed(self, name: str, now: str) -> Recurrence:
+        warnings.warn(f"GapWeighted.{name} is now {now} of .recurrence", DeprecationWarning, stacklevel=3)
+        return self.recurrence
+
+
+class HostGap(HostRows):
+    """Rows on the CPU."""
+
+    ahead = 1
+
+    def __init__(self, kernel: GapKernel, documents: Documents, device: Device) -> None:
+        self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
+        self._columns = _Columns([kernel], documents)
+        (self._self,) = self._columns.selves
+
+    def diag(self) -> NDArray[np.float32]:
+        return self._self.diagonal()
+
+    def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+        return self._columns.rows(np.asarray(indices))[0]
+
+    def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
+        return self._columns.grams(progress)[0]
+
+    def cross(self, others: Documents, progress: Progress | None = None) -> NDArray[np.float32]:
+        values = np.empty((len(others), self.n), np.float32)
+        own = self._columns.self_values(others, [self._self])
+        self._columns.fill([values], others, own, progress)
+        return values
+
+
+def host_grams(
+    kernels: Sequence[GapKernel], documents: Documents, progress: Progress | None = None
+) -> list[NDArray[np.float32]]:
+    """The Gram of each of these kernels, of one decay, from one shared pass."""
+    return _Columns(kernels, documents).grams(progress)
+
+
+class _Columns:
+    """Documents in lanes, and what a pass against them gives: values of one kernel or of several, shared."""
+
+    def __init__(self, kernels: Sequence[GapKernel], documents: Documents) -> None:
+        self.kernels, self.documents, self.n = kernels, documents, len(documents)
+        recurrences = [kernel.recurrence for kernel in kernels]
+        one = (recurrences[0], np.ones((1, 1)))
+        self.swept, self._mix = shared_pass(recurrences) if len(kernels) > 1 else one
+        self._codes = documents.codes_for()
+        self._lanes, self._widths = in_lanes(documents)
+        self.selves = self.self_values(documents, [None] * len(kernels))
+
+    def self_values(self, documents: Documents, columns: Sequence[SelfValues | None]) -> list[SelfValues]:
+        """k(s, s) of each kernel; `columns`, those of the columns of each, if these are other documents."""
+        sums = self_products(self.swept, self._mix.shape[1], documents)
+        mixed = [_blend(weights, sums) for weights in self._mix]
+        return [
+            SelfValues(kernel, documents, values, of_columns)
+            for kernel, values, of_columns in zip(self.kernels, mixed, columns, strict=True)
+        ]
+
+    def diags(self) -> list[NDArray[np.float32]]:
+        """See `SharedColumns`."""
+        return [own.diagonal() for own in self.selves]
+
+    def rows(self, indices: NDArray[np.int64]) -> list[NDArray[np.float32]]:
+        """See `SharedColumns`."""
+        matrices = [np.empty((len(indices), self.n), np.float32) for _ in self.kernels]
+        self.fill(matrices, self.documents.take(indices), [own.take(indices) for own in self.selves])
+        return matrices
+
+    def grams(self, progress: Progress | None = None) -> list[NDArray[np.float32]]:
+        matrices = [np.empty((self.n, self.n), np.float32) for _ in self.kernels]
+        self.fill(matrices, self.documents, self.selves, progress, half=True)
+        for matrix, own in zip(matrices, self.selves, strict=True):
+            matrix[np.diag_indices(self.n)] = own.diagonal()
+        return matrices
+
+    def fill(
+        self,
+        matrices: Sequence[NDArray[np.float32]],
+        others: Documents,
+        others_selves: Sequence[SelfValues],
+        progress: Progress | None = None,
+        half: bool = False,
+    ) -> None:
+        """matrices[.][i, j] = k(others[i], documents[j]); with `half`, of every pair once and copied."""
+        order = np.argsort(others.lengths, kind="stable")
+        lengths, codes = others.lengths[order], others.codes_for(self.documents)
+        own_codes = self._codes if codes.dtype == self._codes.dtype else self.documents.codes_for(others)
+
+        def work(piece: tuple[slice, slice]) -> None:
+            chunk, lane_part = piece
+            which, lanes = order[chunk], self._lanes[lane_part]
+            double = self.swept.needs_double(int(lengths[chunk][-1]), int(self._widths[lane_part][-1]))
+            rows = (codes, others.offsets, which)
+            by = (own_codes, self.documents.offsets, lanes)
+            sums = products(self.swept, self._mix.shape[1], double, rows, by)
+            columns = lanes.ravel()[: self.n - lane_part.start * LANES]
+            sums = sums[..., : len(columns)]
+            for number, values in enumerate(matrices):
+                mixed = sums[0] if len(matrices) == 1 else _blend(self._mix[number], sums)
+                others_selves[number].take(which).finish(mixed, self.selves[number].take(columns))
+                for k, row in enumerate(which):
+                    # Positions in the order of length; the pairs before this one are another row's.
+                    first = max(0, chunk.start + k - lane_part.start * LANES) if half else 0
+                    values[row, columns[first:]] = mixed[k, first:]
+                    if half:
+                        values[columns[first:], row] = mixed[k, first:]
+
+        pieces, costs = [], []
+        for chunk in cut(lengths, PIECE):
+            first = chunk.start // LANES if half else 0
+            for some in cut(self._widths[first:], PIECE):
+                pieces.append((chunk, slice(first + some.start, first + some.stop)))
+                costs.append(float(lengths[chunk].sum() + 1) * float(self._widths[pieces[-1][1]].sum() + 1))
+        # The longest documents first: cores then end together.
+        run(work, pieces[::-1], costs[::-1], progress)
+
+
+def _blend(weights: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sum of weights[q] sums[q], a new array."""
+    used = np.flatnonzero(weights)
+    blend = weights[used[0]] * sums[used[0]]
+    for q in used[1:]:
+        blend += weights[q] * sums[q]
+    return blend

@@ -1,0 +1,246 @@
+"""The recurrence of the gap-weighted kernel on vectors of the CPU: gap_recurrence.py has the mathematics.
+
+One document a lane of a vector (simd.py): LANES columns of like length, interleaved, against the row
+document's symbols, row by row, in strips of STRIP columns whose S stays in the L1 cache. A strip hands R of
+its last column to the next one (`edge`), which rebuilds S of that column: memory grows with |s| alone.
+
+    columns, rows   int32 (symbols, LANES)              one symbol of each document; -1, -2 where it has ended
+    state           float (STRIP + 1, L, LANES)         S_q of the strip's columns, and of the one before
+    edge            float (|s|, L, LANES)               R_q of the column before the strip
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.kernels.gap.recurrence import STRIP, Recurrence
+from textsvm.runtime.compiled import njit
+from textsvm.runtime.parallel import run
+from textsvm.runtime.simd import (
+    LANES,
+    add,
+    aligned,
+    fill,
+    get,
+    load,
+    multiply_add,
+    put,
+    stack,
+    store,
+    where_equal,
+    widen,
+)
+from textsvm.text.documents import Documents
+
+#: Symbols of row documents, and of interleaved columns, that one piece of work compares: ~0.2 s.
+PIECE = 12_800
+#: Documents as the sweep reads them: codes, offsets, and which of them.
+Picked = tuple[NDArray[np.unsignedinteger], NDArray[np.int64], NDArray[np.int64]]
+
+
+def in_lanes(documents: Documents) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Documents in order of length, LANES a row (-1: none), and the greatest length of each row."""
+    order = np.argsort(documents.lengths, kind="stable")
+    lanes = np.full((-(-len(order) // LANES), LANES), -1, np.int64)
+    lanes.ravel()[: len(order)] = order
+    last = np.minimum(np.arange(1, len(lanes) + 1) * LANES, len(order)) - 1
+    return lanes, documents.lengths[order[last]]
+
+
+def cut(sizes: NDArray[np.int64], budget: int) -> list[slice]:
+    """Runs of neighbours whose sizes sum to about `budget`; short ones count more: their sums take memory."""
+    turns = np.cumsum(np.maximum(sizes, 64)) // budget
+    bounds = [*np.flatnonzero(np.diff(turns, prepend=-1)).tolist(), len(sizes)]
+    return [slice(a, b) for a, b in pairwise(bounds)]
+
+
+def products(
+    recurrence: Recurrence, wanted: int, double: bool, rows: Picked, columns: Picked
+) -> NDArray[np.float64]:
+    """The sums of the recurrence: which documents by lanes of others.
+
+    Shape (wanted, rows, columns), those of the `wanted` greatest lengths up to p.
+    """
+    n, m = (int(np.diff(offsets)[which].max(initial=0)) for _, offsets, which in (rows, columns))
+    if min(n, m) < recurrence.shortest - (wanted - 1):
+        return np.zeros((wanted, len(rows[2]), columns[2].size))
+    sums = np.empty((len(rows[2]), len(columns[2]), wanted * LANES))
+    _many_by_lanes(*rows, *columns, sums, *_arguments(recurrence, wanted, double, n, m))
+    return sums.reshape(len(sums), -1, wanted, LANES).transpose(2, 0, 1, 3).reshape(wanted, len(sums), -1)
+
+
+def self_products(recurrence: Recurrence, wanted: int, documents: Documents) -> NDArray[np.float64]:
+    """The sums of the recurrence of every document with itself, in float64, shape (wanted, n)."""
+    lanes, widths = in_lanes(documents)
+    codes = documents.codes_for()
+    sums = np.zeros((len(lanes), wanted * LANES))
+
+    def work(part: slice) -> None:
+        longest = int(widths[part][-1])
+        if longest >= recurrence.shortest - (wanted - 1):
+            arguments = _arguments(recurrence, wanted, True, longest, longest)
+            _lanes_by_themselves(codes, documents.offsets, lanes[part], sums[part], *arguments)
+
+    run(work, cut(widths, PIECE)[::-1])
+    values = np.empty((wanted, len(documents)))
+    values[:, lanes[lanes >= 0]] = sums.reshape(-1, wanted, LANES).transpose(1, 0, 2)[:, lanes >= 0]
+    return values
+
+
+def _arguments(recurrence: Recurrence, wanted: int, double: bool, n: int, m: int) -> tuple[Any, ...]:
+    """What `_sweep` needs besides the symbols, of strings of up to `n` and `m` symbols.
+
+    Each is an argument of its own: handed over together, as one tuple of tuples, Numba 0.60 takes what was
+    compiled for others of these types.
+    """
+    dtype = np.float64 if double else np.float32
+    weights = recurrence.level_weights
+    weights = np.where(weights > 1e-37, weights, 0).astype(dtype)
+    levels = len(weights) - 1
+    low = 0.0 if recurrence.decay == 1 else 2.0**-900 if double else 2.0**-100
+    return (
+        tuple(weights),
+        True if weights[1:].any() else None,
+        (0,) * (wanted - 1),
+        dtype(recurrence.decay),
+        dtype(low),
+        aligned((STRIP + 1) * levels * LANES, dtype),
+        aligned(n * levels * LANES if m > STRIP else 0, dtype),
+        aligned(n * LANES, np.int32),
+        aligned(m * LANES, np.int32),
+    )
+
+
+@njit(nogil=True, cache=True)
+def interleave(codes: Any, offsets: Any, lanes: Any, ended: int, symbols: Any) -> int:
+    """symbols[i * LANES + lane] = symbol i of the lane's document, then `ended`; returns the most symbols."""
+    longest = 0
+    for document in lanes:
+        if document >= 0:
+            longest = max(longest, offsets[document + 1] - offsets[document])
+    symbols[: longest * LANES] = ended
+    for lane in range(LANES):
+        if lanes[lane] >= 0:
+            start = offsets[lanes[lane]]
+            for i in range(offsets[lanes[lane] + 1] - start):
+                symbols[i * LANES + lane] = codes[start + i]
+    return longest
+
+
+@njit(nogil=True, cache=True)
+def _many_by_lanes(
+    a: Any,
+    a_offsets: Any,
+    which: Any,
+    b: Any,
+    b_offsets: Any,
+    lanes: Any,
+    sums: Any,
+    level_weights: Any,
+    blended: Any,
+    others: Any,
+    decay: Any,
+    low: Any,
+    state: Any,
+    edge: Any,
+    rows: Any,
+    columns: Any,
+) -> None:
+    """sums[k, g, q * LANES + l] = which[k] by lanes[g, l], q a wanted length."""
+    for g in range(len(lanes)):
+        m = interleave(b, b_offsets, lanes[g], -1, columns)
+        for k in range(len(which)):
+            start = a_offsets[which[k]]
+            n = a_offsets[which[k] + 1] - start
+            for i in range(n):
+                store(rows, i * LANES, fill(np.int32(a[start + i])))
+            _sweep(rows, n, columns, m, level_weights, blended, others, decay, low, state, edge, sums[k, g])
+
+
+@njit(nogil=True, cache=True)
+def _lanes_by_themselves(
+    codes: Any,
+    offsets: Any,
+    lanes: Any,
+    sums: Any,
+    level_weights: Any,
+    blended: Any,
+    others: Any,
+    decay: Any,
+    low: Any,
+    state: Any,
+    edge: Any,
+    rows: Any,
+    columns: Any,
+) -> None:
+    """sums[g, q * LANES + l] = lanes[g, l] by itself, q a wanted length."""
+    for g in range(len(lanes)):
+        m = interleave(codes, offsets, lanes[g], -1, columns)
+        interleave(codes, offsets, lanes[g], -2, rows)
+        _sweep(rows, m, columns, m, level_weights, blended, others, decay, low, state, edge, sums[g])
+
+
+@njit(nogil=True, cache=True)
+def _sweep(
+    rows: Any,
+    n: int,
+    columns: Any,
+    m: int,
+    level_weights: Any,
+    blended: Any,
+    others: Any,
+    decay: Any,
+    low: Any,
+    state: Any,
+    edge: Any,
+    sums: Any,
+) -> None:
+    """The recurrence, on every lane; shapes at the top of this file. `others`: one a length beside p."""
+    levels, least = len(level_weights) - 1, len(level_weights) - 1 - len(others)
+    decays, lows, zeros = fill(decay), fill(low), fill(low - low)
+    b, r, s = stack(level_weights, zeros), stack(level_weights, zeros), stack(level_weights, zeros)
+    totals = stack(level_weights, zeros)
+    for q in range(levels + 1):
+        put(b, q, fill(level_weights[q]))
+    sums[:] = 0
+    for start in range(0, m, STRIP):
+        stop = min(start + STRIP, m)
+        state[:] = 0
+        for i in range(n):
+            symbol = load(rows, i * LANES)
+            put(s, 0, get(b, 0))
+            for q in range(1, levels + 1):
+                above = load(state, (q - 1) * LANES)
+                left = load(edge, (i * levels + q - 1) * LANES) if start > 0 else zeros
+                store(state, (q - 1) * LANES, multiply_add(above, decays, left))
+                put(r, q, left)
+                put(s, q, add(above, get(b, q)) if blended is not None else above)
+            for q in range(levels + 1):
+                put(totals, q, zeros)
+            for j in range(start, stop):
+                column = load(columns, j * LANES)
+                put(
+                    totals,
+                    levels,
+                    add(get(totals, levels), where_equal(column, symbol, get(s, levels), zeros)),
+                )
+                for q in range(levels, 0, -1):
+                    at = ((j - start + 1) * levels + q - 1) * LANES
+                    begun = where_equal(column, symbol, get(s, q - 1), lows)
+                    if q > least:
+                        put(totals, q - 1, add(get(totals, q - 1), begun))
+                    right = multiply_add(get(r, q), decays, begun)
+                    above = load(state, at)
+                    store(state, at, multiply_add(above, decays, right))
+                    put(r, q, right)
+                    put(s, q, add(above, get(b, q)) if blended is not None else above)
+            if stop < m:
+                for q in range(1, levels + 1):
+                    store(edge, (i * levels + q - 1) * LANES, get(r, q))
+            for q in range(least, levels + 1):
+                at = (q - least) * LANES
+                store(sums, at, add(load(sums, at), widen(get(totals, q))))

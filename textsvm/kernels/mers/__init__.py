@@ -1,0 +1,1 @@
+"""Gapped, mismatch and gkm kernels: k-mers that may differ in some positions."""

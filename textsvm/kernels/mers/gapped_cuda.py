@@ -1,0 +1,380 @@
+"""Gapped k-mers whose possible keys are few, the launches of kernels_cu/gapped_dense.cu, on a GPU.
+
+DNA under a mask that keeps six positions has 4^6 = 4,096 possible keys: X of a mask is a dense matrix, and
+X X' a product of tensor cores, of n^2 / 2 * masks * keys multiply-adds.
+
+Counts up to 2,048 are float16, their products exact and added up in float32, so whole sums below 2^24 are
+exact.
+Of other weights a float16 is the high part and another the low one, together 22 bits, of which
+
+    X X' = high high' + low high' + high low'        (low low' is below 2^-22 of it)
+
+The sums of all masks of a group go into the upper half of one float32 matrix, tile by tile.
+
+Memory, in bytes: 4 n^2 the matrix; 2 n keys for each mask of a group and part, GROUP_BYTES together.
+
+Predictions look weights up as `gapped_tables` does, whole multiples of a unit of 2^-62 of their bound.
+
+Documents -> gapped k-mers, the launches of kernels_cu/gapped.cu: `features.gapped`, on a GPU.
+
+Gapped k-mers on a GPU: X of each mask as in `kernels.gapped`, from `gapped_cuda` to `products_cuda`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.kernels.mers.gapped_features import GappedRows, OneMask, Parameters, finish, report, values_of
+from textsvm.kernels.mers.gapped_kmers import Mask, MaskedWindows, Stage, Windows, windows_of
+from textsvm.kernels.mers.gapped_tables import Tables, Texts
+from textsvm.kernels.normalisation import Normalisation
+from textsvm.kernels.spectrum.cuda import matrix_of
+from textsvm.kernels.spectrum.pmers_cuda import CudaCounts, documents_of
+from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
+from textsvm.linalg.sparse_cuda import CudaSparse
+from textsvm.runtime import device as gpu
+from textsvm.runtime.parallel import Progress, part
+from textsvm.text.documents import Documents
+
+Array = Any  # a CuPy array
+LISTS_SOURCE = "gapped.cu"
+#: What may be launched: (source, defines).
+DEFINE_SETS: list[tuple[str, gpu.Defines]] = [(LISTS_SOURCE, ())]
+#: Keys of which a table is made, whatever the number of windows.
+TABLE = 1 << 24
+
+
+class CudaWindows:
+    """Windows, uploaded to the current card: texts for `pmers_cuda`, each window a symbol.
+
+    Parameters
+    ----------
+    windows : Windows
+
+    Attributes
+    ----------
+    n, size, n_symbols : int
+        Documents, windows, and size of the alphabet of the codes.
+    codes, starts : int32 array; int64 array, shape (size,)
+    offsets : int64 array, shape (n + 1,)
+        Where the windows of each document begin.
+    document : int32 array, shape (size,)
+        Of each window.
+    """
+
+    def __init__(self, windows: Windows) -> None:
+        cp = gpu.cupy()
+        self.n, self.size, self.n_symbols = len(windows.indptr) - 1, len(windows.starts), windows.n_symbols
+        gpu.require_memory(64 * self.size, f"counting gapped k-mers of {self.size:,} windows")
+        self.codes, self.starts = cp.asarray(windows.codes), cp.asarray(windows.starts)
+        self.offsets = cp.asarray(windows.indptr)
+        self.document = documents_of(self.offsets, self.n, self.size)
+
+
+class CudaMaskedWindows(MaskedWindows):
+    """`MaskedWindows` with arrays on the device."""
+
+    @staticmethod
+    def rank(windows: Any, kept: Array, ids: Array, bound: int) -> tuple[Stage, Array]:
+        cp = gpu.cupy()
+        if not windows.size:
+            return Stage(kept, cp.empty(0, np.uint64), None), ids
+        keys = CudaMaskedWindows.keys_of(windows, kept, ids, windows.n_symbols)
+        if bound > max(TABLE, 4 * windows.size):
+            distinct, found = cp.unique(keys, return_inverse=True)
+            return Stage(kept, distinct.astype(np.uint64), None), found.astype(np.int32)
+        seen = cp.zeros(bound, bool)
+        seen[keys] = True
+        ranks = cp.where(seen, cp.cumsum(seen, dtype=np.int32) - 1, -1).astype(np.int32)
+        return Stage(kept, cp.flatnonzero(seen).astype(np.uint64), ranks), ranks[keys]
+
+    @staticmethod
+    def keys_of(windows: Any, kept: Array, ids: Array, n_symbols: int) -> Array:
+        cp = gpu.cupy()
+        keys, places = cp.empty(windows.size, np.int64), cp.asarray(kept.astype(np.int32))
+        ids = ids.astype(np.int64, copy=False)
+        sizes = (windows.codes, windows.starts, places, np.int32(len(kept)), ids, np.int64(n_symbols))
+        gpu.each(gpu.function(LISTS_SOURCE, "masked_keys"), windows.size, *sizes, keys)
+        return keys
+
+
+class MaskTokens:
+    """The windows under one mask as `pmers_cuda.CudaCounts` takes them: substrings of one symbol.
+
+    Parameters
+    ----------
+    windows : CudaWindows
+    ids : int32 array, shape (number of windows,)
+    n_pmers : int
+        Number of ids.
+    """
+
+    def __init__(self, windows: CudaWindows, ids: Array, n_pmers: int) -> None:
+        self.text, self.document, self.n_pmers = windows, windows.document, n_pmers
+        self.ids, self.sizes = [(1, ids)], {1: n_pmers}
+
+    def windows(self, q: int) -> int:
+        """Number of substrings."""
+        return self.text.size
+
+
+SOURCE = "gapped_dense.cu"
+#: What may be launched: (source, defines).
+DEFINE_SETS: list[tuple[str, gpu.Defines]] = [(SOURCE, ())]
+#: Possible keys of a mask, and windows of a text, for which X is made dense; windows that are looked up.
+MOST_KEYS, MOST_COUNT, MOST_WINDOWS = 1 << 14, 1 << 11, 1 << 14
+GROUP_BYTES, TILE, PAD = 1 << 30, 2048, 8
+FLOAT16, FLOAT32 = 2, 0  # cudaDataType
+#: What gapped_dense.cu has in Texts.
+TEXTS = np.dtype(
+    [(name, np.uint64) for name in ("codes", "offsets", "kept")]
+    + [(name, np.int32) for name in ("g", "n_kept", "n_symbols", "n_keys", "strands")],
+    align=True,
+)
+
+
+def fits(texts: Texts | None, masks: Sequence[Mask]) -> bool:
+    """Whether the Gram of texts is that of dense rows."""
+    if texts is None or texts.windows > MOST_COUNT:
+        return False
+    keys = _keys(texts.n_symbols, masks)
+    return keys <= MOST_KEYS and 4 * (keys + PAD) <= _shared()
+
+
+class DenseMasks:
+    """Texts on the current card, for sums of products over masks.
+
+    Parameters
+    ----------
+    texts : Texts
+    values : float64 array
+        What becomes of 0, 1, 2, ... occurrences, as many as a text has windows.
+    """
+
+    def __init__(self, texts: Texts, values: NDArray[np.float64]) -> None:
+        cp = gpu.cupy()
+        self.texts, self.n = texts, len(texts.offsets) - 1
+        self.codes, self.offsets = cp.asarray(texts.codes), cp.asarray(texts.offsets)
+        high = values.astype(np.float16)
+        low = (values - high).astype(np.float16)
+        self.high, self.low = cp.asarray(high.view(np.uint16)), cp.asarray(low.view(np.uint16))
+        self.square, self.parts = cp.asarray(values**2), 1 + bool(low.any())
+
+    def groups(self, masks: Sequence[Mask]) -> list[Sequence[Mask]]:
+        """Masks in order, as many together as memory has room for."""
+        each = 2 * self.parts * max(self.n, 1) * self._padded(masks)
+        room = min(GROUP_BYTES, gpu.free_memory() // 4)
+        size = max(1, room // each)
+        return [masks[first : first + size] for first in range(0, len(masks), size)]
+
+    def add_to(self, total: Array, masks: Sequence[Mask]) -> NDArray[np.float64]:
+        """total[i, j] += <x[i], x[j]> over the features of masks, j >= i at least; |x|^2 of every row."""
+        cp, ld = gpu.cupy(), len(masks) * self._padded(masks)
+        gpu.require_memory(2 * self.parts * self.n * ld, f"gapped k-mers of {self.n:,} texts")
+        high, squares = cp.empty((self.n, ld), np.float16), cp.empty((self.n, len(masks)))
+        low = cp.empty((self.n, ld), np.float16) if self.parts == 2 else None
+        self._make(masks, high, low, squares)
+        for first in range(0, self.n, TILE):
+            _add_product(total, high, high, first)
+            if low is not None:
+                _add_product(total, low, high, first)
+                _add_product(total, high, low, first)
+        found: NDArray[np.float64] = squares.sum(axis=1).get()
+        return found
+
+    def _padded(self, masks: Sequence[Mask]) -> int:
+        return -(-_keys(self.texts.n_symbols, masks) // PAD) * PAD
+
+    def _make(self, masks: Sequence[Mask], high: Array, low: Array | None, squares: Array) -> None:
+        cp, n_padded = gpu.cupy(), self._padded(masks)
+        kept = cp.asarray(np.array([mask.kept for mask in masks], np.int32))
+        argument = _structure(self.codes, self.offsets, kept, self.texts, self.texts.n_symbols)
+        kernel = gpu.function(SOURCE, "dense_rows")
+        kernel.max_dynamic_shared_size_bytes = 4 * n_padded
+        out = (self.high, self.low, self.square, high, np.uint64(0) if low is None else low, squares)
+        sizes = (np.int64(high.shape[1]), np.int32(n_padded))
+        if self.n:
+            kernel((self.n, len(masks)), (128,), (argument, *sizes, *out), shared_mem=4 * n_padded)
+
+
+def can_look_up(texts: Texts, keys: int) -> bool:
+    """Whether a block has room for the counts and the keys of a text."""
+    shared = 4 * keys + 2 * texts.windows
+    return keys <= MOST_KEYS and texts.windows <= MOST_WINDOWS and shared <= _shared()
+
+
+def look_up(
+    texts: Texts, tables: Tables, values: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """See `gapped_tables.look_up`; on the host."""
+    cp, n, (machines, masks, keys) = gpu.cupy(), len(texts.offsets) - 1, tables.weights.shape
+    sums, squares = cp.zeros((n, machines)), cp.zeros(n)
+    largest = float(abs(tables.weights).max()) if tables.weights.size else 0.0
+    bound = max(texts.windows, 1) * int(tables.times.sum())
+    unit = _unit(bound * largest * float(np.diff(values).max(initial=1)))
+    square_unit = _unit(bound * float(values.max()) ** 2)
+    codes, offsets, kept = cp.asarray(texts.codes), cp.asarray(texts.offsets), cp.asarray(tables.kept)
+    times, more, more_square = map(cp.asarray, (tables.times, np.diff(values), np.diff(values**2)))
+    shared = 4 * keys + 2 * texts.windows
+    kernel = gpu.function(SOURCE, "look_up")
+    kernel.max_dynamic_shared_size_bytes = shared
+    argument = _structure(codes, offsets, kept, texts, tables.n_symbols)
+    weights = (np.int32(masks), times, more, more_square, tables.weights)
+    if n:
+        numbers = (np.float64(unit), np.float64(square_unit))
+        kernel((n, machines), (192,), (argument, *weights, *numbers, sums, squares), shared_mem=shared)
+    return sums.get(), squares.get()
+
+
+def _keys(n_symbols: int, masks: Sequence[Mask]) -> int:
+    return n_symbols ** len(masks[0].kept)
+
+
+def _shared() -> int:
+    """Bytes of shared memory that a block may ask for, beside what it always has."""
+    attributes = gpu.cupy().cuda.Device().attributes
+    return int(attributes["MaxSharedMemoryPerBlockOptin"]) - 1024
+
+
+def _unit(bound: float) -> float:
+    """A power of two that numbers up to a bound are multiplied by, for 62 bits."""
+    return float(2.0 ** min(61 - int(np.ceil(np.log2(bound))), 1000)) if bound > 0 else 1.0
+
+
+def _structure(codes: Array, offsets: Array, kept: Array, texts: Texts, n_symbols: int) -> Any:
+    n_kept = kept.shape[1]
+    return gpu.structure(
+        TEXTS, codes=codes, offsets=offsets, kept=kept, g=texts.g, n_kept=n_kept,
+        n_symbols=n_symbols, n_keys=n_symbols**n_kept, strands=texts.strands,
+    )  # fmt: skip
+
+
+def _add_product(total: Array, left: Array, right: Array, first: int) -> None:
+    """Rows of a tile from `first` on: total[first:, first:] += left[first:] right[first:]'."""
+    cp, ld, n = gpu.cupy(), left.shape[1], len(total)
+    blas, one = cp.cuda.cublas, np.ones(1, np.float32)
+    blas.gemmEx(
+        cp.cuda.device.get_cublas_handle(), blas.CUBLAS_OP_T, blas.CUBLAS_OP_N,
+        n - first, min(TILE, n - first), ld, one.ctypes.data,
+        right[first:].data.ptr, FLOAT16, ld, left[first:].data.ptr, FLOAT16, ld, one.ctypes.data,
+        total[first:, first:].data.ptr, FLOAT32, n,
+        blas.CUBLAS_COMPUTE_32F, blas.CUBLAS_GEMM_DEFAULT,
+    )  # fmt: skip
+
+
+WHAT = "the kernel of gapped k-mers"
+
+
+@dataclass(frozen=True)
+class CudaMask:
+    """`OneMask` on the device.
+
+    Attributes
+    ----------
+    mask : Mask
+    vocabulary : CudaMaskedWindows
+    windows : CudaWindows
+    ids : int32 array, shape (number of windows,)
+        The feature of every window.
+    x : CudaSparse
+    """
+
+    mask: Mask
+    vocabulary: CudaMaskedWindows
+    windows: CudaWindows
+    ids: Array
+    x: CudaSparse
+
+    @property
+    def columns(self) -> CudaColumns:
+        """X by columns, made anew: dense columns of all masks would be many."""
+        return CudaColumns(self.x, Factors(np.ones(len(self.x)), self.x.squares))
+
+    @property
+    def squares(self) -> NDArray[np.float64]:
+        """See `OneMask`."""
+        return self.mask.times * self.x.squares
+
+    def over(self, vocabulary: CudaMaskedWindows) -> CudaSparse:
+        """See `OneMask`."""
+        target = gpu.cupy().full(self.vocabulary.size, -1, np.int64)
+        target[self.ids] = vocabulary.find(self.windows)
+        return self.x.select(target)
+
+    def products(self, x: CudaSparse) -> Array:
+        """See `OneMask`."""
+        times = np.full(len(x), float(self.mask.times))
+        return self.columns.cross(x, Factors(times, x.squares), WHAT)
+
+    def rows(self, indices: NDArray[np.int64]) -> Array:
+        """See `OneMask`."""
+        found = self.columns.rows(gpu.cupy().asarray(indices), WHAT)
+        found *= self.mask.times
+        return found
+
+
+class CudaGapped(GappedRows):
+    """Kernel values against fixed documents, on a GPU (`KernelRows`)."""
+
+    @staticmethod
+    def windows_of(kernel: Parameters, documents: Documents) -> CudaWindows:
+        return CudaWindows(windows_of(documents, kernel.g, kernel.canonical))
+
+    @staticmethod
+    def represent(kernel: Parameters, windows: Any, mask: Mask) -> OneMask:
+        vocabulary, ids = CudaMaskedWindows.learn(windows, mask)
+        counts = CudaCounts(MaskTokens(windows, ids, vocabulary.size), False)
+        return CudaMask(mask, vocabulary, windows, ids, matrix_of(kernel.weight, counts, None))
+
+    @staticmethod
+    def can_look_up(texts: Texts, keys: int) -> bool:
+        return can_look_up(texts, keys)
+
+    @staticmethod
+    def look_up(
+        texts: Texts, tables: Tables, values: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return look_up(texts, tables, values)
+
+    def gram(self, progress: Progress | None = None) -> Array:
+        with gpu.use(self.device):
+            gpu.require_memory(
+                8 * self.n**2, f"the {self.n:,} x {self.n:,} matrix of {WHAT}", "lower --memory"
+            )
+            total = gpu.cupy().zeros((self.n, self.n), np.float32)
+            texts = Texts.of(self.documents, self.kernel.g, self.kernel.canonical)
+            if texts is not None and fits(texts, self.kernel.masks):
+                normalisation = self._multiply(texts, total, progress)
+            else:
+                normalisation = self._add_up(total, progress)
+            finish(total, normalisation, normalisation)
+            mirror(total, normalisation.diagonal())
+            return total
+
+    def _multiply(self, texts: Texts, total: Array, progress: Progress | None) -> Normalisation:
+        """Products of dense rows added up in the upper half of a matrix; k(s, s)."""
+        squares, done, every = np.zeros(self.n), 0, self.kernel.masks
+        rows = DenseMasks(texts, values_of(self.kernel.weight, texts.windows).astype(np.float64))
+        for times, equal in groupby(every, key=lambda mask: mask.times):
+            for some in rows.groups(list(equal)):
+                squares += times * rows.add_to(total, some)
+                done += len(some)
+                report(progress, done, len(every))
+            total *= times
+        return self._normalisation(squares)
+
+    def _add_up(self, total: Array, progress: Progress | None) -> Normalisation:
+        """Sums of products into the upper half of a matrix; k(s, s)."""
+        squares, passes = np.zeros(self.n), len(self.kernel.masks)
+        for times, equal in groupby(enumerate(self.made()), key=lambda numbered: numbered[1].mask.times):
+            for number, one in equal:
+                squares += one.squares
+                total += one.columns.half(WHAT, part(progress, number, 1, passes))
+            total *= times
+        return self._normalisation(squares)

@@ -1,0 +1,1 @@
+"""Kernels that compare substrings by position."""

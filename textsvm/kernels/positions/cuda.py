@@ -1,0 +1,222 @@
+"""Launches of the CUDA twins of kernels that know positions; kernels_cu/positions.cuh has the layouts."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.errors import InputError
+from textsvm.kernels.base import BLOCK_BYTES
+from textsvm.kernels.normalisation import Normalisation
+from textsvm.runtime import device as gpu
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Progress
+from textsvm.text.documents import DeviceDocuments, Documents
+
+WARP = 32
+THREADS = 256
+#: Bits of a code that a kernel is compiled for, and rows that a launch may have.
+PLANES = (3, 5, 8, 16, 24)
+MOST_ROWS = 65_535
+#: Seconds of a core between two looks at the clock: a tenth of a second of a card.
+LAUNCH = 100.0
+SOURCES = ("diagonals.cu", "locality.cu")
+
+#: What one launch of `position_pairs` is given: Task in kernels_cu/positions.cuh.
+TASK = np.dtype(
+    [(name, np.uint64) for name in ("rows", "columns", "row_firsts", "group_firsts")]
+    + [(name, np.uint64) for name in ("row_lengths", "column_lengths", "row_index", "column_index")]
+    + [(name, np.uint64) for name in ("row_scale", "column_scale", "table", "out")]
+    + [("unit", np.float64), ("width", np.int64)]
+    + [(name, np.int32) for name in ("first_row", "n_columns", "symmetric", "shifts", "first", "length")]
+    + [(name, np.int32) for name in ("side", "outer")],
+    align=True,
+)
+
+#: What may be launched: (source, defines).
+DEFINE_SETS: list[tuple[str, gpu.Defines]] = [("planes.cu", ())] + [
+    (source, (("PLANES", planes),)) for source in SOURCES for planes in PLANES
+]
+
+
+class Program(Protocol):
+    """What is computed of pairs of texts."""
+
+    @property
+    def source(self) -> str:
+        """One of SOURCES."""
+
+    @property
+    def table(self) -> NDArray[np.float64]:
+        """What it looks up."""
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """Its fields of Task."""
+
+
+class Kernel(Protocol):
+    """What is read of the kernel, `textsvm.kernels.positions.base.PositionKernel`."""
+
+    def on_card(self, longest: int) -> Program:
+        """What is computed, of texts of that length at most."""
+
+    def normalisation(self, documents: Documents, columns: Normalisation | None = None) -> Normalisation:
+        """k(s, s) of documents, and those without any feature."""
+
+    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Seconds of a core."""
+
+
+class _Planes:
+    """Documents on the device in order of length, as planes: rows of symbols below `known`, or columns."""
+
+    def __init__(self, documents: Documents, planes: int, known: int, columns: bool) -> None:
+        cp = gpu.cupy()
+        self.order = np.argsort(documents.lengths, kind="stable").astype(np.int32)
+        self.lengths = documents.lengths[self.order]
+        words = (self.lengths + 31) // 32
+        if columns:  # of each 32, as many words as the longest has
+            words = np.append(words, np.zeros(-len(words) % WARP, np.int64)).reshape(-1, WARP)
+            firsts = np.concatenate([[0], np.cumsum(words.max(axis=1, initial=0))]) * planes * WARP
+            size, ones, within = int(firsts[-1]), np.uint32(2**32 - 1), np.arange(len(self.order))
+            self.firsts, starts = firsts, firsts[within // WARP] + within % WARP
+        else:  # with a word of zeros before each and behind it
+            firsts = np.concatenate([[0], np.cumsum(words + 2)]) * planes
+            size, ones, starts = int(firsts[-1]), np.uint32(0), firsts[:-1] + planes
+            self.firsts = firsts
+        gpu.require_memory(4 * size, "the planes of the documents")
+        self.words = cp.full(max(1, size), ones, np.uint32)
+        self.firsts, self.index, self.device_lengths = map(
+            cp.asarray, (self.firsts.astype(np.int64), self.order, self.lengths.astype(np.int32))
+        )
+        if len(self.order):
+            uploaded = DeviceDocuments(documents, np.uint32)
+            gpu.function("planes.cu", "pack_planes")(
+                (-(-len(self.order) * WARP // THREADS),),
+                (THREADS,),
+                (
+                    np.int32(len(self.order)), uploaded.codes, uploaded.offsets, self.index,
+                    cp.asarray(starts.astype(np.int64)), np.uint32(known), np.int32(planes),
+                    np.int32(WARP if columns else 1), ones, self.words,
+                ),
+            )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+
+class CudaPositions:
+    """Rows on a GPU (`KernelRows`)."""
+
+    def __init__(self, kernel: Kernel, documents: Documents, device: Device) -> None:
+        self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
+        self._symbols = len(documents.alphabet)
+        fitting = [planes for planes in PLANES if (1 << planes) - 1 > self._symbols]
+        if not fitting:
+            raise InputError(
+                f"the documents have {self._symbols:,} distinct symbols and a GPU tells "
+                f"{(1 << PLANES[-1]) - 2:,} apart; run with --device cpu"
+            )
+        self._planes = fitting[0]
+        self.normalisation = kernel.normalisation(documents)
+        with gpu.use(device):
+            self._columns = _Planes(documents, self._planes, self._symbols, columns=True)
+
+    def diag(self) -> Any:
+        with gpu.use(self.device):
+            return gpu.cupy().asarray(self.normalisation.diagonal())
+
+    def rows(self, indices: NDArray[np.int64]) -> Any:
+        indices = np.asarray(indices, np.int64)
+        with gpu.use(self.device):
+            return self._matrix(self.documents.take(indices), self.normalisation.take(indices))
+
+    def gram(self, progress: Progress | None = None) -> Any:
+        with gpu.use(self.device):
+            out = self._empty(self.n)
+            self._fill(out, self.documents, self.normalisation, progress, symmetric=True)
+            self.normalisation.finish_gram(out)
+            return out
+
+    def cross(self, others: Documents, progress: Progress | None = None) -> Any:
+        own = self.kernel.normalisation(others, self.normalisation)
+        with gpu.use(self.device):
+            return self._matrix(others, own, progress)
+
+    def decision(
+        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
+    ) -> NDArray[np.float64]:
+        """k(others, documents) @ coef, a block of `others` at a time: coef (n, k) -> (len(others), k)."""
+        values = np.empty((len(others), coef.shape[1]))
+        size = max(1, BLOCK_BYTES // (4 * max(1, self.n)))
+        with gpu.use(self.device):
+            weights = gpu.cupy().asarray(np.ascontiguousarray(coef, np.float64))
+            for start in range(0, len(others), size):
+                block = self.cross(others.take(np.arange(start, min(start + size, len(others)))))
+                values[start : start + size] = (block.astype(np.float64) @ weights).get()
+                if progress is not None:
+                    progress(min(start + size, len(others)), len(others))
+        return values
+
+    def _empty(self, rows: int) -> Any:
+        gpu.require_memory(4 * rows * self.n, f"the {rows:,} x {self.n:,} matrix", "lower --memory")
+        return gpu.cupy().empty((rows, self.n), np.float32)
+
+    def _matrix(self, others: Documents, own: Normalisation, progress: Progress | None = None) -> Any:
+        out = self._empty(len(others))
+        self._fill(out, others, own, progress)
+        own.finish_rows(out, self.normalisation)
+        return out
+
+    def _fill(
+        self,
+        out: Any,
+        others: Documents,
+        own: Normalisation,
+        progress: Progress | None,
+        symmetric: bool = False,
+    ) -> None:
+        """Write k(others, documents), or its half and the mirror image."""
+        cp = gpu.cupy()
+        columns = self._columns
+        rows = _Planes(others, self._planes, self._symbols, columns=False)
+        longest = int(max(rows.lengths.max(initial=0), columns.lengths.max(initial=0)))
+        program = self.kernel.on_card(longest)
+        arrays = {
+            "rows": rows.words, "columns": columns.words, "row_firsts": rows.firsts,
+            "group_firsts": columns.firsts, "row_lengths": rows.device_lengths,
+            "column_lengths": columns.device_lengths, "row_index": rows.index, "column_index": columns.index,
+            "row_scale": cp.asarray(own.scale[rows.order]),
+            "column_scale": cp.asarray(self.normalisation.scale[columns.order]),
+            "table": cp.asarray(program.table), "out": out,
+        }  # fmt: skip
+        numbers = {"unit": 1.0, "shifts": 0, "first": 0, "length": 0, "side": 0, "outer": 1} | program.numbers
+        launch = gpu.function(program.source, "position_pairs", (("PLANES", self._planes),))
+        blocks = -(-len(columns) // THREADS)
+        for first, end in self._launches(rows, progress) if blocks else []:
+            task = gpu.structure(
+                TASK,
+                **arrays,
+                **numbers,
+                width=self.n,
+                first_row=first,
+                n_columns=self.n,
+                symmetric=symmetric,
+            )
+            launch((blocks, end - first), (THREADS,), (task,))
+            if progress is not None:
+                cp.cuda.get_current_stream().synchronize()
+                progress(end, len(rows))
+
+    def _launches(self, rows: _Planes, progress: Progress | None) -> list[tuple[int, int]]:
+        """Rows of one launch each."""
+        turns = np.arange(len(rows)) // MOST_ROWS
+        if progress is not None:
+            seconds = np.cumsum(self.kernel.cost(rows.lengths, self._columns.lengths))
+            turns += (seconds / LAUNCH).astype(np.int64)
+        bounds = [0, *(np.flatnonzero(np.diff(turns)) + 1).tolist(), len(rows)]
+        return [(a, b) for a, b in pairwise(bounds) if b > a]

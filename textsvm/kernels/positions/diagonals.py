@@ -1,0 +1,318 @@
+"""Sums over diagonals: mathematics and CPU twin of kernels of k-mers at positions that differ a little.
+
+    k(x, y) = sum_(s = -S..S) delta_|s| T_s        T_s = sum_(k = first..d) (d - k + 1) N_k,s
+
+N_k,s is the number of positions i with x[i+s : i+s+k] = y[i : i+k], both within their texts: k-mers in common
+on one diagonal of the table of all pairs of positions. T_s is a whole number: both twins have the same bits.
+
+Texts as planes of bits. Bit p of the code of symbol i is bit i % W of word i / W of plane p: of W = 64
+positions here, 32 on a GPU. Equal symbols of W positions are then
+
+    M_1 = and over p of ~(plane p of x, moved by s, xor plane p of y)
+
+and k-mers that end there M_k = M_(k-1) & (M_1 moved by k - 1 positions, with those of the word before), of
+which N_k,s counts the bits. M_k is 0 for all further k where it once is, soon as a rule; at worst a word
+takes 4 d operations, of d <= 32: O(1) a position and shift, whatever d. Behind the end of a text all planes
+are 0 in x and 1 in y, which no code is: nothing matches there. A symbol that the columns do not have is 0 in
+x.
+
+Lanes of a vector have one y each (positions.py); x is the same for all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.kernels.attribution import Attribution, Contributions
+from textsvm.kernels.base import KernelRows
+from textsvm.kernels.gap.sweep import Picked
+from textsvm.kernels.positions.base import PositionKernel, overlaps
+from textsvm.runtime.compiled import njit
+from textsvm.runtime.parallel import Progress, run
+from textsvm.runtime.simd import (
+    LANES,
+    add,
+    aligned,
+    any_set,
+    bit_and,
+    bit_or,
+    bit_xor,
+    count_bits,
+    fill,
+    load,
+    multiply,
+    shift_left,
+    shift_right,
+    store,
+    to_float,
+)
+from textsvm.text.documents import Documents
+
+#: The greatest d: the bits of a word on a GPU.
+MOST = 32
+#: Words of 64 positions that are compared a second, and pairs of texts whose value is written.
+RATE, WRITTEN = 2e8, 2.5e7
+#: Positions a second and shift that a value is shared out among.
+ATTRIBUTION_RATE = 1e8
+KMERS = Attribution(
+    "k-mers at positions",
+    "exact: the contribution of each k-mer in common, spread evenly over its symbols",
+    exact=True,
+)
+
+
+@dataclass(frozen=True)
+class Diagonals:
+    """What is summed over diagonals.
+
+    Attributes
+    ----------
+    first, length : int
+        k from first to d, at most `MOST`.
+    weights : float64 array, shape (S + 1,)
+        delta, of shifts 0 to S.
+    """
+
+    first: int
+    length: int
+    weights: NDArray[np.float64]
+
+    @property
+    def source(self) -> str:
+        """See `positions_cuda.Program`."""
+        return "diagonals.cu"
+
+    @property
+    def table(self) -> NDArray[np.float64]:
+        """See `positions_cuda.Program`."""
+        return self.weights
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """See `positions_cuda.Program`."""
+        return {"shifts": len(self.weights), "first": self.first, "length": self.length}
+
+
+class DiagonalKernel(PositionKernel):
+    """A kernel that is a sum over diagonals."""
+
+    attribution: ClassVar[Attribution] = KMERS
+
+    def diagonals(self, longest: int) -> Diagonals:
+        """What is summed, of texts of that length at most."""
+        raise NotImplementedError
+
+    def on_card(self, longest: int) -> Diagonals:
+        return self.diagonals(longest)
+
+    def lanes(self, documents: Documents, groups: NDArray[np.int64]) -> DiagonalLanes:
+        return DiagonalLanes(self, documents, groups)
+
+    def self_values(self, documents: Documents) -> NDArray[np.float64]:
+        codes, offsets = documents.codes_for(), np.array(documents.offsets)
+        sums = self.diagonals(int(documents.lengths.max(initial=0)))
+        values = np.empty(len(documents))
+
+        def work(first: int) -> None:
+            end = min(first + 64, len(documents))
+            _self_sums(codes, offsets, first, end, sums.first, sums.length, sums.weights, values)
+
+        run(work, range(0, len(documents), 64))
+        return values
+
+    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+        longest = int(max(row_lengths.max(initial=0), column_lengths.max(initial=0)))
+        shifts = 2 * len(self.diagonals(longest).weights) - 1
+        words = overlaps(row_lengths, column_lengths) / 64 + len(column_lengths)
+        return shifts * words / RATE + len(column_lengths) / WRITTEN
+
+    def contributions(
+        self,
+        rows: KernelRows,
+        documents: Documents,
+        coef: NDArray[np.float64],
+        values: NDArray[np.float64],
+        progress: Progress | None = None,
+    ) -> Contributions:
+        support = rows.documents
+        codes, offsets = support.codes_for(documents), np.array(support.offsets)
+        scale = self.normalisation(support).scale
+        own, others = self.normalisation(documents).scale, documents.codes_for(support)
+        sums = self.diagonals(int(max(documents.lengths.max(initial=0), support.lengths.max(initial=0))))
+        symbols = []
+        for d in range(len(documents)):
+            x = others[documents.offsets[d] : documents.offsets[d + 1]]
+            shares = np.zeros(len(x) + 1)
+            factors = coef[d] * scale * own[d]
+            _share(x, codes, offsets, factors, sums.first, sums.length, sums.weights, shares)
+            symbols.append(documents.spread(d, np.cumsum(shares)[:-1]))
+            if progress is not None:
+                progress(d + 1, len(documents))
+        return Contributions(symbols)
+
+    def contributions_cost(
+        self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        longest = int(max(lengths.max(initial=0), support_lengths.max(initial=0)))
+        shifts = 2 * len(self.diagonals(longest).weights) - 1
+        return shifts * overlaps(lengths, support_lengths) / ATTRIBUTION_RATE
+
+
+def planes_of(symbols: int) -> int:
+    """Planes for codes 1 to `symbols`, beside all zeros and all ones."""
+    return max(1, (symbols + 1).bit_length())
+
+
+class DiagonalLanes:
+    """Column documents as planes; see `positions.Lanes`."""
+
+    def __init__(self, kernel: DiagonalKernel, documents: Documents, groups: NDArray[np.int64]) -> None:
+        self.kernel, self.groups = kernel, groups
+        self.symbols = len(documents.alphabet)
+        self.planes = planes_of(self.symbols)
+        self.longest = int(documents.lengths.max(initial=0))
+        codes, offsets = documents.codes_for(), np.array(documents.offsets)
+        words = [max(1, -(-int(np.diff(offsets)[group[group >= 0]].max()) // 64)) for group in groups]
+        self.firsts = np.concatenate([[0], np.cumsum(words)]).astype(np.int64) * self.planes * LANES
+        self.words = aligned(int(self.firsts[-1]), np.uint64)
+
+        def pack(g: int) -> None:
+            _pack_lanes(
+                codes, offsets, groups[g], self.planes, self.words[self.firsts[g] : self.firsts[g + 1]]
+            )
+
+        run(pack, range(len(groups)))
+
+    def products(self, rows: Picked, groups: slice) -> NDArray[np.float64]:
+        """See `positions.Lanes`."""
+        codes, offsets, which = rows
+        lengths = np.diff(offsets)[which]
+        longest = int(lengths.max(initial=0))
+        sums = self.kernel.diagonals(max(longest, self.longest))
+        out = np.empty(len(which) * (groups.stop - groups.start) * LANES)
+        x = np.zeros((-(-longest // 64) + 2) * self.planes, np.uint64)
+        _products(
+            codes, offsets, which, self.symbols, self.planes, x, self.words,
+            self.firsts[groups.start : groups.stop + 1], sums.first, sums.length, sums.weights, out,
+        )  # fmt: skip
+        return out.reshape(len(which), (groups.stop - groups.start) * LANES)
+
+
+@njit(nogil=True, cache=True)
+def _pack_lanes(codes: Any, offsets: Any, group: Any, planes: int, words: Any) -> None:
+    """words[(w * planes + p) * LANES + lane]: plane p of 64 positions of the lane's document, then ones."""
+    words[:] = np.uint64(2**64 - 1)
+    for lane in range(LANES):
+        if group[lane] >= 0:
+            start = offsets[group[lane]]
+            for i in range(offsets[group[lane] + 1] - start):
+                code, bit = np.uint64(codes[start + i]) + np.uint64(1), np.uint64(1) << np.uint64(i & 63)
+                for p in range(planes):
+                    if not (code >> np.uint64(p)) & np.uint64(1):
+                        words[((i >> 6) * planes + p) * LANES + lane] &= ~bit
+
+
+@njit(nogil=True, cache=True)
+def _pack_row(codes: Any, known: int, planes: int, words: Any) -> None:
+    """words[(w + 1) * planes + p]: plane p of 64 positions, with a word of zeros before and behind."""
+    words[: ((len(codes) + 63) // 64 + 2) * planes] = 0
+    for i in range(len(codes)):
+        if codes[i] < known:
+            code, bit = np.uint64(codes[i]) + np.uint64(1), np.uint64(1) << np.uint64(i & 63)
+            for p in range(planes):
+                if (code >> np.uint64(p)) & np.uint64(1):
+                    words[((i >> 6) + 1) * planes + p] |= bit
+
+
+@njit(nogil=True, cache=True)
+def _diagonal(
+    x: Any, n: int, y: Any, m: int, planes: int, shift: int, first: int, length: int, totals: Any
+) -> Any:
+    """T of a shift, of all lanes, added to totals: x of n symbols, y of at most m."""
+    before = fill(np.uint64(0))
+    for w in range(max(0, -shift) >> 6, (min(m, n - shift) + 63) >> 6):
+        at = 64 * w + shift + 64
+        q, low = (at >> 6) * planes, np.uint64(at & 63)
+        high = np.uint64(63) - low
+        differ = fill(np.uint64(0))
+        for p in range(planes):
+            bits = (x[q + p] >> low) | ((x[q + planes + p] << high) << np.uint64(1))
+            differ = bit_or(differ, bit_xor(fill(bits), load(y, (w * planes + p) * LANES)))
+        match = bit_xor(differ, fill(np.uint64(2**64 - 1)))
+        left, k = match, 1
+        while any_set(left):
+            if k >= first:
+                totals = add(totals, multiply(fill(np.uint64(length - k + 1)), count_bits(left)))
+            if k == length:
+                break
+            moved = bit_or(
+                shift_left(match, fill(np.uint64(k))), shift_right(before, fill(np.uint64(64 - k)))
+            )
+            left = bit_and(left, moved)
+            k += 1
+        before = match
+    return totals
+
+
+@njit(nogil=True, cache=True)
+def _products(
+    codes: Any, offsets: Any, which: Any, known: int, planes: int, x: Any, words: Any, firsts: Any,
+    first: int, length: int, weights: Any, sums: Any,
+) -> None:  # fmt: skip
+    """sums[(k * groups + g) * LANES + lane]: sums over diagonals of which[k] and the lanes of group g."""
+    groups = len(firsts) - 1
+    for k in range(len(which)):
+        row = codes[offsets[which[k]] : offsets[which[k] + 1]]
+        _pack_row(row, known, planes, x)
+        for g in range(groups):
+            y = words[firsts[g] : firsts[g + 1]]
+            m, value = 64 * (len(y) // (planes * LANES)), fill(np.float64(0))
+            for s in range(min(len(weights), max(len(row), m))):
+                totals = _diagonal(x, len(row), y, m, planes, s, first, length, fill(np.uint64(0)))
+                if s > 0:
+                    totals = _diagonal(x, len(row), y, m, planes, -s, first, length, totals)
+                value = add(value, multiply(fill(weights[s]), to_float(totals)))
+            store(sums, (k * groups + g) * LANES, value)
+
+
+@njit(nogil=True, cache=True)
+def _self_sums(
+    codes: Any, offsets: Any, begin: int, end: int, first: int, length: int, weights: Any, values: Any
+) -> None:
+    """values[d]: sums over diagonals of each document with itself."""
+    of_run = np.zeros(length + 1, np.int64)  # k-mers that end at a symbol, by the matches up to it
+    for k in range(1, length + 1):
+        of_run[k] = of_run[k - 1] + (length - k + 1 if k >= first else 0)
+    for d in range(begin, end):
+        x = codes[offsets[d] : offsets[d + 1]]
+        value = 0.0
+        for s in range(min(len(weights), len(x))):
+            total, matches = 0, 0
+            for i in range(len(x) - s):
+                matches = min(matches + 1, length) if x[i] == x[i + s] else 0
+                total += of_run[matches]
+            value += weights[s] * np.float64(total if s == 0 else 2 * total)
+        values[d] = value
+
+
+@njit(nogil=True, cache=True)
+def _share(
+    x: Any, codes: Any, offsets: Any, factors: Any, first: int, length: int, weights: Any, shares: Any
+) -> None:
+    """Add to `shares`, differences of the symbols' contributions, what x has in common with documents."""
+    for d in range(len(factors)):
+        if factors[d] == 0:
+            continue
+        y = codes[offsets[d] : offsets[d + 1]]
+        for shift in range(1 - min(len(weights), len(y)), min(len(weights), len(x))):
+            matches = 0
+            for i in range(max(0, -shift), min(len(y), len(x) - shift)):
+                matches = min(matches + 1, length) if x[i + shift] == y[i] else 0
+                for k in range(first, matches + 1):
+                    share = factors[d] * weights[abs(shift)] * (length - k + 1) / k
+                    shares[i + shift + 1 - k] += share
+                    shares[i + shift + 1] -= share

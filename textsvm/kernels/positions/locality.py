@@ -1,0 +1,337 @@
+"""Locality-improved kernel (Zien, Rätsch, Mika, Schölkopf, Lengauer, Müller 2000, Bioinformatics 16).
+
+    k(x, y) = (sum_p win_p)^d2        win_p = (sum_(j = -l..l) w_j [x[p+j] = y[p+j]])^d1
+
+over the positions p that both texts have, aligned at their starts; outside of either nothing matches. The
+weights w_j = (l + 1 - |j|) / (l + 1)^2 rise from the borders of a window of 2 l + 1 positions to its centre,
+and sum to 1. d1 takes together what matches near each other, d2 windows wherever they are.
+
+With c_p = (l + 1)^2 sum_j w_j [...], a whole number,
+
+    c_(p+1) = c_p + (matches at p+1 .. p+l+1) - (matches at p-l .. p)
+
+and each of the two counts changes by two symbols from p to p + 1: O(1) a position, whatever l. Powers are
+products in float64, of whole numbers: both twins sum the same numbers in the same order. Of values below
+1.2e-38, float32's smallest normal number, a card makes 0.
+
+CPU twin: one document a lane of a vector (positions.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.errors import InputError
+from textsvm.kernels.attribution import Attribution, Contributions
+from textsvm.kernels.base import KernelRows
+from textsvm.kernels.gap.sweep import Picked, interleave
+from textsvm.kernels.options import LOCALITY_OPTIONS, Option
+from textsvm.kernels.positions.base import PositionKernel, overlaps
+from textsvm.runtime.compiled import njit
+from textsvm.runtime.parallel import Progress
+from textsvm.runtime.simd import (
+    LANES,
+    add,
+    aligned,
+    fill,
+    load,
+    multiply,
+    store,
+    subtract,
+    to_float,
+    where_equal,
+    where_less,
+)
+from textsvm.text.documents import Documents
+from textsvm.text.tokens import Tokens
+
+#: The greatest window, which a word of matches on a GPU has room for on both sides, and degree.
+MOST_WINDOW, MOST_DEGREE = 31, 10
+#: Positions a second, and positions times window that a value is shared out among.
+RATE, ATTRIBUTION_RATE = 7e8, 2e8
+WINDOWS = Attribution(
+    "windows",
+    "exact: the contribution of each window, over the symbols that match in it, as they weigh",
+    exact=True,
+)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """What is summed over windows.
+
+    Attributes
+    ----------
+    side : int
+        l, positions on either side of the centre.
+    inner, outer : int
+        d1 and d2.
+    """
+
+    side: int
+    inner: int
+    outer: int
+
+    @property
+    def source(self) -> str:
+        """See `positions_cuda.Program`."""
+        return "locality.cu"
+
+    @property
+    def table(self) -> NDArray[np.float64]:
+        """See `positions_cuda.Program`."""
+        return self.powers
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """See `positions_cuda.Program`."""
+        return {"side": self.side, "outer": self.outer, "unit": self.unit}
+
+    @property
+    def powers(self) -> NDArray[np.float64]:
+        """c^d1 of every c that there is, shape ((l + 1)^2 + 1,)."""
+        c = np.arange((self.side + 1) ** 2 + 1, dtype=np.float64)
+        return _power(c, self.inner)
+
+    @property
+    def unit(self) -> float:
+        """What sums of c^d1 are divided by."""
+        return float(self.powers[-1])
+
+    def finish(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        """k of sums of c^d1."""
+        return _power(sums / self.unit, self.outer)
+
+    def of_equal(self, longest: int) -> NDArray[np.float64]:
+        """Sums of c^d1 of a text with itself by its length, in order of positions, shape (longest + 1,)."""
+        side, whole = self.side, 2 * self.side + 1
+        weights = side + 1 - np.abs(np.arange(-side, side + 1))
+        terms = [
+            self.powers[np.convolve(np.ones(n, np.int64), weights)[side : side + n]]
+            for n in range(1, min(longest, whole) + 1)
+        ]
+        sums = np.array([0.0, *(np.cumsum(each)[-1] for each in terms)])
+        if longest <= whole:
+            return sums
+        rising = np.concatenate([terms[-1][:side], np.full(longest - 2 * side, self.unit)])
+        long = np.cumsum(rising)[whole - side :]
+        for falling in terms[-1][side + 1 :]:
+            long = long + falling
+        return np.concatenate([sums, long])
+
+
+def _power(x: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
+    """x * x * ..., as both twins multiply."""
+    power = x
+    for _ in range(degree - 1):
+        power = power * x
+    return power
+
+
+class LocalityImproved(PositionKernel):
+    """Matches at the same positions, counted in windows, and the windows' powers summed.
+
+    Texts are aligned at their starts; behind the end of the shorter one nothing is compared.
+
+    Parameters
+    ----------
+    window : int
+        Positions of a window, odd, from 1 to 31; the centre weighs most.
+    inner_degree : int
+        Power of a window's share of matches, 1 to 10.
+    outer_degree : int
+        Power of the sum over windows, 1 to 10.
+    normalised : bool
+        Divide by sqrt(k(s, s) k(t, t)).
+    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
+        What a symbol is: a function takes a normalised text and returns its tokens.
+    keep_case : bool
+        Tell upper and lower case apart.
+
+    Examples
+    --------
+    >>> from textsvm import LocalityImproved
+    >>> print(LocalityImproved(window=3)(["gattaca"], ["gatcaca", "ttttttt"]).round(4))
+    [[0.5908 0.1137]]
+    """
+
+    name: ClassVar[str] = "locality"
+    options: ClassVar[tuple[Option, ...]] = LOCALITY_OPTIONS
+    attribution: ClassVar[Attribution] = WINDOWS
+
+    def __init__(
+        self,
+        window: int = 9,
+        inner_degree: int = 4,
+        outer_degree: int = 1,
+        normalised: bool = True,
+        tokens: Tokens = "characters",
+        keep_case: bool = False,
+    ) -> None:
+        self.window = window
+        self.inner_degree = inner_degree
+        self.outer_degree = outer_degree
+        self.normalised = normalised
+        self.tokens = tokens
+        self.keep_case = keep_case
+
+    @property
+    def min_length(self) -> int:
+        return 1
+
+    @property
+    def windows(self) -> Windows:
+        """The numbers of its definition."""
+        return Windows(int(self.window) // 2, int(self.inner_degree), int(self.outer_degree))
+
+    def check(self) -> None:
+        super().check()
+        self.check_whole("window", 1, MOST_WINDOW)
+        if self.window % 2 == 0:
+            raise InputError(f"window={self.window!r} of the locality kernel must be odd: it has a centre")
+        self.check_whole("inner_degree", 1, MOST_DEGREE)
+        self.check_whole("outer_degree", 1, MOST_DEGREE)
+
+    def on_card(self, longest: int) -> Windows:
+        return self.windows
+
+    def lanes(self, documents: Documents, groups: NDArray[np.int64]) -> WindowLanes:
+        return WindowLanes(self.windows, documents, groups)
+
+    def self_values(self, documents: Documents) -> NDArray[np.float64]:
+        lengths, windows = documents.lengths, self.windows
+        return windows.finish(windows.of_equal(int(lengths.max(initial=0)))[lengths])
+
+    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+        return (overlaps(row_lengths, column_lengths) + 20 * len(column_lengths)) / RATE
+
+    def contributions(
+        self,
+        rows: KernelRows,
+        documents: Documents,
+        coef: NDArray[np.float64],
+        values: NDArray[np.float64],
+        progress: Progress | None = None,
+    ) -> Contributions:
+        support, symbols, windows = rows.documents, [], self.windows
+        codes, offsets = support.codes_for(documents), np.array(support.offsets)
+        scale = self.normalisation(support).scale
+        own, others = self.normalisation(documents).scale, documents.codes_for(support)
+        for d in range(len(documents)):
+            x = others[documents.offsets[d] : documents.offsets[d + 1]]
+            shares, factors = np.zeros(len(x)), coef[d] * scale * own[d]
+            _share(
+                x, codes, offsets, factors, windows.side, windows.inner, windows.outer, windows.unit, shares
+            )
+            symbols.append(documents.spread(d, shares))
+            if progress is not None:
+                progress(d + 1, len(documents))
+        return Contributions(symbols)
+
+    def contributions_cost(
+        self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        return self.window * overlaps(lengths, support_lengths) / ATTRIBUTION_RATE
+
+
+class WindowLanes:
+    """Column documents, side by side when they are compared; see `positions.Lanes`."""
+
+    def __init__(self, windows: Windows, documents: Documents, groups: NDArray[np.int64]) -> None:
+        self.windows, self.documents, self.groups = windows, documents, groups
+
+    def products(self, rows: Picked, groups: slice) -> NDArray[np.float64]:
+        """See `positions.Lanes`."""
+        codes, offsets, which = rows
+        # One type of codes, so that this is compiled once for it.
+        ours, wide = self.documents.codes_for(), np.uint32
+        ours, codes = (ours, codes) if ours.dtype == codes.dtype else (ours.astype(wide), codes.astype(wide))
+        own, chosen = np.array(self.documents.offsets), self.groups[groups]
+        longest = int(np.diff(own)[chosen[chosen >= 0]].max(initial=0))
+        out = np.empty(len(which) * len(chosen) * LANES)
+        _products(
+            codes, offsets, which, ours, own, chosen, self.windows.side, self.windows.inner,
+            aligned(longest * LANES, np.int32), aligned(LANES, np.int32),
+            aligned((longest + 2 * self.windows.side + 2) * LANES, np.int32), out,
+        )  # fmt: skip
+        return self.windows.finish(out.reshape(len(which), len(chosen) * LANES))
+
+
+@njit(nogil=True, cache=True)
+def _products(
+    codes: Any, offsets: Any, which: Any, own_codes: Any, own_offsets: Any, groups: Any, side: int,
+    inner: int, columns: Any, lengths: Any, match: Any, sums: Any,
+) -> None:  # fmt: skip
+    """sums[(k * len(groups) + g) * LANES + lane]: the sum of c^d1 of which[k] and the lanes of group g."""
+    one, zero, edge = fill(np.int32(1)), fill(np.int32(0)), side + 1
+    for g in range(len(groups)):
+        m = interleave(own_codes, own_offsets, groups[g], -1, columns)
+        for lane in range(LANES):
+            d = groups[g, lane]
+            lengths[lane] = own_offsets[d + 1] - own_offsets[d] if d >= 0 else 0
+        for k in range(len(which)):
+            start = offsets[which[k]]
+            n = min(offsets[which[k] + 1] - start, m)
+            for i in range(edge):
+                store(match, i * LANES, zero)
+                store(match, (edge + n + i) * LANES, zero)
+            for i in range(n):
+                symbol = fill(np.int32(codes[start + i]))
+                store(match, (edge + i) * LANES, where_equal(load(columns, i * LANES), symbol, one, zero))
+            store(sums, (k * len(groups) + g) * LANES, _sum_windows(match, n, lengths, side, inner))
+
+
+@njit(nogil=True, cache=True)
+def _sum_windows(match: Any, n: int, lengths: Any, side: int, inner: int) -> Any:
+    """The sum of c^d1 over n positions, of all lanes; match[(position + side + 1) * LANES + lane]."""
+    zero, total, ends = fill(np.int32(0)), fill(np.float64(0)), load(lengths, 0)
+    count, right, left = zero, zero, zero
+    for q in range(min(side + 1, n)):
+        here = load(match, (q + side + 1) * LANES)
+        count = add(count, multiply(fill(np.int32(side - q)), here))
+        right = add(right, here)
+    for p in range(n):
+        count = subtract(add(count, right), left)
+        value = to_float(where_less(fill(np.int32(p)), ends, count, zero))
+        power = value
+        for _ in range(inner - 1):
+            power = multiply(power, value)
+        total = add(total, power)
+        here = load(match, (p + side + 1) * LANES)
+        right = subtract(add(right, load(match, (p + 2 * side + 2) * LANES)), here)
+        left = subtract(add(left, here), load(match, p * LANES))
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _share(
+    x: Any,
+    codes: Any,
+    offsets: Any,
+    factors: Any,
+    side: int,
+    inner: int,
+    outer: int,
+    unit: float,
+    shares: Any,
+) -> None:
+    """Add what the symbols of x have of the sum of factors times values with documents."""
+    windows = np.empty(len(x))
+    for d in range(len(factors)):
+        y = codes[offsets[d] : offsets[d + 1]]
+        n, total = min(len(x), len(y)), 0.0
+        for p in range(n):
+            count = 0
+            for q in range(max(0, p - side), min(n, p + side + 1)):
+                count += side + 1 - abs(q - p) if x[q] == y[q] else 0
+            windows[p] = np.float64(count) ** (inner - 1) / unit
+            total += windows[p] * count
+        factor = factors[d] * total ** (outer - 1)
+        for p in range(n):
+            for q in range(max(0, p - side), min(n, p + side + 1)):
+                if x[q] == y[q]:
+                    shares[q] += factor * (side + 1 - abs(q - p)) * windows[p]

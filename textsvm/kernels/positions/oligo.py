@@ -1,0 +1,88 @@
+"""Oligo kernel: k-mers and where they stand (Meinicke, Tech, Morgenstern, Merkl 2004, BMC Bioinformatics 5).
+
+    k(x, y) = sum over k-mers u, positions p of u in x and q of u in y, of exp(-(p - q)^2 / (4 sigma^2))
+
+(times a constant, sqrt(pi) sigma, which normalisation removes and which is left out here). Positions count
+from the start of a text. sigma near 0 compares what stands at the same position, a large one forgets
+positions: the spectrum kernel.
+
+All pairs with p - q = s lie on one diagonal, and have one weight: it is a sum over diagonals (diagonals.py)
+of k = d alone, with delta_s = exp(-s^2 / (4 sigma^2)). Left out are pairs more than 12 sigma apart, whose
+terms are below exp(-36) = 2.3e-16: less than what float64, let alone float32, can add to a k-mer that stands
+in the same place.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import numpy as np
+
+from textsvm.errors import InputError
+from textsvm.kernels.base import is_number
+from textsvm.kernels.options import OLIGO_OPTIONS, Option
+from textsvm.kernels.positions.diagonals import MOST, DiagonalKernel, Diagonals
+from textsvm.text.tokens import Tokens
+
+#: Distances beyond this many sigma are left out.
+REACH = 12
+
+
+class Oligo(DiagonalKernel):
+    """Common substrings of k symbols, each pair weighed by the distance of the positions it stands at.
+
+    Positions are counted from the start of each text; a pair d positions apart weighs
+    exp(-d^2 / (4 sigma^2)).
+
+    Parameters
+    ----------
+    k : int
+        Length of the substrings, 1 to 32.
+    sigma : float
+        How far positions may differ, in symbols, above 0.
+    normalised : bool
+        Divide by sqrt(k(s, s) k(t, t)).
+    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
+        What a symbol is: a function takes a normalised text and returns its tokens.
+    keep_case : bool
+        Tell upper and lower case apart.
+
+    Examples
+    --------
+    >>> from textsvm import Oligo
+    >>> print(Oligo(k=2, sigma=1.0)(["gattaca"], ["gattaca", "ggattaca"]).round(4))
+    [[1.    0.721]]
+    """
+
+    name: ClassVar[str] = "oligo"
+    options: ClassVar[tuple[Option, ...]] = OLIGO_OPTIONS
+
+    def __init__(
+        self,
+        k: int = 3,
+        sigma: float = 2.0,
+        normalised: bool = True,
+        tokens: Tokens = "characters",
+        keep_case: bool = False,
+    ) -> None:
+        self.k = k
+        self.sigma = sigma
+        self.normalised = normalised
+        self.tokens = tokens
+        self.keep_case = keep_case
+
+    @property
+    def min_length(self) -> int:
+        return int(self.k)
+
+    def check(self) -> None:
+        super().check()
+        self.check_whole("k", 1, MOST)
+        if not (is_number(self.sigma) and 0 < self.sigma < math.inf):
+            raise InputError(f"sigma={self.sigma!r} of the oligo kernel must be a number above 0")
+
+    def diagonals(self, longest: int) -> Diagonals:
+        distances = np.arange(min(math.floor(REACH * self.sigma), max(longest - 1, 0)) + 1)
+        weights = np.exp(-((distances / (2 * self.sigma)) ** 2))
+        return Diagonals(int(self.k), int(self.k), weights)

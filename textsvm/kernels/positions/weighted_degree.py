@@ -1,0 +1,82 @@
+"""Weighted degree kernel with shifts (Rätsch, Sonnenburg, Schölkopf 2005, Bioinformatics 21).
+
+    k(x, y) = sum_(k = 1..d) beta_k sum_(s = 0..S) delta_s sum_i [x[i+s : i+s+k] = y[i : i+k]] + [x[i : i+k] = y[i+s : i+s+k]]
+
+    beta_k = 2 (d - k + 1) / (d (d + 1)),    delta_s = 1 / (2 (s + 1))
+
+over all positions i where both k-mers lie within their texts, which are aligned at their starts and may have
+different lengths. S = 0 is the weighted degree kernel (Rätsch and Sonnenburg 2004): a k-mer counts where both
+texts have it at the same position. It is a sum over diagonals (diagonals.py): one pass over matches gives all
+lengths k.
+"""  # noqa: E501 (a formula)
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from textsvm.kernels.options import WEIGHTED_DEGREE_OPTIONS, Option
+from textsvm.kernels.positions.diagonals import MOST, DiagonalKernel, Diagonals
+from textsvm.text.tokens import Tokens
+
+#: The greatest shift: a Gram takes time in proportion.
+MOST_SHIFT = 100_000
+
+
+class WeightedDegree(DiagonalKernel):
+    """Common substrings of up to `degree` symbols at the same position, or at most `shift` from it.
+
+    Texts are aligned at their starts; behind the end of the shorter one nothing is compared.
+
+    Parameters
+    ----------
+    degree : int
+        Length of the longest substrings that count, 1 to 32; one of k symbols weighs
+        2 (degree - k + 1) / (degree (degree + 1)).
+    shift : int
+        How far apart they may stand, from 0; s positions apart they weigh 1 / (2 (s + 1)) each way.
+    normalised : bool
+        Divide by sqrt(k(s, s) k(t, t)).
+    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
+        What a symbol is: a function takes a normalised text and returns its tokens.
+    keep_case : bool
+        Tell upper and lower case apart.
+
+    Examples
+    --------
+    >>> from textsvm import WeightedDegree
+    >>> print(WeightedDegree(degree=3)(["gattaca"], ["gatcaca", "tttttttt"]).round(4))
+    [[0.7368 0.1956]]
+    """
+
+    name: ClassVar[str] = "weighted-degree"
+    options: ClassVar[tuple[Option, ...]] = WEIGHTED_DEGREE_OPTIONS
+
+    def __init__(
+        self,
+        degree: int = 8,
+        shift: int = 0,
+        normalised: bool = True,
+        tokens: Tokens = "characters",
+        keep_case: bool = False,
+    ) -> None:
+        self.degree = degree
+        self.shift = shift
+        self.normalised = normalised
+        self.tokens = tokens
+        self.keep_case = keep_case
+
+    @property
+    def min_length(self) -> int:
+        return 1
+
+    def check(self) -> None:
+        super().check()
+        self.check_whole("degree", 1, MOST)
+        self.check_whole("shift", 0, MOST_SHIFT)
+
+    def diagonals(self, longest: int) -> Diagonals:
+        shifts = np.arange(min(int(self.shift), max(longest - 1, 0)) + 1)
+        weights = np.where(shifts == 0, 1.0, 0.5 / (shifts + 1))
+        return Diagonals(1, int(self.degree), weights * 2 / (self.degree * (self.degree + 1)))

@@ -1,0 +1,1 @@
+"""p-spectrum kernels: common substrings."""

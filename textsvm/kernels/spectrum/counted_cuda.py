@@ -1,0 +1,229 @@
+"""`spectrum_counted` on a GPU: p-mers are counted once, batch by batch, and become rows of features there.
+
+Memory, in bytes: 24 a symbol while p-mers get their ids; 12 an entry (a p-mer that a document holds) while
+they are weighed, and 8 an entry that another document shares for the rows, twice while batches are joined.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.kernels.normalisation import Normalisation
+from textsvm.kernels.spectrum.learnt_weights import PSEUDO, ROUNDING, FeatureWeights
+from textsvm.kernels.spectrum.pmers_cuda import CudaCounts, CudaPmers, starts_of
+from textsvm.kernels.spectrum.vocabulary import Vocabulary
+from textsvm.linalg.rows import FeatureRows
+from textsvm.linalg.rows_cuda import CudaRows, joined, repeated, side_by_side
+from textsvm.runtime import device as gpu
+from textsvm.text.documents import DeviceDocuments, Documents
+
+Array = Any  # a CuPy array
+#: Substrings of a batch.
+BATCH = 1 << 28
+
+
+@dataclass
+class _Some:
+    """The p-mers of some of the documents: see `textsvm.kernels.spectrum.pmers_cuda.Tokens`."""
+
+    text: Any
+    document: Array
+    n_pmers: int
+    ids: list[tuple[int, Array]]
+    sizes: dict[int, int]
+
+    def windows(self, q: int) -> int:
+        """Number of substrings of length q."""
+        return int(np.maximum(self.text.lengths - q + 1, 0).sum())
+
+
+@dataclass(frozen=True)
+class _Text:
+    n: int
+    size: int
+    lengths: NDArray[np.int64]
+    offsets: Array
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """How often documents first..last hold each p-mer."""
+
+    first: int
+    last: int
+    indptr: Array
+    pmers: Array
+    counts: Array
+
+
+class CudaCountedDocuments:
+    """Documents as rows of features on the current card, by what spectrum kernels learn from all of them.
+
+    Parameters
+    ----------
+    kernel : Spectrum
+        Says which p-mers.
+    documents : Documents
+    """
+
+    def __init__(self, kernel: Any, documents: Documents) -> None:
+        cp = gpu.cupy()
+        self.documents = documents
+        pmers = CudaPmers(DeviceDocuments(documents), *kernel.lengths)
+        self.n_pmers = pmers.n_pmers
+        self.df, self.highest = cp.zeros(self.n_pmers, np.int64), cp.ones(self.n_pmers, np.int32)
+        self.batches = [self._count(pmers, *batch) for batch in _batches(documents, len(pmers.ids))]
+        pmers.forget_positions()
+        self.pmers = pmers
+
+    def _count(self, pmers: CudaPmers, first: int, last: int) -> _Batch:
+        begin, end = (int(self.documents.offsets[i]) for i in (first, last))
+        cp, some = gpu.cupy(), slice(begin, end)
+        lengths, offsets = pmers.text.lengths[first:last], pmers.text.offsets[first : last + 1] - begin
+        text = _Text(last - first, end - begin, lengths, offsets)
+        ids = [(q, of_length[some]) for q, of_length in pmers.ids]
+        counts = CudaCounts(
+            _Some(text, pmers.document[some] - np.int32(first), self.n_pmers, ids, pmers.sizes), unary=False
+        )
+        self.df += counts.df
+        cp.maximum(self.highest, counts.highest, out=self.highest)
+        return _Batch(first, last, counts.indptr, counts.pmers, counts.counts)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The distinct p-mers, with keys on the host."""
+        found = self.pmers.vocabulary
+        keys = {q: of_length.get() for q, of_length in found.keys.items()}
+        return Vocabulary(found.p1, found.p2, found.n_symbols, keys)
+
+    def weights(self, kernel: Any, train: NDArray[np.int64]) -> FeatureWeights:
+        """What a kernel learns from the documents, of which `train` must be all."""
+        odds = self._odds(self.documents.classes).get() if kernel.odds else None
+        return FeatureWeights(self.vocabulary, self.df.get(), len(train), bool(kernel.idf), odds)
+
+    def _odds(self, classes: Any) -> Array:
+        """`features.weights.log_odds` of all documents."""
+        cp = gpu.cupy()
+        squares, total = cp.zeros(self.n_pmers), float(max(int(self.df.sum()), 1))
+        for c in range(int(classes.max()) + 1):
+            held, wanted = cp.zeros(self.n_pmers, np.int64), cp.asarray(classes == c)
+            for batch in self.batches:
+                mine = repeated(wanted[batch.first : batch.last], batch.indptr)
+                held += cp.bincount(batch.pmers[mine], minlength=self.n_pmers)
+            share = float(held.sum()) / total
+            if 0 < share < 1:
+                ratio = cp.log((held + PSEUDO * share) / (self.df - held + PSEUDO * (1 - share)))
+                ratio -= np.log(share / (1 - share))
+                squares += cp.where((self.df > 0) & (abs(ratio) > ROUNDING), share * ratio**2, 0)
+        return cp.sqrt(squares)
+
+    def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
+        """All documents as rows of features, weighed by what a kernel learns from them."""
+        cp = gpu.cupy()
+        unary = kernel.weight == "intersection"
+        starts = starts_of(self.highest) if unary else None
+        table = None
+        if kernel.weighted:  # behind the p-mers is what those that no document holds weigh
+            table = cp.asarray(kernel.weights_.table[:-1])
+        df = self._unary_df(starts) if unary else self.df
+        target, n_features = commonest_first(df)
+        ridge, parts = cp.empty(len(self.documents)), []
+        for batch in self.batches:
+            indptr, features, values = self._entries(kernel.weight, batch, starts, table)
+            rows, alone = shared_rows(CudaRows(indptr, features, values, len(df)), target, n_features)
+            rows, ridge[batch.first : batch.last] = (
+                normalised_rows(rows, alone) if kernel.normalised else (rows, alone)
+            )
+            parts.append(rows)
+        found = FeatureRows(joined(parts), ridge)  # type: ignore[arg-type]
+        return equal_ones(self.documents, found, self._n_pmers_held() == 0) if kernel.normalised else found
+
+    def _entries(self, weight: str, batch: _Batch, starts: Array, table: Array) -> tuple[Array, Array, Array]:
+        """Rows of all features of a batch."""
+        cp = gpu.cupy()
+        indptr, pmers, counts = batch.indptr, batch.pmers, batch.counts
+        learnt = None if table is None else table[pmers]
+        if starts is not None:
+            ends = starts_of(counts)
+            owner = repeated(cp.arange(len(pmers)), ends)
+            features = (starts[pmers[owner]] + cp.arange(len(owner)) - ends[owner]).astype(np.int32)
+            values = cp.ones(len(owner), np.float32) if learnt is None else cp.sqrt(learnt)[owner]
+            return ends[indptr], features, values.astype(np.float32, copy=False)
+        values = 1 + cp.log(counts.astype(np.float64)) if weight == "log" else counts
+        values = cp.ones(len(pmers), np.float32) if weight == "presence" else values
+        values = values if learnt is None else learnt * values
+        return indptr, pmers, values.astype(np.float32)
+
+    def _unary_df(self, starts: Array) -> Array:
+        cp = gpu.cupy()
+        df = cp.zeros(int(starts[-1]), np.int64)
+        for batch in self.batches:
+            _, features, _ = self._entries("intersection", batch, starts, None)
+            df += cp.bincount(features, minlength=len(df))
+        return df
+
+    def _n_pmers_held(self) -> NDArray[np.int64]:
+        return np.concatenate([np.diff(batch.indptr.get()) for batch in self.batches])
+
+
+def equal_ones(documents: Documents, rows: FeatureRows, featureless: NDArray[np.bool_]) -> FeatureRows:
+    """Equal documents without features are 1 with each other: one feature for each such text."""
+    cp = gpu.cupy()
+    if not featureless.any():
+        return rows
+    groups = Normalisation(documents, np.where(featureless, 0.0, 1.0), True).groups
+    sizes = np.bincount(groups)
+    sizes[0] = 0
+    together = sizes[groups] > 1
+    indptr = cp.asarray(np.concatenate([[0], np.cumsum(together)]))
+    features = cp.asarray(groups[together].astype(np.int32))
+    x = CudaRows(indptr, features, cp.ones(len(features), np.float32), len(sizes))
+    more = FeatureRows(x, cp.asarray(np.where(together, -1.0, 0.0)))  # type: ignore[arg-type]
+    return side_by_side([rows, more], [1.0, 1.0])
+
+
+def _batches(documents: Documents, n_lengths: int) -> list[tuple[int, int]]:
+    """Ranges of documents of about BATCH substrings, or of one document."""
+    size = max(1, BATCH // max(1, n_lengths))
+    cuts = np.flatnonzero(np.diff(documents.offsets[:-1] // size)) + 1
+    begins = [0, *cuts.tolist()]
+    return list(zip(begins, [*begins[1:], len(documents)], strict=True))
+
+
+def commonest_first(df: Array) -> tuple[Array, int]:
+    """The number of each feature that two documents share, the commonest first, else -1; and how many."""
+    cp = gpu.cupy()
+    shared = cp.flatnonzero(df > 1)
+    keys = (np.uint64((1 << 31) - 1) - df[shared].astype(np.uint64) << np.uint64(32)) | shared.astype(
+        np.uint64
+    )
+    keys.sort()
+    target = cp.full(len(df), -1, np.int32)
+    target[(keys & np.uint64((1 << 32) - 1)).astype(np.int64)] = cp.arange(len(shared), dtype=np.int32)
+    return target, len(shared)
+
+
+def shared_rows(rows: CudaRows, target: Array, n_features: int) -> tuple[CudaRows, Array]:
+    """Rows of the features that documents share, and the squares of those that each has alone."""
+    cp = gpu.cupy()
+    features = target[rows.features]
+    kept = features >= 0
+    before = cp.zeros(len(kept) + 1, np.int64)
+    cp.cumsum(kept, dtype=np.int64, out=before[1:])
+    shared = CudaRows(before[rows.indptr], features[kept], rows.values[kept], n_features)
+    lonely = CudaRows(rows.indptr - shared.indptr, features[~kept], rows.values[~kept], 0)
+    return shared, lonely.squares()
+
+
+def normalised_rows(rows: CudaRows, alone: Array) -> tuple[CudaRows, Array]:
+    cp = gpu.cupy()
+    whole = rows.squares() + alone
+    scale = cp.where(whole > 0, 1 / cp.sqrt(cp.maximum(whole, 1e-300)), 1.0)
+    values = rows.values * repeated(scale, rows.indptr)
+    ridge = cp.where(whole > 0, alone * scale**2, 1.0)
+    return CudaRows(rows.indptr, rows.features, values.astype(np.float32), rows.n_features), ridge

@@ -1,0 +1,251 @@
+"""Documents -> p-mers, the launches of kernels_cu/pmers.cu: exact integer ids and sparse counts, on a GPU.
+
+Every position looks its window's key up in a table of all keys (while size_a * size_b entries are few), or
+all keys are sorted; then one radix sort of (document, p-mer) gives the counts. Documents, ids, p-mers
+numbered through all lengths and digits of unary codes are less than 2^31 each, which is checked; positions
+are int64.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from textsvm.errors import InputError
+from textsvm.kernels.spectrum.vocabulary import Vocabulary, check_symbols, last_uses, longest_of, plan
+from textsvm.linalg.sparse import MAX_INT32
+from textsvm.runtime import device as gpu
+from textsvm.text.documents import DeviceDocuments
+
+Array = Any  # a CuPy array
+SOURCE = "pmers.cu"
+KEYS = {np.uint32: (("KEY", "uint32"),), np.uint64: (("KEY", "uint64"),)}
+#: What may be launched: (source, defines).
+DEFINE_SETS = [(SOURCE, defines) for defines in KEYS.values()]
+
+
+class CudaPmers:
+    """The id of the window of each length at every position: `features.pmers`, on the device.
+
+    Parameters
+    ----------
+    text : DeviceDocuments
+    p1, p2 : int
+        Shortest and longest length; those that no document has are left out.
+    """
+
+    def __init__(self, text: DeviceDocuments, p1: int, p2: int) -> None:
+        check_symbols(text.size)
+        gpu.require_memory(24 * text.size, f"counting the substrings of {text.size:,} symbols")
+        self.text, self.p1, self.p2 = text, p1, longest_of(text.lengths, p1, p2)
+        self.document = documents_of(text.offsets, text.n, text.size)
+        ids = {1: text.codes.astype(np.int32)}
+        self.sizes = {1: text.n_symbols}
+        self.tables: dict[int, Array] = {}  # sorted keys (uint64), or for every key how many are up to it
+        self.ids = [(1, ids[1])] if p1 == 1 else []
+        steps = list(plan(self.p1, self.p2))
+        last = last_uses(steps)
+        for step, (q, a, b) in enumerate(steps):
+            ids[q] = self._pair(q, a, b, ids[a], ids[b])
+            if q >= p1:
+                self.ids.append((q, ids[q]))
+            ids = {length: array for length, array in ids.items() if last.get(length, -1) > step}
+        self.n_pmers = sum(self.sizes[q] for q, _ in self.ids)
+        check_features(self.n_pmers)
+
+    def _pair(self, q: int, a: int, b: int, left: Array, right: Array) -> Array:
+        cp = gpu.cupy()
+        size, bound = self.text.size, self.sizes[a] * self.sizes[b]
+        place = (self.text.offsets, self.document, np.int32(q), np.int32(b))
+        these = (*place, left, right, np.int64(self.sizes[b]))
+        if bound > max(1 << 24, 4 * size):
+            return self._sort(q, bound, these)
+        seen = cp.zeros(max(bound, 1), np.int32)
+        _each("mark", size, *these, seen)
+        ranks = cp.cumsum(seen, dtype=np.int32)
+        ids = cp.empty(size, np.int32)
+        _each("look_up", size, *these, ranks, ids)
+        self.tables[q], self.sizes[q] = ranks, int(ranks[-1])
+        return ids
+
+    def _sort(self, q: int, bound: int, these: tuple[Any, ...]) -> Array:
+        cp = gpu.cupy()
+        size, windows = self.text.size, self.windows(q)
+        shift = max(size - 1, 1).bit_length()
+        shift = shift if (bound + 1) << shift <= 1 << 64 else 0
+        keys = cp.empty(size, np.uint64)
+        _each("window_keys", size, *these, np.int32(shift), keys)
+        if shift:  # sorting (key, position) in one word is several times faster
+            keys.sort()
+            keys = keys[:windows]
+            order = (keys & np.uint64((1 << shift) - 1)).astype(np.int64)
+            keys >>= np.uint64(shift)
+        else:
+            order = cp.argsort(keys)[:windows]
+            keys = keys[order]
+        new = cp.ones(len(keys), bool)
+        new[1:] = keys[1:] != keys[:-1]
+        ids = cp.zeros(size, np.int32)
+        ids[order] = cp.cumsum(new, dtype=np.int32) - 1
+        self.tables[q] = keys[new]
+        self.sizes[q] = len(self.tables[q])
+        return ids
+
+    def windows(self, q: int) -> int:
+        """Number of substrings of length q."""
+        return int(np.maximum(self.text.lengths - q + 1, 0).sum())
+
+    def forget_positions(self) -> None:
+        """Keep the vocabulary only."""
+        del self.text, self.document, self.ids
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The distinct p-mers, with keys on the device."""
+        cp = gpu.cupy()
+        keys = {}
+        for q, table in self.tables.items():
+            if table.dtype != np.uint64:
+                new = table.copy()
+                new[1:] -= table[:-1]
+                table = cp.flatnonzero(new).astype(np.uint64)
+            keys[q] = table
+        return Vocabulary(self.p1, self.p2, self.sizes[1], keys)
+
+
+class Tokens(Protocol):
+    """What is counted: the ids of the windows of each length of some texts."""
+
+    text: Any
+    document: Array
+    n_pmers: int
+    ids: list[tuple[int, Array]]
+    sizes: dict[int, int]
+
+    def windows(self, q: int) -> int:
+        """Number of substrings of length q."""
+
+
+class CudaCounts:
+    """How often each document holds each p-mer: one entry for each, documents in order.
+
+    With `unary`, one entry for each digit of the unary code of that number.
+
+    Parameters
+    ----------
+    pmers : CudaPmers, or what has `Tokens`
+    unary : bool
+
+    Attributes
+    ----------
+    documents, pmers, counts : int32 arrays, shape (number of entries,)
+        `counts` is None with `unary`.
+    features : int32 array, shape (number of entries,)
+        `pmers`, or the digits, numbered through.
+    df : int32 array, shape (number of features,)
+        Documents that hold a feature.
+    highest : int32 array, shape (number of p-mers,)
+        The largest count.
+    indptr : int64 array, shape (n + 1,)
+        Where the entries of each document start.
+    starts : int64 array, shape (number of p-mers + 1,), or None
+        Where the digits of each p-mer start.
+    """
+
+    def __init__(self, pmers: Tokens, unary: bool) -> None:
+        cp = gpu.cupy()
+        self.n = pmers.text.n
+        keys, n_pmers = _token_keys(pmers), np.int64(pmers.n_pmers)
+        kind = keys.dtype.type
+        first = cp.empty(len(keys), bool)
+        _each("first_of_run", len(keys), keys, first, key=kind)
+        begins = cp.flatnonzero(first)
+        self.documents, self.pmers, self.counts = (cp.empty(len(begins), np.int32) for _ in range(3))
+        self.features = self.pmers
+        self.starts: Array = None
+        self.df = cp.zeros(pmers.n_pmers, np.int32)
+        self.highest = cp.ones(pmers.n_pmers, np.int32)
+        outputs = (self.documents, self.pmers, self.counts, self.df, self.highest)
+        _each("entries", len(begins), np.int64(len(keys)), keys, begins, n_pmers, *outputs, key=kind)
+        if unary:
+            self._unary(keys, cp.cumsum(first, dtype=np.int64), begins, n_pmers)
+        self.indptr = cp.zeros(self.n + 1, np.int64)
+        _each("row_starts", len(self.documents), np.int32(self.n), self.documents, self.indptr)
+
+    def _unary(self, keys: Array, run: Array, begins: Array, n_pmers: np.int64) -> None:
+        """Every token becomes an entry."""
+        cp = gpu.cupy()
+        self.starts = starts_of(self.highest)
+        n_features = int(self.starts[-1])
+        check_features(n_features)
+        self.documents, self.features, self.pmers = (cp.empty(len(keys), np.int32) for _ in range(3))
+        self.counts, self.df = None, cp.zeros(n_features, np.int32)
+        outputs = (self.documents, self.pmers, self.features, self.df)
+        _each("unary", len(keys), keys, begins, run, n_pmers, self.starts, *outputs, key=keys.dtype.type)
+
+
+def _token_keys(pmers: Tokens) -> Array:
+    """document * n_pmers + p-mer of every token, sorted."""
+    cp, text = gpu.cupy(), pmers.text
+    key = np.uint32 if (text.n + 1) * pmers.n_pmers < 1 << 32 else np.uint64
+    tokens = text.size * len(pmers.ids)
+    gpu.require_memory(4 * key().itemsize * tokens, "the substrings of the documents")
+    keys = cp.empty(tokens, key)
+    base = 0
+    for k, (q, ids) in enumerate(pmers.ids):
+        part = keys[k * text.size : (k + 1) * text.size]
+        sizes = (np.int64(base), np.int64(pmers.n_pmers))
+        _each("token_keys", text.size, text.offsets, pmers.document, np.int32(q), ids, *sizes, part, key=key)
+        base += pmers.sizes[q]
+    if tokens:
+        keys.sort()
+    return keys[: sum(pmers.windows(q) for q, _ in pmers.ids)]
+
+
+def match_unary(columns: Array, rows: Array, found: Array) -> Array:
+    """`features.sparse.match_unary`, on the device."""
+    cp = gpu.cupy()
+    digits = cp.arange(int(rows[-1]))
+    if not len(digits):
+        return digits
+    owner = cp.searchsorted(rows[1:], digits, side="right")
+    known = found[owner]
+    target = columns[known] + digits - rows[owner]
+    return cp.where((known >= 0) & (target < columns[known + 1]), target, -1)
+
+
+def upload(vocabulary: Vocabulary) -> Vocabulary:
+    """The same vocabulary with its keys on the current card."""
+    keys = {q: gpu.cupy().asarray(of_length) for q, of_length in vocabulary.keys.items()}
+    return Vocabulary(vocabulary.p1, vocabulary.p2, vocabulary.n_symbols, keys)
+
+
+def documents_of(offsets: Array, n: int, size: int) -> Array:
+    """The document of each of `size` symbols, given where those of n documents begin."""
+    document = gpu.cupy().empty(size, np.int32)
+    _each("locate", size, np.int32(n), offsets, document)
+    return document
+
+
+def starts_of(numbers: Array) -> Array:
+    """0 and the running sums, int64."""
+    cp = gpu.cupy()
+    starts = cp.zeros(len(numbers) + 1, np.int64)
+    if len(numbers):
+        cp.cumsum(numbers, dtype=np.int64, out=starts[1:])
+    return starts
+
+
+def check_features(n: int) -> None:
+    """Raise InputError if there are more features than int32 can number."""
+    if n > MAX_INT32:
+        raise InputError(
+            f"the documents have {n:,} features and a GPU counts at most {MAX_INT32:,}; "
+            "take fewer lengths or documents, or run with --device cpu"
+        )
+
+
+def _each(name: str, n: int, *args: Any, key: Any = np.uint32) -> None:
+    gpu.each(gpu.function(SOURCE, name, KEYS[key]), n, *args)

@@ -1,7 +1,0 @@
-"""Sums and products of kernels on the command line: they are spelled out, see spelling.py."""
-
-from __future__ import annotations
-
-from textsvm.kernels.option import Option
-
-OPTIONS: tuple[Option, ...] = ()

@@ -1,0 +1,88 @@
+"""Rows of kernels of vectors on a GPU, dense ones and sparse ones."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.linalg.sparse_cuda import Finish
+from textsvm.linalg.sparse_vectors_cuda import sparse_columns
+from textsvm.linalg.vectors import Vectors
+from textsvm.linalg.vectors_cuda import dense_columns
+from textsvm.runtime import device as gpu
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Progress
+
+Array = Any  # a CuPy array
+#: Kernel values that prediction holds at a time.
+BLOCK_BYTES = 1 << 28
+
+
+class CudaVectorRows:
+    """Kernel values with fixed vectors, on a GPU (`KernelRows`).
+
+    Parameters
+    ----------
+    kernel : VectorKernel
+        Fitted.
+    documents : Vectors
+    device : Device
+    """
+
+    def __init__(self, kernel: Any, documents: Vectors, device: Device) -> None:
+        self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
+        self._what = f"the {getattr(kernel, 'name', 'vector')} kernel"
+
+    @cached_property
+    def columns(self) -> Any:
+        """The vectors, in the form that their rows are computed from."""
+        kernel, make = self.kernel, sparse_columns if self.documents.sparse else dense_columns
+        return make(self.documents.values, Finish(kernel.finish, tuple(kernel.numbers), kernel.value))
+
+    @property
+    def description(self) -> str:
+        """How products are made, for people."""
+        with gpu.use(self.device):
+            return str(self.columns.description)
+
+    def diag(self) -> Array:
+        """See `MatrixRows`."""
+        with gpu.use(self.device):
+            return self.columns.diagonal.copy()
+
+    def rows(self, indices: NDArray[np.int64]) -> Array:
+        """See `MatrixRows`."""
+        with gpu.use(self.device):
+            return self.columns.rows(gpu.cupy().asarray(indices, np.int64), self._what)
+
+    def gram(self, progress: Progress | None = None) -> Array:
+        """See `MatrixRows`."""
+        with gpu.use(self.device):
+            return self.columns.half(self._what, progress)
+
+    def cross(self, others: Vectors, progress: Progress | None = None) -> Array:
+        """See `KernelRows`."""
+        with gpu.use(self.device):
+            if not len(others):
+                return gpu.cupy().empty((0, self.n), np.float32)
+            return self.columns.cross(others.values, self._what, progress)
+
+    def decision(
+        self, others: Vectors, coef: NDArray[np.float64], progress: Progress | None = None
+    ) -> NDArray[np.float64]:
+        """See `KernelRows`."""
+        values = np.empty((len(others), coef.shape[1]))
+        # Sparse vectors may have to be made dense.
+        size = max(1, BLOCK_BYTES // max(1, 4 * self.n, 8 * others.n_features))
+        with gpu.use(self.device):
+            weights = gpu.cupy().asarray(np.ascontiguousarray(coef, np.float64))
+            for start in range(0, len(others), size):
+                stop = min(start + size, len(others))
+                block = self.cross(others.take(np.arange(start, stop)))
+                values[start:stop] = (block.astype(np.float64) @ weights).get()
+                if progress is not None:
+                    progress(stop, len(others))
+        return values

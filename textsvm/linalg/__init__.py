@@ -1,0 +1,1 @@
+"""Sparse and dense rows and their products, on CPU and CUDA. Imports nothing from kernels."""

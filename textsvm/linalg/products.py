@@ -1,0 +1,277 @@
+"""Products of the rows of sparse matrices of values >= 0, on the CPU.
+
+Columns that many rows hold are kept dense, for tile products (BLAS); the others are lists (an inverted
+index): row i adds x_iu x_ju to an accumulator of n float64 sums for every row j on the list of u. What
+becomes of a product is one function, `finish`, of it and of a number for each of the two rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from textsvm.linalg.sparse import Sparse, feature_type
+from textsvm.runtime.compiled import njit
+from textsvm.runtime.parallel import Progress, run
+
+Array = NDArray[Any]
+#: A column is kept dense when this share of the rows holds it; at most these bytes of them, and not
+#: for fewer rows than pay for it.
+DENSE_SHARE = 0.15
+DENSE_BYTES = 1 << 28
+DENSE_ROWS = 128
+#: Rows of a piece of work.
+TILE = 128
+
+
+class Columns:
+    """X by columns, for products of any rows with its own: lists of entries, and the fullest ones dense.
+
+    Parameters
+    ----------
+    x : Sparse
+
+    Attributes
+    ----------
+    indptr : int64 array, shape (n_features + 1,)
+    documents, values : int32 and float32 arrays, shape (number of entries,)
+        Feature u is held by `documents[indptr[u]:indptr[u + 1]]`, ascending.
+    after : int64 array, shape (number of entries,)
+        For every entry of X, the place in the list of its feature just behind itself.
+    """
+
+    def __init__(self, x: Sparse) -> None:
+        self.x = x
+        self.df = np.bincount(x.features, minlength=x.n_features)
+        self.indptr = np.concatenate([[0], np.cumsum(self.df)])
+        self.documents = np.empty(len(x.features), np.int32)
+        self.values = np.empty(len(x.features), np.float32)
+        self.after = np.empty(len(x.features), np.int64)
+        cursor = self.indptr[:-1].copy()
+        _transpose(x.indptr, x.features, x.values, cursor, self.documents, self.values, self.after)
+        self._dense: dict[float, Dense] = {}
+
+    def dense(self, share: float = DENSE_SHARE) -> Dense:
+        """The columns that more than this share of the documents hold; kept once made."""
+        if share not in self._dense:
+            self._dense[share] = Dense(self.x, full_columns(self.df, len(self.x), share))
+        return self._dense[share]
+
+    def products(
+        self,
+        rows: Sparse,
+        row_scale: NDArray[np.float64],
+        scale: NDArray[np.float64],
+        out: NDArray[np.float32],
+        progress: Progress | None = None,
+    ) -> None:
+        """out[i, j] = finish(<rows[i], x[j]>, row_scale[i], scale[j]), rounded once."""
+        # A tile product reads all of the dense columns: worth it for many rows only.
+        dense = self.dense(DENSE_SHARE if len(out) >= TILE // 2 else 2.0)
+        rest = dense.remove(rows)
+        entries = (rest.indptr, rest.features, rest.values)
+        lists = (self.indptr, self.documents, self.values)
+
+        def fill(piece: tuple[int, int]) -> None:
+            tile = dense.rows(rows, *piece) @ dense.matrix.T
+            _add_rows(*piece, *entries, *lists, tile, row_scale, scale, out)
+
+        _run(fill, pieces(len(out)), None, progress)
+
+
+class Dense:
+    """Some columns of X as a dense matrix, shape (n, number of columns).
+
+    float32 where X has whole numbers and all products stay below 2^24, hence exact; else float64.
+    """
+
+    def __init__(self, x: Sparse, features: NDArray[np.int64]) -> None:
+        self.column = np.full(x.n_features, -1, np.int32)
+        self.column[features] = np.arange(len(features))
+        self.width = len(features)
+        part = x.select(self.column, self.width)
+        whole = bool(np.all(part.values == np.rint(part.values)))
+        exact = whole and bool(np.all(part.squares() < 1 << 24))
+        self.dtype = np.float32 if exact else np.float64
+        self.matrix = self.rows(x, 0, len(x))
+
+    def rows(self, x: Sparse, first: int, last: int) -> NDArray[np.floating]:
+        """These columns of the rows first..last of a matrix over the same features."""
+        matrix = np.zeros((last - first, self.width), self.dtype)
+        _densify(first, last, x.indptr, x.features, x.values, self.column, matrix)
+        return matrix
+
+    def remove(self, x: Sparse) -> Sparse:
+        """`x` without these columns."""
+        if not self.width:
+            return x
+        target = np.arange(x.n_features, dtype=feature_type(x.n_features))
+        target[self.column >= 0] = -1
+        return x.select(target, x.n_features)
+
+
+class Half:
+    """Products of the rows of X with each other, each pair once, without lists of columns that give none.
+
+    Parameters
+    ----------
+    x : Sparse
+    """
+
+    def __init__(self, x: Sparse) -> None:
+        df = np.bincount(x.features, minlength=x.n_features)
+        self.dense = Dense(x, full_columns(df, len(x)))
+        listed = (df > 1) & (self.dense.column < 0)
+        n_listed = int(listed.sum())
+        target = np.where(listed, np.cumsum(listed) - 1, -1).astype(feature_type(n_listed))
+        self.rest = x.select(target, n_listed)
+        self.columns = Columns(self.rest)
+        #: None where all are 1 (presence, intersection): they need not be read.
+        self.values = None if bool(np.all(self.rest.values == 1)) else self.columns.values
+
+    def add_to(self, total: NDArray[np.float32], progress: Progress | None = None) -> None:
+        """total[i, j] += <x[i], x[j]> for j >= i, each rounded once."""
+        rest, columns = self.rest, self.columns
+        entries = (rest.indptr, rest.features, rest.values, columns.after)
+        lists = (columns.indptr, columns.documents, self.values)
+
+        def add(piece: tuple[int, int]) -> None:
+            first, last = piece
+            tile = self.dense.matrix[first:last] @ self.dense.matrix[first:].T
+            _add_half(first, last, *entries, *lists, tile, total)
+
+        work = pieces(len(total))
+        _run(add, work, [(b - a) * (len(total) - a) for a, b in work], progress)
+
+
+def finish_half(total: NDArray[np.float32], scale: NDArray[np.float64], out: NDArray[np.float32]) -> None:
+    """out[i, j] = out[j, i] = finish(total[i, j], scale[i], scale[j]) for j >= i; `out` may be `total`."""
+
+    def fill(piece: tuple[int, int]) -> None:
+        _finish_half(*piece, total, scale, out)
+        _mirror(*piece, out)
+
+    run(fill, pieces(len(out)))
+
+
+def full_columns(df: NDArray[np.int64], n: int, share: float = DENSE_SHARE) -> NDArray[np.int64]:
+    """The columns to be kept dense, given how many of `n` rows hold each, the fullest first."""
+    full = np.flatnonzero(df > share * n) if n >= DENSE_ROWS else np.empty(0, np.int64)
+    return full[np.argsort(-df[full], kind="stable")[: DENSE_BYTES // (4 * max(n, 1))]]
+
+
+def pieces(n: int) -> list[tuple[int, int]]:
+    """Rows 0..n as pieces of work."""
+    size = min(TILE, max(1, -(-n // 8)))
+    return [(first, min(first + size, n)) for first in range(0, n, size)]
+
+
+def _run(
+    function: Callable[[tuple[int, int]], None],
+    work: list[tuple[int, int]],
+    costs: list[int] | None,
+    progress: Progress | None,
+) -> None:
+    """`parallel.run`, each thread with a BLAS of its own."""
+    with threadpool_limits(1, user_api="blas"):
+        run(function, work, costs or [b - a for a, b in work], progress)
+
+
+@njit(nogil=True, cache=True)
+def finish(product: float, a: float, b: float) -> float:
+    """The value of a product of two rows, given a number for each."""
+    return product * (a * b)
+
+
+@njit(nogil=True, cache=True)
+def _add_rows(
+    first: int,
+    last: int,
+    indptr: Array,
+    features: Array,
+    values: Array,
+    lists: Array,
+    documents: Array,
+    x: Array,
+    tile: Array,
+    row_scale: Array,
+    scale: Array,
+    out: Array,
+) -> None:
+    n = out.shape[1]
+    sums = np.zeros(n)
+    for i in range(first, last):
+        for k in range(indptr[i], indptr[i + 1]):
+            value = np.float64(values[k])
+            for at in range(lists[features[k]], lists[features[k] + 1]):
+                sums[documents[at]] += value * x[at]
+        for j in range(n):
+            out[i, j] = finish(sums[j] + tile[i - first, j], row_scale[i], scale[j])
+            sums[j] = 0.0
+
+
+@njit(nogil=True, cache=True)
+def _add_half(
+    first: int,
+    last: int,
+    indptr: Array,
+    features: Array,
+    values: Array,
+    starts: Array,
+    ends: Array,
+    documents: Array,
+    x: Array | None,
+    tile: Array,
+    total: Array,
+) -> None:
+    n = total.shape[1]
+    sums = np.zeros(n)
+    for i in range(first, last):
+        for k in range(indptr[i], indptr[i + 1]):
+            value = np.float64(values[k])
+            for at in range(starts[k], ends[features[k] + 1]):
+                sums[documents[at]] += 1.0 if x is None else value * x[at]
+        for j in range(i, n):
+            total[i, j] += np.float32(sums[j] + tile[i - first, j - first])
+            sums[j] = 0.0
+
+
+@njit(nogil=True, cache=True)
+def _finish_half(first: int, last: int, total: Array, scale: Array, out: Array) -> None:
+    for i in range(first, last):
+        for j in range(i, total.shape[1]):
+            out[i, j] = finish(total[i, j], scale[i], scale[j])
+
+
+@njit(nogil=True, cache=True)
+def _mirror(first: int, last: int, out: Array) -> None:
+    for j in range(first + 1, out.shape[0]):
+        for i in range(first, min(last, j)):
+            out[j, i] = out[i, j]
+
+
+@njit(nogil=True, cache=True)
+def _transpose(
+    indptr: Array, features: Array, values: Array, cursor: Array, documents: Array, x: Array, after: Array
+) -> None:
+    for i in range(len(indptr) - 1):
+        for k in range(indptr[i], indptr[i + 1]):
+            at = cursor[features[k]]
+            documents[at] = i
+            x[at] = values[k]
+            after[k] = at + 1
+            cursor[features[k]] = at + 1
+
+
+@njit(nogil=True, cache=True)
+def _densify(
+    first: int, last: int, indptr: Array, features: Array, values: Array, column: Array, matrix: Array
+) -> None:
+    for i in range(first, last):
+        for k in range(indptr[i], indptr[i + 1]):
+            if column[features[k]] >= 0:
+                matrix[i - first, column[features[k]]] = values[k]

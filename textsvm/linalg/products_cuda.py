@@ -1,0 +1,342 @@
+"""Products of the rows of sparse matrices, the launches of kernels_cu/products.cu, on a GPU.
+
+A feature that df of n rows hold costs df^2 / 2 additions in a list, or n^2 / 2 multiply-adds in a matrix
+product, and tensor cores do some thousands of these in the time of one such addition. So the columns of X are
+split three ways:
+
+    narrow  held by more than NARROW_SHARE of the rows, whole values from -127 to 127: int8, summed in int32
+    wide    other columns held by more than WIDE_SHARE, VECTOR_SHARE of vectors: float64
+    rest    lists of rows; a block adds one row's products up in shared memory, as integers
+
+Whole values >= 0 stay integers all the way: exact, then rounded once. Other rest products are rounded to
+fixed point, so that their sum has no order either: two runs give the same bits. It has 62 bits for features
+(float32, >= 0), and 50 bits for vectors (float64, of either sign). Where a card has few float64 units, wide
+columns of features are float32.
+
+What becomes of a product is `finish` of products.cu, of it and of a number for each of the two rows: a factor
+of each for features, a kernel of |x|^2 for vectors (finish.cuh).
+
+Memory, in bytes: 4 n^2 the matrix; n * (narrow + 8 wide columns); TILE_BYTES a tile of products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.kernels.spectrum.pmers_cuda import starts_of
+from textsvm.linalg.sparse_cuda import (
+    EXACT,
+    FIXED,
+    NAMES,
+    SOURCE,
+    CudaSparse,
+    Finish,
+    finish_defines,
+    finish_fields,
+)
+from textsvm.runtime import device as gpu
+from textsvm.runtime.device import Defines
+from textsvm.runtime.parallel import Progress
+
+Array = Any  # a CuPy array
+
+NARROW_SHARE = 0.02
+WIDE_SHARE, VECTOR_SHARE = 0.15, 0.03
+TILE_BYTES = 1 << 29  # of a tile of products
+PAD = 64  # rows and columns of int8 matrices come in multiples
+SHARED = 100 << 10  # bytes of sums a block keeps: two blocks a multiprocessor
+INT8, INT32 = 3, 10  # cudaDataType
+DOUBLE = (*FIXED, ("VALUE", "double"))
+#: What is launched here beside those of `sparse_cuda`: products of vectors.
+DEFINE_SETS = [(SOURCE, (*DOUBLE, *finish_defines(name))) for name in NAMES]
+#: What products.cu has in Products.
+PRODUCTS = np.dtype(
+    [(name, np.uint64) for name in ("which", "indptr", "features", "values", "place")]
+    + [(name, np.uint64) for name in ("lists", "list_documents", "list_values", "tile", "wide")]
+    + [("ld", np.int64), ("skip", np.int64)]
+    + [(name, np.uint64) for name in ("row_scale", "scale", "out")]
+    + [("n", np.int32), ("width", np.int32), ("half", np.int32), ("unit", np.float32)]
+    + [("degree", np.int32), ("gamma", np.float64), ("coef0", np.float64)],
+    align=True,
+)
+
+
+class Factors:
+    """What the products of some rows are multiplied by, or finished with.
+
+    Parameters
+    ----------
+    scale : float64 array, shape (n,), NumPy or CuPy
+        |x|^2 of vectors.
+    squares : float64 array, shape (n,), NumPy or CuPy
+        |x|^2 of every row: products with them have a bound.
+
+    Attributes
+    ----------
+    scale : CuPy float64 array, shape (n,)
+    largest : float
+        The largest |x|^2.
+    """
+
+    def __init__(self, scale: Array, squares: Array) -> None:
+        self.scale = gpu.cupy().asarray(scale)
+        self.largest = float(squares.max()) if len(squares) else 0.0
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Some rows that are multiplied with all columns: `which` of `x`, these also dense.
+
+    narrow : int8 array, (height, number of narrow columns), modulo 128
+    wide : float64 or float32 array, (height, number of wide columns)
+    digits : further digits of the narrow columns, base 128
+    """
+
+    x: CudaSparse
+    which: Array
+    narrow: Array
+    wide: Array
+    digits: list[Array]
+
+
+class CudaColumns:
+    """X by columns, narrow, wide and rest, for products of any rows with its own.
+
+    Parameters
+    ----------
+    x : CudaSparse
+    factors : Factors
+        Of its rows.
+    kernel : Finish, optional
+        Of vectors, whose values are float64; features have none.
+    """
+
+    def __init__(self, x: CudaSparse, factors: Factors, kernel: Finish | None = None) -> None:
+        cp = gpu.cupy()
+        self.x, self.n, self.factors, self.kernel = x, len(x), factors, kernel
+        self.height = _padded(max(self.n, 1))
+        self.wide_type = np.float64 if kernel or _card().fast_float64 else np.float32
+        sums = self._split(x)
+        self.place = cp.empty(len(x.df), np.int32)
+        lengths = cp.empty(len(x.df), np.int64)
+        self._each("place_features", len(x.df), x.df, sums, self.place, lengths)
+        self.lists = starts_of(lengths)
+        cursor = self.lists[:-1].copy()
+        self.list_documents = cp.empty(len(x.features), np.int32)
+        self.list_values = cp.empty(len(x.features), x.values.dtype)
+        entries = (x.documents, x.features, x.values, self.place)
+        self._each("fill_lists", len(x.features), *entries, cursor, self.list_documents, self.list_values)
+        self.narrow, self.wide = self._dense(x, 0, self.n, self.height, 0)
+
+    def half(self, what: str, progress: Progress | None = None) -> Array:
+        """finish(<x[i], x[j]>) for j > i, shape (n, n); what else is in the matrix is arbitrary.
+
+        Parameters
+        ----------
+        what : str
+            Asks for the memory, for people.
+        progress : callable, optional
+        """
+        out, everyone = self._empty(self.n, what), gpu.cupy().arange(self.n)
+        for first, last in self._tiles(self.n):
+            end = first + _padded(last - first)
+            tile = _Tile(self.x, everyone[first:last], self.narrow[first:end], self.wide[first:end], [])
+            self._fill(out[first:last], tile, self.factors, first)
+            _report(progress, last * (2 * self.n - last), self.n * self.n)
+        return out
+
+    def rows(self, which: Array, what: str) -> Array:
+        """finish(<x[i], x[j]>) for the rows i of `which`, an int64 array on the card, and all j."""
+        out = self._empty(len(which), what)
+        for first, last in self._tiles(len(which)):
+            some = which[first:last]
+            padded = gpu.cupy().zeros(_padded(len(some)), np.int64)
+            padded[: len(some)] = some
+            tile = _Tile(self.x, some, self.narrow[padded], self.wide[padded], [])
+            self._fill(out[first:last], tile, self.factors)
+        return out
+
+    def cross(self, x: CudaSparse, factors: Factors, what: str, progress: Progress | None = None) -> Array:
+        """finish(<row i of another matrix over the same features, x[j]>) for all i and j."""
+        out, everyone = self._empty(len(x), what), gpu.cupy().arange(len(x))
+        largest = self._largest(x)
+        for first, last in self._tiles(len(x)):
+            height = _padded(last - first)
+            narrow, wide = self._dense(x, first, last, height, 0)
+            more = range(1, -(-largest.bit_length() // 7))
+            digits = [self._dense(x, first, last, height, digit)[0] for digit in more]
+            tile = _Tile(x, everyone[first:last], narrow, wide, digits)
+            self._fill(out[first:last], tile, factors)
+            _report(progress, last, len(x))
+        return out
+
+    def _empty(self, m: int, what: str) -> Array:
+        needed = 4 * m * self.n + 12 * self._tile(m) * self.height
+        what = f"the {m:,} x {self.n:,} matrix of {what}"
+        gpu.require_memory(needed, what, "lower --memory, or run with --device cpu")
+        return gpu.cupy().empty((m, self.n), np.float32)
+
+    def _tile(self, m: int) -> int:
+        """Rows of a tile: as many as fit TILE_BYTES."""
+        fit = TILE_BYTES // (12 * self.height) // PAD * PAD
+        return min(max(fit, PAD), _padded(max(m, 1)))
+
+    def _tiles(self, m: int) -> Iterator[tuple[int, int]]:
+        size = self._tile(m)
+        return ((first, min(first + size, m)) for first in range(0, m, size))
+
+    def _split(self, x: CudaSparse) -> Array:
+        """Running numbers of narrow (low 32 bits) and wide features; fewer while memory is short."""
+        cp = gpu.cupy()
+        share = NARROW_SHARE if x.whole else VECTOR_SHARE if self.kernel else WIDE_SHARE
+        kinds = cp.empty(len(x.df), np.int64)
+        while True:
+            least = np.float32(max(share * self.n, 1))
+            self._each("classify", len(x.df), x.df, x.highest, least, np.int32(x.whole), kinds)
+            sums = cp.cumsum(kinds) if len(kinds) else kinds
+            total = int(sums[-1]) if len(kinds) else 0
+            self.n_narrow, self.n_wide = total & 0xFFFFFFFF, total >> 32
+            self.ld = _padded(self.n_narrow)
+            needed = self.height * (self.ld + 8 * self.n_wide)
+            if needed <= gpu.SMALL or needed <= gpu.free_memory() // 3 or share >= 1:
+                return sums
+            share *= 1.5
+
+    def _dense(self, x: CudaSparse, first: int, last: int, height: int, digit: int) -> tuple[Array, Array]:
+        """The narrow and wide columns of the rows first..last of `x`, `height` rows high."""
+        cp = gpu.cupy()
+        narrow = cp.zeros((height, self.ld), np.int8)
+        wide = cp.zeros((height, self.n_wide), self.wide_type)
+        begin, end = 0, len(x.features)
+        if last - first < len(x):
+            begin, end = x.indptr[[first, last]].get().tolist()
+        entries = (x.documents[begin:end], x.features[begin:end], x.values[begin:end], self.place)
+        if self.n_narrow:
+            sizes = (np.int32(first), np.int32(digit), np.int64(self.ld))
+            self._each("narrow_columns", end - begin, *entries, *sizes, narrow)
+        if self.n_wide:
+            name = "wide_columns_double" if self.wide_type == np.float64 else "wide_columns_float"
+            self._each(name, end - begin, *entries, np.int32(first), np.int64(self.n_wide), wide)
+        return narrow, wide
+
+    def _largest(self, x: CudaSparse) -> int:
+        """The largest value in a narrow column."""
+        if not len(x.features) or not len(self.place):
+            return 0
+        narrow = (x.features >= 0) & (self.place[x.features] >= 0)
+        return int(gpu.cupy().where(narrow, abs(x.values), 0).max())
+
+    def _fill(self, out: Array, tile: _Tile, factors: Factors, first: int | None = None) -> None:
+        """Products of a tile's rows into `out`; with `first`, only what lies behind the diagonal."""
+        if not len(out) or not self.n:
+            return
+        skip = first or 0
+        bound = (factors.largest * self.factors.largest) ** 0.5  # Cauchy-Schwarz: no product is larger
+        integer, defines, unit = self._sums(bound)
+        width = min(_card().shared // integer().itemsize, self.n)
+        # Named until the launch: what points to them does not keep them.
+        narrow, wide = self._narrow_product(tile.narrow, skip), self._wide_product(tile, skip)
+        x, blocks = tile.x, (len(out), -(-self.n // width))
+        argument = gpu.structure(
+            PRODUCTS, which=tile.which, indptr=x.indptr, features=x.features, values=x.values,
+            place=self.place, lists=self.lists, list_documents=self.list_documents,
+            list_values=self.list_values, tile=narrow, wide=wide, ld=self.height - skip, skip=skip,
+            row_scale=factors.scale, scale=self.factors.scale, out=out,
+            n=self.n, width=width, half=first is not None, unit=unit,
+            **finish_fields(self.kernel),
+        )  # fmt: skip
+        kernel = gpu.function(SOURCE, "rows", defines)
+        kernel.max_dynamic_shared_size_bytes = _card().shared
+        kernel(blocks, (512,), (argument,), shared_mem=width * integer().itemsize)
+
+    def _sums(self, bound: float) -> tuple[Any, Defines, float]:
+        """Type of sums of list products up to `bound`, what they are compiled with, their unit's inverse."""
+        if self.kernel is not None:
+            bits = 50 - int(np.ceil(np.log2(bound))) if bound else 0
+            return np.uint64, self._defines, 2.0 ** min(max(bits, -126), 126)
+        if not self.x.whole:
+            return np.uint64, FIXED, 2.0 ** (61 - int(np.ceil(np.log2(max(bound, 1)))))
+        integer = np.uint32 if bound < 1 << 32 else np.uint64
+        return integer, EXACT[integer], 1.0
+
+    @property
+    def _defines(self) -> Defines:
+        """Of what does not add products up."""
+        return EXACT[np.uint32] if self.kernel is None else (*DOUBLE, *finish_defines(self.kernel.name))
+
+    def _each(self, name: str, n: int, *args: Any) -> None:
+        gpu.each(gpu.function(SOURCE, name, self._defines), n, *args)
+
+    def _narrow_product(self, rows: Array, skip: int) -> Array | None:
+        """rows @ narrow[skip:].T in int32, shape (len(rows), height - skip)."""
+        cp = gpu.cupy()
+        if not self.n_narrow:
+            return None
+        columns = self.narrow[skip:]
+        tile = cp.empty((len(rows), len(columns)), np.int32)
+        one, zero = np.ones(1, np.int32), np.zeros(1, np.int32)
+        blas = cp.cuda.cublas
+        blas.gemmEx(
+            cp.cuda.device.get_cublas_handle(), blas.CUBLAS_OP_T, blas.CUBLAS_OP_N,
+            len(columns), len(rows), self.ld, one.ctypes.data,
+            columns.data.ptr, INT8, self.ld,
+            rows.data.ptr, INT8, self.ld, zero.ctypes.data,
+            tile.data.ptr, INT32, len(columns),
+            blas.CUBLAS_COMPUTE_32I, blas.CUBLAS_GEMM_DEFAULT,
+        )  # fmt: skip
+        return tile
+
+    def _wide_product(self, rows: _Tile, skip: int) -> Array | None:
+        """Products of wide columns, and of further digits of narrow ones, in float64."""
+        total = None
+        if self.n_wide:
+            total = (rows.wide @ self.wide[skip:].T).astype(np.float64, copy=False)
+        for power, digit in enumerate(rows.digits, 1):
+            tile = self._narrow_product(digit, skip)
+            part = tile.astype(np.float64) * 128.0**power if tile is not None else 0
+            total = part if total is None else total + part
+        return total
+
+
+def mirror(matrix: Array, diagonal: NDArray[np.float32]) -> None:
+    """Set the lower half of a square matrix from the upper one, and the diagonal, from the host."""
+    blocks = -(-len(matrix) // 64)
+    if blocks:
+        on_card = gpu.cupy().asarray(diagonal)
+        kernel = gpu.function(SOURCE, "mirror", EXACT[np.uint32])
+        kernel((blocks, blocks), (64, 8), (np.int32(len(matrix)), on_card, matrix))
+
+
+@dataclass(frozen=True)
+class _Card:
+    """What is known of a card: shared memory a block may have for sums, in bytes; float64 units."""
+
+    shared: int
+    fast_float64: bool
+
+
+def _card() -> _Card:
+    return _card_of(gpu.cupy().cuda.runtime.getDevice(), SHARED)
+
+
+@lru_cache(maxsize=16)
+def _card_of(index: int, shared: int) -> _Card:
+    attributes = gpu.cupy().cuda.Device(index).attributes
+    fast = attributes.get("SingleToDoublePrecisionPerfRatio", 32) <= 4
+    return _Card(min(shared, attributes["MaxSharedMemoryPerBlockOptin"]), fast)
+
+
+def _padded(n: int) -> int:
+    return -(-n // PAD) * PAD
+
+
+def _report(progress: Progress | None, done: int, total: int) -> None:
+    if progress is not None:
+        gpu.cupy().cuda.get_current_stream().synchronize()
+        progress(done, total)

@@ -1,0 +1,234 @@
+"""Documents as rows of features for a linear solver: k(s, t) = x_s . x_t for s != t.
+
+A feature that one document alone has is in no product of two documents. It only makes the document's own
+kernel value larger, and is left out of the rows: what k(s, s) is beyond |x_s|^2 is the document's ridge, in
+which it is kept exactly. More than half of the features of real texts are such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.kernels.spectrum.pmers import Counts
+from textsvm.linalg.dense import DenseRows
+from textsvm.linalg.sparse import Sparse, count_kept, feature_type, share
+from textsvm.runtime.compiled import njit
+from textsvm.runtime.memory import empty
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class FeatureRows:
+    """Rows of features, and what a document's kernel value with itself has beyond them.
+
+    Attributes
+    ----------
+    x : Sparse or DenseRows, n rows
+    ridge : float64 array, shape (n,)
+        k(s, s) - |x_s|^2, at least 0.
+    descent : bool
+        Whether coordinate descent suits them: rows of about one length and many features, as those of texts
+        are. It takes forever on numbers of any scale.
+    """
+
+    x: Sparse
+    ridge: NDArray[np.float64]
+    descent: bool = True
+
+    def take(self, indices: NDArray[np.int64]) -> FeatureRows:
+        """The rows at `indices`."""
+        return replace(self, x=self.x.take(indices), ridge=self.ridge[indices])
+
+
+@dataclass(frozen=True)
+class SharedFeatures:
+    """Features that two documents have in common, and those of one alone; before they are weighed.
+
+    Attributes
+    ----------
+    indptr : int64 array, shape (n + 1,)
+    features : int32 or int64 array, shape (number of entries,)
+        Numbers of shared features, the commonest first: what is read most is near in memory.
+    values : float32 array, shape (number of entries,)
+    number : int64 array, shape (n_features,)
+        Which feature each of the shared ones was.
+    alone : float64 array, shape (n,)
+        Sum of squared values of the features that a document has alone.
+    """
+
+    indptr: NDArray[np.int64]
+    features: NDArray[np.signedinteger]
+    values: NDArray[np.float32]
+    number: NDArray[np.int64]
+    alone: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, x: Sparse, df: NDArray[np.int64]) -> SharedFeatures:
+        """Those of rows, given the number of documents that have each feature."""
+        number, target = _numbered(df)
+        shared = x.select(target, len(number))
+        return cls(shared.indptr, shared.features, shared.values, number, x.squares() - shared.squares())
+
+    @classmethod
+    def of_counts(cls, counts: Counts, table: NDArray[np.float32], df: NDArray[np.int64]) -> SharedFeatures:
+        """Those of counts, given the value of each count: `of`, without all values in memory."""
+        number, target = _numbered(df)
+        indptr, alone = np.zeros_like(counts.indptr), np.empty(len(counts.indptr) - 1)
+        given = (counts.indptr, counts.features)
+        share(counts.indptr, lambda i, j: count_kept(i, j, *given, target, indptr))
+        np.cumsum(indptr, out=indptr)
+        features, values = empty(indptr[-1], feature_type(len(number))), empty(indptr[-1], np.float32)
+        arrays = (*given, counts.counts, table, target, indptr, features, values, alone)
+        share(counts.indptr, lambda i, j: _keep_counts(i, j, *arrays))
+        return cls(indptr, features, values, number, alone)
+
+    def weighed(
+        self, weights: NDArray[np.float64] | None, alone: NDArray[np.float64] | float, normalised: bool
+    ) -> FeatureRows:
+        """Rows of features times their weights.
+
+        Parameters
+        ----------
+        weights : float64 array, shape (number of shared features,), optional
+        alone : float64 array, shape (n,), or float
+            The weight of the features that a document has alone.
+        normalised : bool
+            Divide rows by their lengths; a document without features is 1 with itself then.
+        """
+        values, ridge = empty(len(self.values), np.float32), np.empty(len(self.indptr) - 1)
+        table = np.ones(len(self.number)) if weights is None else weights
+        rest = self.alone * np.square(alone)
+        arrays = (self.indptr, self.features, self.values)
+        share(self.indptr, lambda i, j: _weigh(*arrays, i, j, table, rest, normalised, values, ridge))
+        return FeatureRows(Sparse(self.indptr, self.features, values, len(self.number)), ridge)
+
+
+def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> FeatureRows:
+    """The rows of sum_i w_i k_i: the features of all parts, those of part i times sqrt(w_i)."""
+    if len(parts) == 1 and weights[0] == 1:
+        return parts[0]
+    ridge = np.sum([weight * part.ridge for part, weight in zip(parts, weights, strict=True)], axis=0)
+    descent = all(part.descent for part in parts)
+    matrices: list[Any] = [part.x for part in parts]
+    if isinstance(matrices[0], DenseRows):
+        scaled = [np.sqrt(weight) * x.values for x, weight in zip(matrices, weights, strict=True)]
+        dense: Any = DenseRows(np.hstack(scaled))
+        return FeatureRows(dense, ridge, descent)
+    indptr = np.sum([part.x.indptr for part in parts], axis=0)
+    first = np.cumsum([0] + [part.x.n_features for part in parts])
+    features = empty(int(indptr[-1]), feature_type(int(first[-1])))
+    values, begin = empty(len(features), np.float32), indptr[:-1].copy()
+    for part, weight, base in zip(parts, weights, first, strict=False):
+        x, scale = part.x, (base, float(np.sqrt(weight)))
+        arrays = (x.indptr, x.features, x.values, *scale, begin, features, values)
+        share(x.indptr, partial(_place, *arrays))
+    return FeatureRows(Sparse(indptr, features, values, int(first[-1])), ridge, descent)
+
+
+def _numbered(df: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.signedinteger]]:
+    """The features that two documents have, the commonest first; where each of all is among them, or -1."""
+    number = _commonest_first(df)
+    target = np.full(len(df), -1, feature_type(len(df)))
+    target[number] = np.arange(len(number))
+    return number, target
+
+
+@njit(nogil=True, cache=True)
+def _keep_counts(
+    first: int,
+    last: int,
+    indptr: Array,
+    features: Array,
+    counts: Array,
+    table: Array,
+    target: Array,
+    begin: Array,
+    kept_features: Array,
+    kept_values: Array,
+    alone: Array,
+) -> None:
+    for i in range(first, last):
+        to, total, kept = begin[i], 0.0, 0.0
+        for k in range(indptr[i], indptr[i + 1]):
+            value, feature = table[counts[k]], target[features[k]]
+            square = np.float64(value) * np.float64(value)
+            total += square
+            if feature >= 0:
+                kept += square
+                kept_features[to] = feature
+                kept_values[to] = value
+                to += 1
+        alone[i] = total - kept
+
+
+@njit(nogil=True, cache=True)
+def _commonest_first(df: Array) -> Array:
+    """The features that two documents have, the commonest first, of equal ones the first: by counting."""
+    begin = np.zeros(df.max() + 2 if len(df) else 2, np.int64)
+    for times in df:
+        if times > 1:
+            begin[times - 1] += 1
+    for times in range(len(begin) - 2, -1, -1):
+        begin[times] += begin[times + 1]
+    number = np.empty(begin[0], np.int64)
+    for u in range(len(df)):
+        if df[u] > 1:
+            number[begin[df[u]]] = u
+            begin[df[u]] += 1
+    return number
+
+
+@njit(nogil=True, cache=True)
+def _weigh(
+    indptr: Array,
+    features: Array,
+    given: Array,
+    first: int,
+    last: int,
+    weights: Array,
+    alone: Array,
+    normalised: bool,
+    values: Array,
+    ridge: Array,
+) -> None:
+    """Values of some rows, and their ridges."""
+    for i in range(first, last):
+        total = 0.0
+        for k in range(indptr[i], indptr[i + 1]):
+            v = given[k] * weights[features[k]]
+            values[k] = np.float32(v)
+            total += v * v
+        ridge[i] = alone[i]
+        if normalised:
+            whole = total + alone[i]
+            scale = 1 / np.sqrt(whole) if whole > 0 else 1.0
+            for k in range(indptr[i], indptr[i + 1]):
+                values[k] = np.float32(values[k] * scale)
+            ridge[i] = alone[i] * scale * scale if whole > 0 else 1.0
+
+
+@njit(nogil=True, cache=True)
+def _place(
+    indptr: Array,
+    features: Array,
+    values: Array,
+    base: int,
+    root: float,
+    begin: Array,
+    to: Array,
+    out: Array,
+    first: int,
+    last: int,
+) -> None:
+    for i in range(first, last):
+        for k in range(indptr[i], indptr[i + 1]):
+            to[begin[i]] = features[k] + base
+            out[begin[i]] = np.float32(values[k] * root)
+            begin[i] += 1

@@ -1,0 +1,322 @@
+"""A sparse matrix of values >= 0, a row for each document, and what becomes of it, on the CPU.
+
+Positions are int64. Features are int32 while there are less than 2^31 of them, else int64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.runtime.compiled import few, njit
+from textsvm.runtime.memory import empty
+from textsvm.runtime.parallel import n_threads, run
+
+Array = NDArray[Any]
+#: Features that int32 can number.
+MAX_INT32 = (1 << 31) - 1
+#: Pieces of work a thread gets: enough to even out unequal documents.
+PIECES = 4
+#: Symbols, or entries, that are done before a thread would have begun.
+ALONE = 1 << 14
+
+
+def feature_type(n_features: int) -> type[np.signedinteger]:
+    """What numbers so many features."""
+    return np.int32 if n_features <= MAX_INT32 else np.int64
+
+
+def share(offsets: NDArray[np.int64], function: Callable[[int, int], object]) -> None:
+    """Call function(first, last) for ranges of documents of about equal sizes, on all cores if it is quicker.
+
+    Parameters
+    ----------
+    offsets : int64 array, shape (n + 1,)
+        Where the symbols, or the entries, of each document start.
+    function : callable
+        Its results must not depend on how documents are cut into ranges.
+    """
+    alone = offsets[-1] - offsets[0] <= ALONE
+    spread(lambda d: function(*d), [(0, len(offsets) - 1)] if alone else _split(offsets))
+
+
+def spread(function: Callable[[Any], object], pieces: Sequence[Any]) -> None:
+    """`parallel.run`, without threads for a single piece."""
+    if len(pieces) == 1:
+        function(pieces[0])
+    else:
+        run(function, pieces)
+
+
+def _split(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Ranges of documents of about equal numbers of symbols."""
+    pieces = PIECES * n_threads()
+    goals = offsets[0] + (offsets[-1] - offsets[0]) * np.arange(1, pieces) // pieces
+    cuts = np.unique(np.concatenate([[0], np.searchsorted(offsets, goals), [len(offsets) - 1]]))
+    return [(int(a), int(b)) for a, b in pairwise(cuts)]
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """Rows of X: document i has `values[indptr[i]:indptr[i + 1]]` at these `features`.
+
+    Attributes
+    ----------
+    indptr : int64 array, shape (n + 1,)
+    features : int32 or int64 array, shape (number of entries,)
+    values : float32 array, shape (number of entries,)
+    n_features : int
+    """
+
+    indptr: NDArray[np.int64]
+    features: NDArray[np.signedinteger]
+    values: NDArray[np.float32]
+    n_features: int
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def select(self, target: NDArray[np.signedinteger], n_features: int) -> Sparse:
+        """Only the entries of features whose `target` is not -1, at that one of `n_features`."""
+        indptr = np.zeros_like(self.indptr)
+        share(self.indptr, lambda i, j: count_kept(i, j, self.indptr, self.features, target, indptr))
+        np.cumsum(indptr, out=indptr)
+        kept = _empty(indptr, n_features)
+        arrays = (self.indptr, self.features, self.values, target, indptr, kept.features, kept.values)
+        share(self.indptr, lambda i, j: _keep(i, j, *arrays))
+        return kept
+
+    def take(self, indices: NDArray[np.int64]) -> Sparse:
+        """The rows at `indices`."""
+        indptr = np.concatenate([[0], np.cumsum(np.diff(self.indptr)[indices])])
+        taken = Sparse(
+            indptr, empty(indptr[-1], self.features.dtype), empty(indptr[-1], self.values.dtype),
+            self.n_features,
+        )  # fmt: skip
+        arrays = (self.indptr, self.features, self.values, np.asarray(indices, np.int64))
+        share(indptr, lambda i, j: _take(i, j, *arrays, indptr, taken.features, taken.values))
+        return taken
+
+    def unary(self, counts: NDArray[np.int32], starts: NDArray[np.int64]) -> Sparse:
+        """Every entry repeated `counts` times, at the features from `starts[feature]` on."""
+        ends = np.zeros(len(counts) + 1, np.int64)
+        np.cumsum(counts, out=ends[1:])
+        code = _empty(ends[self.indptr], int(starts[-1]))
+        _unary(self.features, self.values, counts, starts, code.features, code.values)
+        return code
+
+    def squares(self) -> NDArray[np.float64]:
+        """|x|^2 of every row, shape (n,)."""
+        if few(len(self.values)):
+            owner = np.repeat(np.arange(len(self)), np.diff(self.indptr))
+            exact = np.square(self.values.astype(np.float64))
+            return np.bincount(owner, exact, len(self)).astype(np.float64)
+        values = np.zeros(len(self))
+        share(self.indptr, lambda i, j: _squares(i, j, self.indptr, self.values, values))
+        return values
+
+    def frequencies(self) -> NDArray[np.int64]:
+        """How many rows have each feature, shape (n_features,)."""
+        return count_features(self.features, self.n_features)
+
+    def dot(self, dense: NDArray[np.float64]) -> NDArray[np.float64]:
+        """X @ dense: (n_features, k) -> (n, k)."""
+        dense = np.ascontiguousarray(dense, np.float64)
+        out = np.zeros((len(self), dense.shape[1]))
+        share(self.indptr, lambda i, j: _dot(i, j, self.indptr, self.features, self.values, dense, out))
+        return out
+
+    def transposed_dot(self, dense: NDArray[np.float64]) -> NDArray[np.float64]:
+        """X.T @ dense: (n, k) -> (n_features, k), each sum in the order of the rows."""
+        dense = np.asarray(dense, np.float64)
+        out = np.zeros((self.n_features, dense.shape[1]))
+        arrays = (self.indptr, self.features, self.values, dense, out)
+        if dense.shape[1] == 1 or len(self.values) <= ALONE:
+            _transposed_dot(0, dense.shape[1], *arrays)
+        else:  # not by rows: sums would depend on who makes them
+            cuts = np.unique(np.arange(n_threads() + 1) * dense.shape[1] // n_threads())
+            spread(lambda d: _transposed_dot(d[0], d[1], *arrays), list(pairwise(cuts.tolist())))
+        return out
+
+
+def count_features(features: Array, size: int) -> NDArray[np.int64]:
+    """How often each of `size` features occurs."""
+    return count_features_of(np.array([0, len(features)]), features, np.zeros(1, np.int64), size)
+
+
+def count_features_of(
+    indptr: Array, features: Array, rows: NDArray[np.int64], size: int
+) -> NDArray[np.int64]:
+    """How many of these rows have each of `size` features: counted by threads, as far as there is room."""
+    ends = np.concatenate([[0], np.cumsum(indptr[rows + 1] - indptr[rows])])
+    threads = min(n_threads(), int(ends[-1]) // max(size, ALONE) + 1)
+    counts = np.zeros((threads, size), np.int32 if ends[-1] <= MAX_INT32 else np.int64)
+
+    def count_piece(k: int) -> None:
+        _count(
+            indptr, features, rows, ends, ends[-1] * k // threads, ends[-1] * (k + 1) // threads, counts[k]
+        )
+
+    spread(count_piece, range(threads))
+    return np.asarray(counts.sum(axis=0, dtype=np.int64))
+
+
+def unary_starts(features: Array, counts: NDArray[np.int32], size: int) -> NDArray[np.int64]:
+    """Where the unary code of each of `size` features starts, and their sum: as long as its largest count."""
+    largest = np.ones(size, np.int64)
+    _raise_to(features, counts, largest)
+    return np.concatenate([[0], np.cumsum(largest)])
+
+
+def match_unary(
+    columns: NDArray[np.int64], rows: NDArray[np.int64], found: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The column of each digit of the unary codes of other documents, -1 if there is none.
+
+    Parameters
+    ----------
+    columns, rows : int64 arrays
+        Where the code of each feature starts, in the columns' numbering and in the others'.
+    found : int64 array, shape (len(rows) - 1,)
+        The columns' number of each feature of the others, -1 if they do not have it.
+    """
+    known = np.repeat(found, np.diff(rows))
+    height = np.arange(rows[-1]) - np.repeat(rows[:-1], np.diff(rows))
+    target = columns[known] + height
+    target[(known < 0) | (target >= columns[known + 1])] = -1
+    return target
+
+
+def _empty(indptr: NDArray[np.int64], n_features: int) -> Sparse:
+    n = int(indptr[-1])
+    return Sparse(indptr, empty(n, feature_type(n_features)), empty(n, np.float32), n_features)
+
+
+@njit(nogil=True, cache=True)
+def _count(
+    indptr: Array, features: Array, rows: Array, ends: Array, first: int, last: int, counts: Array
+) -> None:
+    """Count the features of some entries: the rows' entries are numbered through."""
+    at = np.searchsorted(ends, first, side="right") - 1
+    while at < len(rows) and ends[at] < last:
+        begin = indptr[rows[at]] - ends[at]
+        for k in range(begin + max(first, ends[at]), begin + min(last, ends[at + 1])):
+            counts[features[k]] += 1
+        at += 1
+
+
+@njit(nogil=True, cache=True)
+def _squares(first: int, last: int, indptr: Array, values: Array, squares: Array) -> None:
+    for i in range(first, last):
+        total = 0.0
+        for k in range(indptr[i], indptr[i + 1]):
+            total += np.float64(values[k]) * np.float64(values[k])
+        squares[i] = total
+
+
+@njit(nogil=True, cache=True)
+def _dot(
+    first: int, last: int, indptr: Array, features: Array, values: Array, dense: Array, out: Array
+) -> None:
+    width = dense.shape[1]
+    for i in range(first, last):
+        if width == 1:
+            total = 0.0
+            for k in range(indptr[i], indptr[i + 1]):
+                total += np.float64(values[k]) * dense[features[k], 0]
+            out[i, 0] = total
+        else:
+            for k in range(indptr[i], indptr[i + 1]):
+                v, u = np.float64(values[k]), features[k]
+                for c in range(width):
+                    out[i, c] += v * dense[u, c]
+
+
+@njit(nogil=True, cache=True)
+def _transposed_dot(
+    first: int, last: int, indptr: Array, features: Array, values: Array, dense: Array, out: Array
+) -> None:
+    for i in range(len(indptr) - 1):
+        if not dense[i, first:last].any():
+            continue
+        for k in range(indptr[i], indptr[i + 1]):
+            v, u = np.float64(values[k]), features[k]
+            for c in range(first, last):
+                out[u, c] += v * dense[i, c]
+
+
+@njit(nogil=True, cache=True)
+def _take(
+    first: int,
+    last: int,
+    indptr: Array,
+    features: Array,
+    values: Array,
+    rows: Array,
+    to: Array,
+    to_features: Array,
+    to_values: Array,
+) -> None:
+    for i in range(first, last):
+        shift = indptr[rows[i]] - to[i]
+        for k in range(to[i], to[i + 1]):
+            to_features[k] = features[k + shift]
+            to_values[k] = values[k + shift]
+
+
+@njit(nogil=True, cache=True)
+def count_kept(first: int, last: int, indptr: Array, features: Array, target: Array, kept: Array) -> None:
+    """kept[i + 1] becomes the number of entries of row i whose feature has a target."""
+    for i in range(first, last):
+        count = 0
+        for k in range(indptr[i], indptr[i + 1]):
+            if target[features[k]] >= 0:
+                count += 1
+        kept[i + 1] = count
+
+
+@njit(nogil=True, cache=True)
+def _keep(
+    first: int,
+    last: int,
+    indptr: Array,
+    features: Array,
+    values: Array,
+    target: Array,
+    begin: Array,
+    kept_features: Array,
+    kept_values: Array,
+) -> None:
+    for i in range(first, last):
+        to = begin[i]
+        for k in range(indptr[i], indptr[i + 1]):
+            feature = target[features[k]]
+            if feature >= 0:
+                kept_features[to] = feature
+                kept_values[to] = values[k]
+                to += 1
+
+
+@njit(nogil=True, cache=True)
+def _unary(
+    features: Array, values: Array, counts: Array, starts: Array, code_features: Array, code_values: Array
+) -> None:
+    to = 0
+    for k in range(len(features)):
+        for height in range(counts[k]):
+            code_features[to] = starts[features[k]] + height
+            code_values[to] = values[k]
+            to += 1
+
+
+@njit(nogil=True, cache=True)
+def _raise_to(features: Array, counts: Array, largest: Array) -> None:
+    """largest[u] becomes at least the count of every entry of feature u."""
+    for k in range(len(features)):
+        if counts[k] > largest[features[k]]:
+            largest[features[k]] = counts[k]

@@ -1,0 +1,150 @@
+"""A sparse matrix on a GPU, a row for each document or vector; launches of kernels_cu/products.cu.
+
+What becomes of products of vectors on a GPU: kernels_cu/finish.cuh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.kernels.spectrum.pmers_cuda import starts_of
+from textsvm.runtime import device as gpu
+from textsvm.runtime.device import Defines
+
+Array = Any  # a CuPy array
+#: The names that finish.cuh has.
+NAMES = ("linear", "polynomial", "gaussian", "sigmoid")
+
+
+@dataclass(frozen=True)
+class Finish:
+    """A function of <x, y>, |x|^2 and |y|^2.
+
+    Attributes
+    ----------
+    name : str
+        One of NAMES; of another, only products are computed, and then its value.
+    numbers : tuple of float
+        Its parameters: gamma, coef0, degree, as many as it has.
+    value : callable
+        The same of float64 arrays: products (m, n), |x|^2 (m, 1) and |y|^2 (n,).
+    """
+
+    name: str
+    numbers: tuple[float, ...]
+    value: Callable[[Array, Array, Array], Array]
+
+    @property
+    def known(self) -> bool:
+        """Whether finish.cuh has it."""
+        return self.name in NAMES
+
+    @property
+    def gamma(self) -> float | None:
+        """Of a function of gamma |x - y|^2 alone, whatever the origin is; None of others."""
+        return self.numbers[0] if self.name == "gaussian" else None
+
+
+def finish_defines(name: str) -> Defines:
+    """What a .cu that needs finish.cuh is specialised by."""
+    return (("FINISH", name if name in NAMES else "linear"),)
+
+
+def finish_fields(finish: Finish | None) -> dict[str, float]:
+    """The parameters of a finish as a structure that a kernel takes has them; zeros for none."""
+    numbers = finish.numbers if finish else ()
+    return dict(zip(("gamma", "coef0", "degree"), (*numbers, 0.0, 0.0, 0.0), strict=False))
+
+
+SOURCE = "products.cu"
+EXACT = {np.uint32: (("SUM", "uint32"),), np.uint64: (("SUM", "uint64"),)}
+FIXED = (("SUM", "uint64"), ("FIXED", 1))
+#: What may be launched: (source, defines).
+DEFINE_SETS = [(SOURCE, defines) for defines in (*EXACT.values(), FIXED)]
+WARP = 32
+
+
+@dataclass(frozen=True)
+class CudaSparse:
+    """Rows of X, the entries of one row after those of another.
+
+    Attributes
+    ----------
+    indptr : int64 array, shape (n + 1,)
+    documents, features : int32 arrays, shape (number of entries,)
+        Row of each entry, and its feature; -1 for one that has been left out.
+    values : float32 array, shape (number of entries,)
+        >= 0 and float32 those of texts, float64 those of vectors, for which only the arrays are used.
+    df, highest : int32 arrays, shape (number of features,)
+        Rows that hold a feature, and a bound of its absolute values where they are whole.
+    whole : bool
+        Whether all values are whole numbers.
+    """
+
+    indptr: Array
+    documents: Array
+    features: Array
+    values: Array
+    df: Array
+    highest: Array
+    whole: bool
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def select(self, target: Array) -> CudaSparse:
+        """Its entries at other features: `target` of each; -1 is none."""
+        cp = gpu.cupy()
+        features = cp.asarray(target).astype(np.int32)[self.features] if len(target) else self.features
+        return replace(self, features=features)
+
+    @cached_property
+    def squares(self) -> NDArray[np.float64]:
+        """|x|^2 of every row, shape (n,), on the host."""
+        sums = gpu.cupy().zeros(len(self))
+        warps("squares", len(self), self.indptr, self.values, sums)
+        return sums.get()
+
+    def dot(self, dense: Array) -> Array:
+        """X @ dense in float64, sums always in the same order: (n_features, k) -> (n, k)."""
+        return _dot(self.indptr, self.features, self.values, dense)
+
+    def transposed_dot(self, dense: NDArray[np.float64]) -> Array:
+        """X.T @ dense likewise: (n, k) -> (n_features, k); `dense` is on the host."""
+        cp = gpu.cupy()
+        entries = len(self.features)
+        needed = 24 * entries + 8 * len(self.df) * dense.shape[1]
+        gpu.require_memory(needed, f"the weight vectors of {dense.shape[1]:,} machines")
+        shift = max(entries - 1, 1).bit_length()
+        keys = (self.features.astype(np.uint64) << np.uint64(shift)) | cp.arange(entries, dtype=np.uint64)
+        if entries:
+            keys.sort()
+        order = (keys & np.uint64((1 << shift) - 1)).astype(np.int64)
+        dense = cp.asarray(np.ascontiguousarray(dense))
+        return _dot(starts_of(self.df), self.documents[order], self.values[order], dense)
+
+
+def rows_of(indptr: Array, entries: int) -> Array:
+    """The row of each entry, int32, shape (entries,)."""
+    cp = gpu.cupy()
+    return (cp.searchsorted(indptr, cp.arange(entries), side="right") - 1).astype(np.int32)
+
+
+def _dot(indptr: Array, features: Array, values: Array, dense: Array) -> Array:
+    n, width = len(indptr) - 1, dense.shape[1]
+    out = gpu.cupy().zeros((n, width))
+    warps("dot", n, indptr, features, values, np.int64(width), dense, out)
+    return out
+
+
+def warps(name: str, n: int, *args: Any, defines: Defines = EXACT[np.uint32]) -> None:
+    """Launch a kernel of products.cu with one warp for each of n rows, n its first argument."""
+    if n:
+        blocks = -(-n // (gpu.THREADS // WARP))
+        gpu.function(SOURCE, name, defines)((blocks,), (gpu.THREADS,), (np.int64(n), *args))

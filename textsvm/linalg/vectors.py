@@ -1,0 +1,87 @@
+"""Vectors of numbers as examples, the counterpart of `textsvm.text.documents.Documents`: dense or sparse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+
+from textsvm.linalg.dense import DenseRows
+from textsvm.linalg.rows import FeatureRows
+from textsvm.linalg.sparse import Sparse, feature_type
+from textsvm.runtime import device as devices
+from textsvm.text.documents import View
+
+#: What a kernel of vectors reads.
+NUMBERS = View("numbers")
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Vectors, as the rows of a matrix.
+
+    Attributes
+    ----------
+    values : array or CSR matrix, shape (n, d), float32 or float64
+        NumPy, CuPy or SciPy; finite numbers. Indices of a CSR matrix are sorted, and none occurs twice.
+    """
+
+    values: Any
+
+    def __len__(self) -> int:
+        return int(self.values.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """d."""
+        return int(self.values.shape[1])
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the rows are compressed."""
+        return bool(issparse(self.values))
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Numbers that are stored of each vector, shape (n,)."""
+        if self.sparse:
+            return np.diff(self.values.indptr).astype(np.int64)
+        return np.full(len(self), self.n_features, np.int64)
+
+    @property
+    def variance(self) -> float:
+        """Variance of all numbers, zeros that are not stored among them."""
+        values = self.values
+        with np.errstate(over="ignore", invalid="ignore"):  # rows of them say that numbers are too large
+            if not self.sparse:
+                return float(values.var(dtype=np.float64))
+            mean = values.sum(dtype=np.float64) / np.prod(values.shape)
+            squares = np.square(values.data, dtype=np.float64).sum() / np.prod(values.shape)
+            return float(squares - mean**2)
+
+    def of(self, view: View) -> Vectors:
+        """What a kernel of this view reads: vectors have one."""
+        return self
+
+    def only(self, views: Sequence[View]) -> Vectors:
+        """The same in these views alone."""
+        return self
+
+    def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Vectors:
+        """The vectors at `indices`, in that order."""
+        xp = devices.array_module(devices.device_of(self.values))
+        return Vectors(self.values[xp.asarray(indices)])
+
+
+def feature_rows(vectors: Vectors) -> FeatureRows:
+    """Vectors as rows of features, which their numbers are, on the host; sparse ones in float32."""
+    x: Any = DenseRows(devices.to_host(vectors.values))
+    if vectors.sparse:
+        rows, d = vectors.values, vectors.n_features
+        indices = rows.indices.astype(feature_type(d), copy=False)
+        x = Sparse(rows.indptr.astype(np.int64), indices, rows.data.astype(np.float32), d)
+    return FeatureRows(x, np.zeros(len(vectors)), descent=False)

@@ -1,0 +1,217 @@
+"""The bytes of a model file: safetensors arrays, a JSON header, and a digest of both.
+
+The header is the value "textsvm" of safetensors' metadata, and begins with "blake2b": the BLAKE2b hash (32
+bytes, hexadecimal) of the whole file, with zeros in its own place. So no bit of the file can change
+unnoticed, those of safetensors' header and padding included. It notices damage, not intent: who can write the
+file can write the digest. Files of versions before it have none, and no keys in the header but those of then:
+that is how a digest cannot get lost.
+
+Versions before it read files with one, and do not check it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from datetime import date
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.errors import InputError
+from textsvm.runtime import device as devices
+from textsvm.runtime.parallel import run
+from textsvm.runtime.plain_json import to_json
+
+DIGEST = "blake2b"
+#: Characters of a reason, which may repeat what a file holds.
+MOST_SAID = 300
+#: Bytes that are hashed before a thread would have begun.
+ALONE = 1 << 20
+_UNKNOWN = "0" * 64
+#: As it stands in the file: a JSON string in a JSON string.
+_MARK = rb"{\"blake2b\": \""
+#: Keys of headers that have no digest.
+_BEFORE = {
+    "format_version", "written_by", "estimator", "kernel", "parameters", "classes", "n_support",
+    "n_features_in", "chosen", "label_form", "calibration", "info",
+}  # fmt: skip
+
+
+class Content(NamedTuple):
+    """What a model file holds.
+
+    Attributes
+    ----------
+    header : dict
+    arrays : dict of arrays
+    digest : str or None
+        That was checked; None where the file has none.
+    """
+
+    header: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+    digest: str | None
+
+
+#: First bytes of a LIBSVM model file.
+LIBSVM_BEGINNING = b"svm_type "
+
+
+def packed(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """The bytes of a model file.
+
+    Raises
+    ------
+    InputError
+        If the header cannot be JSON.
+    """
+    from safetensors.numpy import save as to_bytes
+
+    text = _as_json({DIGEST: _UNKNOWN, **header})
+    content = to_bytes(
+        {name: np.ascontiguousarray(array) for name, array in arrays.items()}, metadata={"textsvm": text}
+    )
+    return sealed(content)
+
+
+def sealed(content: bytes) -> bytes:
+    """The bytes of a model file with the digest that belongs to them; as they are if it has none."""
+    digest, start = _digest_of(content)
+    return content[:start] + digest.encode() + content[start + len(digest) :] if start else content
+
+
+def read(path: Path) -> Content:
+    """What a model file holds, its digest checked.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, it is of another program, or damaged.
+    """
+    from safetensors import SafetensorError
+
+    content = _bytes_of(path)
+    try:
+        (digest, start), arrays = _digest_and_arrays(content)
+    except MemoryError as error:
+        raise InputError(f"{path} takes more main memory than there is: {one_line(error)}") from error
+    except (SafetensorError, ValueError, TypeError, KeyError, OverflowError) as error:
+        why = _what_else(content, error)
+        raise InputError(f"{path} is not a textsvm model, or is damaged: {why}") from error
+    header = _header_of(path, content)
+    if DIGEST not in header:
+        if strange := set(header) - _BEFORE:
+            raise InputError(
+                f"{path} is damaged: it has no digest, and an unknown entry {min(strange)[:40]!r}; train it "
+                "again, or take a copy of it"
+            )
+        return Content(header, arrays, None)
+    if not start or header.pop(DIGEST) != digest or content[start : start + len(digest)] != digest.encode():
+        raise InputError(
+            f"{path} is damaged: its content has another digest than was saved with it; train it again, or "
+            "take a copy of it"
+        )
+    return Content(header, arrays, digest)
+
+
+def one_line(error: BaseException) -> str:
+    """What an exception says, on one line."""
+    return " ".join(str(error).split())[:MOST_SAID] or type(error).__name__
+
+
+def _digest_and_arrays(content: bytes) -> tuple[tuple[str, int], dict[str, NDArray[Any]]]:
+    """What `_digest_of` and safetensors make of the bytes of a file, of many side by side."""
+    from safetensors.numpy import load
+
+    found: dict[Any, Any] = {}
+
+    def work(make: Any) -> None:
+        found[make] = make(content)
+
+    both = (_digest_of, load)
+    if len(content) < ALONE:
+        for make in both:
+            work(make)
+    else:
+        run(work, both)
+    return found[_digest_of], found[load]
+
+
+def _what_else(content: bytes, error: Exception) -> str:
+    """Why safetensors could not read what begins so."""
+    if not content:
+        return "it is empty"
+    if content[:1] == b"\x80" and content[-1:] == b".":  # it would be loaded by running what is in it
+        return "it looks like a pickle; keep the model with textsvm.save"
+    return one_line(error)
+
+
+def _bytes_of(path: Path) -> bytes:
+    if not os.path.isfile(path):
+        if os.path.isdir(path):
+            raise InputError(f"the model {path} is a folder; name a file that `textsvm train` wrote")
+        if os.path.exists(path):
+            raise InputError(f"the model {path} is neither a file nor a folder; write it to a file first")
+        raise InputError(f"the model {path} is not there; `textsvm train CORPUS -o {path}` writes one")
+    try:
+        # Its bytes and the arrays made of them are in memory together.
+        if (need := 2 * path.stat().st_size) > devices.SMALL:
+            free = devices.free_memory(devices.select("cpu"))
+            if need > free:
+                raise InputError(f"{path} takes {need:,} bytes of memory to read, and {free:,} are free")
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _header_of(path: Path, content: bytes) -> dict[str, Any]:
+    """The header in bytes that safetensors could read."""
+    try:
+        outer = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        header = json.loads(outer["__metadata__"]["textsvm"])
+        header["format_version"]
+    except (KeyError, TypeError, ValueError, RecursionError, MemoryError) as error:
+        raise InputError(f"{path} was not written by textsvm (it has no textsvm header)") from error
+    if not isinstance(header, dict):
+        raise InputError(f"{path} was not written by textsvm (it has no textsvm header)")
+    return header
+
+
+def _digest_of(content: bytes) -> tuple[str, int]:
+    """The digest that a file should have, and where it stands; ("", 0) where it has no place."""
+    start = content.find(_MARK, 0, 8 + int.from_bytes(content[:8], "little"))
+    if start < 0:
+        return "", 0
+    start += len(_MARK)
+    whole, hashed = memoryview(content), blake2b(digest_size=len(_UNKNOWN) // 2)
+    for part in (whole[:start], _UNKNOWN.encode(), whole[start + len(_UNKNOWN) :]):
+        hashed.update(part)
+    return hashed.hexdigest(), start
+
+
+def _as_json(header: Mapping[str, Any]) -> str:
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray | np.generic | bytes | date):
+            return to_json(value)
+        raise TypeError(f"{type(value).__name__} is no JSON value")
+
+    try:
+        return json.dumps(header, default=plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"`info` or a parameter cannot be saved as JSON: {one_line(error)}") from error
+
+
+def is_libsvm_model(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as a model of LIBSVM's does."""
+    if not os.path.isfile(path):  # a pipe is not read, for the rest would be lost
+        return False
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(len(LIBSVM_BEGINNING)) == LIBSVM_BEGINNING
+    except OSError:
+        return False

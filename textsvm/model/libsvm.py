@@ -1,0 +1,427 @@
+"""From a model file of LIBSVM to an estimator; every number in it is checked, and named by its line.
+
+Model files of LIBSVM, in both directions: `svm-train` writes for us, and we for `svm-predict`.
+
+A file is a header of `keyword value ...` lines up to a line `SV`, then a line a support vector, of which a
+vector has index:value pairs and before them one coefficient for each other class:
+
+    c_1 ... c_(k-1) index:value index:value ...
+
+Classes L_0 ... L_(k-1) are in the order of `label`, support vectors lie class by class, nr_sv of each. The
+machine of the classes i < j, number p in the order (0,1), (0,2), ..., (1,2), ..., decides for L_i where
+
+    sum over the vectors of i of c_(j-1) K(x_s, x)  +  sum over those of j of c_i K(x_s, x)  -  rho_p  >  0.
+
+Here classes ascend and a machine (a, b), a < b, decides for b where its value is positive: a sign that
+changes with the order of L_i and L_j. Files are written with classes that descend, so that no sign changes.
+
+From an estimator to a model file of LIBSVM.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from textsvm.errors import InputError
+from textsvm.estimators.base import KernelMachine
+from textsvm.estimators.one_class import OneClassSVM
+from textsvm.estimators.svc import SVC
+from textsvm.estimators.svr import SVR
+from textsvm.kernels import Gaussian, Linear, Polynomial, Sigmoid
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.spelling import spell
+from textsvm.linalg.vectors import Vectors
+from textsvm.readers.libsvm import MOST, number_text, parse, vector_texts
+from textsvm.readers.opened import File
+from textsvm.runtime import device as devices
+from textsvm.runtime.files import replacing
+
+_CLASSIFIERS, _REGRESSIONS = ("c_svc", "nu_svc"), ("epsilon_svr", "nu_svr")
+_IGNORED = ("probA", "probB", "prob_density_marks")
+#: Keywords of a header whose values are whole numbers, and those that are real.
+_WHOLE = ("degree", "nr_class", "total_sv", "label", "nr_sv")
+_REAL = ("gamma", "coef0", "rho")
+_KERNELS = {"linear": "linear", "polynomial": "polynomial", "rbf": "gaussian", "sigmoid": "sigmoid"}
+_NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+#: Symbols of a number, at most.
+_LONGEST = 400
+
+Header = dict[str, Any]
+
+
+def load_libsvm_model(path: str | os.PathLike[str], n_features: int | None = None) -> KernelMachine:
+    """Read a model that LIBSVM wrote; its predictions and decision values are LIBSVM's.
+
+    More than two classes are told apart in pairs, as LIBSVM does; where votes of pairs are tied, LIBSVM takes
+    the class that came first in its training file, and here values decide. C, nu and epsilon are not in the
+    file and have their defaults. Probabilities in it are ignored.
+
+    Parameters
+    ----------
+    path : path
+    n_features : int, optional
+        Columns of the vectors to be predicted. None: the largest index of the support vectors.
+
+    Returns
+    -------
+    SVC, SVR or OneClassSVM
+        Fitted; classes are whole numbers. ``info_["libsvm"]`` has svm_type, and what was ignored.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is damaged, or its kernel is precomputed; it names the line.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, Gaussian, load_libsvm_model, save_libsvm_model
+    >>> model = SVC(Gaussian(gamma=1.0)).fit([[0.0, 0.0], [1.0, 1.0]], [-1, 1])
+    >>> save_libsvm_model(model, "two.model")
+    >>> load_libsvm_model("two.model").predict([[0.9, 0.8]]).tolist()
+    [1]
+    """
+    name = os.fspath(path)
+    try:
+        with open(path, "rb") as stream:
+            content = stream.read()
+    except OSError as error:
+        raise InputError(f"cannot read {name}: {error.strerror or error}") from error
+    lines = content.split(b"\n")
+    header, first = _read_header(name, lines)
+    kernel = _kernel(name, header)
+    vectors, coef = _read_vectors(name, lines, header, first)
+    width = max(vectors.shape[1], 1) if n_features is None else n_features
+    if width < vectors.shape[1]:
+        raise InputError(f"{name} has support vectors of {vectors.shape[1]:,} columns, more than {width:,}")
+    vectors.resize(vectors.shape[0], width)
+    return _built(header, kernel, vectors, coef)
+
+
+def fit_columns(model: Any, vectors: Any) -> Any:
+    """Sparse vectors with as many columns as a model's, or a model with as many as these: the rest is 0.
+
+    So files of LIBSVM's format are read that end in different columns. Other vectors are as they are.
+    """
+    machine = getattr(model, "estimator_", model)
+    support = getattr(machine, "support_documents_", None)
+    if not isinstance(support, Vectors) or not hasattr(vectors, "indptr"):
+        return vectors
+    if vectors.shape[1] > support.n_features and support.sparse:
+        wider = widened(support.values, vectors.shape[1])
+        machine.support_documents_, machine.n_features_in_ = Vectors(wider), vectors.shape[1]
+    return widened(vectors, support.n_features)
+
+
+def widened(vectors: Any, width: int) -> Any:
+    """A sparse matrix with columns of zeros behind, so that there are `width`; itself if it is as wide."""
+    if vectors.shape[1] >= width:
+        return vectors
+    vectors = vectors.copy()
+    vectors.resize(vectors.shape[0], width)
+    return vectors
+
+
+def _read_header(name: str, lines: list[bytes]) -> tuple[Header, int]:
+    """Keywords and values, and the number of the line after `SV` (from 0)."""
+    header: Header = {}
+    for number, line in enumerate(lines):
+        where = f"{name}, line {number + 1}"
+        key, *values = line.decode("ascii", "replace").split() or [""]
+        if key == "SV":
+            _check_header(name, header)
+            return header, number + 1
+        if key in header:
+            raise InputError(f"{where}: {key} is there twice")
+        if key in ("svm_type", "kernel_type"):
+            header[key] = " ".join(values)
+        elif key in _WHOLE or key in _REAL:
+            header[key] = [_number(each, key in _WHOLE, f"{where}: {key}") for each in values]
+        elif key in _IGNORED:
+            header[key] = None
+        else:
+            raise InputError(f"{where}: {key[:40]!r} is no keyword of a model of LIBSVM's")
+    raise InputError(f"{name} is cut off: it has no line SV")
+
+
+def _is_finite(token: bytes) -> bool:
+    """Whether it is a finite number; of longer ones than anybody writes the pattern would take the square."""
+    return len(token) <= _LONGEST and bool(_NUMBER.fullmatch(token)) and bool(np.isfinite(float(token)))
+
+
+def _number(text: str, whole: bool, what: str) -> float | int:
+    if whole and re.fullmatch(r"[-+]?\d{1,18}", text):
+        return int(text)
+    if not whole and _is_finite(text.encode()):
+        return float(text)
+    kind = "whole number" if whole else "finite number"
+    raise InputError(f"{what} is {text[:40]!r}, which is no {kind}")
+
+
+def _check_header(name: str, header: Header) -> None:
+    """Raise InputError if something is missing or does not fit."""
+    kind, kernel = (header.get(key) for key in ("svm_type", "kernel_type"))
+    if kind not in (*_CLASSIFIERS, *_REGRESSIONS, "one_class"):
+        raise InputError(f"{name}: svm_type {kind} is none of LIBSVM's")
+    if kernel == "precomputed":
+        raise InputError(
+            f"{name} is a model of a precomputed kernel matrix, which has no vectors; train it again on "
+            "vectors, or on the matrix with kernel='precomputed'"
+        )
+    if kernel not in _KERNELS:
+        raise InputError(f"{name}: kernel_type {kernel} is none of LIBSVM's")
+    n_classes, total = (_one(name, header, key) for key in ("nr_class", "total_sv"))
+    if kind in _CLASSIFIERS and n_classes < 2:
+        raise InputError(f"{name}: nr_class is {n_classes}; a classifier needs two classes")
+    machines = n_classes * (n_classes - 1) // 2 if kind in _CLASSIFIERS else 1
+    lengths = {"rho": machines} | ({"label": n_classes, "nr_sv": n_classes} if kind in _CLASSIFIERS else {})
+    for key, length in lengths.items():
+        if len(header.get(key) or []) != length:
+            raise InputError(f"{name}: {key} has {len(header.get(key) or [])} numbers and needs {length}")
+    if kind in _CLASSIFIERS:
+        if len(set(header["label"])) < n_classes:
+            raise InputError(f"{name}: a label is there twice")
+        if min(header["nr_sv"]) < 0 or sum(header["nr_sv"]) != total:
+            raise InputError(f"{name}: nr_sv does not add up to total_sv, {total}")
+
+
+def _one(name: str, header: Header, key: str) -> int:
+    """A count that must be there."""
+    values = header.get(key) or []
+    if len(values) != 1 or not 0 <= values[0] <= MOST:
+        raise InputError(f"{name}: {key} must be one number of at least 0")
+    return int(values[0])
+
+
+def _kernel(name: str, header: Header) -> Kernel:
+    """The kernel with its parameters."""
+
+    kernel: Kernel | None
+
+    def value(key: str) -> Any:
+        if len(header.get(key) or []) != 1:
+            raise InputError(f"{name}: the {header['kernel_type']} kernel needs one number {key}")
+        return header[key][0]
+
+    kind, kernel = header["kernel_type"], None
+    if kind == "rbf":
+        kernel = Gaussian(value("gamma"))
+    elif kind == "polynomial":
+        kernel = Polynomial(value("degree"), value("gamma"), value("coef0"))
+    elif kind == "sigmoid":
+        kernel = Sigmoid(value("gamma"), value("coef0"))
+    kernel = kernel or Linear()
+    try:
+        kernel.check()
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
+    return kernel
+
+
+def _read_vectors(
+    name: str, lines: list[bytes], header: Header, first: int
+) -> tuple[csr_array, NDArray[np.float64]]:
+    """Support vectors, and the coefficients of each, shape (n_classes - 1, n_sv)."""
+    total = _one(name, header, "total_sv")
+    each = header["nr_class"][0] - 1 if header["svm_type"] in _CLASSIFIERS else 1
+    end = len(lines)
+    while end > first and not lines[end - 1].strip():
+        end -= 1
+    if end - first != total:
+        raise InputError(f"{name} has {end - first:,} support vectors and total_sv says {total:,}")
+    _require_memory(name, max(each, len(header["rho"])) * total)
+    coef = np.empty((each, total))
+    pairs = [b""] * first
+    for i, line in enumerate(lines[first:end]):
+        tokens = line.split(None, each)
+        where = f"{name}, line {first + i + 1}"
+        if len(tokens) < each:
+            raise InputError(f"{where}: {len(tokens)} coefficients; there must be {each}")
+        for j, token in enumerate(tokens[:each]):
+            if not _is_finite(token):
+                raise InputError(
+                    f"{where}: the coefficient {token[:40].decode('ascii', 'replace')!r} is no finite number"
+                )
+            coef[j, i] = float(token)
+        rest = tokens[each] if len(tokens) > each else b""
+        # A label in place of the coefficients; columns are counted as they stand in the file.
+        pairs.append(b"0".ljust(len(line) - len(rest) - 1) + b" " + rest)
+    if not total:
+        return csr_array(np.empty((0, 1))), coef
+    vectors, _ = parse(File(name, b"\n".join(pairs)), [])
+    return csr_array(vectors), coef
+
+
+def _require_memory(name: str, numbers: int) -> None:
+    need, free = 8 * numbers, devices.free_memory(devices.select("cpu"))
+    if need > free:
+        raise InputError(f"the coefficients of {name} take {need:,} bytes of memory and {free:,} are free")
+
+
+def _built(header: Header, kernel: Kernel, vectors: csr_array, coef: NDArray[np.float64]) -> KernelMachine:
+    """The estimator of what was read."""
+    kind, rho = header["svm_type"], np.array(header["rho"])
+    model: KernelMachine
+    classes = None
+    if kind in _CLASSIFIERS:
+        n_classes = header["nr_class"][0]
+        model = SVC(kernel, multiclass="ovo" if n_classes > 2 else "ovr")
+        classes = np.array(sorted(header["label"]), np.int64)
+        dual_coef, intercept = _in_pairs(header, coef, rho)
+        counts = np.array([header["nr_sv"][header["label"].index(label)] for label in classes.tolist()])
+    else:
+        model = SVR(kernel) if kind in _REGRESSIONS else OneClassSVM(kernel)
+        dual_coef, intercept, counts = coef, -rho, np.array([len(coef[0])])
+    ignored = [key for key in _IGNORED if key in header]
+    info = {"libsvm": {"svm_type": kind, "ignored": ignored}}
+    support = np.arange(vectors.shape[0])
+    model.n_features_in_ = vectors.shape[1]
+    model.restore(kernel, Vectors(vectors), support, dual_coef, intercept, classes, info)
+    model.n_support_ = counts.astype(np.int64)
+    if kind in _CLASSIFIERS:
+        model.__dict__.update(C_=model.C, chosen_="")
+    return model
+
+
+def _in_pairs(
+    header: Header, coef: NDArray[np.float64], rho: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Coefficients (n_machines, n_sv) and biases of machines of pairs of classes that ascend."""
+    labels, n = header["label"], len(header["label"])
+    rank = {label: place for place, label in enumerate(sorted(labels))}
+    place = {pair: p for p, pair in enumerate(combinations(range(n), 2))}
+    ends = np.cumsum([0, *header["nr_sv"]])
+    dual_coef, intercept = np.zeros((len(rho), coef.shape[1])), np.empty(len(rho))
+    for p, (i, j) in enumerate(combinations(range(n), 2)):
+        a, b = rank[labels[i]], rank[labels[j]]
+        sign, at = (-1.0, place[a, b]) if a < b else (1.0, place[b, a])
+        for one, other in ((i, j - 1), (j, i)):
+            own = slice(ends[one], ends[one + 1])
+            dual_coef[at, own] = sign * coef[other, own]
+        intercept[at] = -sign * rho[p]
+    return dual_coef, intercept
+
+
+#: What LIBSVM calls kernels.
+_NAMES = {"linear": "linear", "polynomial": "polynomial", "gaussian": "rbf", "sigmoid": "sigmoid"}
+
+
+def save_libsvm_model(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write a model of vectors as LIBSVM has it, for `svm-predict`.
+
+    Parameters
+    ----------
+    model : SVC, SVR or OneClassSVM
+        Fitted to vectors with a linear, polynomial, gaussian or sigmoid kernel; of more than two classes with
+        ``multiclass="ovo"``. Classes are whole numbers, or texts of such.
+    path : path
+        Replaced only once the new file is complete.
+
+    Raises
+    ------
+    InputError
+        If LIBSVM has no such model, or the file cannot be written.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, Linear, save_libsvm_model
+    >>> save_libsvm_model(SVC(Linear()).fit([[0.0], [1.0]], [-1, 1]), "two.model")
+    >>> print(*open("two.model").read().splitlines()[:4], sep="; ")
+    svm_type c_svc; kernel_type linear; nr_class 2; total_sv 2
+    """
+    from sklearn.utils.validation import check_is_fitted
+
+    check_is_fitted(model)
+    _require_libsvms(model)
+    classes, coef = _class_codes(model)
+    vectors = csr_array(devices.to_host(model.support_documents_.values))
+    order = np.arange(vectors.shape[0]) if classes is None else np.argsort(classes, kind="stable")
+    written = _header_lines(
+        model, None if classes is None else np.bincount(classes, minlength=len(model.classes_))
+    )
+    texts = vector_texts(vectors[order])
+    with replacing(path) as temporary, open(temporary, "w", encoding="ascii", newline="\n") as stream:
+        stream.writelines(written)
+        for row, text in zip(coef[:, order].T.tolist(), texts, strict=True):
+            stream.write(" ".join(map(number_text, row)) + text + "\n")
+
+
+def require_libsvms(kernel: Any) -> None:
+    """Raise InputError if LIBSVM has no such kernel."""
+    if getattr(kernel, "name", "") not in _NAMES:
+        called = spell(kernel) if isinstance(kernel, Kernel) else kernel or "precomputed"
+        raise InputError(
+            f"LIBSVM has no model of the kernel {called}; it has linear, polynomial, gaussian and sigmoid "
+            "ones of vectors"
+        )
+
+
+def _require_libsvms(model: Any) -> None:
+    """Raise InputError if LIBSVM has no such model."""
+    if not isinstance(model, SVC | SVR | OneClassSVM):
+        raise InputError(f"LIBSVM has no {type(model).__name__}; it has SVC, SVR and OneClassSVM")
+    require_libsvms(model.kernel_)
+    in_pairs = ("ovo", "ovr") if len(getattr(model, "classes_", ())) == 2 else ("ovo",)
+    if isinstance(model, SVC) and model.multiclass not in in_pairs:
+        raise InputError(
+            f"LIBSVM tells classes apart in pairs, and this model does not ({model.multiclass}): "
+            "train it with 'ovo'"
+        )
+
+
+def _labels(model: Any) -> list[int]:
+    """Classes as LIBSVM's labels, in its order: descending."""
+    found = []
+    for label in model.classes_.tolist()[::-1]:
+        number = float(label) if re.fullmatch(r"[-+]?\d{1,9}(\.0*)?", str(label)) else np.nan
+        if number != number:
+            raise InputError(f"the class {label!r} is not a whole number, and LIBSVM's labels are")
+        found.append(int(number))
+    return found
+
+
+def _class_codes(model: Any) -> tuple[NDArray[np.int64] | None, NDArray[np.float64]]:
+    """Of each support vector its class in LIBSVM's order; the coefficients, shape (n_classes - 1, n_sv)."""
+    if not isinstance(model, SVC):
+        return None, model.dual_coef_
+    n, dual_coef = len(model.classes_), model.dual_coef_
+    machines = [
+        (n - 1 - b, n - 1 - a, row) for (a, b), row in zip(combinations(range(n), 2), dual_coef, strict=True)
+    ]
+    # Its class is in all machines that have a coefficient of it; if there is one machine, the sign tells.
+    counts, coef = np.zeros((n, dual_coef.shape[1])), np.zeros((n - 1, dual_coef.shape[1]))
+    for i, j, row in machines:
+        counts[i] += (row != 0) + 0.5 * (row > 0)
+        counts[j] += (row != 0) + 0.5 * (row < 0)
+    code = counts.argmax(axis=0)
+    for i, j, row in machines:
+        coef[j - 1, code == i] = row[code == i]
+        coef[i, code == j] = row[code == j]
+    return code, coef
+
+
+def _header_lines(model: Any, counts: NDArray[np.int64] | None) -> list[str]:
+    """The header, its order that of LIBSVM."""
+    kernel, intercept = model.kernel_, model.intercept_
+    kind = "c_svc" if counts is not None else "epsilon_svr" if isinstance(model, SVR) else "one_class"
+    lines = [f"svm_type {kind}", f"kernel_type {_NAMES[kernel.name]}"]
+    if kernel.name == "polynomial":
+        lines.append(f"degree {int(kernel.degree)}")
+    if kernel.name != "linear":
+        lines.append(f"gamma {number_text(kernel.gamma_)}")
+    if kernel.name in ("polynomial", "sigmoid"):
+        lines.append(f"coef0 {number_text(kernel.coef0)}")
+    lines += [f"nr_class {2 if counts is None else len(counts)}", f"total_sv {len(model.support_)}"]
+    if counts is None:
+        return [line + "\n" for line in [*lines, f"rho {number_text(-intercept[0])}", "SV"]]
+    n, order = len(counts), {pair: p for p, pair in enumerate(combinations(range(len(counts)), 2))}
+    rho = [-intercept[order[n - 1 - j, n - 1 - i]] for i, j in combinations(range(n), 2)]
+    lines += ["rho " + " ".join(map(number_text, rho)), "label " + " ".join(map(str, _labels(model)))]
+    lines += ["nr_sv " + " ".join(map(str, counts.tolist())), "SV"]
+    return [line + "\n" for line in lines]

@@ -1,0 +1,1 @@
+"""Devices, threads, compiled code, memory, files and workers."""

@@ -1,0 +1,183 @@
+"""How much main memory new work can have.
+
+Large arrays in memory, or in temporary files that are mapped into it, for work that memory does not hold.
+
+A file loses its name as soon as it is made, so that it is gone with the array, or with the process however
+that ends. Its pages are the operating system's cache: it takes them back where memory is short. Room on disk
+is taken before anything is written, so that a full disk is a sentence and not a signal.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from textsvm.errors import InputError
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
+
+#: Which control groups this process is in, and where they are; what it has of memory.
+MEMBERSHIP, GROUPS, STATUS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"), Path("/proc/self/status")
+
+
+def free() -> int:
+    """Bytes, within the limits of the container (cgroup) that this process runs in, and its own (ulimit)."""
+    return min(
+        [_available_memory(), *cgroup_memory(MEMBERSHIP, GROUPS), *(left for _, left in _own_limits(STATUS))]
+    )
+
+
+def require(resident: int, addresses: int) -> None:
+    """Raise InputError before libraries are loaded that a limit has no room for: they end the process there.
+
+    Parameters
+    ----------
+    resident, addresses : int
+        Bytes that they use, and that they reserve.
+    """
+    for left in cgroup_memory(MEMBERSHIP, GROUPS):
+        if left < resident:
+            _refuse(resident, "the limit of this container (cgroup)", left)
+    for limit, left in _own_limits(STATUS):
+        needed = addresses if limit == "ulimit -v" else resident
+        if left < needed:
+            _refuse(needed, f"the limit of this process ({limit})", left)
+
+
+def _refuse(needed: int, limit: str, left: int) -> None:
+    raise InputError(
+        f"what textsvm computes with takes {needed >> 20} MiB of main memory before any work, and {limit} "
+        f"leaves {left >> 20} MiB; raise it"
+    )
+
+
+def _available_memory() -> int:
+    """Bytes of main memory that new work can have, as the system sees it."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            available = next(line for line in lines if line.startswith("MemAvailable"))
+        return int(available.split()[1]) << 10
+    except (OSError, StopIteration):
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (AttributeError, OSError, ValueError):
+        return 4 << 30  # Windows has no sysconf; --memory raises this
+
+
+def cgroup_memory(membership: Path, root: Path) -> Iterator[int]:
+    """Bytes left under the memory limit of each control group, version 1 or 2, that this process is in."""
+    try:
+        lines = membership.read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return
+    groups = [line.strip().split(":", 2) for line in lines]
+    for number, controllers, path in (group for group in groups if len(group) == 3):
+        if number == "0":
+            top, limit, used = root, "memory.max", "memory.current"
+        elif "memory" in controllers.split(","):
+            top, limit, used = root / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+        else:
+            continue
+        # A container often sees its own group as the root, whatever the path is called outside.
+        inside = top / path.lstrip("/")
+        for folder in dict.fromkeys([inside, *inside.parents]):
+            if folder == top or top in folder.parents:
+                with suppress(OSError, ValueError):
+                    most = int((folder / limit).read_text("ascii"))  # "max" is no number: no limit
+                    yield max(0, most - int((folder / used).read_text("ascii")) + _reclaimable(folder))
+
+
+def _reclaimable(group: Path) -> int:
+    """Bytes of a control group that are cached files, given back when memory is asked for."""
+    lines = (group / "memory.stat").read_text("ascii").splitlines()
+    stat = dict(line.split() for line in lines if len(line.split()) == 2)
+    # In version 1 "inactive_file" is without the groups below, whose use counts here too.
+    return int(stat.get("total_inactive_file", stat.get("inactive_file", 0)))
+
+
+def _own_limits(status: Path) -> Iterator[tuple[str, int]]:
+    """The limits of this process's address space and data, and bytes left under each."""
+    if resource is None:
+        return
+    limits = {"VmSize": ("ulimit -v", resource.RLIMIT_AS), "VmData": ("ulimit -d", resource.RLIMIT_DATA)}
+    with suppress(OSError):
+        lines = [line.split() for line in status.read_text("utf-8", "replace").splitlines()]
+        used = {line[0].rstrip(":"): line[1] for line in lines if len(line) > 1}
+        for name, (limit, number) in limits.items():
+            most = resource.getrlimit(number)[0]
+            if most != resource.RLIM_INFINITY and name in used:
+                yield limit, max(0, most - (int(used[name]) << 10))
+
+
+#: Bytes from which on an array is worth a file.
+LEAST = 1 << 22
+_on_disk: ContextVar[bool] = ContextVar("textsvm_on_disk", default=False)
+
+
+@contextmanager
+def on_disk(wanted: bool) -> Iterator[None]:
+    """Inside the block, large arrays that are made by `empty` lie in files, if that is wanted."""
+    token = _on_disk.set(wanted)
+    try:
+        yield
+    finally:
+        _on_disk.reset(token)
+
+
+def empty(size: int, dtype: DTypeLike) -> NDArray[Any]:
+    """An array of one dimension, not filled, wherever the block around it says.
+
+    Raises
+    ------
+    InputError
+        If the temporary folder has no room for it, or may not be written to.
+    """
+    nbytes = int(size) * np.dtype(dtype).itemsize
+    if not _on_disk.get() or nbytes < LEAST:
+        return np.empty(size, dtype)
+    folder = tempfile.gettempdir()
+    try:
+        with tempfile.TemporaryFile(prefix="textsvm-", dir=folder) as file:
+            _reserve(file, nbytes, folder)
+            return np.memmap(file, dtype, "r+", shape=(int(size),)).view(np.ndarray)
+    except OSError as error:
+        raise InputError(
+            f"{nbytes / 2**30:.2f} GiB of features cannot be kept in {folder} ({error.strerror or error}); "
+            "let TMPDIR name a folder with more room, or raise memory (--memory)"
+        ) from error
+
+
+def copied(array: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
+    """A copy of another type, wherever the block around it says."""
+    copy = empty(len(array), dtype)
+    copy[:] = array
+    return copy
+
+
+def joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Arrays of one type, one behind the other, wherever the block around it says."""
+    return np.concatenate(parts, out=empty(sum(map(len, parts)), parts[0].dtype))
+
+
+def _reserve(file: IO[bytes], nbytes: int, folder: str) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, nbytes)
+    elif shutil.disk_usage(folder).free < nbytes:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    else:
+        file.truncate(nbytes)

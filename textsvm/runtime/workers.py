@@ -1,0 +1,353 @@
+"""Work on several machines: pieces that do not depend on each other, as tasks for the workers of Dask.
+
+    with on_workers("tcp://10.0.0.1:8786"):
+        tune(model, texts, labels, grid)
+
+Whoever has such pieces asks `current` whether there are workers, and gives them to `Workers.run`. A task
+runs in one thread, so that what it computes does not depend on how many there are. What all tasks have in
+common is sent once to each worker. A worker that ends takes nothing along: tasks it was at, and results of
+its that had not arrived, are done again elsewhere, and what was lost with the last worker that had it is
+sent again; the result of a piece is handed out once.
+"""
+
+from __future__ import annotations
+
+import logging
+import platform
+import pydoc
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import ExitStack, closing, contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pickle import PicklingError
+from typing import Any
+
+from textsvm.errors import InputError
+from textsvm.runtime import parallel
+from textsvm.runtime.parallel import Progress
+
+#: Seconds that a scheduler may take to answer, and workers to come.
+PATIENCE = 10.0
+#: Seconds that may go by without any worker, once there have been some.
+ABANDONED = 60.0
+#: Packages whose versions decide the bits of a result.
+PACKAGES = ("textsvm", "numpy", "scipy", "numba")
+
+_current: ContextVar[Workers | None] = ContextVar("textsvm_workers", default=None)
+
+
+def current() -> Workers | None:
+    """The workers that the block around this call may use, if there are any."""
+    return _current.get()
+
+
+@contextmanager
+def on_workers(where: Any) -> Iterator[Workers]:
+    """Have workers of Dask do what can be split, inside of the block.
+
+    Kernel matrices of edit-distance and gap-weighted kernels are made in tiles; cross-validation and tuning
+    solve the folds of every kernel, and its paths along C, as tasks. Results are those of one machine.
+
+    Parameters
+    ----------
+    where : str or cluster of Dask
+        The address of a scheduler, such as "tcp://10.0.0.1:8786"; "local": a worker process for each core of
+        this machine, for as long as the block lasts.
+
+    Raises
+    ------
+    InputError
+        If `distributed` is not installed, no scheduler answers, it has no workers, or these have another
+        version of textsvm or of what it computes with.
+
+    Examples
+    --------
+    >>> from distributed import LocalCluster
+    >>> from textsvm import SVC, EditDistance, cross_validate, on_workers
+    >>> names, countries = ["Anna", "Hanna", "Jana", "Juan", "Ivan", "Joan"], ["de"] * 3 + ["es"] * 3
+    >>> cluster = LocalCluster(n_workers=1, processes=False, dashboard_address=None)
+    >>> with cluster, on_workers(cluster):
+    ...     found = cross_validate(SVC(EditDistance()), names, countries, cv=3)
+    >>> found.pooled["accuracy"]
+    1.0
+    """
+    require_dask()
+    with ExitStack() as stack:
+        cluster = stack.enter_context(_local()) if isinstance(where, str) and where == "local" else where
+        client = stack.enter_context(_connected(cluster))
+        workers = Workers(client)
+        require_same_versions(client)
+        token = _current.set(workers)
+        stack.callback(_current.reset, token)
+        yield workers
+
+
+def require_dask() -> None:
+    """Raise InputError if `distributed` is not installed."""
+    if find_spec("distributed") is None:
+        raise InputError('workers need Dask, which is not installed; pip install "textsvm[dask]"')
+
+
+@contextmanager
+def here() -> Iterator[None]:
+    """Do everything on this machine, inside of the block."""
+    token = _current.set(None)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def _local() -> Any:
+    from distributed import LocalCluster
+
+    # No limit of memory: a worker that comes near one writes what it was sent to disk, or ends.
+    return LocalCluster(
+        n_workers=parallel.n_threads(),
+        threads_per_worker=1,
+        memory_limit=0,
+        dashboard_address="127.0.0.1:0",
+        silence_logs=logging.CRITICAL,  # what fails is said here
+        preload=["import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"],  # Ctrl-C is meant for us
+    )
+
+
+@contextmanager
+def _connected(where: Any) -> Iterator[Any]:
+    """A client of a scheduler that has workers."""
+    from distributed import Client
+    from distributed import TimeoutError as Late
+
+    name = getattr(where, "scheduler_address", where)
+    try:
+        client = Client(where, timeout=PATIENCE, set_as_default=False)
+    except (OSError, Late, ValueError, TypeError) as error:
+        raise InputError(
+            f"no scheduler of Dask answers at {name} ({type(error).__name__}, {PATIENCE:g} s); start one "
+            "with `dask scheduler`, and give its address, such as tcp://HOST:8786"
+        ) from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE)
+        except (Late, TimeoutError) as error:  # on Python 3.10 not the same, and both are raised
+            raise InputError(
+                f"the scheduler at {name} has no workers after {PATIENCE:g} s; start some with "
+                f"`dask worker {name}`, where textsvm is installed"
+            ) from error
+        yield client
+
+
+def versions(locate: Callable[..., Any] = lambda function, *args: function(*args)) -> dict[str, Any]:
+    """Versions of what decides the bits of a result; `locate` calls a function wherever they are wanted."""
+    found = {name: locate(pydoc.locate, f"{name}.__version__") for name in PACKAGES}
+    return found | {"python": locate(platform.python_version)}
+
+
+def require_same_versions(client: Any) -> None:
+    """Raise InputError if a worker has other versions than this process.
+
+    Only functions of the standard library are called there, which every worker has.
+    """
+    ours, theirs = versions(), versions(lambda *call: client.run(*call, on_error="return"))
+    for name, wanted in ours.items():
+        for worker, found in theirs[name].items():
+            if found is None or isinstance(found, BaseException):
+                raise InputError(f"the worker {worker} has no {name}; install {name} {wanted} there")
+            if found != wanted:
+                raise InputError(
+                    f"the worker {worker} has {name} {found} and this machine has {wanted}; results would "
+                    "not be those of one machine, so install the same version"
+                )
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """What is at the workers, the digest of its content, and how tasks call it."""
+
+    value: Any
+    name: str
+    future: Any
+
+
+class Workers:
+    """The workers of a scheduler.
+
+    Parameters
+    ----------
+    client : distributed.Client
+
+    Attributes
+    ----------
+    worth : float
+        Predicted seconds of work, on all cores of this machine, from which on it is worth sending.
+    """
+
+    worth = 1.0
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._sent: list[_Sent] = []
+
+    @property
+    def threads(self) -> int:
+        """How many tasks run at a time."""
+        return max(1, sum(self._client.nthreads().values()))
+
+    @property
+    def description(self) -> str:
+        """For people."""
+        count, threads = len(self._client.nthreads()), self.threads
+        tasks = f"{threads} task{'s' * (threads > 1)} at a time"
+        return f"{count} worker{'s' * (count > 1)} at {self._client.scheduler.address} ({tasks})"
+
+    def pays(self, seconds: float) -> bool:
+        """Whether work that takes one core so long is worth sending."""
+        return seconds >= self.worth * parallel.n_threads()
+
+    def everywhere(self, function: Callable[[], Any]) -> dict[str, Any]:
+        """What a function returns in each worker's process, by the worker's address."""
+        found: dict[str, Any] = self._client.run(function)
+        return found
+
+    def run(
+        self,
+        function: Callable[..., Any],
+        shared: Sequence[Any],
+        pieces: Sequence[Any],
+        work: Sequence[float] | None = None,
+        progress: Progress | None = None,
+    ) -> Iterator[tuple[int, Any]]:
+        """Call ``function(*shared, piece)`` for every piece, each in one thread of a worker.
+
+        Parameters
+        ----------
+        function : callable
+            Of a module that workers have; without effects, for it may be called again where a worker ended.
+        shared : sequence
+            What all pieces need, sent once to each worker.
+        pieces : sequence
+        work : sequence of float, optional
+            Relative cost of each piece, 1 each by default: the costly ones come first.
+        progress : callable, optional
+
+        Yields
+        ------
+        number of the piece and its result, once each, in the order in which they arrive
+
+        Raises
+        ------
+        InputError
+            What the function raises; or, if workers end with the same piece again and again, or all of
+            them are gone.
+        """
+        costs = [1.0] * len(pieces) if work is None else list(work)
+        missing = sorted(range(len(pieces)), key=lambda k: -costs[k])
+        total, done = sum(costs), 0.0
+        while missing:
+            # Closed, and what is left cancelled, as soon as anything fails or is interrupted.
+            with closing(self._round(function, shared, {k: pieces[k] for k in missing})) as results:
+                for number, result in results:
+                    missing.remove(number)
+                    done += costs[number]
+                    yield number, result
+                    if progress is not None:
+                        progress(done, total)
+
+    def _round(
+        self, function: Callable[..., Any], shared: Sequence[Any], pieces: dict[int, Any]
+    ) -> Generator[tuple[int, Any], None, None]:
+        """Results of some pieces; without those for which what they need has been lost."""
+        held = [self._send(value) for value in shared]
+        submit, last = self._client.submit, time.monotonic()
+        pending = {submit(_call, function, *held, one, pure=False): k for k, one in pieces.items()}
+        try:
+            while pending:
+                arrived = self._arrived(list(pending))
+                last = self._require_some(last)
+                for future in arrived:
+                    number = pending.pop(future)
+                    if future.status == "finished":
+                        with suppress(CancelledError):
+                            yield number, future.result()
+                    elif future.status == "error":
+                        raise _as_input_error(future.exception())
+                    future.release()
+                    del future
+        finally:
+            # Tasks that run end by themselves; others do not begin any more.
+            if pending:
+                self._client.cancel(list(pending), force=True)
+
+    def _send(self, value: Any) -> Any:
+        """What is at the workers already, or is sent there now."""
+        from dask.base import tokenize
+
+        known = next((one for one in self._sent if one.value is value), None)
+        name = str(tokenize(value)) if known is None else known.name
+        known = known or next((one for one in self._sent if one.name == name), None)
+        there = known is not None and known.future.status == "finished"
+        future = known.future if known is not None and there else self._scatter(value)
+        self._sent = [one for one in self._sent if one.name != name] + [_Sent(value, name, future)]
+        return future
+
+    def _scatter(self, value: Any) -> Any:
+        from distributed import TimeoutError as Late
+
+        last = time.monotonic()
+        while True:
+            try:
+                # In a list, for what is one itself would be sent element by element.
+                [future] = self._client.scatter([value], broadcast=True, hash=False)
+                return future
+            except (TypeError, AttributeError, PicklingError) as error:
+                raise InputError(
+                    f"what the workers need cannot be sent to them ({error}); a function of tokens, or a "
+                    "kernel function, must hold nothing that is this process's alone, such as an open file"
+                ) from error
+            except (OSError, Late):  # a worker ended while it was sent something
+                last = self._require_some(last)
+
+    def forget(self, value: Any) -> None:
+        """Have the workers give back the memory of what they were sent."""
+        self._sent = [one for one in self._sent if one.value is not value]
+
+    def _arrived(self, futures: Sequence[Any]) -> list[Any]:
+        """Those that are no longer at work, after a second at most if there are none."""
+        from distributed import TimeoutError as Late
+        from distributed import wait
+
+        with suppress(Late, CancelledError), self._client.as_current():
+            wait(futures, timeout=1, return_when="FIRST_COMPLETED")
+        return [future for future in futures if future.status != "pending"]
+
+    def _require_some(self, last: float) -> float:
+        """When there last were workers; InputError if that is long ago."""
+        now = time.monotonic()
+        if self._client.nthreads():
+            return now
+        if now - last > ABANDONED:
+            raise InputError(
+                f"all workers at {self._client.scheduler.address} have been gone for {ABANDONED:g} s; start "
+                "some, and run this again"
+            )
+        return last
+
+
+def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a worker does of a task."""
+    with parallel.limit(1):
+        return function(*arguments)
+
+
+def _as_input_error(error: BaseException) -> BaseException:
+    from distributed import KilledWorker
+
+    if not isinstance(error, KilledWorker):
+        return error
+    return InputError(
+        f"workers have ended one after the other with the same task, the last at {error.last_worker}, as "
+        "they do when memory runs out; give them more, or run fewer tasks at a time (dask worker --nthreads)"
+    )

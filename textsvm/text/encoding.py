@@ -1,0 +1,392 @@
+"""Texts -> codes, on all cores: no step of it is taken a character at a time in Python.
+
+Texts are read in chunks, each encoded over an alphabet of its own, which Python's strings are not needed for
+afterwards; then all are written over one alphabet. Texts of ASCII are a byte a character throughout.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.runtime.compiled import few, njit
+from textsvm.runtime.parallel import Progress, n_threads, part, run
+from textsvm.text.normal_form import JOINED, SEVERAL, SPACE, UNKNOWN, NormalForm, normalise
+from textsvm.text.spans import distinct
+
+Array = NDArray[Any]
+
+#: Characters of a chunk, and texts that are taken at a time until there are so many.
+CHUNK, GROUP = 1 << 20, 16
+#: Chunks that a thread gets before more texts are asked for.
+CHUNKS = 4
+POINTS = sys.maxunicode + 1
+#: Tables that a thread uses again, as long as Unicode: making one takes longer than reading a short text.
+_scratch = threading.local()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How texts are read: the form they are brought into, and the length that they are cut at then."""
+
+    form: NormalForm
+    max_length: int | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some texts, encoded over their own alphabet.
+
+    Attributes
+    ----------
+    numbers : int64 array, shape (n,)
+        Which texts they are.
+    lengths : int64 array, shape (n,)
+    codes : uint8, uint16 or uint32 array, shape (total number of symbols,)
+    symbols : uint32 array, shape (number of symbols,)
+        In order of first occurrence.
+    """
+
+    numbers: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    codes: NDArray[np.unsignedinteger]
+    symbols: NDArray[np.uint32]
+
+
+def encode_characters(
+    texts: Iterable[str], reading: Reading, known: NDArray[np.uint32], progress: Progress | None = None
+) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64], NDArray[np.uint32]]:
+    """Bring texts into a form, and number their characters.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        Read once and a few million characters at a time: of a generator, no more than that is in memory.
+    reading : Reading
+    known : uint32 array
+        An alphabet whose symbols keep their codes.
+    progress : callable, optional
+        In texts, where their number is known.
+
+    Returns
+    -------
+    codes : uint8, uint16 or uint32 array
+    offsets : int64 array, shape (n + 1,)
+    alphabet : uint32 array
+        The known one and behind it other symbols of the texts, sorted.
+    """
+    parts = list(_parts(texts, reading, progress))
+    lengths = np.empty(sum(len(one.numbers) for one in parts), np.int64)
+    for one in parts:
+        lengths[one.numbers] = one.lengths
+    offsets = offsets_of(lengths)
+    alphabet = extended(known, [one.symbols for one in parts])
+    codes = np.empty(offsets[-1], code_type(len(alphabet)))
+    code_of = np.zeros(int(alphabet.max(initial=0)) + 1, codes.dtype)
+    code_of[alphabet] = np.arange(len(alphabet))
+    empty = Part(offsets[:0], offsets[:0], codes[:0], alphabet[:0])
+
+    def place(k: int) -> None:
+        one, parts[k] = parts[k], empty  # its memory is needed no longer
+        if few(len(one.codes)):
+            ends = offsets_of(one.lengths)
+            for i, first in enumerate(offsets[one.numbers]):
+                codes[first : first + one.lengths[i]] = code_of[one.symbols[one.codes[ends[i] : ends[i + 1]]]]
+            return
+        _place(one.codes, one.lengths, offsets[one.numbers], code_of[one.symbols], codes)
+
+    _all(place, range(len(parts)))
+    return codes, offsets, alphabet
+
+
+def extended(known: NDArray[np.uint32], symbols: Sequence[NDArray[np.uint32]]) -> NDArray[np.uint32]:
+    """A known alphabet, and behind it what else there is, sorted."""
+    found = np.unique(np.concatenate([np.empty(0, np.uint32), *symbols]))
+    return np.concatenate([known, np.setdiff1d(found, known, assume_unique=True)]).astype(np.uint32)
+
+
+def gather(
+    codes: NDArray[np.unsignedinteger], starts: NDArray[np.int64], stops: NDArray[np.int64]
+) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]]:
+    """Stretches ``codes[starts[k]:stops[k]]``, one behind the other, and their offsets."""
+    offsets = offsets_of(stops - starts)
+    if few(len(starts) + int(offsets[-1])):
+        return np.concatenate([codes[:0], *(codes[a:b] for a, b in zip(starts, stops, strict=True))]), offsets
+    taken = np.empty(offsets[-1], codes.dtype)
+    _gather(codes, starts, offsets, taken)
+    return taken, offsets
+
+
+def offsets_of(lengths: Iterable[int]) -> NDArray[np.int64]:
+    """Where documents of these lengths begin, one behind the other, and where the last ends."""
+    sizes = lengths if isinstance(lengths, np.ndarray) else np.fromiter(lengths, np.int64)
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def code_type(n_symbols: int) -> type[np.unsignedinteger]:
+    """The type of codes over an alphabet of that many symbols."""
+    return np.uint8 if n_symbols <= 1 << 8 else np.uint16 if n_symbols <= 1 << 16 else np.uint32
+
+
+def decode(points: NDArray[np.unsignedinteger]) -> str:
+    """The text of code points."""
+    return points.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")
+
+
+def _all(function: Any, pieces: Sequence[Any], progress: Progress | None = None) -> None:
+    """All pieces, a single one without a thread beginning."""
+    if len(pieces) == 1 and progress is None:
+        function(pieces[0])
+    else:
+        run(function, pieces, progress=progress)
+
+
+def _parts(texts: Iterable[str], reading: Reading, progress: Progress | None) -> Iterator[Part]:
+    """Texts as parts, read on all cores, a few chunks for each at a time."""
+    chunks, first = _chunks(texts), 0
+    while batch := list(islice(chunks, CHUNKS * n_threads())):
+        size = sum(map(len, batch))
+        step = part(progress, first, size, len(texts)) if isinstance(texts, Sized) else None
+        yield from _read_all(batch, first, reading, step)
+        first += size
+
+
+def _read_all(
+    batch: list[list[str]], first: int, reading: Reading, progress: Progress | None
+) -> Iterator[Part]:
+    """Encode chunks of texts, which are forgotten; `first` is the number of the first text."""
+    numbers = first + offsets_of(map(len, batch))
+    found: list[list[Part]] = [[] for _ in batch]
+
+    def read(k: int) -> None:
+        found[k] = _read(batch[k], int(numbers[k]), reading)
+        batch[k] = []
+
+    _all(read, range(len(batch)), progress)
+    return chain.from_iterable(found)
+
+
+def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
+    rest, chunk, size = iter(texts), [], 0
+    while group := list(islice(rest, GROUP)):
+        chunk += group
+        size += sum(map(len, group))
+        if size >= CHUNK:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _read(texts: list[str], first: int, reading: Reading) -> list[Part]:
+    """Encode a chunk of texts, those of ASCII apart; `first` is the number of its first text."""
+    simple = np.fromiter(map(str.isascii, texts), bool, len(texts))
+    parts = []
+    for chosen in (np.flatnonzero(simple), np.flatnonzero(~simple)):
+        if len(chosen):
+            some = texts if len(chosen) == len(texts) else [texts[i] for i in chosen]
+            points, lengths = _normalised(some, reading)
+            symbols = _numbered(points)
+            parts.append(Part(first + chosen, lengths, points.astype(code_type(len(symbols))), symbols))
+    return parts
+
+
+def _numbered(points: Array) -> NDArray[np.uint32]:
+    """Put codes in place of code points; the code point of each code."""
+    if few(len(points)):
+        found, firsts, numbers = np.unique(points, return_index=True, return_inverse=True)
+        order = np.argsort(firsts)
+        points[:] = np.argsort(order)[numbers]
+        return found[order].astype(np.uint32)
+    if not hasattr(_scratch, "number"):
+        _scratch.number, _scratch.symbols = np.zeros((2, POINTS), np.uint32)
+    return np.array(_scratch.symbols[: _number(points, _scratch.number, _scratch.symbols)])
+
+
+def _normalised(texts: list[str], reading: Reading) -> tuple[Array, NDArray[np.int64]]:
+    """The code points of texts in their form: uint8 of ASCII, uint32 of others; and their lengths."""
+    form, most = reading.form, reading.max_length
+    if few(sum(map(len, texts))):
+        parts = [
+            normalise(text, form.form, punctuation=form.punctuation, keep_case=form.keep_case)[:most]
+            for text in texts
+        ]
+        points, starts = _points(parts)
+        return points.copy(), np.diff(starts)
+    if not form.changes and most is not None:
+        texts = [text[:most] for text in texts]
+    points, starts = _points(texts)
+    if not form.changes or points.dtype != np.uint8:
+        points = points.copy()  # to be written to
+    if not form.changes:
+        return points, np.diff(starts)
+    known, size = _Known(form), len(points)
+    if points.dtype != np.uint8:
+        size = known.survey(points, starts)
+    out, lengths = np.empty(size + 1, points.dtype), np.empty(len(texts), np.int64)
+    most = len(out) if most is None else most
+    end = int(_rewrite(points, starts, form.table, known.more, known.rows, form.strips, most, out, lengths))
+    return out[:end], lengths
+
+
+def _points(texts: list[str]) -> tuple[Array, NDArray[np.int64]]:
+    """The code points of texts as they are, read-only, and where each text begins."""
+    joined, starts = "".join(texts), offsets_of(map(len, texts))
+    if joined.isascii():
+        return np.frombuffer(joined.encode("ascii"), np.uint8), starts
+    # Lone surrogates (undecodable bytes kept by a reader) are symbols like any other.
+    return np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32), starts
+
+
+class _Known:
+    """What the code points of a chunk become, and its pieces of several that are changed together.
+
+    Attributes
+    ----------
+    more : uint32 array
+        What the pieces become: they stand as ``POINTS + k`` among the code points.
+    rows : uint32 array
+        As in `NormalForm`.
+    """
+
+    def __init__(self, form: NormalForm) -> None:
+        self.form, self.more, self.rows = form, np.zeros(0, np.uint32), form.rows
+
+    def survey(self, points: NDArray[np.uint32], starts: NDArray[np.int64]) -> int:
+        """Learn what is new, put pieces in place of their code points; the size of the result, at most."""
+        while True:
+            self.rows = self.form.rows
+            size, unknown, joined = _survey(points, self.form.table, self.more, self.rows)
+            if unknown:
+                self.form.learn(np.unique(points[self.form.table[points] == UNKNOWN]).tolist())
+            elif joined:
+                self._join(points, starts, joined)
+                return int(_survey(points, self.form.table, self.more, self.rows)[0])
+            else:
+                return int(size)
+
+    def _join(self, points: NDArray[np.uint32], starts: NDArray[np.int64], most: int) -> None:
+        """Put one number in place of each piece of several code points, and nothing in place of its rest."""
+        first, last = np.empty((2, most), np.int64)
+        n = _find_joined(points, starts, self.form.table, first, last)
+        ids, firsts = distinct(points, first[:n], last[:n])
+        pieces = [self.form.of(decode(points[first[i] : last[i]])) for i in firsts]
+        rows = [np.array([len(piece), *piece], np.uint32) for piece in (*pieces, [])]
+        self.more = (SEVERAL + len(self.rows) + offsets_of(map(len, rows))[:-1]).astype(np.uint32)
+        self.rows = np.concatenate([self.rows, *rows])
+        _substitute(points, first[:n], last[:n], ids, len(pieces))
+
+
+@njit(nogil=True, cache=True)
+def _survey(points, table, more, rows):
+    """The number of symbols that these become, and how many of them are unknown, or joined."""
+    size = unknown = joined = 0
+    for point in points:
+        value = table[point] if point < POINTS else more[point - POINTS]
+        if value < SEVERAL:
+            size += 1
+            unknown += value == UNKNOWN
+            joined += value == JOINED
+        elif value - SEVERAL < len(rows):
+            size += rows[value - SEVERAL]
+        else:
+            unknown += 1  # learnt by another thread since `rows` was read
+    return size, unknown, joined
+
+
+@njit(nogil=True, cache=True)
+def _find_joined(points, starts, table, first, last):
+    """Pieces of texts that are changed together: joined code points and the one before them."""
+    found = 0
+    for i in range(len(starts) - 1):
+        inside = False
+        for j in range(starts[i], starts[i + 1]):
+            if table[points[j]] == JOINED:
+                if not inside:
+                    first[found] = max(j - 1, starts[i])
+                    found += 1
+                last[found - 1] = j + 1
+                inside = True
+            else:
+                inside = False
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _substitute(points, first, last, ids, nothing):
+    for i in range(len(first)):
+        points[first[i]] = POINTS + ids[i]
+        points[first[i] + 1 : last[i]] = POINTS + nothing
+
+
+@njit(nogil=True, cache=True)
+def _rewrite(points, starts, table, more, rows, strips, most, out, lengths):
+    """Write what texts become, one behind the other, each cut at `most`; their lengths, and the end."""
+    # Unsigned: Numba looks at the sign of every other index. Without a branch where a space is.
+    at, one, most = np.uint64(0), np.uint64(1), np.uint64(most)
+    for i in range(len(starts) - 1):
+        first, spaced = at, np.uint64(strips)
+        for point in points[starts[i] : starts[i + 1]]:
+            value = table[point] if point < POINTS else more[point - POINTS]
+            if value < SEVERAL:
+                space = np.uint64(value == SPACE)
+                out[at] = 32 if space else value - 1
+                at += one - (spaced & space)
+                spaced = space
+            else:
+                row = value - SEVERAL
+                for k in range(row + 1, row + 1 + rows[row]):
+                    space = np.uint64(rows[k] == SPACE)
+                    out[at] = 32 if space else rows[k] - 1
+                    at += one - (spaced & space)
+                    spaced = space
+            if at - first > most:
+                break  # one more than `most`, so that a space at the end is not taken for the last
+        if strips and spaced and at > first:
+            at -= one
+        at = min(at, first + most)
+        lengths[i] = at - first
+    return at
+
+
+@njit(nogil=True, cache=True)
+def _number(points, number, symbols):
+    """Put numbers in order of first occurrence in place of code points, and say what they number.
+
+    `number` is all zero, before and after; `symbols` has room for all.
+    """
+    found = 0
+    for j in range(len(points)):
+        point = points[j]
+        if not number[point]:
+            symbols[found] = point
+            found += 1
+            number[point] = found
+        points[j] = number[point] - 1
+    for symbol in symbols[:found]:
+        number[symbol] = 0
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _place(codes, lengths, first, code_of, out):
+    at = 0
+    for i in range(len(lengths)):
+        given, taken = codes[at : at + lengths[i]], out[first[i] : first[i] + lengths[i]]
+        for j in range(len(given)):
+            taken[j] = code_of[given[j]]
+        at += lengths[i]
+
+
+@njit(nogil=True, cache=True)
+def _gather(codes, first, offsets, out):
+    for i in range(len(first)):
+        size = offsets[i + 1] - offsets[i]
+        out[offsets[i] : offsets[i + 1]] = codes[first[i] : first[i] + size]
