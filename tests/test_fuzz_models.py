@@ -15,7 +15,7 @@ import textsvm
 from textsvm import InputError
 from textsvm.bench import fuzz
 from textsvm.bench.harness import Rows
-from textsvm.kernels.mers.gapped_kmers import Mask, MaskedWindows, windows_of
+from textsvm.kernels.mers.windows import Mask, MaskedWindows, windows_of
 from textsvm.model import parts as model_parts
 from textsvm.model.bytes import sealed
 from textsvm.model.file import load_fitted

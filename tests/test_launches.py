@@ -7,11 +7,11 @@ import pytest
 from problems import random_sparse
 
 from textsvm.kernels.vectors.kernels import Gaussian
-from textsvm.linalg import digits_cuda, products_cuda, vectors_cuda
-from textsvm.linalg.digits_cuda import ONE
+from textsvm.linalg import products_cuda, vectors_cuda
+from textsvm.linalg import vectors_cuda as digits_cuda
 from textsvm.linalg.products_cuda import PRODUCTS, CudaColumns, Factors
 from textsvm.linalg.sparse_cuda import EXACT, FIXED, NAMES, CudaSparse, Finish, finish_fields
-from textsvm.linalg.vectors_cuda import WORK, DigitColumns, Float64Columns
+from textsvm.linalg.vectors_cuda import ONE, WORK, DigitColumns, Float64Columns
 from textsvm.runtime import device
 
 NUMBERS = {"linear": (), "polynomial": (0.5, 1.0, 3.0), "gaussian": (0.25,), "sigmoid": (0.5, -1.0)}

@@ -16,8 +16,8 @@ from textsvm.cli.console import WrongUsage
 from textsvm.cli.kernels import options_of
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS, GappedKmers, Gkm, Mismatch, spelling
-from textsvm.kernels.mers import distances as mer_distances
-from textsvm.kernels.mers import scores as mer_scores
+from textsvm.kernels.mers import cpu as mer_distances
+from textsvm.kernels.mers import rows as mer_scores
 from textsvm.kernels.mers.kernel import gkm_weights, mismatch_weights
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode, encode_as

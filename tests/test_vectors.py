@@ -43,7 +43,7 @@ from textsvm import (
     tune,
 )
 from textsvm.evaluation.explanation import explain
-from textsvm.kernels.vectors.rows import TILE_COLUMNS, Products
+from textsvm.kernels.vectors.cpu import TILE_COLUMNS, Products
 from textsvm.linalg.vectors import Vectors
 from textsvm.model import file as model_file
 from textsvm.model.bytes import sealed

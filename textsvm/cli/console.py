@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from textsvm.cli import signals
-from textsvm.errors import InputError
+from textsvm.errors import InputError, json_escaped, one_line, printable
 from textsvm.runtime import compiled
-from textsvm.runtime.printable import json_escaped, one_line, printable
 
 if TYPE_CHECKING:
     from textsvm.runtime.device import Device

@@ -182,26 +182,13 @@ def _run(
 
 
 @njit(nogil=True, cache=True)
-def finish(product: float, a: float, b: float) -> float:
+def finish(product, a, b):
     """The value of a product of two rows, given a number for each."""
     return product * (a * b)
 
 
 @njit(nogil=True, cache=True)
-def _add_rows(
-    first: int,
-    last: int,
-    indptr: Array,
-    features: Array,
-    values: Array,
-    lists: Array,
-    documents: Array,
-    x: Array,
-    tile: Array,
-    row_scale: Array,
-    scale: Array,
-    out: Array,
-) -> None:
+def _add_rows(first, last, indptr, features, values, lists, documents, x, tile, row_scale, scale, out):
     n = out.shape[1]
     sums = np.zeros(n)
     for i in range(first, last):
@@ -215,19 +202,7 @@ def _add_rows(
 
 
 @njit(nogil=True, cache=True)
-def _add_half(
-    first: int,
-    last: int,
-    indptr: Array,
-    features: Array,
-    values: Array,
-    starts: Array,
-    ends: Array,
-    documents: Array,
-    x: Array | None,
-    tile: Array,
-    total: Array,
-) -> None:
+def _add_half(first, last, indptr, features, values, starts, ends, documents, x, tile, total):
     n = total.shape[1]
     sums = np.zeros(n)
     for i in range(first, last):
@@ -241,23 +216,21 @@ def _add_half(
 
 
 @njit(nogil=True, cache=True)
-def _finish_half(first: int, last: int, total: Array, scale: Array, out: Array) -> None:
+def _finish_half(first, last, total, scale, out):
     for i in range(first, last):
         for j in range(i, total.shape[1]):
             out[i, j] = finish(total[i, j], scale[i], scale[j])
 
 
 @njit(nogil=True, cache=True)
-def _mirror(first: int, last: int, out: Array) -> None:
+def _mirror(first, last, out):
     for j in range(first + 1, out.shape[0]):
         for i in range(first, min(last, j)):
             out[j, i] = out[i, j]
 
 
 @njit(nogil=True, cache=True)
-def _transpose(
-    indptr: Array, features: Array, values: Array, cursor: Array, documents: Array, x: Array, after: Array
-) -> None:
+def _transpose(indptr, features, values, cursor, documents, x, after):
     for i in range(len(indptr) - 1):
         for k in range(indptr[i], indptr[i + 1]):
             at = cursor[features[k]]
@@ -268,9 +241,7 @@ def _transpose(
 
 
 @njit(nogil=True, cache=True)
-def _densify(
-    first: int, last: int, indptr: Array, features: Array, values: Array, column: Array, matrix: Array
-) -> None:
+def _densify(first, last, indptr, features, values, column, matrix):
     for i in range(first, last):
         for k in range(indptr[i], indptr[i + 1]):
             if column[features[k]] >= 0:

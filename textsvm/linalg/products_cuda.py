@@ -29,7 +29,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.spectrum.pmers_cuda import starts_of
 from textsvm.linalg.sparse_cuda import (
     EXACT,
     FIXED,
@@ -39,6 +38,7 @@ from textsvm.linalg.sparse_cuda import (
     Finish,
     finish_defines,
     finish_fields,
+    starts_of,
 )
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Defines

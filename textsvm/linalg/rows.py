@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.spectrum.pmers import Counts
 from textsvm.linalg.dense import DenseRows
-from textsvm.linalg.sparse import Sparse, count_kept, feature_type, share
+from textsvm.linalg.sparse import Counts, Sparse, count_kept, feature_type, share
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.memory import empty
 
@@ -142,18 +141,8 @@ def _numbered(df: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.sign
 
 @njit(nogil=True, cache=True)
 def _keep_counts(
-    first: int,
-    last: int,
-    indptr: Array,
-    features: Array,
-    counts: Array,
-    table: Array,
-    target: Array,
-    begin: Array,
-    kept_features: Array,
-    kept_values: Array,
-    alone: Array,
-) -> None:
+    first, last, indptr, features, counts, table, target, begin, kept_features, kept_values, alone
+):
     for i in range(first, last):
         to, total, kept = begin[i], 0.0, 0.0
         for k in range(indptr[i], indptr[i + 1]):
@@ -169,7 +158,7 @@ def _keep_counts(
 
 
 @njit(nogil=True, cache=True)
-def _commonest_first(df: Array) -> Array:
+def _commonest_first(df):
     """The features that two documents have, the commonest first, of equal ones the first: by counting."""
     begin = np.zeros(df.max() + 2 if len(df) else 2, np.int64)
     for times in df:
@@ -186,18 +175,7 @@ def _commonest_first(df: Array) -> Array:
 
 
 @njit(nogil=True, cache=True)
-def _weigh(
-    indptr: Array,
-    features: Array,
-    given: Array,
-    first: int,
-    last: int,
-    weights: Array,
-    alone: Array,
-    normalised: bool,
-    values: Array,
-    ridge: Array,
-) -> None:
+def _weigh(indptr, features, given, first, last, weights, alone, normalised, values, ridge):
     """Values of some rows, and their ridges."""
     for i in range(first, last):
         total = 0.0
@@ -215,18 +193,7 @@ def _weigh(
 
 
 @njit(nogil=True, cache=True)
-def _place(
-    indptr: Array,
-    features: Array,
-    values: Array,
-    base: int,
-    root: float,
-    begin: Array,
-    to: Array,
-    out: Array,
-    first: int,
-    last: int,
-) -> None:
+def _place(indptr, features, values, base, root, begin, to, out, first, last):
     for i in range(first, last):
         for k in range(indptr[i], indptr[i + 1]):
             to[begin[i]] = features[k] + base

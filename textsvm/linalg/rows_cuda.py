@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.spectrum.pmers_cuda import check_features, starts_of
 from textsvm.linalg.dense import WIDTHS, padded, slices
 from textsvm.linalg.rows import FeatureRows
+from textsvm.linalg.sparse_cuda import check_features, starts_of
 from textsvm.runtime import device as gpu
 
 Array = Any  # a CuPy array

@@ -62,6 +62,23 @@ def _split(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
 
 
 @dataclass(frozen=True)
+class Counts:
+    """How often each document holds each p-mer: the rows of a sparse matrix.
+
+    Attributes
+    ----------
+    indptr : int64 array, shape (n + 1,)
+    features : int32 or int64 array, shape (number of entries,)
+        Ids, numbered through all lengths (`Vocabulary.first`), in order of first occurrence.
+    counts : int32 array, shape (number of entries,)
+    """
+
+    indptr: NDArray[np.int64]
+    features: NDArray[np.signedinteger]
+    counts: NDArray[np.int32]
+
+
+@dataclass(frozen=True)
 class Sparse:
     """Rows of X: document i has `values[indptr[i]:indptr[i + 1]]` at these `features`.
 
@@ -198,9 +215,7 @@ def _empty(indptr: NDArray[np.int64], n_features: int) -> Sparse:
 
 
 @njit(nogil=True, cache=True)
-def _count(
-    indptr: Array, features: Array, rows: Array, ends: Array, first: int, last: int, counts: Array
-) -> None:
+def _count(indptr, features, rows, ends, first, last, counts):
     """Count the features of some entries: the rows' entries are numbered through."""
     at = np.searchsorted(ends, first, side="right") - 1
     while at < len(rows) and ends[at] < last:
@@ -211,7 +226,7 @@ def _count(
 
 
 @njit(nogil=True, cache=True)
-def _squares(first: int, last: int, indptr: Array, values: Array, squares: Array) -> None:
+def _squares(first, last, indptr, values, squares):
     for i in range(first, last):
         total = 0.0
         for k in range(indptr[i], indptr[i + 1]):
@@ -220,9 +235,7 @@ def _squares(first: int, last: int, indptr: Array, values: Array, squares: Array
 
 
 @njit(nogil=True, cache=True)
-def _dot(
-    first: int, last: int, indptr: Array, features: Array, values: Array, dense: Array, out: Array
-) -> None:
+def _dot(first, last, indptr, features, values, dense, out):
     width = dense.shape[1]
     for i in range(first, last):
         if width == 1:
@@ -238,9 +251,7 @@ def _dot(
 
 
 @njit(nogil=True, cache=True)
-def _transposed_dot(
-    first: int, last: int, indptr: Array, features: Array, values: Array, dense: Array, out: Array
-) -> None:
+def _transposed_dot(first, last, indptr, features, values, dense, out):
     for i in range(len(indptr) - 1):
         if not dense[i, first:last].any():
             continue
@@ -251,17 +262,7 @@ def _transposed_dot(
 
 
 @njit(nogil=True, cache=True)
-def _take(
-    first: int,
-    last: int,
-    indptr: Array,
-    features: Array,
-    values: Array,
-    rows: Array,
-    to: Array,
-    to_features: Array,
-    to_values: Array,
-) -> None:
+def _take(first, last, indptr, features, values, rows, to, to_features, to_values):
     for i in range(first, last):
         shift = indptr[rows[i]] - to[i]
         for k in range(to[i], to[i + 1]):
@@ -270,7 +271,7 @@ def _take(
 
 
 @njit(nogil=True, cache=True)
-def count_kept(first: int, last: int, indptr: Array, features: Array, target: Array, kept: Array) -> None:
+def count_kept(first, last, indptr, features, target, kept):
     """kept[i + 1] becomes the number of entries of row i whose feature has a target."""
     for i in range(first, last):
         count = 0
@@ -281,17 +282,7 @@ def count_kept(first: int, last: int, indptr: Array, features: Array, target: Ar
 
 
 @njit(nogil=True, cache=True)
-def _keep(
-    first: int,
-    last: int,
-    indptr: Array,
-    features: Array,
-    values: Array,
-    target: Array,
-    begin: Array,
-    kept_features: Array,
-    kept_values: Array,
-) -> None:
+def _keep(first, last, indptr, features, values, target, begin, kept_features, kept_values):
     for i in range(first, last):
         to = begin[i]
         for k in range(indptr[i], indptr[i + 1]):
@@ -303,9 +294,7 @@ def _keep(
 
 
 @njit(nogil=True, cache=True)
-def _unary(
-    features: Array, values: Array, counts: Array, starts: Array, code_features: Array, code_values: Array
-) -> None:
+def _unary(features, values, counts, starts, code_features, code_values):
     to = 0
     for k in range(len(features)):
         for height in range(counts[k]):
@@ -315,7 +304,7 @@ def _unary(
 
 
 @njit(nogil=True, cache=True)
-def _raise_to(features: Array, counts: Array, largest: Array) -> None:
+def _raise_to(features, counts, largest):
     """largest[u] becomes at least the count of every entry of feature u."""
     for k in range(len(features)):
         if counts[k] > largest[features[k]]:

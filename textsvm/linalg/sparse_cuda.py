@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.spectrum.pmers_cuda import starts_of
+from textsvm.errors import InputError
+from textsvm.linalg.sparse import MAX_INT32
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Defines
 
@@ -148,3 +149,28 @@ def warps(name: str, n: int, *args: Any, defines: Defines = EXACT[np.uint32]) ->
     if n:
         blocks = -(-n // (gpu.THREADS // WARP))
         gpu.function(SOURCE, name, defines)((blocks,), (gpu.THREADS,), (np.int64(n), *args))
+
+
+def starts_of(numbers: Array) -> Array:
+    """0 and the running sums, int64."""
+    cp = gpu.cupy()
+    starts = cp.zeros(len(numbers) + 1, np.int64)
+    if len(numbers):
+        cp.cumsum(numbers, dtype=np.int64, out=starts[1:])
+    return starts
+
+
+def check_features(n: int) -> None:
+    """Raise InputError if there are more features than int32 can number."""
+    if n > MAX_INT32:
+        raise InputError(
+            f"the documents have {n:,} features and a GPU counts at most {MAX_INT32:,}; "
+            "take fewer lengths or documents, or run with --device cpu"
+        )
+
+
+def documents_of(offsets: Array, n: int, size: int) -> Array:
+    """The document of each of `size` symbols, given where those of n documents begin."""
+    document = gpu.cupy().empty(size, np.int32)
+    gpu.each(gpu.function("pmers.cu", "locate", (("KEY", "uint32"),)), size, np.int32(n), offsets, document)
+    return document

@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from textsvm.linalg.digits_cuda import MOST_FEATURES, SLAB
 from textsvm.linalg.products_cuda import DOUBLE, NARROW_SHARE, VECTOR_SHARE, CudaColumns, Factors, mirror
 from textsvm.linalg.sparse_cuda import CudaSparse, Finish, finish_defines, rows_of, warps
-from textsvm.linalg.vectors_cuda import DigitColumns, digits_of
+from textsvm.linalg.vectors_cuda import MOST_FEATURES, SLAB, DigitColumns, digits_of
 from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress
 

@@ -21,11 +21,21 @@ from numpy.typing import NDArray
 
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress
-from textsvm.text.encoding import Reading, code_type, decode, encode_characters, gather, offsets_of
+from textsvm.text.encoding import (
+    Reading,
+    Stretches,
+    code_type,
+    decode,
+    distinct,
+    encode_characters,
+    find_words,
+    gather,
+    offsets_of,
+    translate,
+)
 from textsvm.text.normal_form import NORMALISATIONS as NORMALISATIONS
 from textsvm.text.normal_form import normal_form
 from textsvm.text.normal_form import normalise as normalise
-from textsvm.text.spans import Stretches, distinct, find_words, translate
 from textsvm.text.tokens import GROUP_NAMES as GROUP_NAMES
 from textsvm.text.tokens import Spans, Tokens, align, kinds, locate, residue_groups, spread, tokenise
 

@@ -58,15 +58,14 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.base import SymbolKernel, is_number, is_whole
-from textsvm.kernels.gap.attribution import SUBSEQUENCES
-from textsvm.kernels.gap.bounded_features import (
+from textsvm.kernels.gap.bounded_rows import (
     BoundedGapPredictor,
     BoundedGapRows,
     Parameters,
     check_range,
     normalisation_of,
 )
-from textsvm.kernels.gap.recurrence import Recurrence
+from textsvm.kernels.gap.recurrence import SUBSEQUENCES, Recurrence
 from textsvm.kernels.gap.subsequences import Patterns, Subsequences, count, ids_of, patterns_of
 from textsvm.kernels.gap.sweep import self_products
 from textsvm.kernels.options import BOUNDED_GAP_OPTIONS, Option

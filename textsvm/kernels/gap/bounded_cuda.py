@@ -14,26 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.gap.bounded_features import BoundedGapRows, Parameters, check_range
-from textsvm.kernels.gap.subsequences import (
-    ROOM,
-    Patterns,
-    Subsequences,
-    check_entries,
-    places_of_stage,
-)
-from textsvm.kernels.mers.gapped_kmers import Stage
-from textsvm.kernels.spectrum.counted_cuda import (
-    commonest_first,
-    equal_ones,
-    normalised_rows,
-    shared_rows,
-)
-from textsvm.kernels.spectrum.pmers_cuda import documents_of
+from textsvm.kernels.gap.bounded_rows import BoundedGapRows, Parameters, check_range
+from textsvm.kernels.gap.subsequences import ROOM, Patterns, Subsequences, check_entries, places_of_stage
+from textsvm.kernels.mers.windows import Stage
+from textsvm.kernels.spectrum.counted_cuda import commonest_first, equal_ones, normalised_rows, shared_rows
 from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.rows_cuda import CudaRows
-from textsvm.linalg.sparse_cuda import CudaSparse
+from textsvm.linalg.sparse_cuda import CudaSparse, documents_of
 from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import DeviceDocuments, Documents

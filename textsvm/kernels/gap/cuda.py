@@ -187,7 +187,7 @@ DEFINE_SETS = [
 
 
 @njit(cache=True)
-def _first_lanes(lanes: Any, firsts: Any, packs: Any, strips: Any) -> int:
+def _first_lanes(lanes, firsts, packs, strips):
     """First lane of each target, given how many it takes; (first strip, strips, last target) of each pack."""
     lane = start = count = 0
     for target in range(len(lanes)):

@@ -17,8 +17,14 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.base import HostRows, KernelRows, SharedColumns, Sharing, SymbolKernel, is_number
-from textsvm.kernels.gap.attribution import SUBSEQUENCES, symbol_contributions
-from textsvm.kernels.gap.recurrence import GapKernel, Recurrence, SelfValues, shared_pass
+from textsvm.kernels.gap.recurrence import (
+    SUBSEQUENCES,
+    GapKernel,
+    Recurrence,
+    SelfValues,
+    shared_pass,
+    symbol_contributions,
+)
 from textsvm.kernels.gap.sweep import PIECE, cut, in_lanes, products, self_products
 from textsvm.kernels.options import GAP_OPTIONS, Option
 from textsvm.runtime.device import Device

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.mers.gapped_kmers import Stage
+from textsvm.kernels.mers.windows import Stage
 from textsvm.kernels.spectrum.pmers import rank
 from textsvm.linalg.sparse import MAX_INT32, Sparse
 from textsvm.runtime.compiled import njit
@@ -296,22 +296,13 @@ def _ranks(keys: NDArray[np.int64], bound: int) -> tuple[NDArray[np.uint64], NDA
 
 
 @njit(nogil=True, cache=True)
-def _mark(keys: Array, seen: Array) -> None:
+def _mark(keys, seen):
     for key in keys:
         seen[key] = True
 
 
 @njit(nogil=True, cache=True)
-def _extend(
-    codes: Array,
-    offsets: Array,
-    first: int,
-    last: int,
-    patterns: Array,
-    n_symbols: int,
-    places: Array,
-    keys: Array,
-) -> None:
+def _extend(codes, offsets, first, last, patterns, n_symbols, places, keys):
     # Documents, the patterns of each, the places of each: this order is that of keys everywhere.
     at, end = 0, patterns.shape[1] - 1
     for d in range(first, last):
@@ -325,7 +316,7 @@ def _extend(
 
 
 @njit(nogil=True, cache=True)
-def _pack(offsets: Array, first: int, last: int, spans: Array, p: int, bound: int, words: Array) -> None:
+def _pack(offsets, first, last, spans, p, bound, words):
     at, n_gaps = 0, spans[-1] - p + 1
     for d in range(first, last):
         for span in spans:
@@ -335,7 +326,7 @@ def _pack(offsets: Array, first: int, last: int, spans: Array, p: int, bound: in
 
 
 @njit(nogil=True, cache=True)
-def _combine(words: Array, powers: Array, bound: int, numbers: Array, keys: Array, values: Array) -> int:
+def _combine(words, powers, bound, numbers, keys, values):
     n_gaps, n, i = len(powers), 0, 0
     while i < len(words):
         entry, total = words[i] // n_gaps, 0.0

@@ -116,7 +116,7 @@ def _arguments(recurrence: Recurrence, wanted: int, double: bool, n: int, m: int
 
 
 @njit(nogil=True, cache=True)
-def interleave(codes: Any, offsets: Any, lanes: Any, ended: int, symbols: Any) -> int:
+def interleave(codes, offsets, lanes, ended, symbols):
     """symbols[i * LANES + lane] = symbol i of the lane's document, then `ended`; returns the most symbols."""
     longest = 0
     for document in lanes:
@@ -133,23 +133,9 @@ def interleave(codes: Any, offsets: Any, lanes: Any, ended: int, symbols: Any) -
 
 @njit(nogil=True, cache=True)
 def _many_by_lanes(
-    a: Any,
-    a_offsets: Any,
-    which: Any,
-    b: Any,
-    b_offsets: Any,
-    lanes: Any,
-    sums: Any,
-    level_weights: Any,
-    blended: Any,
-    others: Any,
-    decay: Any,
-    low: Any,
-    state: Any,
-    edge: Any,
-    rows: Any,
-    columns: Any,
-) -> None:
+    a, a_offsets, which, b, b_offsets, lanes, sums, level_weights, blended, others, decay, low, state, edge,
+    rows, columns,
+):  # fmt: skip
     """sums[k, g, q * LANES + l] = which[k] by lanes[g, l], q a wanted length."""
     for g in range(len(lanes)):
         m = interleave(b, b_offsets, lanes[g], -1, columns)
@@ -163,20 +149,8 @@ def _many_by_lanes(
 
 @njit(nogil=True, cache=True)
 def _lanes_by_themselves(
-    codes: Any,
-    offsets: Any,
-    lanes: Any,
-    sums: Any,
-    level_weights: Any,
-    blended: Any,
-    others: Any,
-    decay: Any,
-    low: Any,
-    state: Any,
-    edge: Any,
-    rows: Any,
-    columns: Any,
-) -> None:
+    codes, offsets, lanes, sums, level_weights, blended, others, decay, low, state, edge, rows, columns
+):
     """sums[g, q * LANES + l] = lanes[g, l] by itself, q a wanted length."""
     for g in range(len(lanes)):
         m = interleave(codes, offsets, lanes[g], -1, columns)
@@ -185,20 +159,7 @@ def _lanes_by_themselves(
 
 
 @njit(nogil=True, cache=True)
-def _sweep(
-    rows: Any,
-    n: int,
-    columns: Any,
-    m: int,
-    level_weights: Any,
-    blended: Any,
-    others: Any,
-    decay: Any,
-    low: Any,
-    state: Any,
-    edge: Any,
-    sums: Any,
-) -> None:
+def _sweep(rows, n, columns, m, level_weights, blended, others, decay, low, state, edge, sums):
     """The recurrence, on every lane; shapes at the top of this file. `others`: one a length beside p."""
     levels, least = len(level_weights) - 1, len(level_weights) - 1 - len(others)
     decays, lows, zeros = fill(decay), fill(low), fill(low - low)

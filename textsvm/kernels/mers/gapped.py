@@ -38,9 +38,10 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.base import Predictor, SymbolKernel, is_whole
-from textsvm.kernels.mers import gapped_tables
-from textsvm.kernels.mers.gapped_features import GappedRows, Parameters, values_of
-from textsvm.kernels.mers.gapped_kmers import (
+from textsvm.kernels.mers import gapped_rows as gapped_tables
+from textsvm.kernels.mers.gapped_cpu import MaskLists, groups, lists_pay
+from textsvm.kernels.mers.gapped_rows import GappedRows, Parameters, Tables, Texts, values_of
+from textsvm.kernels.mers.windows import (
     LETTERS,
     Mask,
     MaskedWindows,
@@ -50,15 +51,12 @@ from textsvm.kernels.mers.gapped_kmers import (
     symbols_of,
     windows_of,
 )
-from textsvm.kernels.mers.gapped_lists import MaskLists, groups, lists_pay
-from textsvm.kernels.mers.gapped_tables import Tables, Texts
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.options import GAPPED_OPTIONS, Option
 from textsvm.kernels.options import GAPPED_WEIGHTS as WEIGHTS
 from textsvm.kernels.spectrum.features import weigh
-from textsvm.kernels.spectrum.pmers import Counts
 from textsvm.linalg.products import Columns, Half, finish_half
-from textsvm.linalg.sparse import Sparse
+from textsvm.linalg.sparse import Counts, Sparse
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part

@@ -30,14 +30,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.mers.gapped_features import GappedRows, OneMask, Parameters, finish, report, values_of
-from textsvm.kernels.mers.gapped_kmers import Mask, MaskedWindows, Stage, Windows, windows_of
-from textsvm.kernels.mers.gapped_tables import Tables, Texts
+from textsvm.kernels.mers.gapped_rows import (
+    GappedRows,
+    OneMask,
+    Parameters,
+    Tables,
+    Texts,
+    finish,
+    report,
+    values_of,
+)
+from textsvm.kernels.mers.windows import Mask, MaskedWindows, Stage, Windows, windows_of
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.spectrum.cuda import matrix_of
-from textsvm.kernels.spectrum.pmers_cuda import CudaCounts, documents_of
+from textsvm.kernels.spectrum.pmers_cuda import CudaCounts
 from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
-from textsvm.linalg.sparse_cuda import CudaSparse
+from textsvm.linalg.sparse_cuda import CudaSparse, documents_of
 from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress, part
 from textsvm.text.documents import Documents

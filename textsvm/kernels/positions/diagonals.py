@@ -22,7 +22,7 @@ Lanes of a vector have one y each (positions.py); x is the same for all.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -203,7 +203,7 @@ class DiagonalLanes:
 
 
 @njit(nogil=True, cache=True)
-def _pack_lanes(codes: Any, offsets: Any, group: Any, planes: int, words: Any) -> None:
+def _pack_lanes(codes, offsets, group, planes, words):
     """words[(w * planes + p) * LANES + lane]: plane p of 64 positions of the lane's document, then ones."""
     words[:] = np.uint64(2**64 - 1)
     for lane in range(LANES):
@@ -217,7 +217,7 @@ def _pack_lanes(codes: Any, offsets: Any, group: Any, planes: int, words: Any) -
 
 
 @njit(nogil=True, cache=True)
-def _pack_row(codes: Any, known: int, planes: int, words: Any) -> None:
+def _pack_row(codes, known, planes, words):
     """words[(w + 1) * planes + p]: plane p of 64 positions, with a word of zeros before and behind."""
     words[: ((len(codes) + 63) // 64 + 2) * planes] = 0
     for i in range(len(codes)):
@@ -229,9 +229,7 @@ def _pack_row(codes: Any, known: int, planes: int, words: Any) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _diagonal(
-    x: Any, n: int, y: Any, m: int, planes: int, shift: int, first: int, length: int, totals: Any
-) -> Any:
+def _diagonal(x, n, y, m, planes, shift, first, length, totals):
     """T of a shift, of all lanes, added to totals: x of n symbols, y of at most m."""
     before = fill(np.uint64(0))
     for w in range(max(0, -shift) >> 6, (min(m, n - shift) + 63) >> 6):
@@ -259,10 +257,7 @@ def _diagonal(
 
 
 @njit(nogil=True, cache=True)
-def _products(
-    codes: Any, offsets: Any, which: Any, known: int, planes: int, x: Any, words: Any, firsts: Any,
-    first: int, length: int, weights: Any, sums: Any,
-) -> None:  # fmt: skip
+def _products(codes, offsets, which, known, planes, x, words, firsts, first, length, weights, sums):
     """sums[(k * groups + g) * LANES + lane]: sums over diagonals of which[k] and the lanes of group g."""
     groups = len(firsts) - 1
     for k in range(len(which)):
@@ -280,9 +275,7 @@ def _products(
 
 
 @njit(nogil=True, cache=True)
-def _self_sums(
-    codes: Any, offsets: Any, begin: int, end: int, first: int, length: int, weights: Any, values: Any
-) -> None:
+def _self_sums(codes, offsets, begin, end, first, length, weights, values):
     """values[d]: sums over diagonals of each document with itself."""
     of_run = np.zeros(length + 1, np.int64)  # k-mers that end at a symbol, by the matches up to it
     for k in range(1, length + 1):
@@ -300,9 +293,7 @@ def _self_sums(
 
 
 @njit(nogil=True, cache=True)
-def _share(
-    x: Any, codes: Any, offsets: Any, factors: Any, first: int, length: int, weights: Any, shares: Any
-) -> None:
+def _share(x, codes, offsets, factors, first, length, weights, shares):
     """Add to `shares`, differences of the symbols' contributions, what x has in common with documents."""
     for d in range(len(factors)):
         if factors[d] == 0:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.mers.distances import words_of
-from textsvm.kernels.mers.mers import Mers
+from textsvm.kernels.mers.cpu import words_of
 from textsvm.kernels.mers.rows import MerRows
+from textsvm.kernels.mers.windows import Mers
 from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress
 
@@ -188,7 +188,7 @@ class CudaMers(MerRows):
 
 
 class CudaTable:
-    """Scores of all l-mers on a GPU, as in `textsvm.kernels.mers.scores.HostTable`."""
+    """Scores of all l-mers on a GPU, as in `textsvm.kernels.mers.rows.HostTable`."""
 
     def __init__(
         self, columns: Mers, weights: NDArray[np.float64], of_mers: NDArray[np.float64], defines: gpu.Defines

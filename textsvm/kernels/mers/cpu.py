@@ -26,9 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.mers.mers import Mers
-from textsvm.kernels.mers.rows import MerRows
-from textsvm.kernels.mers.scores import HostTable
+from textsvm.kernels.mers.rows import HostTable, MerRows
+from textsvm.kernels.mers.windows import Mers
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import Progress, run
 from textsvm.runtime.simd import (
@@ -89,10 +88,7 @@ def _planes(weighted: bool) -> Array:
 
 
 @njit(nogil=True, cache=True)
-def _build(
-    codes: Array, starts: Array, weights: Array, words: Array, length: int, slots: Array, masks: Array,
-    planes: Array,
-) -> int:  # fmt: skip
+def _build(codes, starts, weights, words, length, slots, masks, planes):
     """Masks and planes of the words (document, first l-mer, number of l-mers) of a group."""
     padded, used = (length + 3) // 4 * 4, 1
     planes[:] = 0
@@ -120,7 +116,7 @@ def _build(
 
 
 @njit(nogil=True, cache=True)
-def _forget(codes: Array, starts: Array, words: Array, length: int, slots: Array) -> None:
+def _forget(codes, starts, words, length, slots):
     for lane in range(len(words)):
         for mer in range(words[lane, 1], words[lane, 1] + words[lane, 2]):
             for p in range(length):
@@ -128,17 +124,14 @@ def _forget(codes: Array, starts: Array, words: Array, length: int, slots: Array
 
 
 @njit(inline="always")
-def _add(ones: Any, a: Any, b: Any) -> Any:
+def _add(ones, a, b):
     """A full adder: sum and carry."""
     either = bits_xor(ones, a)
     return bits_xor(either, b), bits_or(bits_and(ones, a), bits_and(either, b))
 
 
 @njit(nogil=True, cache=True)
-def _compare(
-    codes: Array, starts: Array, weights: Array, begin: int, end: int, slots: Array, masks: Array,
-    planes: Array, length: int, most: int, upper: Any, out: Array,
-) -> None:  # fmt: skip
+def _compare(codes, starts, weights, begin, end, slots, masks, planes, length, most, upper, out):
     """Sums over the l-mers begin .. end of a row document, for each distance and lane."""
     padded, zero, last = (length + 3) // 4 * 4, fill(NONE), len(upper) - 1
     higher = stack(upper, zero)
@@ -181,11 +174,9 @@ def _compare(
 
 @njit(nogil=True, cache=True)
 def add_counts(
-    row_codes: Array, row_starts: Array, row_weights: Array, row_indptr: Array, picks: Array,
-    codes: Array, starts: Array, weights: Array, words: Array, length: int,
-    slots: Array, masks: Array, planes: Array, found: Array,
-    most: int, upper: Any, counts: Array,
-) -> None:  # fmt: skip
+    row_codes, row_starts, row_weights, row_indptr, picks, codes, starts, weights, words, length, slots,
+    masks, planes, found, most, upper, counts,
+):  # fmt: skip
     """counts[i, j, d] += pairs of l-mers of row document picks[i] and column document j at distance d.
 
     words: the words of the column documents, (document, first l-mer, number of l-mers) of each.
@@ -208,11 +199,9 @@ def add_counts(
 
 @njit(nogil=True, cache=True)
 def add_own_counts(
-    row_codes: Array, row_starts: Array, row_weights: Array, row_indptr: Array, first: int, last: int,
-    codes: Array, starts: Array, weights: Array, words: Array, word_indptr: Array, length: int,
-    slots: Array, masks: Array, planes: Array, found: Array,
-    most: int, upper: Any, counts: Array,
-) -> None:  # fmt: skip
+    row_codes, row_starts, row_weights, row_indptr, first, last, codes, starts, weights, words, word_indptr,
+    length, slots, masks, planes, found, most, upper, counts,
+):  # fmt: skip
     """counts[i, 0, d] += pairs of l-mers of row document i and of column document i."""
     pick = np.empty(1, np.int64)
     for i in range(first, last):
@@ -226,7 +215,7 @@ def add_own_counts(
 
 
 @njit(nogil=True, cache=True)
-def weigh_counts(counts: Array, weights: Array, row_scale: Array, scale: Array, out: Array) -> None:
+def weigh_counts(counts, weights, row_scale, scale, out):
     """Sums of counts (m, n, distances) times the weights of distances and both scales."""
     for i in range(counts.shape[0]):
         for j in range(counts.shape[1]):

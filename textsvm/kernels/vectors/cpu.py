@@ -196,7 +196,7 @@ def _rows(dense: Array, norms: Array, lists: Sparse | None = None) -> Rows:
 
 
 @njit(nogil=True, cache=True)
-def _seek(features: Array, starts: Array, documents: Array, first: int, at: Array) -> None:
+def _seek(features, starts, documents, first, at):
     for k in range(len(features)):
         low, high = starts[features[k]], starts[features[k] + 1]
         while low < high:
@@ -209,18 +209,7 @@ def _seek(features: Array, starts: Array, documents: Array, first: int, at: Arra
 
 
 @njit(nogil=True, cache=True)
-def _add(
-    indptr: Array,
-    features: Array,
-    values: Array,
-    starts: Array,
-    documents: Array,
-    x: Array,
-    at: Array,
-    first: int,
-    last: int,
-    out: Array,
-) -> None:
+def _add(indptr, features, values, starts, documents, x, at, first, last, out):
     for i in range(len(indptr) - 1):
         for k in range(indptr[i], indptr[i + 1]):
             value, end, here = np.float64(values[k]), starts[features[k] + 1], at[k]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.mers.gapped_kmers import Mask, MaskedWindows, Windows
+from textsvm.kernels.mers.windows import Mask, MaskedWindows, Windows
 from textsvm.linalg.products import DENSE_SHARE
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import Progress, n_threads, run
@@ -163,7 +163,7 @@ def ids_of(windows: Windows, mask: Mask) -> tuple[NDArray[np.int32], int]:
 
 
 @njit(nogil=True, cache=True)
-def _keys(codes: Array, starts: Array, kept: Array, n_symbols: int, ids: Array) -> None:
+def _keys(codes, starts, kept, n_symbols, ids):
     keys = np.empty(POSITIONS, np.int32)
     end = len(codes) - kept[-1]
     w = 0
@@ -181,17 +181,7 @@ def _keys(codes: Array, starts: Array, kept: Array, n_symbols: int, ids: Array) 
 
 
 @njit(nogil=True, cache=True)
-def _sort(
-    indptr: Array,
-    weight: Array,
-    repeat: bool,
-    ids: Array,
-    places: Array,
-    starts: Array,
-    documents: Array,
-    values: Array,
-    squares: Array,
-) -> None:
+def _sort(indptr, weight, repeat, ids, places, starts, documents, values, squares):
     last = np.full(len(starts), -1, np.int32)
     for i in range(len(indptr) - 1):
         for w in range(indptr[i], indptr[i + 1]):
@@ -219,18 +209,7 @@ def _sort(
 
 
 @njit(nogil=True, cache=True)
-def _add(
-    first: int,
-    last: int,
-    indptr: Array,
-    ids: Array,
-    places: Array,
-    starts: Array,
-    documents: Array,
-    values: Array,
-    sums: Array,
-    total: Array,
-) -> None:
+def _add(first, last, indptr, ids, places, starts, documents, values, sums, total):
     plain, one = values.shape[1] == 0, sums.dtype.type(1)
     for mask in range(len(starts)):  # its lists stay in the cache for all of the rows
         own, at_place, begins, listed = ids[mask], places[mask], starts[mask], documents[mask]
