@@ -1,10 +1,8 @@
-"""Texts -> codes, on all cores: no step of it is taken a character at a time in Python.
+"""Encoding of texts to codes on all cores, without Python code per character.
 
-Texts are read in chunks, each encoded over an alphabet of its own, which Python's strings are not needed for
-afterwards; then all are written over one alphabet. Texts of ASCII are a byte a character throughout.
-
-Stretches of symbols, such as words: where they stand in documents, and which of them are equal. Exact:
-equal hashes are compared symbol by symbol.
+Texts are read in chunks, each encoded over its own alphabet, after which its Python strings are freed; then
+all are written over a common alphabet. ASCII texts use one byte per character throughout. `find_words` and
+`distinct` find words and number equal spans exactly: equal hashes are compared symbol by symbol.
 """
 
 from __future__ import annotations
@@ -26,35 +24,38 @@ from textsvm.text.tokens import ALONE, WITHIN
 
 Array = NDArray[Any]
 
-#: Characters of a chunk, and texts that are taken at a time until there are so many.
+#: Characters per chunk, and number of texts by which a chunk grows.
 CHUNK, GROUP = 1 << 20, 16
-#: Chunks that a thread gets before more texts are asked for.
+#: Chunks per thread that are read ahead.
 CHUNKS = 4
+#: Initial room for distinct spans.
+FEW = 1 << 10
+#: Symbols per piece of work of `find_words`.
+PIECE = 1 << 20
 POINTS = sys.maxunicode + 1
-#: Tables that a thread uses again, as long as Unicode: making one takes longer than reading a short text.
+#: Tables as long as Unicode, reused by a thread: allocating them takes longer than reading a short text.
 _scratch = threading.local()
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How texts are read: the form they are brought into, and the length that they are cut at then."""
+    """How texts are read: their normal form, and the length to which they are then cut."""
 
     form: NormalForm
     max_length: int | None = None
 
 
 @dataclass(frozen=True)
-class Part:
-    """Some texts, encoded over their own alphabet.
+class TextChunk:
+    """Some texts encoded over their own alphabet.
 
     Attributes
     ----------
-    numbers : int64 array, shape (n,)
-        Which texts they are.
-    lengths : int64 array, shape (n,)
+    numbers, lengths : int64 arrays, shape (n,)
+        Numbers of the texts, and their lengths.
     codes : uint8, uint16 or uint32 array, shape (total number of symbols,)
     symbols : uint32 array, shape (number of symbols,)
-        In order of first occurrence.
+        Alphabet in order of first occurrence.
     """
 
     numbers: NDArray[np.int64]
@@ -66,24 +67,24 @@ class Part:
 def encode_characters(
     texts: Iterable[str], reading: Reading, known: NDArray[np.uint32], progress: Progress | None = None
 ) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64], NDArray[np.uint32]]:
-    """Bring texts into a form, and number their characters.
+    """Normalise texts and encode their characters.
 
     Parameters
     ----------
     texts : iterable of str
-        Read once and a few million characters at a time: of a generator, no more than that is in memory.
+        Consumed once, a few million characters at a time.
     reading : Reading
     known : uint32 array
-        An alphabet whose symbols keep their codes.
+        Alphabet whose symbols keep their codes.
     progress : callable, optional
-        In texts, where their number is known.
+        Counts texts, if their number is known.
 
     Returns
     -------
     codes : uint8, uint16 or uint32 array
     offsets : int64 array, shape (n + 1,)
     alphabet : uint32 array
-        The known one and behind it other symbols of the texts, sorted.
+        The known alphabet followed by the other symbols of the texts, sorted.
     """
     parts = list(_parts(texts, reading, progress))
     lengths = np.empty(sum(len(one.numbers) for one in parts), np.int64)
@@ -94,7 +95,7 @@ def encode_characters(
     codes = np.empty(offsets[-1], code_type(len(alphabet)))
     code_of = np.zeros(int(alphabet.max(initial=0)) + 1, codes.dtype)
     code_of[alphabet] = np.arange(len(alphabet))
-    empty = Part(offsets[:0], offsets[:0], codes[:0], alphabet[:0])
+    empty = TextChunk(offsets[:0], offsets[:0], codes[:0], alphabet[:0])
 
     def place(k: int) -> None:
         one, parts[k] = parts[k], empty  # its memory is needed no longer
@@ -110,7 +111,7 @@ def encode_characters(
 
 
 def extended(known: NDArray[np.uint32], symbols: Sequence[NDArray[np.uint32]]) -> NDArray[np.uint32]:
-    """A known alphabet, and behind it what else there is, sorted."""
+    """A known alphabet followed by the other symbols, sorted."""
     found = np.unique(np.concatenate([np.empty(0, np.uint32), *symbols]))
     return np.concatenate([known, np.setdiff1d(found, known, assume_unique=True)]).astype(np.uint32)
 
@@ -118,7 +119,7 @@ def extended(known: NDArray[np.uint32], symbols: Sequence[NDArray[np.uint32]]) -
 def gather(
     codes: NDArray[np.unsignedinteger], starts: NDArray[np.int64], stops: NDArray[np.int64]
 ) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]]:
-    """Stretches ``codes[starts[k]:stops[k]]``, one behind the other, and their offsets."""
+    """Concatenate ``codes[starts[k]:stops[k]]``; return the codes and their offsets."""
     offsets = offsets_of(stops - starts)
     if few(len(starts) + int(offsets[-1])):
         return np.concatenate([codes[:0], *(codes[a:b] for a, b in zip(starts, stops, strict=True))]), offsets
@@ -128,31 +129,31 @@ def gather(
 
 
 def offsets_of(lengths: Iterable[int]) -> NDArray[np.int64]:
-    """Where documents of these lengths begin, one behind the other, and where the last ends."""
+    """Offsets of concatenated documents of these lengths."""
     sizes = lengths if isinstance(lengths, np.ndarray) else np.fromiter(lengths, np.int64)
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def code_type(n_symbols: int) -> type[np.unsignedinteger]:
-    """The type of codes over an alphabet of that many symbols."""
+    """Dtype of codes over an alphabet of this size."""
     return np.uint8 if n_symbols <= 1 << 8 else np.uint16 if n_symbols <= 1 << 16 else np.uint32
 
 
 def decode(points: NDArray[np.unsignedinteger]) -> str:
-    """The text of code points."""
+    """Text of code points."""
     return points.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")
 
 
 def _all(function: Any, pieces: Sequence[Any], progress: Progress | None = None) -> None:
-    """All pieces, a single one without a thread beginning."""
+    """`run`, without starting threads for a single piece."""
     if len(pieces) == 1 and progress is None:
         function(pieces[0])
     else:
         run(function, pieces, progress=progress)
 
 
-def _parts(texts: Iterable[str], reading: Reading, progress: Progress | None) -> Iterator[Part]:
-    """Texts as parts, read on all cores, a few chunks for each at a time."""
+def _parts(texts: Iterable[str], reading: Reading, progress: Progress | None) -> Iterator[TextChunk]:
+    """Encode texts on all cores, a few chunks per core at a time."""
     chunks, first = _chunks(texts), 0
     while batch := list(islice(chunks, CHUNKS * n_threads())):
         size = sum(map(len, batch))
@@ -163,10 +164,10 @@ def _parts(texts: Iterable[str], reading: Reading, progress: Progress | None) ->
 
 def _read_all(
     batch: list[list[str]], first: int, reading: Reading, progress: Progress | None
-) -> Iterator[Part]:
-    """Encode chunks of texts, which are forgotten; `first` is the number of the first text."""
+) -> Iterator[TextChunk]:
+    """Encode chunks of texts and release them; `first` is the number of the first text."""
     numbers = first + offsets_of(map(len, batch))
-    found: list[list[Part]] = [[] for _ in batch]
+    found: list[list[TextChunk]] = [[] for _ in batch]
 
     def read(k: int) -> None:
         found[k] = _read(batch[k], int(numbers[k]), reading)
@@ -188,8 +189,8 @@ def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-def _read(texts: list[str], first: int, reading: Reading) -> list[Part]:
-    """Encode a chunk of texts, those of ASCII apart; `first` is the number of its first text."""
+def _read(texts: list[str], first: int, reading: Reading) -> list[TextChunk]:
+    """Encode a chunk of texts, ASCII texts separately; `first` is the number of its first text."""
     simple = np.fromiter(map(str.isascii, texts), bool, len(texts))
     parts = []
     for chosen in (np.flatnonzero(simple), np.flatnonzero(~simple)):
@@ -197,12 +198,12 @@ def _read(texts: list[str], first: int, reading: Reading) -> list[Part]:
             some = texts if len(chosen) == len(texts) else [texts[i] for i in chosen]
             points, lengths = _normalised(some, reading)
             symbols = _numbered(points)
-            parts.append(Part(first + chosen, lengths, points.astype(code_type(len(symbols))), symbols))
+            parts.append(TextChunk(first + chosen, lengths, points.astype(code_type(len(symbols))), symbols))
     return parts
 
 
 def _numbered(points: Array) -> NDArray[np.uint32]:
-    """Put codes in place of code points; the code point of each code."""
+    """Replace code points by codes in place; return the code point of each code."""
     if few(len(points)):
         found, firsts, numbers = np.unique(points, return_index=True, return_inverse=True)
         order = np.argsort(firsts)
@@ -214,7 +215,7 @@ def _numbered(points: Array) -> NDArray[np.uint32]:
 
 
 def _normalised(texts: list[str], reading: Reading) -> tuple[Array, NDArray[np.int64]]:
-    """The code points of texts in their form: uint8 of ASCII, uint32 of others; and their lengths."""
+    """Code points of normalised texts (uint8 for ASCII, uint32 otherwise) and their lengths."""
     form, most = reading.form, reading.max_length
     if few(sum(map(len, texts))):
         parts = [
@@ -230,7 +231,7 @@ def _normalised(texts: list[str], reading: Reading) -> tuple[Array, NDArray[np.i
         points = points.copy()  # to be written to
     if not form.changes:
         return points, np.diff(starts)
-    known, size = _Known(form), len(points)
+    known, size = _ChunkForms(form), len(points)
     if points.dtype != np.uint8:
         size = known.survey(points, starts)
     out, lengths = np.empty(size + 1, points.dtype), np.empty(len(texts), np.int64)
@@ -240,21 +241,21 @@ def _normalised(texts: list[str], reading: Reading) -> tuple[Array, NDArray[np.i
 
 
 def _points(texts: list[str]) -> tuple[Array, NDArray[np.int64]]:
-    """The code points of texts as they are, read-only, and where each text begins."""
+    """Code points of texts, read-only, and their offsets."""
     joined, starts = "".join(texts), offsets_of(map(len, texts))
     if joined.isascii():
         return np.frombuffer(joined.encode("ascii"), np.uint8), starts
-    # Lone surrogates (undecodable bytes kept by a reader) are symbols like any other.
+    # Lone surrogates (undecodable bytes kept by a reader) are ordinary symbols.
     return np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32), starts
 
 
-class _Known:
-    """What the code points of a chunk become, and its pieces of several that are changed together.
+class _ChunkForms:
+    """Normal forms of the code points of a chunk, and of pieces of several that are normalised together.
 
     Attributes
     ----------
     more : uint32 array
-        What the pieces become: they stand as ``POINTS + k`` among the code points.
+        Table entries of the pieces, which appear as ``POINTS + k`` among the code points.
     rows : uint32 array
         As in `NormalForm`.
     """
@@ -263,7 +264,7 @@ class _Known:
         self.form, self.more, self.rows = form, np.zeros(0, np.uint32), form.rows
 
     def survey(self, points: NDArray[np.uint32], starts: NDArray[np.int64]) -> int:
-        """Learn what is new, put pieces in place of their code points; the size of the result, at most."""
+        """Learn new code points, substitute pieces; return an upper bound of the output size."""
         while True:
             self.rows = self.form.rows
             size, unknown, joined = _survey(points, self.form.table, self.more, self.rows)
@@ -276,7 +277,7 @@ class _Known:
                 return int(size)
 
     def _join(self, points: NDArray[np.uint32], starts: NDArray[np.int64], most: int) -> None:
-        """Put one number in place of each piece of several code points, and nothing in place of its rest."""
+        """Replace the first code point of each piece by its number, and the rest by an empty expansion."""
         first, last = np.empty((2, most), np.int64)
         n = _find_joined(points, starts, self.form.table, first, last)
         ids, firsts = distinct(points, first[:n], last[:n])
@@ -289,7 +290,7 @@ class _Known:
 
 @njit(nogil=True, cache=True)
 def _survey(points, table, more, rows):
-    """The number of symbols that these become, and how many of them are unknown, or joined."""
+    """Output size of these code points, and how many of them are unknown, or joined."""
     size = unknown = joined = 0
     for point in points:
         value = table[point] if point < POINTS else more[point - POINTS]
@@ -306,7 +307,7 @@ def _survey(points, table, more, rows):
 
 @njit(nogil=True, cache=True)
 def _find_joined(points, starts, table, first, last):
-    """Pieces of texts that are changed together: joined code points and the one before them."""
+    """Find pieces that are normalised together: joined code points and the preceding one."""
     found = 0
     for i in range(len(starts) - 1):
         inside = False
@@ -331,8 +332,8 @@ def _substitute(points, first, last, ids, nothing):
 
 @njit(nogil=True, cache=True)
 def _rewrite(points, starts, table, more, rows, strips, most, out, lengths):
-    """Write what texts become, one behind the other, each cut at `most`; their lengths, and the end."""
-    # Unsigned: Numba looks at the sign of every other index. Without a branch where a space is.
+    """Write the normal forms of texts, each cut at `most`, and their lengths; return the end."""
+    # Unsigned: Numba checks the sign of other indices. No branch on spaces.
     at, one, most = np.uint64(0), np.uint64(1), np.uint64(most)
     for i in range(len(starts) - 1):
         first, spaced = at, np.uint64(strips)
@@ -351,7 +352,7 @@ def _rewrite(points, starts, table, more, rows, strips, most, out, lengths):
                     at += one - (spaced & space)
                     spaced = space
             if at - first > most:
-                break  # one more than `most`, so that a space at the end is not taken for the last
+                break  # at most + 1: the last may be a space that is stripped
         if strips and spaced and at > first:
             at -= one
         at = min(at, first + most)
@@ -361,9 +362,9 @@ def _rewrite(points, starts, table, more, rows, strips, most, out, lengths):
 
 @njit(nogil=True, cache=True)
 def _number(points, number, symbols):
-    """Put numbers in order of first occurrence in place of code points, and say what they number.
+    """Replace code points by codes in order of first occurrence; return how many there are.
 
-    `number` is all zero, before and after; `symbols` has room for all.
+    `number` is all zero before and after; `symbols` receives the code point of each code.
     """
     found = 0
     for j in range(len(points)):
@@ -395,24 +396,18 @@ def _gather(codes, first, offsets, out):
         out[offsets[i] : offsets[i + 1]] = codes[first[i] : first[i] + size]
 
 
-#: Distinct spans that there is room for at first.
-FEW = 1 << 10
-#: Symbols of documents that are one piece of work.
-PIECE = 1 << 20
-
-
 @dataclass(frozen=True)
-class Stretches:
-    """Stretches of the codes of some documents.
+class TokenSpans:
+    """Spans of the codes of some documents.
 
     Attributes
     ----------
-    starts, stops : int64 arrays, shape (number of distinct ones,)
-        Where each distinct one stands first: ``codes[starts[k]:stops[k]]``.
-    numbers : uint32 array, shape (number of stretches,)
-        Which of the distinct ones each is.
+    starts, stops : int64 arrays, shape (number of distinct spans,)
+        First occurrence ``codes[starts[k]:stops[k]]`` of each distinct span.
+    numbers : uint32 array, shape (number of spans,)
+        Number of each span's content.
     lengths : int64 array, shape (n,)
-        Number of stretches of each document.
+        Number of spans of each document.
     """
 
     starts: NDArray[np.int64]
@@ -421,15 +416,10 @@ class Stretches:
     lengths: NDArray[np.int64]
 
 
-def find_words(codes: Array, offsets: NDArray[np.int64], kinds: NDArray[np.uint8]) -> list[Stretches]:
-    """The words of documents, on all cores: of some documents after the other, each numbered anew.
+def find_words(codes: Array, offsets: NDArray[np.int64], kinds: NDArray[np.uint8]) -> list[TokenSpans]:
+    """Find the words of documents on all cores, in pieces of documents that are numbered separately.
 
-    Parameters
-    ----------
-    codes : unsigned integer array, shape (total number of symbols,)
-    offsets : int64 array, shape (n + 1,)
-    kinds : uint8 array, shape (number of symbols of the alphabet,)
-        As `textsvm.text.tokens.kinds` makes them.
+    `kinds` has the class of each symbol of the alphabet, see `textsvm.text.tokens.kinds`.
     """
     bounds = _pieces(offsets)
     pieces: list[Any] = [None] * (len(bounds) - 1)
@@ -437,14 +427,14 @@ def find_words(codes: Array, offsets: NDArray[np.int64], kinds: NDArray[np.uint8
     def find(k: int) -> None:
         starts, stops, lengths = _find(codes, offsets[bounds[k] : bounds[k + 1] + 1], kinds)
         numbers, firsts = distinct(codes, starts, stops)
-        pieces[k] = Stretches(starts[firsts], stops[firsts], numbers, lengths)
+        pieces[k] = TokenSpans(starts[firsts], stops[firsts], numbers, lengths)
 
     run(find, range(len(pieces)))
     return pieces
 
 
 def translate(numbers: Sequence[NDArray[np.uint32]], code_of: Sequence[Array], dtype: Any) -> Array:
-    """Arrays of numbers, one behind the other, with the code of each number: its own for each array."""
+    """Concatenate arrays of numbers, translated to codes by the table of each array."""
     ends = np.cumsum([len(one) for one in numbers])
     if few(int(ends[-1])):
         found = [own.astype(dtype)[one] for one, own in zip(numbers, code_of, strict=True)]
@@ -461,7 +451,10 @@ def translate(numbers: Sequence[NDArray[np.uint32]], code_of: Sequence[Array], d
 def distinct(
     codes: Array, starts: NDArray[np.int64], stops: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Number spans in order of first occurrence: the number of each, and the first of each number."""
+    """Number spans by content, in order of first occurrence.
+
+    Returns the number of each span, and for each number the index of its first span.
+    """
     if few(len(starts) + len(codes)):
         number: dict[bytes, int] = {}
         bounds = zip(starts.tolist(), stops.tolist(), strict=True)
@@ -478,7 +471,7 @@ def distinct(
 
 
 def _pieces(offsets: NDArray[np.int64]) -> list[int]:
-    """Documents that pieces of work begin with, and their number."""
+    """Boundaries of pieces of work, in documents."""
     steps = np.arange(0, max(1, offsets[-1]), PIECE)
     return [*np.unique(np.searchsorted(offsets[:-1], steps)).tolist(), len(offsets) - 1]
 
@@ -511,7 +504,7 @@ def _find_words(codes, offsets, kinds, starts, stops, lengths):
     for i in range(len(offsets) - 1):
         before, inside = ended, False
         for j in range(offsets[i], offsets[i + 1]):
-            # Without branches, which a processor cannot foresee where words are as short as they are.
+            # Without branches, which are unpredictable for words this short.
             within, alone = kinds[codes[j]] == WITHIN, kinds[codes[j]] == ALONE
             starts[begun] = j
             begun += alone or (within and not inside)
@@ -528,7 +521,7 @@ def _find_words(codes, offsets, kinds, starts, stops, lengths):
 
 @njit(nogil=True, cache=True)
 def _spread(keys, size):
-    """Slots with the numbers of these keys."""
+    """Hash slots filled with the numbers of these keys."""
     slots = np.zeros(size, np.uint32)
     for k in range(len(keys)):
         at = _slot(keys[k], size)
@@ -546,9 +539,9 @@ def _slot(key, size):
 
 @njit(nogil=True, cache=True)
 def _fill(codes, starts, stops, begin, ids, firsts, keys, slots, found):
-    """Number spans until half the slots are taken: the first that has none yet, and how many numbers.
+    """Number spans until half the slots are used; return the next span, and how many numbers there are.
 
-    The key of a short span is the span itself, behind a bit that says its length; that of a long one, a hash.
+    The key of a short span is its content behind a bit that marks its length; of a long span, a hash.
     """
     last, bits = len(slots) - 1, np.uint64(8 * codes.itemsize)
     for i in range(begin, len(starts)):

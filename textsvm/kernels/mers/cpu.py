@@ -34,9 +34,9 @@ from textsvm.runtime.simd import (
     LANES,
     add_ones,
     aligned,
-    bits_and,
-    bits_or,
-    bits_xor,
+    bit_and,
+    bit_or,
+    bit_xor,
     fill,
     get,
     load,
@@ -126,8 +126,8 @@ def _forget(codes, starts, words, length, slots):
 @njit(inline="always")
 def _add(ones, a, b):
     """A full adder: sum and carry."""
-    either = bits_xor(ones, a)
-    return bits_xor(either, b), bits_or(bits_and(ones, a), bits_and(either, b))
+    either = bit_xor(ones, a)
+    return bit_xor(either, b), bit_or(bit_and(ones, a), bit_and(either, b))
 
 
 @njit(nogil=True, cache=True)
@@ -151,22 +151,22 @@ def _compare(codes, starts, weights, begin, end, slots, masks, planes, length, m
             twos, carry = _add(twos, a, b)
             for k in range(last):
                 plane = get(higher, k)
-                put(higher, k, bits_xor(plane, carry))
-                carry = bits_and(plane, carry)
-            put(higher, last, bits_or(get(higher, last), carry))
-        near = bits_xor(get(higher, last), fill(ALL))
+                put(higher, k, bit_xor(plane, carry))
+                carry = bit_and(plane, carry)
+            put(higher, last, bit_or(get(higher, last), carry))
+        near = bit_xor(get(higher, last), fill(ALL))
         for d in range(most + 1):
-            same = bits_and(near, bits_xor(ones, fill(NONE if d & 1 else ALL)))
-            same = bits_and(same, bits_xor(twos, fill(NONE if d & 2 else ALL)))
+            same = bit_and(near, bit_xor(ones, fill(NONE if d & 1 else ALL)))
+            same = bit_and(same, bit_xor(twos, fill(NONE if d & 2 else ALL)))
             for k in range(last):
-                same = bits_and(same, bits_xor(get(higher, k), fill(NONE if (d >> (k + 2)) & 1 else ALL)))
+                same = bit_and(same, bit_xor(get(higher, k), fill(NONE if (d >> (k + 2)) & 1 else ALL)))
             if len(planes) == LANES:
-                number = add_ones(bits_and(same, load(planes, 0)), load(out, d * LANES))
+                number = add_ones(bit_and(same, load(planes, 0)), load(out, d * LANES))
             else:
                 number = zero
                 for k in range(0, len(planes), LANES):
                     number = multiply_add_whole(
-                        number, fill(TWO), add_ones(bits_and(same, load(planes, k)), zero)
+                        number, fill(TWO), add_ones(bit_and(same, load(planes, k)), zero)
                     )
                 number = multiply_add_whole(number, fill(np.uint64(weights[mer])), load(out, d * LANES))
             store(out, d * LANES, number)
