@@ -25,7 +25,7 @@ from textsvm.gram.cards import sharded_gram, spread
 from textsvm.gram.shards import ShardedGram
 from textsvm.gram.shared import grams
 from textsvm.runtime import device as devices
-from textsvm.runtime.device import cupy, select, join_cards, use
+from textsvm.runtime.device import cupy, join_cards, select, use
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.tuning import tune
 from textsvm.text.documents import encode

@@ -148,7 +148,7 @@ class CudaColumns:
             end = first + _padded(last - first)
             tile = _Tile(self.x, everyone[first:last], self.narrow[first:end], self.wide[first:end], [])
             self._fill(out[first:last], tile, self.factors, first)
-            _report(progress, last * (2 * self.n - last), self.n * self.n)
+            gpu.report(progress, last * (2 * self.n - last), self.n * self.n)
         return out
 
     def rows(self, which: Array, what: str) -> Array:
@@ -173,7 +173,7 @@ class CudaColumns:
             digits = [self._dense(x, first, last, height, digit)[0] for digit in more]
             tile = _Tile(x, everyone[first:last], narrow, wide, digits)
             self._fill(out[first:last], tile, factors)
-            _report(progress, last, len(x))
+            gpu.report(progress, last, len(x))
         return out
 
     def _empty(self, m: int, what: str) -> Array:
@@ -334,9 +334,3 @@ def _card_of(index: int, shared: int) -> _Card:
 
 def _padded(n: int) -> int:
     return -(-n // PAD) * PAD
-
-
-def _report(progress: Progress | None, done: int, total: int) -> None:
-    if progress is not None:
-        gpu.cupy().cuda.get_current_stream().synchronize()
-        progress(done, total)

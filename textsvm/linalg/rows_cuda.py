@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from textsvm.linalg.dense import WIDTHS, padded, slices
 from textsvm.linalg.rows import FeatureRows
-from textsvm.linalg.sparse_cuda import check_features, starts_of
+from textsvm.linalg.sparse_cuda import check_features, documents_of, starts_of
 from textsvm.runtime import device as gpu
 
 Array = Any  # a CuPy array
@@ -342,8 +342,4 @@ def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> Feat
 
 def repeated(values: Array, starts: Array) -> Array:
     """values[i] as often as starts[i + 1] - starts[i] says, one value after the other."""
-    cp = gpu.cupy()
-    n = len(starts) - 1
-    owner = cp.empty(int(starts[-1]), np.int32)
-    gpu.each(gpu.function("pmers.cu", "locate", (("KEY", "uint32"),)), len(owner), np.int32(n), starts, owner)
-    return values[owner]
+    return values[documents_of(starts, len(starts) - 1, int(starts[-1]))]

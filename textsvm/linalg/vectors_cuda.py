@@ -276,7 +276,7 @@ class Float64Columns:
         for first, last in self._tiles(self.n):
             rows = slice(first, last)
             out[rows, first:] = self._block(self.values[rows], self.squares[rows], first)
-            _report(progress, last * (2 * self.n - last), self.n * self.n)
+            gpu.report(progress, last * (2 * self.n - last), self.n * self.n)
         mirror(out, self.diagonal.get())
         return out
 
@@ -296,7 +296,7 @@ class Float64Columns:
         for first, last in self._tiles(len(others)):
             some = others[first:last]
             out[first:last] = self._block(some, _squares(some))
-            _report(progress, last, len(others))
+            gpu.report(progress, last, len(others))
         return out
 
     def _block(self, rows: Array, squares: Array, first: int = 0) -> Array:
@@ -321,12 +321,6 @@ class Float64Columns:
 
 def _squares(values: Array) -> Array:
     return gpu.cupy().einsum("ij,ij->i", values, values)
-
-
-def _report(progress: Progress | None, done: int, total: int) -> None:
-    if progress is not None:
-        gpu.cupy().cuda.get_current_stream().synchronize()
-        progress(done, total)
 
 
 TILES = "vector_tiles.cu"
@@ -433,7 +427,7 @@ class DigitColumns:
         for first in range(0, total, size):
             blocks = range(first, min(first + size, total))
             self._tiles(out, self.digits, None, self.digits, blocks, half=True)
-            _report(progress, blocks.stop, total)
+            gpu.report(progress, blocks.stop, total)
         return out
 
     def rows(self, which: Array, what: str) -> Array:
@@ -450,7 +444,7 @@ class DigitColumns:
             return Float64Columns(on_card(self.values), self.finish).cross(others, what, progress)
         out = _empty(len(others), self.n, what)
         self._fill(out, digits, None, columns)
-        _report(progress, len(others), len(others))
+        gpu.report(progress, len(others), len(others))
         return out
 
     def _on_one_grid(self, others: Array) -> tuple[Digits | None, Digits | None]:

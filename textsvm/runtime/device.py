@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.runtime import memory as host_memory
-from textsvm.runtime.parallel import n_threads
+from textsvm.runtime.parallel import Progress, n_threads
 
 #: Preprocessor definitions: names and values.
 Defines = tuple[tuple[str, int | str], ...]
@@ -364,6 +364,13 @@ def synchronize(device: Device) -> None:
     if device.kind == "cuda":
         for card in device.each:
             cupy().cuda.Device(card.index).synchronize()
+
+
+def report(progress: Progress | None, done: float, total: float) -> None:
+    """Call `progress`, if given, when the current GPU has finished the work launched so far."""
+    if progress is not None:
+        cupy().cuda.get_current_stream().synchronize()
+        progress(done, total)
 
 
 def load(source: str, defines: Defines = ()) -> Any:

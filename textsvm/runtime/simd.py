@@ -108,62 +108,28 @@ def fill(typingctx: Any, value: Any) -> Any:
     return Vector(value)(value), codegen
 
 
-def _binary(floats: str, integers: str) -> Any:
-    """Code generator of an operation on two vectors, from the names of LLVM's instructions."""
+def _elementwise(floats: str, integers: str) -> Any:
+    """Intrinsic of an operation on two vectors, by the names of LLVM's instructions."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        real = isinstance(signature.args[0].dtype, types.Float)
-        return getattr(builder, floats if real else integers)(*args)
+    @intrinsic
+    def operation(typingctx: Any, a: Any, b: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            real = isinstance(signature.args[0].dtype, types.Float)
+            return getattr(builder, floats if real else integers)(*args)
 
-    return codegen
+        return a(a, b), codegen
 
-
-@intrinsic
-def add(typingctx: Any, a: Any, b: Any) -> Any:
-    """a + b."""
-    return a(a, b), _binary("fadd", "add")
+    return operation
 
 
-@intrinsic
-def subtract(typingctx: Any, a: Any, b: Any) -> Any:
-    """a - b."""
-    return a(a, b), _binary("fsub", "sub")
-
-
-@intrinsic
-def multiply(typingctx: Any, a: Any, b: Any) -> Any:
-    """a * b."""
-    return a(a, b), _binary("fmul", "mul")
-
-
-@intrinsic
-def bit_and(typingctx: Any, a: Any, b: Any) -> Any:
-    """a & b, of integers."""
-    return a(a, b), _binary("", "and_")
-
-
-@intrinsic
-def bit_or(typingctx: Any, a: Any, b: Any) -> Any:
-    """a | b, of integers."""
-    return a(a, b), _binary("", "or_")
-
-
-@intrinsic
-def bit_xor(typingctx: Any, a: Any, b: Any) -> Any:
-    """a ^ b, of integers."""
-    return a(a, b), _binary("", "xor")
-
-
-@intrinsic
-def shift_left(typingctx: Any, a: Any, b: Any) -> Any:
-    """a << b, of integers."""
-    return a(a, b), _binary("", "shl")
-
-
-@intrinsic
-def shift_right(typingctx: Any, a: Any, b: Any) -> Any:
-    """a >> b, of unsigned integers."""
-    return a(a, b), _binary("", "lshr")
+add, subtract, multiply = (
+    _elementwise("fadd", "add"),
+    _elementwise("fsub", "sub"),
+    _elementwise("fmul", "mul"),
+)
+#: Of integers; `shift_right` of unsigned ones.
+bit_and, bit_or, bit_xor = _elementwise("", "and_"), _elementwise("", "or_"), _elementwise("", "xor")
+shift_left, shift_right = _elementwise("", "shl"), _elementwise("", "lshr")
 
 
 @intrinsic

@@ -68,7 +68,7 @@ class Documents:
     offsets : int64 array, shape (n + 1,)
         Document ``i`` is ``codes[offsets[i]:offsets[i + 1]]``.
     alphabet : uint32 array, or object array of str, shape (number of symbols,)
-        Distinct code points or tokens. Documents encoded over another alphabet extend it, so that codes of both
+        Distinct code points or tokens. Documents encoded over another alphabet extend it, so codes of both
         are comparable.
     characters : Documents, optional
         Characters of the normalised texts from which tokens or residue groups were derived, if available.
@@ -360,6 +360,13 @@ def _call_on_texts(characters: Documents, tokens: Callable[[str], Sequence[str]]
         [np.arange(len(number), dtype=np.uint32)],
         list(number),
     )
+
+
+def batches(documents: Documents, size: int) -> list[tuple[int, int]]:
+    """Ranges of consecutive documents of about `size` symbols, or of one document."""
+    cuts = np.flatnonzero(np.diff(documents.offsets[:-1] // size)) + 1
+    bounds = [0, *cuts.tolist(), len(documents)] if len(documents) else []
+    return list(pairwise(bounds))
 
 
 class DeviceDocuments:

@@ -61,7 +61,6 @@ from textsvm.kernels.base import SymbolKernel, is_number, is_whole
 from textsvm.kernels.gap.bounded_rows import (
     BoundedGapPredictor,
     BoundedGapRows,
-    Parameters,
     check_range,
     normalisation_of,
 )
@@ -305,12 +304,12 @@ class CountedSubsequences:
     documents : Documents
     """
 
-    def __init__(self, kernel: Parameters, documents: Documents) -> None:
+    def __init__(self, kernel: Any, documents: Documents) -> None:
         self.documents = documents
         _, x = count(documents, kernel.patterns, kernel.decay)
         self.shared = SharedFeatures.of(x, x.frequencies())
 
-    def rows(self, kernel: Parameters, train: NDArray[np.int64]) -> FeatureRows:
+    def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
         """All documents as rows of features."""
         if kernel.normalised:
             rows = self.shared.weighed(None, 1.0, True)
@@ -325,7 +324,7 @@ class HostBoundedGap(BoundedGapRows):
     """The CPU twin: see `KernelRows`."""
 
     @staticmethod
-    def represent(kernel: Parameters, documents: Documents) -> tuple[Subsequences, Sparse]:
+    def represent(kernel: Any, documents: Documents) -> tuple[Subsequences, Sparse]:
         return count(documents, kernel.patterns, kernel.decay)
 
     @staticmethod

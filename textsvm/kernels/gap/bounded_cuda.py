@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.gap.bounded_rows import BoundedGapRows, Parameters, check_range
+from textsvm.kernels.gap.bounded_rows import BoundedGapRows, check_range
 from textsvm.kernels.gap.subsequences import ROOM, Patterns, Subsequences, check_entries, places_of_stage
 from textsvm.kernels.mers.windows import Stage
 from textsvm.kernels.spectrum.counted_cuda import commonest_first, equal_ones, normalised_rows, shared_rows
@@ -161,7 +161,7 @@ class CudaBoundedGap(BoundedGapRows):
     """Kernel values against fixed documents, on a GPU (`KernelRows`)."""
 
     @staticmethod
-    def represent(kernel: Parameters, documents: Documents) -> tuple[Subsequences, CudaSparse]:
+    def represent(kernel: Any, documents: Documents) -> tuple[Subsequences, CudaSparse]:
         return count(documents, kernel.patterns, kernel.decay)
 
     @staticmethod
@@ -202,13 +202,13 @@ class CudaCountedSubsequences:
     documents : Documents
     """
 
-    def __init__(self, kernel: Parameters, documents: Documents) -> None:
+    def __init__(self, kernel: Any, documents: Documents) -> None:
         self.documents = documents
         _, x = count(documents, kernel.patterns, kernel.decay)
         rows = CudaRows(x.indptr, x.features, x.values, len(x.df))
         self.shared, self.alone = shared_rows(rows, *commonest_first(x.df))
 
-    def rows(self, kernel: Parameters, train: NDArray[np.int64]) -> FeatureRows:
+    def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
         """All documents as rows of features."""
         featured = self.documents.lengths >= kernel.p
         if kernel.normalised:

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.gap.recurrence import GapKernel, Recurrence, SelfValues, shared_pass
+from textsvm.kernels.gap.recurrence import Recurrence, SelfValues, shared_pass
 from textsvm.runtime import device as gpu
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device
@@ -447,9 +447,7 @@ class Sweep:
                     )  # fmt: skip
                     module.get_function(name)((blocks,), (THREADS,), arguments)
                     done += float(_cost(part).sum())
-                    if progress is not None:
-                        cp.cuda.get_current_stream().synchronize()
-                        progress(done, total)
+                    gpu.report(progress, done, total)
 
     def _edges(self, tasks: NDArray[Any]) -> tuple[int, tuple[Any, ...]]:
         """Warps to launch, and the memory for what goes from strip to strip: 2 (rows + sources) a warp."""
@@ -504,7 +502,7 @@ def _set_constant(module: Any, name: str, value: NDArray[Any]) -> Any:
 class CudaGap:
     """Rows on a GPU (`KernelRows`)."""
 
-    def __init__(self, kernel: GapKernel, documents: Documents, device: Device) -> None:
+    def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         with gpu.use(device):
             self._symbols = len(documents.alphabet) + 1
@@ -636,7 +634,7 @@ class CudaGap:
 
 
 def cuda_grams(
-    kernels: Sequence[GapKernel], documents: Documents, device: Device, progress: Progress | None = None
+    kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
 ) -> list[Any]:
     """The Gram of each of these kernels, of one decay, from one shared pass, on the device."""
     cp = gpu.cupy()

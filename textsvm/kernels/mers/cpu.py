@@ -1,22 +1,17 @@
-"""How many pairs of l-mers differ at d positions, on the CPU: 64 l-mers a word, LANES words a vector.
+"""CPU twin of kernels on distances between l-mers: count pairs by distance, 64 l-mers per word.
 
-The l-mers of a column document are 64 a word, one a bit, as many words as it takes. For a group of LANES
-words, whatever the documents, masks[x, p] has the bit of every l-mer that has another symbol than x at
-position p. With an l-mer u of a row document, the words masks[u_p, p], p = 0 .. l - 1, are what is to be
-counted for every bit: carry-save adders take four of them at a time,
+The l-mers of a column document are stored 64 to a word, one bit each; no word spans two documents. For a
+group of LANES words, masks[x, p] marks the l-mers whose symbol at position p is not x. For an l-mer u of a
+row document the words masks[u_p, p], p = 0 .. l - 1, are added bitwise by carry-save adders, four at a time:
 
     (ones, a, b) -> ones, carry;    (ones, c, d) -> ones, carry;    (twos, carry, carry) -> twos, carry
 
-and the carries go through the planes 4, 8, ... of the counter, as many as the greatest distance that counts
-needs, into a last one that stays set: too far. Some 45 instructions compare u with the LANES * 64 others. Of
-each distance d the bits that say d are counted, and what is summed over all u of a row document is whole.
+Carries go through the planes 4, 8, ... of the counter, as many as the largest distance that counts needs, and
+then into an overflow plane that stays set. Some 45 instructions compare u with LANES * 64 l-mers. For every
+distance d the bits with this count are summed over all u of a row document, in integers.
 
-Symbols are numbered anew for every group (`slots`), so that no alphabet is too large; slot 0 is a symbol
-that no l-mer of the group has. Weights of l-mers, up to 255, are bit planes on the side of the columns.
-
-How the l-mers of column documents lie in words, for both twins: 64 a word, no word of two documents.
-
-Kernels of distances between l-mers on the CPU: pieces of rows and columns for mer_counts.py.
+Symbols are renumbered in every group (`slots`), so that any alphabet fits; slot 0 is a symbol that no l-mer
+of the group has. Weights of l-mers, up to 255, are bit planes of the columns.
 """
 
 from __future__ import annotations
@@ -26,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.mers.rows import HostTable, MerRows
+from textsvm.kernels.mers.rows import MerRows, ScoreTable
 from textsvm.kernels.mers.windows import Mers
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import Progress, run
@@ -46,12 +41,12 @@ from textsvm.runtime.simd import (
     store,
 )
 
-#: l-mers of a word.
+#: l-mers per word.
 BITS = 64
 
 
 def words_of(indptr: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The words of documents, (document, first l-mer, number of l-mers), and where those of each begin."""
+    """Words of documents, (document, first l-mer, number of l-mers), and each document's first word."""
     numbers = np.diff(indptr)
     each = -(-numbers // BITS)
     begins = np.concatenate([[0], np.cumsum(each)])
@@ -72,12 +67,12 @@ WEIGHT_PLANES = 8
 
 
 def upper_planes(most: int) -> tuple[int, ...]:
-    """One for each plane 4, 8, ... that distances up to `most` need, and the last."""
+    """A tuple with an item for each counter plane 4, 8, ... up to distance `most`, and for overflow."""
     return (0,) * (max(most.bit_length() - 2, 0) + 1)
 
 
 def scratch(n_symbols: int, length: int, weighted: bool) -> tuple[Array, Array, Array]:
-    """Room for the slots, masks and planes of a group."""
+    """Allocate slots, masks and planes of a group."""
     most = min(n_symbols, LANES * (BITS + length))
     slots = np.zeros(max(n_symbols, 1), np.int64)
     return slots, aligned((most + 1) * (-(-length // 4) * 4) * LANES, np.uint64), _planes(weighted)
@@ -89,7 +84,7 @@ def _planes(weighted: bool) -> Array:
 
 @njit(nogil=True, cache=True)
 def _build(codes, starts, weights, words, length, slots, masks, planes):
-    """Masks and planes of the words (document, first l-mer, number of l-mers) of a group."""
+    """Fill masks and planes of a group of words (document, first l-mer, number of l-mers)."""
     padded, used = (length + 3) // 4 * 4, 1
     planes[:] = 0
     masks[: padded * LANES] = 0
@@ -125,7 +120,7 @@ def _forget(codes, starts, words, length, slots):
 
 @njit(inline="always")
 def _add(ones, a, b):
-    """A full adder: sum and carry."""
+    """Full adder: sum and carry."""
     either = bit_xor(ones, a)
     return bit_xor(either, b), bit_or(bit_and(ones, a), bit_and(either, b))
 
@@ -177,10 +172,7 @@ def add_counts(
     row_codes, row_starts, row_weights, row_indptr, picks, codes, starts, weights, words, length, slots,
     masks, planes, found, most, upper, counts,
 ):  # fmt: skip
-    """counts[i, j, d] += pairs of l-mers of row document picks[i] and column document j at distance d.
-
-    words: the words of the column documents, (document, first l-mer, number of l-mers) of each.
-    """
+    """counts[i, j, d] += pairs of l-mers of row document picks[i] and column document j at distance d."""
     for group in range(0, len(words), LANES):
         some = words[group : group + LANES]
         _build(codes, starts, weights, some, length, slots, masks, planes)
@@ -268,8 +260,8 @@ class HostMers(MerRows):
         self._fill(self.own, self.normalisation.scale, out, True, progress)
         return out
 
-    def table(self, of_mers: NDArray[np.float64]) -> HostTable:
-        return HostTable(self.columns, self.weights, of_mers)
+    def table(self, of_mers: NDArray[np.float64]) -> ScoreTable:
+        return ScoreTable(self.columns, self.weights, of_mers)
 
     def _room(self, n_symbols: int) -> tuple[Any, Any, Any, Any, int, tuple[int, ...]]:
         """Scratch for one piece, distances that count, and what the compiled loop is specialised by."""

@@ -40,7 +40,7 @@ from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.base import Predictor, SymbolKernel, is_whole
 from textsvm.kernels.mers import gapped_rows as gapped_tables
 from textsvm.kernels.mers.gapped_cpu import MaskLists, groups, lists_pay
-from textsvm.kernels.mers.gapped_rows import GappedRows, Parameters, Tables, Texts, values_of
+from textsvm.kernels.mers.gapped_rows import GappedRows, Tables, Texts, values_of
 from textsvm.kernels.mers.windows import (
     LETTERS,
     Mask,
@@ -365,7 +365,7 @@ class HostMask:
         return self.products(self.x.take(indices))
 
 
-def represent(kernel: Parameters, windows: Windows, mask: Mask) -> HostMask:
+def represent(kernel: Any, windows: Windows, mask: Mask) -> HostMask:
     """What a mask makes of windows."""
     vocabulary, ids = MaskedWindows.learn(windows, mask)
     counts = counts_of(windows, ids, vocabulary.size)
@@ -406,11 +406,11 @@ class HostGapped(GappedRows):
     """The CPU twin: see `KernelRows`."""
 
     @staticmethod
-    def windows_of(kernel: Parameters, documents: Documents) -> Windows:
+    def windows_of(kernel: Any, documents: Documents) -> Windows:
         return windows_of(documents, kernel.g, kernel.canonical)
 
     @staticmethod
-    def represent(kernel: Parameters, windows: Windows, mask: Mask) -> HostMask:
+    def represent(kernel: Any, windows: Windows, mask: Mask) -> HostMask:
         return represent(kernel, windows, mask)
 
     @staticmethod

@@ -1,11 +1,10 @@
-"""What the twins of the kernel of gapped k-mers have in common: features, mask by mask; see gapped.py.
+"""Kernel rows and prediction of gapped k-mers, mask by mask; the twins are in gapped.py and gapped_cuda.py.
 
-Weighted sums of gapped k-mers by looking up, where the possible keys of a mask are few, on the CPU.
-
-A machine that is linear in the features has a table of weights w_M[key] for each mask M, and its value of a
-text is sum_M sum_key f(c_M(key)) w_M[key]. The windows are passed over once: the occurrence number c + 1 of a
-key adds (f(c + 1) - f(c)) w_M[key], and f(c + 1)^2 - f(c)^2 to k(s, s). Nothing is sorted, no list is made,
-and the support vectors do not matter any more. Cost: a look-up for each mask and window.
+A machine that is linear in the features has a weight table w_M[key] for each mask M, and its value for a text
+is sum_M sum_key f(c_M(key)) w_M[key]. If masks have few possible keys, `look_up` passes over the windows
+once: occurrence number c + 1 of a key adds (f(c + 1) - f(c)) w_M[key], and f(c + 1)^2 - f(c)^2 to k(s, s).
+Nothing is sorted, and the cost, a look-up per mask and window, does not depend on the number of support
+vectors.
 """
 
 from __future__ import annotations
@@ -14,12 +13,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.base import BLOCK_BYTES, Predictor, RowsPredictor
+from textsvm.kernels.base import Predictor, RowsPredictor
+from textsvm.kernels.mers.rows import decision_by_rows
 from textsvm.kernels.mers.windows import LETTERS, Mask, MaskedWindows, strands
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.spectrum.features import weigh
@@ -28,91 +28,50 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device, array_module, device_of
 from textsvm.runtime.parallel import Progress
-from textsvm.text.documents import Documents
+from textsvm.text.documents import Documents, batches
 
-#: Bytes of the features of the column documents that are kept; where they are more, they are made again.
+Array = NDArray[Any]
+#: Bytes of the features of the column documents that are kept; larger ones are recomputed. Bytes per entry.
 KEEP_BYTES, ENTRY_BYTES = 1 << 29, 48
-#: Bytes of weight vectors; where they are more, a prediction compares with the support vectors.
+#: Bytes of weight vectors; above, prediction uses kernel values with the support vectors.
 WEIGHT_BYTES = 1 << 30
 #: Symbols of documents that are predicted together.
 BATCH = 1 << 23
-
-
-class Parameters(Protocol):
-    """The parameters of `textsvm.kernels.mers.gapped.GappedKmers`."""
-
-    g: int
-    weight: str
-    canonical: bool
-    normalised: bool
-
-    @property
-    def masks(self) -> tuple[Mask, ...]:
-        """What is compared of a window."""
-
-
-class OneMask(Protocol):
-    """Documents as rows of the features of one mask, on either device."""
-
-    @property
-    def mask(self) -> Mask:
-        """What is compared."""
-
-    @property
-    def vocabulary(self) -> Any:
-        """Finds the features of these documents in others."""
-
-    @property
-    def x(self) -> Any:
-        """X, a `Sparse` or `CudaSparse`."""
-
-    @property
-    def columns(self) -> Any:
-        """X by columns."""
-
-    @property
-    def squares(self) -> NDArray[np.float64]:
-        """|x|^2 of every row, `mask.times` times, on the host."""
-
-    def over(self, vocabulary: Any) -> Any:
-        """X over the features of other documents."""
-
-    def products(self, x: Any) -> Any:
-        """Products of the rows of `x`, over the same features, with those of X, `mask.times` times."""
-
-    def rows(self, indices: NDArray[np.int64]) -> Any:
-        """The same for some of its own rows."""
+#: Codes of one byte.
+MOST_SYMBOLS = 256
+#: Possible keys of a mask whose counts stay in the cache.
+MOST_KEYS = 1 << 17
+#: A mask, its vocabulary, and weights of shape (features, machines).
+MaskWeights = tuple[Mask, MaskedWindows, Any]
 
 
 class GappedRows(ABC):
-    """Kernel values against fixed documents (`KernelRows`); a twin says how one mask is done.
+    """Kernel values of `GappedKmers` with fixed documents (`KernelRows`); a twin processes single masks."""
 
-    Parameters
-    ----------
-    kernel : GappedKmers
-    documents : Documents
-        The columns.
-    device : Device
-    """
+    ahead = 64  # a pass over the masks takes about as long for a single row
 
-    ahead = 64  # a pass over the masks takes as long for one
-
-    def __init__(self, kernel: Parameters, documents: Documents, device: Device) -> None:
+    def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device = kernel, documents, device
         self.n = len(documents)
         with devices.use(device):
             self.windows = self.windows_of(kernel, documents)
-        self._kept: list[OneMask] = []
+        self._kept: list[Any] = []
 
     @staticmethod
     @abstractmethod
-    def windows_of(kernel: Parameters, documents: Documents) -> Any:
-        """The windows of documents, where the work is done."""
+    def windows_of(kernel: Any, documents: Documents) -> Any:
+        """Windows of documents, on the device."""
 
     @staticmethod
     @abstractmethod
-    def represent(kernel: Parameters, windows: Any, mask: Mask) -> OneMask:
-        """What a mask makes of windows."""
+    def represent(kernel: Any, windows: Any, mask: Mask) -> Any:
+        """Documents as rows of the features of one mask.
+
+        The result has the attributes `mask`, `vocabulary` (finds the features in other documents), `x`,
+        `squares` (`mask.times` |x|^2 of every row, on the host), and the methods ``over(vocabulary)`` (X over
+        the features of other documents), ``products(x)`` (`mask.times` the products of the rows of `x` with
+        those of X) and ``rows(indices)`` (the same for rows of X).
+        """
 
     @staticmethod
     @abstractmethod
@@ -127,15 +86,14 @@ class GappedRows(ABC):
         """See `textsvm.kernels.mers.gapped_rows.look_up`."""
 
     @abstractmethod
-    def gram(self, progress: Progress | None = None) -> Any:
-        """See `KernelRows`."""
+    def gram(self, progress: Progress | None = None) -> Any: ...
 
-    def made(self) -> Iterator[OneMask]:
-        """The column documents, one mask after the other, made as they are needed."""
+    def made(self) -> Iterator[Any]:
+        """`represent` the column documents, mask by mask, lazily."""
         return (self.represent(self.kernel, self.windows, mask) for mask in self.kernel.masks)
 
-    def parts(self) -> Iterator[OneMask]:
-        """The same, kept where they are small."""
+    def parts(self) -> Iterator[Any]:
+        """The same, cached if small."""
         small = len(self.kernel.masks) * len(self.windows.starts) * ENTRY_BYTES <= KEEP_BYTES
         if small and not self._kept:
             self._kept = list(self.made())
@@ -152,12 +110,12 @@ class GappedRows(ABC):
 
     def diag(self) -> Any:
         with devices.use(self.device):
-            return devices.array_module(self.device).asarray(self.normalisation.diagonal())
+            return array_module(self.device).asarray(self.normalisation.diagonal())
 
     def rows(self, indices: NDArray[np.int64]) -> Any:
         indices = np.asarray(indices, np.int64)
         with devices.use(self.device):
-            xp = devices.array_module(self.device)
+            xp = array_module(self.device)
             total = xp.zeros((len(indices), self.n), np.float32)
             for part in self.parts():
                 total += part.rows(indices)
@@ -169,7 +127,7 @@ class GappedRows(ABC):
     def cross(self, others: Documents, progress: Progress | None = None) -> Any:
         columns = self.normalisation
         with devices.use(self.device):
-            total = devices.array_module(self.device).zeros((len(others), self.n), np.float32)
+            total = array_module(self.device).zeros((len(others), self.n), np.float32)
             windows, squares = self.windows_of(self.kernel, others), np.zeros(len(others))
             for number, part in enumerate(self.parts() if len(others) else (), 1):
                 own = self.represent(self.kernel, windows, part.mask)
@@ -184,51 +142,37 @@ class GappedRows(ABC):
     ) -> NDArray[np.float64]:
         if self.few_features(coef.shape[1]):
             return GappedPredictor(self, coef.T).values(others, progress)
-        values = np.empty((len(others), coef.shape[1]))
-        size = max(1, BLOCK_BYTES // (4 * max(1, self.n)))
-        for start in range(0, len(others), size):
-            block = others.take(np.arange(start, min(start + size, len(others))))
-            values[start : start + size] = devices.to_host(self.cross(block)) @ coef
-            report(progress, start + len(block), len(others))
-        return values
+        return decision_by_rows(self, others, coef, progress)
 
     def predictor(self, coef: NDArray[np.float64]) -> Predictor:
-        """In the space of the features, where they are not too many; coef has shape (n_machines, n)."""
+        """Predictor in feature space if weight vectors fit into memory; coef has shape (n_machines, n)."""
         return GappedPredictor(self, coef) if self.few_features(len(coef)) else RowsPredictor(self, coef)
 
     def few_features(self, n_machines: int) -> bool:
-        """Whether there is room for a weight vector of each machine."""
+        """Whether a weight vector for each machine fits into memory."""
         kept = len(self.kernel.masks[0].kept)
         most = min(len(self.windows.starts), self.windows.n_symbols**kept)
         return most * len(self.kernel.masks) * 8 * (1 + n_machines) <= WEIGHT_BYTES
 
 
 class GappedPredictor:
-    """Prediction in feature space, on either device: see `Predictor`.
-
-    Parameters
-    ----------
-    rows : GappedRows
-        Of the support vectors.
-    coef : float64 array, shape (n_machines, n_sv)
-    """
+    """Predictor in feature space on either device; coef has shape (n_machines, n_sv)."""
 
     def __init__(self, rows: GappedRows, coef: NDArray[np.float64]) -> None:
         self.device, self.coef, self.kernel = rows.device, coef, rows.kernel
         self.twin, self.columns = type(rows), rows.normalisation
         scaled = self.columns.scale[:, None] * coef.T
         with devices.use(self.device):
-            self.weights = [
+            self.weights: list[MaskWeights] = [
                 (part.mask, part.vocabulary, part.x.transposed_dot(part.mask.times * scaled))
                 for part in rows.parts()
             ]
-        self._made: dict[int, Tables] = {}
+        self._tables_by_base: dict[int, Tables] = {}
 
     def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
-        """See `Predictor`."""
         values = np.empty((len(documents), len(self.coef)))
         with devices.use(self.device):
-            for first, last in batches(documents):
+            for first, last in batches(documents, BATCH):
                 values[first:last] = self._values(documents.take(np.arange(first, last)))
                 report(progress, last, len(documents))
         return values
@@ -258,7 +202,11 @@ class GappedPredictor:
 
     @cached_property
     def _base(self) -> int:
-        return base_of(self.weights)
+        """One more than the largest code in the vocabularies; 0 if their keys have several stages."""
+        if any(len(vocabulary.stages) != 1 for _, vocabulary, _ in self.weights):
+            return 0
+        digits = (digits_of(vocabulary, len(mask.kept)) for mask, vocabulary, _ in self.weights)
+        return max(int(codes.max(initial=0)) + 1 for codes in digits)
 
     def _has_room(self, texts: Texts, base: int) -> bool:
         keys = base ** len(self.weights[0][0].kept)
@@ -266,21 +214,14 @@ class GappedPredictor:
         return fits and 8 * keys * len(self.weights) * len(self.coef) <= WEIGHT_BYTES
 
     def _tables(self, base: int) -> Tables:
-        if base not in self._made:
-            self._made[base] = Tables.of(self.weights, base)
-        return self._made[base]
-
-
-def batches(documents: Documents) -> list[tuple[int, int]]:
-    """Ranges of documents of at most about BATCH symbols, or of one document."""
-    cuts = np.flatnonzero(np.diff(documents.offsets[:-1] // BATCH)) + 1
-    begins = [0, *cuts.tolist()] if len(documents) else []
-    return list(zip(begins, [*begins[1:], len(documents)], strict=True)) if begins else []
+        if base not in self._tables_by_base:
+            self._tables_by_base[base] = Tables.of(self.weights, base)
+        return self._tables_by_base[base]
 
 
 def finish(total: Any, own: Normalisation, columns: Normalisation) -> None:
-    """Sums of products to kernel values, in place: matrix of (own, columns), NumPy or CuPy."""
-    xp = devices.array_module(devices.device_of(total))
+    """Turn sums of products (own, columns), NumPy or CuPy, into kernel values in place."""
+    xp = array_module(device_of(total))
     if own.normalised:
         row_scale, scale = xp.asarray(own.scale), xp.asarray(columns.scale)
         size = max(1, (1 << 22) // max(1, len(scale)))
@@ -291,38 +232,25 @@ def finish(total: Any, own: Normalisation, columns: Normalisation) -> None:
 
 
 def values_of(weight: str, most: int) -> NDArray[np.float32]:
-    """What becomes of 0, 1, 2, ... and `most` occurrences; 0 of none."""
+    """Feature values of 0, 1, ..., `most` occurrences."""
     return np.append(0, weigh(weight, np.arange(1, most + 1, dtype=np.int32))).astype(np.float32)
 
 
 def report(progress: Progress | None, done: float, total: float) -> None:
-    """Call `progress`, if there is one."""
+    """Call `progress` if given."""
     if progress is not None:
         progress(done, total)
 
 
-Array = NDArray[Any]
-#: Codes of one byte.
-MOST_SYMBOLS = 256
-#: Possible keys of a mask whose counts stay in the cache.
-MOST_KEYS = 1 << 17
-
-
 @dataclass(frozen=True)
 class Texts:
-    """Texts of few symbols, and what their windows are.
+    """Texts over a small alphabet, for `look_up`.
 
-    Attributes
-    ----------
-    codes : uint8 array
-        Of one strand.
-    offsets : int64 array, shape (n + 1,)
-    g : int
-        Symbols of a window.
-    strands : int
-        1, or 2: the codes are those of `gapped.LETTERS` then.
-    n_symbols : int
-        One more than the largest code.
+    codes : uint8, of one strand
+    offsets : int64, (n + 1,)
+    g : symbols per window
+    strands : 1, or 2 with codes of `LETTERS`
+    n_symbols : one more than the largest code
     """
 
     codes: NDArray[np.uint8]
@@ -333,7 +261,7 @@ class Texts:
 
     @classmethod
     def of(cls, documents: Documents, g: int, both_strands: bool) -> Texts | None:
-        """Those of documents; None if they have too many symbols.
+        """From documents; None if they have too many symbols.
 
         Raises
         ------
@@ -348,7 +276,7 @@ class Texts:
 
     @property
     def windows(self) -> int:
-        """The most windows that a text has, of all strands."""
+        """Maximum number of windows of a text, on all strands."""
         return self.strands * max(int(np.diff(self.offsets).max(initial=0)) - self.g + 1, 0)
 
 
@@ -356,13 +284,10 @@ class Texts:
 class Tables:
     """Weights of all possible keys of some masks, NumPy or CuPy.
 
-    Attributes
-    ----------
-    n_symbols : int
-        Keys are numbers of as many digits as a mask keeps positions, to this base.
-    kept : int32 array, (masks, positions), on the host
-    times : int32 array, (masks,), on the host
-    weights : float64 array, (machines, masks, keys)
+    n_symbols : base of the keys, which have as many digits as a mask keeps positions
+    kept : int32, (masks, positions), on the host
+    times : int32, (masks,), on the host
+    weights : float64, (machines, masks, keys)
     """
 
     n_symbols: int
@@ -371,49 +296,35 @@ class Tables:
     weights: Any
 
     @classmethod
-    def of(cls, parts: Sequence[tuple[Mask, MaskedWindows, Any]], n_symbols: int) -> Tables:
-        """From masks, the features that have weights, and these, (features, machines)."""
+    def of(cls, parts: Sequence[MaskWeights], n_symbols: int) -> Tables:
+        """Tables of weight vectors, with keys to the base `n_symbols`."""
         kept = np.array([mask.kept for mask, _, _ in parts], np.int32)
         times = np.array([mask.times for mask, _, _ in parts], np.int32)
         xp = array_module(device_of(parts[0][2]))
-        made = xp.zeros((parts[0][2].shape[1], len(parts), n_symbols ** kept.shape[1]))
+        tables = xp.zeros((parts[0][2].shape[1], len(parts), n_symbols ** kept.shape[1]))
         for at, (_, vocabulary, weights) in enumerate(parts):
             digits, keys = digits_of(vocabulary, kept.shape[1]), 0
             for column in digits:
                 keys = keys * n_symbols + column
-            made[:, at, xp.asarray(keys)] = weights.T
-        return cls(n_symbols, kept, times, made)
+            tables[:, at, xp.asarray(keys)] = weights.T
+        return cls(n_symbols, kept, times, tables)
 
 
 def digits_of(vocabulary: MaskedWindows, number: int) -> NDArray[np.int64]:
-    """The codes that each key of a vocabulary of one stage is made of, (number, size), on the host."""
-    keys = vocabulary.stages[0].keys
-    rest = (keys if device_of(keys).kind == "cpu" else keys.get()).astype(np.int64)
+    """Codes of each key of a vocabulary with one stage, shape (number, size), on the host."""
+    rest = devices.to_host(vocabulary.stages[0].keys).astype(np.int64)
     digits = np.empty((number, len(rest)), np.int64)
     for place in range(number - 1, -1, -1):
         rest, digits[place] = np.divmod(rest, max(vocabulary.n_symbols, 1))
     return digits
 
 
-def base_of(parts: Sequence[tuple[Mask, MaskedWindows, Any]]) -> int:
-    """One more than the largest code in the features of masks; 0 if their keys have several stages."""
-    if any(len(vocabulary.stages) != 1 for _, vocabulary, _ in parts):
-        return 0
-    return max(int(digits_of(vocabulary, len(mask.kept)).max(initial=0)) + 1 for mask, vocabulary, _ in parts)
-
-
 def look_up(
     texts: Texts, tables: Tables, values: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sums of weights, (n, machines), and k(s, s), (n,).
+    """Sums of weights, (n, machines), and k(s, s), (n,), of texts with codes below `tables.n_symbols`.
 
-    Parameters
-    ----------
-    texts : Texts
-        With codes below `tables.n_symbols`.
-    tables : Tables
-    values : float64 array
-        What becomes of 0, 1, 2, ... occurrences, as many as a text has windows.
+    `values` are the feature values of 0, 1, 2, ... occurrences, up to `texts.windows`.
     """
     n, more, more_square = len(texts.offsets) - 1, np.diff(values), np.diff(values**2)
     sums, squares = np.zeros((n, len(tables.weights))), np.zeros(n)

@@ -1,24 +1,19 @@
-"""Documents -> gapped k-mers: masks of a window, exact ids of what a mask keeps, sparse counts, on the CPU.
+"""Windows of documents: l-mers with weights, and gapped k-mers (windows under a mask) with exact ids.
 
-A mask keeps k of the g positions of a window. The id of a masked window is a rank, never a hash: with codes
-below n_symbols, kept symbols c_1, c_2, ... make the key
+A mask keeps k of the g positions of a window. Ids of masked windows are ranks, never hashes: with codes below
+n_symbols the kept symbols c_1, c_2, ... form the key
 
     key = (... (id * n_symbols + c_1) * n_symbols + c_2 ...)          (id = 0 at first)
 
-for as many of them as fit a word beside the place of the window, and the id is the rank of the key among the
-distinct keys of the documents. If symbols are left, they continue from that id: one stage after the other, so
-that neither the number of symbols kept nor the alphabet is limited. The distinct keys of the stages find the
-masked windows of other documents.
+from as many symbols as fit a word beside the window's position; the id is the rank of the key among the
+distinct keys of the documents. Remaining symbols extend that id in further stages, so neither the number of
+kept symbols nor the alphabet is limited. The distinct keys of the stages find masked windows in other
+documents.
 
-On both strands of DNA a document has the windows of its text and those of its reverse complement, and a mask
-M and its mirror image M' have the same counts: what M keeps of a window, reversed and complemented, is what
-M' keeps of the reverse complement of the window. So one of the two stands for both, `times` 2.
-
-Documents -> their l-mers, with weights by position, of one strand or of both.
-
-The l-mers of both strands have d(u, v) = d(u', v') for reverse complements u', v', so the pairs of both
-strands of two sequences are twice those of the one strand of the first and both of the second: an l-mer is
-compared with both strands, and its own other strand is left out.
+On both strands of DNA a document has the windows of its text and of the reverse complement. A mask and its
+mirror image then have the same counts, so one stands for both (`times` 2). Pairs of l-mers of both strands
+satisfy d(u, v) = d(u', v') for reverse complements u', v', so the pairs of both strands of two sequences are
+twice those of one strand of the first and both strands of the second.
 """
 
 from __future__ import annotations
@@ -33,7 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.spectrum.pmers import count_ids, rank, share
+from textsvm.kernels.spectrum.pmers import count_ids, share
+from textsvm.kernels.spectrum.pmers import rank as rank_keys
 from textsvm.kernels.spectrum.vocabulary import check_symbols
 from textsvm.linalg.sparse import Counts
 from textsvm.runtime.compiled import njit
@@ -45,23 +41,15 @@ if TYPE_CHECKING:
 
 
 Array = NDArray[Any]
-#: Letters of DNA and RNA by their codes: u is a t, n pairs with itself, the others with 3 - code.
+#: Letters of DNA and RNA by code: u counts as t, n is its own complement, the others pair with 3 - code.
 LETTERS = ("a", "c", "g", "tu", "n")
-#: Keys of which a table is made, whatever the number of windows; more are sorted, and take no room.
+#: Number of keys up to which ranks are always tabulated; more keys may be sorted instead.
 TABLE = 1 << 10
 
 
 @dataclass(frozen=True)
 class Mask:
-    """Positions of a window that are compared.
-
-    Attributes
-    ----------
-    kept : tuple of int
-        Ascending, from 0.
-    times : int
-        How many masks of equal counts it stands for.
-    """
+    """Ascending positions of a window that are compared, and the number of masks with equal counts."""
 
     kept: tuple[int, ...]
     times: int = 1
@@ -69,7 +57,7 @@ class Mask:
 
 @lru_cache(maxsize=32)
 def masks(g: int, m: int, both_strands: bool) -> tuple[Mask, ...]:
-    """Every choice of g - m positions of g; on both strands one of two mirror images, and those first."""
+    """All choices of g - m positions of g; on both strands one of two mirror images, `times` 2 first."""
     every = combinations(range(g), g - m)
     if not both_strands:
         return tuple(Mask(kept) for kept in every)
@@ -82,15 +70,9 @@ def masks(g: int, m: int, both_strands: bool) -> tuple[Mask, ...]:
 class Windows:
     """All windows of g symbols of some documents.
 
-    Attributes
-    ----------
-    codes : int32 array
-        Of the texts; with both strands those of the reverse complement of all of it behind them.
-    starts : int64 array, shape (number of windows,)
-        Where in `codes` each window starts.
-    indptr : int64 array, shape (n + 1,)
-        Document i has the windows ``indptr[i]`` to ``indptr[i + 1]``.
-    n_symbols : int
+    codes : int32; for both strands followed by the codes of the reverse complement of the whole
+    starts : int64, (number of windows,), start of each window in `codes`
+    indptr : int64, (n + 1,), document i has the windows ``indptr[i]`` to ``indptr[i + 1]``
     """
 
     codes: NDArray[np.int32]
@@ -100,12 +82,12 @@ class Windows:
 
 
 def windows_of(documents: Documents, g: int, both_strands: bool) -> Windows:
-    """The windows of documents, and with `both_strands` those of their reverse complements.
+    """Windows of documents, with `both_strands` also of their reverse complements.
 
     Raises
     ------
     InputError
-        If there are too many symbols; with `both_strands`, if there are others than acgtun.
+        If there are too many symbols, or with `both_strands` others than acgtun.
     """
     check_symbols(len(documents.codes), 2 if both_strands else 1)
     offsets, numbers = documents.offsets, np.maximum(documents.lengths - g + 1, 0)
@@ -120,7 +102,7 @@ def windows_of(documents: Documents, g: int, both_strands: bool) -> Windows:
 
 
 def strands(documents: Documents) -> NDArray[np.int32]:
-    """Codes of `LETTERS` of the texts and, behind them, of the reverse complement of all of them."""
+    """Codes of `LETTERS` of the texts followed by the reverse complement of all of them."""
     code_of = {letter: code for code, letters in enumerate(LETTERS) for letter in letters}
     found = [code_of.get(str(symbol), -1) for symbol in symbols_of(documents)]
     present = np.bincount(documents.codes, minlength=len(found)) > 0
@@ -136,7 +118,7 @@ def strands(documents: Documents) -> NDArray[np.int32]:
 
 
 def symbols_of(documents: Documents) -> list[str]:
-    """What each code stands for."""
+    """Symbol of each code."""
     if documents.of_tokens:
         return documents.alphabet.tolist()
     return [chr(point) for point in documents.alphabet]
@@ -144,15 +126,11 @@ def symbols_of(documents: Documents) -> list[str]:
 
 @dataclass(frozen=True)
 class Stage:
-    """Kept positions that make one key with the id before them.
+    """Kept positions that extend the ids before them to keys.
 
-    Attributes
-    ----------
-    kept : int64 array
-    keys : uint64 array, shape (number of ids,)
-        The distinct keys, sorted; the id is the rank.
-    ranks : int32 array or None
-        For every possible key its id, -1 if there is none; None where they are too many.
+    kept : int64
+    keys : uint64, (number of ids,), the distinct keys, sorted; the id is the rank
+    ranks : int32 or None, the id of every possible key, -1 if it does not occur; None if there are too many
     """
 
     kept: NDArray[np.int64]
@@ -160,7 +138,7 @@ class Stage:
     ranks: Any
 
     def find(self, keys: Any) -> Any:
-        """The id of every key, -1 of -1 and of those that are not there; all NumPy or all CuPy."""
+        """Id of every key, -1 for -1 and for unknown keys; all NumPy or all CuPy."""
         xp = array_module(device_of(keys))
         if not len(self.keys):
             return xp.full(len(keys), -1, np.int64)
@@ -173,20 +151,14 @@ class Stage:
 
 @dataclass(frozen=True)
 class MaskedWindows:
-    """The distinct contents of the windows of some documents under a mask.
-
-    Attributes
-    ----------
-    n_symbols : int
-    stages : tuple of Stage
-    """
+    """Distinct contents of the windows of some documents under a mask."""
 
     n_symbols: int
     stages: tuple[Stage, ...]
 
     @classmethod
     def learn(cls, windows: Any, mask: Mask) -> tuple[Self, Any]:
-        """Those of documents, and the id of every window of theirs."""
+        """Vocabulary of documents, and the id of each of their windows."""
         size, stages, rest = 1, [], list(mask.kept)
         ids = _zeros_like(windows.starts, np.int32)
         while rest:
@@ -203,28 +175,40 @@ class MaskedWindows:
         return len(self.stages[-1].keys)
 
     def find(self, windows: Any) -> Any:
-        """The id of every window of other documents, -1 where these have none.
-
-        Symbols that these do not know have codes from `n_symbols` on.
-        """
+        """Id of every window of other documents, -1 if unknown; unknown symbols have codes >= `n_symbols`."""
         ids = _zeros_like(windows.starts, np.int64)
         for stage in self.stages:
             ids = stage.find(self.keys_of(windows, stage.kept, ids, self.n_symbols))
         return ids
 
     @staticmethod
-    def rank(windows: Any, kept: NDArray[np.int64], ids: Any, bound: int) -> tuple[Stage, Any]:
-        """Continue the ids of windows by more positions; keys are below `bound`."""
-        return _rank(windows, kept, ids, bound)
+    def rank(windows: Any, kept: NDArray[np.int64], ids: Any, bound: int) -> tuple[Stage, NDArray[np.int32]]:
+        """Extend the ids of windows by more positions; keys are below `bound`."""
+        keys = MaskedWindows.keys_of(windows, kept, ids, windows.n_symbols)
+        if bound > max(TABLE, 8 * len(ids)):
+            distinct, found = rank_keys(keys.view(np.uint64), bound)
+            return Stage(kept, distinct, None), found
+        seen, found = np.zeros(bound, bool), np.empty(len(ids), np.int32)
+        share(windows.indptr, lambda i, j: _mark(*_range(windows, i, j), keys, seen))
+        distinct = np.flatnonzero(seen).astype(np.uint64)
+        ranks = np.where(seen, np.cumsum(seen, dtype=np.int32) - np.int32(1), np.int32(-1))
+        share(windows.indptr, lambda i, j: _look_up(*_range(windows, i, j), keys, ranks, found))
+        return Stage(kept, distinct, ranks), found
 
     @staticmethod
-    def keys_of(windows: Any, kept: NDArray[np.int64], ids: Any, n_symbols: int) -> Any:
-        """The key of every window, -1 where its id is, or a symbol from `n_symbols` on is in it."""
-        return _keys_of(windows, kept, ids, n_symbols)
+    def keys_of(windows: Any, kept: NDArray[np.int64], ids: Array, n_symbols: int) -> NDArray[np.int64]:
+        """Key of every window; -1 if its id is, or if it has a symbol from `n_symbols` on."""
+        keys = np.empty(len(windows.starts), np.int64)
+        begins, codes, ids = windows.starts, windows.codes, ids.astype(np.int64, copy=False)
+        share(
+            windows.indptr,
+            lambda i, j: _keys(*_range(windows, i, j), codes, begins, kept, ids, n_symbols, keys),
+        )
+        return keys
 
 
 def fitting(size: int, n_symbols: int, rest: int, n_windows: int) -> tuple[int, int]:
-    """How many symbols make a key with one of `size` ids, at least one, and a bound of the keys."""
+    """Number of symbols that form a key with one of `size` ids, at least 1, and a bound of the keys."""
     number, bound = 1, max(size, 1) * max(n_symbols, 1)
     room = (1 << 63) >> max(n_windows - 1, 1).bit_length()
     while number < rest and bound * n_symbols <= room:
@@ -233,36 +217,12 @@ def fitting(size: int, n_symbols: int, rest: int, n_windows: int) -> tuple[int, 
 
 
 def counts_of(windows: Windows, ids: NDArray[np.int32], size: int) -> Counts:
-    """How often each document has each id."""
+    """Number of occurrences of each id in each document."""
     return count_ids(windows.indptr, ids, size)
 
 
-def _rank(
-    windows: Windows, kept: NDArray[np.int64], ids: NDArray[np.int32], bound: int
-) -> tuple[Stage, NDArray[np.int32]]:
-    keys = _keys_of(windows, kept, ids, windows.n_symbols)
-    if bound > max(TABLE, 8 * len(ids)):
-        distinct, found = rank(keys.view(np.uint64), bound)
-        return Stage(kept, distinct, None), found
-    seen, found = np.zeros(bound, bool), np.empty(len(ids), np.int32)
-    share(windows.indptr, lambda i, j: _mark(*_range(windows, i, j), keys, seen))
-    distinct = np.flatnonzero(seen).astype(np.uint64)
-    ranks = np.where(seen, np.cumsum(seen, dtype=np.int32) - np.int32(1), np.int32(-1))
-    share(windows.indptr, lambda i, j: _look_up(*_range(windows, i, j), keys, ranks, found))
-    return Stage(kept, distinct, ranks), found
-
-
-def _keys_of(windows: Windows, kept: NDArray[np.int64], ids: Array, n_symbols: int) -> NDArray[np.int64]:
-    keys = np.empty(len(windows.starts), np.int64)
-    begins, codes, ids = windows.starts, windows.codes, ids.astype(np.int64, copy=False)
-    share(
-        windows.indptr, lambda i, j: _keys(*_range(windows, i, j), codes, begins, kept, ids, n_symbols, keys)
-    )
-    return keys
-
-
 def _zeros_like(array: Any, dtype: Any) -> Any:
-    """Zeros beside an array, of NumPy or of CuPy."""
+    """Zeros on the device of an array."""
     return array_module(device_of(array)).zeros(len(array), dtype)
 
 
@@ -294,22 +254,13 @@ def _look_up(first, last, keys, ranks, ids):
 
 @dataclass(frozen=True)
 class Mers:
-    """The l-mers of some documents that count.
+    """Weighted l-mers of some documents.
 
-    Attributes
-    ----------
-    codes : int32 array
-        Of the texts, and of what else they are read as.
-    starts : int64 array, shape (number of l-mers,)
-        Where in `codes` each begins.
-    weights : uint8 array, shape (number of l-mers,)
-        How often each counts, from 1.
-    indptr : int64 array, shape (n + 1,)
-        Document i has the l-mers ``indptr[i]`` to ``indptr[i + 1]``.
-    n_symbols : int
-        Codes are below.
-    length : int
-        l.
+    codes : int32, of the texts and possibly of their reverse complements; below `n_symbols`
+    starts : int64, (number of l-mers,), start of each l-mer in `codes`
+    weights : uint8, (number of l-mers,), at least 1
+    indptr : int64, (n + 1,), document i has the l-mers ``indptr[i]`` to ``indptr[i + 1]``
+    length : l
     """
 
     codes: NDArray[np.int32]
@@ -321,7 +272,7 @@ class Mers:
 
     @property
     def numbers(self) -> NDArray[np.int64]:
-        """l-mers of each document, shape (n,)."""
+        """Number of l-mers of each document, shape (n,)."""
         return np.diff(self.indptr)
 
     def take(self, indices: NDArray[np.int64]) -> Mers:
@@ -332,22 +283,22 @@ class Mers:
         return replace(self, starts=self.starts[places], weights=self.weights[places], indptr=indptr)
 
     def alike(self) -> Mers:
-        """Every l-mer with the weight 1."""
+        """The same l-mers with weight 1."""
         return replace(self, weights=np.ones_like(self.weights))
 
     def singly(self) -> Mers:
-        """Each l-mer as a document of its own, of weight 1."""
+        """Each l-mer as a document of its own, with weight 1."""
         return replace(self.alike(), indptr=np.arange(len(self.starts) + 1))
 
     def keys(self, symbols: int) -> NDArray[np.int64]:
-        """The number of each l-mer among all over so many symbols."""
+        """Number of each l-mer among all l-mers over an alphabet of this size."""
         keys = np.zeros(len(self.starts), np.int64)
         for place in range(self.length):
             keys = keys * symbols + self.codes[self.starts + place]
         return keys
 
     def unknown(self, symbols: int) -> NDArray[np.bool_]:
-        """Which documents have an l-mer with a symbol that is not among so many, shape (n,)."""
+        """Whether each document has an l-mer with a code >= `symbols`, shape (n,)."""
         if self.n_symbols <= symbols:
             return np.zeros(len(self.numbers), bool)
         new = np.concatenate([[0], np.cumsum(self.codes >= symbols)])
@@ -358,23 +309,16 @@ class Mers:
 
 @dataclass(frozen=True)
 class Centred:
-    """Weights that fall from the middle of a sequence: min(M, floor(M exp(-ln 2 D / H) + 1)).
+    """Weights that decrease from the middle of a sequence: min(M, floor(M exp(-ln 2 D / H) + 1)).
 
-    D is the distance of an l-mer from the middle one.
-
-    Attributes
-    ----------
-    peak : int
-        M, up to 255.
-    half_life : float
-        H.
+    D is the distance to the middle l-mer, M = `peak` (up to 255), H = `half_life`.
     """
 
     peak: int
     half_life: float
 
     def weights(self, most: int) -> NDArray[np.uint8]:
-        """Of l-mers at a distance of 0 .. `most`."""
+        """Weights of l-mers at distances 0 .. `most`."""
         away = np.arange(most + 1)
         found = np.floor(self.peak * np.exp(-log(2) * away / self.half_life) + 1)
         return np.minimum(found, self.peak).astype(np.uint8)
@@ -383,14 +327,14 @@ class Centred:
 def mers_of(
     documents: Documents, length: int, both_strands: bool, centred: Centred | None = None
 ) -> tuple[Mers, Mers]:
-    """The l-mers of documents as rows, and as columns: with both strands these have the other one too.
+    """The l-mers of documents as rows, and as columns, which for both strands include the other strand.
 
-    With both strands an l-mer that has an n is left out.
+    For both strands, l-mers with an n are left out.
 
     Raises
     ------
     InputError
-        With both strands, if there are other symbols than acgtun.
+        For both strands, if there are other symbols than acgtun.
     """
     check_symbols(len(documents.codes), 2 if both_strands else 1)
     codes = _both_strands(documents) if both_strands else documents.codes.astype(np.int32)
@@ -411,7 +355,7 @@ def mers_of(
 
 
 def _both_strands(documents: Documents) -> NDArray[np.int32]:
-    """`strands`, by all cores."""
+    """`strands`, on all cores."""
     present = np.zeros(len(documents.alphabet), bool)
     present[documents.codes] = True
     letters = np.flatnonzero(present).astype(documents.codes.dtype)
