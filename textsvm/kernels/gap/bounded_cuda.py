@@ -1,8 +1,7 @@
-"""Documents -> subsequences of bounded span on a GPU: `features.subsequences`, by kernels_cu/subsequences.cu.
+"""GPU twin of the gap-weighted kernel of bounded span.
 
-Batches of documents are counted one after the other; the keys of all entries are ranked together.
-
-Gap-weighted kernel of bounded span on a GPU: X from `subsequences_cuda`, products from `products_cuda`.
+`count` is `subsequences.count` on the GPU (kernels_cu/subsequences.cu): batches of documents are counted in
+turn, then the keys of all entries are ranked together. Products are those of `products_cuda`.
 """
 
 from __future__ import annotations
@@ -28,20 +27,14 @@ from textsvm.text.documents import DeviceDocuments, Documents
 
 Array = Any  # a CuPy array
 SOURCE = "subsequences.cu"
-#: What may be launched: (source, defines).
+#: Kernels launched: (source, defines).
 DEFINE_SETS: list[tuple[str, gpu.Defines]] = [(SOURCE, ())]
-#: Words of a batch of documents, and keys of which a table is made whatever the number of entries.
+#: Words per batch of documents; number of keys up to which ranks are always tabulated.
 BATCH, TABLE = 1 << 26, 1 << 24
 
 
 class _Batch:
-    """Some documents on the card, and a word for each pattern at each of their places.
-
-    Parameters
-    ----------
-    documents : Documents
-    patterns : Patterns
-    """
+    """Some documents on the GPU, with a word for each pattern at each position."""
 
     def __init__(self, documents: Documents, patterns: Patterns) -> None:
         cp = gpu.cupy()
@@ -56,7 +49,7 @@ class _Batch:
         self.document = documents_of(self.text.offsets, self.text.n, self.text.size)
 
     def keys(self, stages: list[Stage], places: Any) -> Array:
-        """The key of every word, for the stage behind these; -1 where there is no occurrence."""
+        """Key of every word for the stage after these; -1 if the pattern does not occur there."""
         keys = gpu.cupy().zeros(self.n_words, np.int64)
         for stage in stages:
             self._extend(stage.kept, keys)
@@ -71,7 +64,7 @@ class _Batch:
         _each("extend", self.n_words, *where, np.int64(text.n_symbols), keys)
 
     def entries(self, words: Array, bound: int, powers: Array) -> tuple[Array, Array, Array]:
-        """Document, key and value of each subsequence of each document, given the keys of the last stage."""
+        """Document, key and value of each subsequence of each document, from the keys of the last stage."""
         cp = gpu.cupy()
         p, n_gaps = np.int32(self.patterns.p), np.int64(self.patterns.n_gaps)
         sizes = (np.int64(bound), n_gaps)
@@ -88,7 +81,7 @@ class _Batch:
 
 
 def count(documents: Documents, patterns: Patterns, decay: float) -> tuple[Subsequences, CudaSparse]:
-    """`subsequences.count` on the current card."""
+    """`subsequences.count` on the current GPU."""
     cp = gpu.cupy()
     stages: list[Stage] = []
     n_symbols = len(documents.alphabet)
@@ -124,7 +117,7 @@ def _rows(n: int, owner: Array, features: Array, values: Array, size: int) -> Cu
 def _batches(
     documents: Documents, patterns: Patterns, most: int | None = None
 ) -> Iterator[tuple[int, _Batch]]:
-    """Documents in batches of at most `most`, with the number of the first of each."""
+    """Batches of at most `most` documents, each with the number of its first document."""
     most, size = most or len(documents), max(1, BATCH // len(patterns.spans))
     first = 0
     while first < len(documents):
@@ -136,7 +129,7 @@ def _batches(
 
 
 def _ranks(keys: Array, bound: int) -> tuple[Array, Array, Array | None]:
-    """Sorted distinct keys, the rank of each key, and the ranks of all possible keys if these are few."""
+    """Sorted distinct keys, the rank of each key, and the ranks of all possible keys if tabulated."""
     cp = gpu.cupy()
     gpu.require_memory(40 * len(keys), f"ranking {len(keys):,} subsequences")
     if not len(keys):
@@ -158,7 +151,7 @@ WHAT = "the gap-weighted kernel of bounded span"
 
 
 class CudaBoundedGap(BoundedGapRows):
-    """Kernel values against fixed documents, on a GPU (`KernelRows`)."""
+    """Kernel values with fixed documents on a GPU (`KernelRows`)."""
 
     @staticmethod
     def represent(kernel: Any, documents: Documents) -> tuple[Subsequences, CudaSparse]:
@@ -194,13 +187,7 @@ class CudaBoundedGap(BoundedGapRows):
 
 
 class CudaCountedSubsequences:
-    """Documents as rows of features on the current card, for machines without a Gram.
-
-    Parameters
-    ----------
-    kernel : BoundedGap
-    documents : Documents
-    """
+    """Documents as feature rows on the current GPU, for solvers without a Gram."""
 
     def __init__(self, kernel: Any, documents: Documents) -> None:
         self.documents = documents
@@ -209,7 +196,7 @@ class CudaCountedSubsequences:
         self.shared, self.alone = shared_rows(rows, *commonest_first(x.df))
 
     def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
-        """All documents as rows of features."""
+        """All documents as feature rows."""
         featured = self.documents.lengths >= kernel.p
         if kernel.normalised:
             rows = FeatureRows(*normalised_rows(self.shared, self.alone))  # type: ignore[arg-type]

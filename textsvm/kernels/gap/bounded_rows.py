@@ -129,10 +129,7 @@ class BoundedGapPredictor:
 
 
 def normalisation_of(
-    kernel: Any,
-    documents: Documents,
-    squares: NDArray[np.float64],
-    columns: Normalisation | None = None,
+    kernel: Any, documents: Documents, squares: NDArray[np.float64], columns: Normalisation | None = None
 ) -> Normalisation:
     """Scales of products of documents: without normalisation, X lacks a factor decay^p."""
     if kernel.normalised:

@@ -25,14 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.mers.gapped_rows import (
-    GappedRows,
-    Tables,
-    Texts,
-    finish,
-    report,
-    values_of,
-)
+from textsvm.kernels.mers.gapped_rows import GappedRows, Tables, Texts, finish, report, values_of
 from textsvm.kernels.mers.windows import Mask, MaskedWindows, Stage, Windows, windows_of
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.spectrum.cuda import matrix_of
