@@ -76,9 +76,9 @@ class CudaDense:
         cp, n = gpu.cupy(), self._n
         out = cp.empty((n, dense.shape[1]))
         for some, width in slices(dense.shape[1]):
-            made = cp.empty((n, width))
-            self._launch("dense_dot", -(-n // ROWS), padded(dense[:, some], width), made, 1)
-            out[:, some] = made[:, : some.stop - some.start]
+            products = cp.empty((n, width))
+            self._launch("dense_dot", -(-n // ROWS), padded(dense[:, some], width), products, 1)
+            out[:, some] = products[:, : some.stop - some.start]
         return out
 
     def transposed_dot(self, dense: Array) -> Array:
@@ -88,9 +88,9 @@ class CudaDense:
         tiles = -(-d // FEATURES)
         pieces = max(1, min(self._n // 32, BUSY // max(1, tiles)))
         for some, width in slices(dense.shape[1]):
-            made = cp.empty((pieces, d, width))
-            self._launch("dense_transposed_dot", tiles * pieces, padded(dense[:, some], width), made, pieces)
-            out[:, some] = made.sum(axis=0)[:, : some.stop - some.start]
+            sums = cp.empty((pieces, d, width))
+            self._launch("dense_transposed_dot", tiles * pieces, padded(dense[:, some], width), sums, pieces)
+            out[:, some] = sums.sum(axis=0)[:, : some.stop - some.start]
         return out
 
     @property
@@ -156,41 +156,41 @@ class DenseRows:
 
     def squares(self) -> Any:
         """Squared norm of every row, float64, shape (n,)."""
-        found = self._xp.empty(len(self))
+        norms = self._xp.empty(len(self))
         for rows, block in self._blocks():
-            found[rows] = self._xp.square(block).sum(axis=1)
-        return found
+            norms[rows] = self._xp.square(block).sum(axis=1)
+        return norms
 
     def dot(self, dense: Any) -> Any:
         """Z @ dense: (n_features, k) -> float64 (n, k)."""
         by = self._xp.asarray(dense, np.float64)
         if self._xp is not np:
             return self._on_card().dot(by)
-        found = np.empty((len(self), by.shape[1]))
+        products = np.empty((len(self), by.shape[1]))
         for rows, block in self._blocks():
-            found[rows] = block @ by
-        return found
+            products[rows] = block @ by
+        return products
 
     def transposed_dot(self, dense: Any) -> Any:
         """Z.T @ dense: (n, k) -> float64 (n_features, k)."""
         by = self._xp.asarray(dense, np.float64)
         if self._xp is not np:
             return self._on_card().transposed_dot(by)
-        found = np.zeros((self.n_features, by.shape[1]))
+        sums = np.zeros((self.n_features, by.shape[1]))
         for rows, block in self._blocks():
-            found += block.T @ by[rows]
-        return found
+            sums += block.T @ by[rows]
+        return sums
 
     def scatter(self, indices: Any, weights: Any, constant: float) -> Any:
         """A.T @ diag(weights) @ A, float64, shape (n_features + 1,) * 2; A has a last column `constant`."""
         xp, d = self._xp, self.n_features
-        found, root = xp.zeros((d + 1, d + 1)), xp.sqrt(weights)[:, None]
+        total, root = xp.zeros((d + 1, d + 1)), xp.sqrt(weights)[:, None]
         for rows, block in self._blocks(indices):
             scaled = xp.empty((len(block), d + 1))
             xp.multiply(block, root[rows], out=scaled[:, :d])
             scaled[:, d:] = constant * root[rows]
-            found += scaled.T @ scaled
-        return found
+            total += scaled.T @ scaled
+        return total
 
     def _blocks(self, indices: Any = None) -> Iterator[tuple[slice, Any]]:
         """Blocks of consecutive rows (of those at `indices`), in float64."""

@@ -27,7 +27,7 @@ DENSE_ROWS = 128
 TILE = 128
 
 
-class Columns:
+class InvertedIndex:
     """X by columns, for products of other rows with those of X: lists of entries, the fullest columns dense.
 
     Attributes
@@ -119,7 +119,7 @@ class Half:
         n_listed = int(listed.sum())
         target = np.where(listed, np.cumsum(listed) - 1, -1).astype(feature_type(n_listed))
         self.rest = x.select(target, n_listed)
-        self.columns = Columns(self.rest)
+        self.columns = InvertedIndex(self.rest)
         #: None if all are 1 (presence, intersection) and need not be read.
         self.values = None if bool(np.all(self.rest.values == 1)) else self.columns.values
 

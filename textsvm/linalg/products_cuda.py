@@ -288,22 +288,22 @@ def mirror(matrix: Array, diagonal: NDArray[np.float32]) -> None:
 
 
 @dataclass(frozen=True)
-class _Card:
+class _CardLimits:
     """Shared memory per block for sums, in bytes, and whether the GPU has many float64 units."""
 
     shared: int
     fast_float64: bool
 
 
-def _card() -> _Card:
+def _card() -> _CardLimits:
     return _card_of(gpu.cupy().cuda.runtime.getDevice(), SHARED)
 
 
 @lru_cache(maxsize=16)
-def _card_of(index: int, shared: int) -> _Card:
+def _card_of(index: int, shared: int) -> _CardLimits:
     attributes = gpu.cupy().cuda.Device(index).attributes
     fast = attributes.get("SingleToDoublePrecisionPerfRatio", 32) <= 4
-    return _Card(min(shared, attributes["MaxSharedMemoryPerBlockOptin"]), fast)
+    return _CardLimits(min(shared, attributes["MaxSharedMemoryPerBlockOptin"]), fast)
 
 
 def _padded(n: int) -> int:

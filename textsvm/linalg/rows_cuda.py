@@ -119,11 +119,11 @@ class CudaRows:
         out = cp.empty((n, dense.shape[1]))
         shift = cp.zeros(dense.shape[1]) if shift is None else shift
         for some, width in slices(dense.shape[1]):
-            made = cp.empty((n, width))
+            block = cp.empty((n, width))
             factors = None if factor is None else padded(factor[:, some], width)
             self.launch(width, padded(dense[:, some].astype(np.float32), width), padded(shift[some], width),
-                        index, factors, made)  # fmt: skip
-            out[:, some] = made[:, : some.stop - some.start]
+                        index, factors, block)  # fmt: skip
+            out[:, some] = block[:, : some.stop - some.start]
         return out
 
     def launch(
@@ -174,11 +174,11 @@ class CudaLists:
         """Sort the entries of rows."""
         cp, entries = gpu.cupy(), len(x.values)
         gpu.require_memory(8 * entries + 40 * x.n_features + 48 * PART, "the entries by feature", LESS)
-        made = cls(starts_of(_numbers(x)), cp.empty(entries, np.int32), cp.empty(entries, np.float32))
-        cursor, begins = made.starts[:-1].copy(), cp.empty(x.n_features, np.int64)
+        lists = cls(starts_of(_numbers(x)), cp.empty(entries, np.int32), cp.empty(entries, np.float32))
+        cursor, begins = lists.starts[:-1].copy(), cp.empty(x.n_features, np.int64)
         for first, last in _parts(x.indptr.get()):
-            made._place(x, first, last, cursor, begins)
-        return made
+            lists._place(x, first, last, cursor, begins)
+        return lists
 
     def _place(self, x: CudaRows, first: int, last: int, cursor: Array, begins: Array) -> None:
         """Append the entries of the rows first..last to the lists of their features."""

@@ -194,7 +194,7 @@ def unary_starts(features: Array, counts: NDArray[np.int32], size: int) -> NDArr
 
 
 def match_unary(
-    columns: NDArray[np.int64], rows: NDArray[np.int64], found: NDArray[np.int64]
+    columns: NDArray[np.int64], rows: NDArray[np.int64], numbers: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Column of each digit of the unary codes of other documents, -1 if there is none.
 
@@ -202,10 +202,10 @@ def match_unary(
     ----------
     columns, rows : int64 arrays
         Starts of the codes in the numbering of the columns and of the other documents.
-    found : int64 array, shape (len(rows) - 1,)
+    numbers : int64 array, shape (len(rows) - 1,)
         Feature number among the columns of each feature of the others, or -1.
     """
-    known = np.repeat(found, np.diff(rows))
+    known = np.repeat(numbers, np.diff(rows))
     height = np.arange(rows[-1]) - np.repeat(rows[:-1], np.diff(rows))
     target = columns[known] + height
     target[(known < 0) | (target >= columns[known + 1])] = -1

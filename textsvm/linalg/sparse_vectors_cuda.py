@@ -72,14 +72,14 @@ class Sparsity:
         return seconds
 
 
-class Way(NamedTuple):
+class ProductMethod(NamedTuple):
     """ "columns" or "digits", and its description for the user."""
 
     name: str
     description: str
 
 
-def choose(sparsity: Sparsity) -> Way:
+def choose(sparsity: Sparsity) -> ProductMethod:
     """Method with the smallest predicted time, `columns` in a tie."""
     seconds = sparsity.seconds
     name = min(seconds, key=lambda way: seconds[way])
@@ -88,7 +88,7 @@ def choose(sparsity: Sparsity) -> Way:
         "digits": "sparse vectors made dense",
     }
     others = "".join(f"; by {way} {seconds[way]:.2g} s" for way in seconds if way != name)
-    return Way(name, f"{texts[name]} (predicted {seconds[name]:.2g} s{others})")
+    return ProductMethod(name, f"{texts[name]} (predicted {seconds[name]:.2g} s{others})")
 
 
 def sparse_columns(values: Any, finish: Finish) -> DigitColumns | SparseColumns:

@@ -245,8 +245,8 @@ def dense_columns(values: Any, finish: Finish) -> DigitColumns | Float64Columns:
     form.
     """
     array = on_card(values)
-    found = digits_of(array, finish)
-    return Float64Columns(array, finish) if found is None else DigitColumns(values, found, finish)
+    digits = digits_of(array, finish)
+    return Float64Columns(array, finish) if digits is None else DigitColumns(values, digits, finish)
 
 
 def digits_of(values: Array, finish: Finish) -> Digits | None:
@@ -254,9 +254,9 @@ def digits_of(values: Array, finish: Finish) -> Digits | None:
     if not finish.known or not 0 < values.shape[1] <= MOST_FEATURES or not len(values):
         return None
     for grid in grids(finish, Bounds.of(values)):
-        found = encode(values, grid, finish)
-        if found.fits:
-            return found
+        digits = encode(values, grid, finish)
+        if digits.fits:
+            return digits
     return None
 
 
@@ -306,16 +306,16 @@ class DigitColumns:
 
     def _on_one_grid(self, others: Array) -> tuple[Digits | None, Digits | None]:
         """Other vectors, and these, on a common grid: the current one if it fits."""
-        found = encode(others, self.digits.grid, self.finish)
-        if found.fits:
-            return found, self.digits
+        rows = encode(others, self.digits.grid, self.finish)
+        if rows.fits:
+            return rows, self.digits
         mine = on_card(self.values)
         both = Bounds.of(mine).with_others(Bounds.of(others))
         for grid in grids(self.finish, both):
-            found = encode(others, grid, self.finish)
-            columns = encode(mine, grid, self.finish) if found.fits else found
+            rows = encode(others, grid, self.finish)
+            columns = encode(mine, grid, self.finish) if rows.fits else rows
             if columns.fits:
-                return found, columns
+                return rows, columns
         return None, None
 
     def _fill(self, out: Array, rows: Digits, which: Array | None, columns: Digits) -> None:
@@ -440,12 +440,12 @@ class Float64Columns:
 
     def _block(self, rows: Array, squares: Array, first: int = 0) -> Array:
         columns = self.values[first:]
-        found = self.finish.value(rows @ columns.T, squares[:, None], self.squares[first:])
+        values = self.finish.value(rows @ columns.T, squares[:, None], self.squares[first:])
         if self.finish.gamma is None:
-            return found
+            return values
         for i in gpu.cupy().flatnonzero(self.finish.gamma * squares > FAR).get().tolist():
-            found[i] = gpu.cupy().exp(-self.finish.gamma * _squares(columns - rows[i]))
-        return found
+            values[i] = gpu.cupy().exp(-self.finish.gamma * _squares(columns - rows[i]))
+        return values
 
     def _tiles(self, m: int) -> list[tuple[int, int]]:
         size = max(1, TILE_BYTES // (8 * max(1, self.n)))

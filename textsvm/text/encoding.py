@@ -87,24 +87,26 @@ def encode_characters(
         The known alphabet followed by the other symbols of the texts, sorted.
     """
     parts = list(_parts(texts, reading, progress))
-    lengths = np.empty(sum(len(one.numbers) for one in parts), np.int64)
-    for one in parts:
-        lengths[one.numbers] = one.lengths
+    lengths = np.empty(sum(len(chunk.numbers) for chunk in parts), np.int64)
+    for chunk in parts:
+        lengths[chunk.numbers] = chunk.lengths
     offsets = offsets_of(lengths)
-    alphabet = extended(known, [one.symbols for one in parts])
+    alphabet = extended(known, [chunk.symbols for chunk in parts])
     codes = np.empty(offsets[-1], code_type(len(alphabet)))
     code_of = np.zeros(int(alphabet.max(initial=0)) + 1, codes.dtype)
     code_of[alphabet] = np.arange(len(alphabet))
     empty = TextChunk(offsets[:0], offsets[:0], codes[:0], alphabet[:0])
 
     def place(k: int) -> None:
-        one, parts[k] = parts[k], empty  # its memory is needed no longer
-        if few(len(one.codes)):
-            ends = offsets_of(one.lengths)
-            for i, first in enumerate(offsets[one.numbers]):
-                codes[first : first + one.lengths[i]] = code_of[one.symbols[one.codes[ends[i] : ends[i + 1]]]]
+        chunk, parts[k] = parts[k], empty  # its memory is needed no longer
+        if few(len(chunk.codes)):
+            ends = offsets_of(chunk.lengths)
+            for i, first in enumerate(offsets[chunk.numbers]):
+                codes[first : first + chunk.lengths[i]] = code_of[
+                    chunk.symbols[chunk.codes[ends[i] : ends[i + 1]]]
+                ]
             return
-        _place(one.codes, one.lengths, offsets[one.numbers], code_of[one.symbols], codes)
+        _place(chunk.codes, chunk.lengths, offsets[chunk.numbers], code_of[chunk.symbols], codes)
 
     _all(place, range(len(parts)))
     return codes, offsets, alphabet
@@ -112,8 +114,8 @@ def encode_characters(
 
 def extended(known: NDArray[np.uint32], symbols: Sequence[NDArray[np.uint32]]) -> NDArray[np.uint32]:
     """A known alphabet followed by the other symbols, sorted."""
-    found = np.unique(np.concatenate([np.empty(0, np.uint32), *symbols]))
-    return np.concatenate([known, np.setdiff1d(found, known, assume_unique=True)]).astype(np.uint32)
+    present = np.unique(np.concatenate([np.empty(0, np.uint32), *symbols]))
+    return np.concatenate([known, np.setdiff1d(present, known, assume_unique=True)]).astype(np.uint32)
 
 
 def gather(
@@ -167,14 +169,14 @@ def _read_all(
 ) -> Iterator[TextChunk]:
     """Encode chunks of texts and release them; `first` is the number of the first text."""
     numbers = first + offsets_of(map(len, batch))
-    found: list[list[TextChunk]] = [[] for _ in batch]
+    encoded: list[list[TextChunk]] = [[] for _ in batch]
 
     def read(k: int) -> None:
-        found[k] = _read(batch[k], int(numbers[k]), reading)
+        encoded[k] = _read(batch[k], int(numbers[k]), reading)
         batch[k] = []
 
     _all(read, range(len(batch)), progress)
-    return chain.from_iterable(found)
+    return chain.from_iterable(encoded)
 
 
 def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
@@ -205,10 +207,10 @@ def _read(texts: list[str], first: int, reading: Reading) -> list[TextChunk]:
 def _numbered(points: Array) -> NDArray[np.uint32]:
     """Replace code points by codes in place; return the code point of each code."""
     if few(len(points)):
-        found, firsts, numbers = np.unique(points, return_index=True, return_inverse=True)
+        distinct_points, firsts, numbers = np.unique(points, return_index=True, return_inverse=True)
         order = np.argsort(firsts)
         points[:] = np.argsort(order)[numbers]
-        return found[order].astype(np.uint32)
+        return distinct_points[order].astype(np.uint32)
     if not hasattr(_scratch, "number"):
         _scratch.number, _scratch.symbols = np.zeros((2, POINTS), np.uint32)
     return np.array(_scratch.symbols[: _number(points, _scratch.number, _scratch.symbols)])
@@ -308,19 +310,19 @@ def _survey(points, table, more, rows):
 @njit(nogil=True, cache=True)
 def _find_joined(points, starts, table, first, last):
     """Find pieces that are normalised together: joined code points and the preceding one."""
-    found = 0
+    n = 0
     for i in range(len(starts) - 1):
         inside = False
         for j in range(starts[i], starts[i + 1]):
             if table[points[j]] == JOINED:
                 if not inside:
-                    first[found] = max(j - 1, starts[i])
-                    found += 1
-                last[found - 1] = j + 1
+                    first[n] = max(j - 1, starts[i])
+                    n += 1
+                last[n - 1] = j + 1
                 inside = True
             else:
                 inside = False
-    return found
+    return n
 
 
 @njit(nogil=True, cache=True)
@@ -334,7 +336,7 @@ def _substitute(points, first, last, ids, nothing):
 def _rewrite(points, starts, table, more, rows, strips, most, out, lengths):
     """Write the normal forms of texts, each cut at `most`, and their lengths; return the end."""
     # Unsigned: Numba checks the sign of other indices. No branch on spaces.
-    at, one, most = np.uint64(0), np.uint64(1), np.uint64(most)
+    at, step, most = np.uint64(0), np.uint64(1), np.uint64(most)
     for i in range(len(starts) - 1):
         first, spaced = at, np.uint64(strips)
         for point in points[starts[i] : starts[i + 1]]:
@@ -342,19 +344,19 @@ def _rewrite(points, starts, table, more, rows, strips, most, out, lengths):
             if value < SEVERAL:
                 space = np.uint64(value == SPACE)
                 out[at] = 32 if space else value - 1
-                at += one - (spaced & space)
+                at += step - (spaced & space)
                 spaced = space
             else:
                 row = value - SEVERAL
                 for k in range(row + 1, row + 1 + rows[row]):
                     space = np.uint64(rows[k] == SPACE)
                     out[at] = 32 if space else rows[k] - 1
-                    at += one - (spaced & space)
+                    at += step - (spaced & space)
                     spaced = space
             if at - first > most:
                 break  # at most + 1: the last may be a space that is stripped
         if strips and spaced and at > first:
-            at -= one
+            at -= step
         at = min(at, first + most)
         lengths[i] = at - first
     return at
@@ -366,17 +368,17 @@ def _number(points, number, symbols):
 
     `number` is all zero before and after; `symbols` receives the code point of each code.
     """
-    found = 0
+    n = 0
     for j in range(len(points)):
         point = points[j]
         if not number[point]:
-            symbols[found] = point
-            found += 1
-            number[point] = found
+            symbols[n] = point
+            n += 1
+            number[point] = n
         points[j] = number[point] - 1
-    for symbol in symbols[:found]:
+    for symbol in symbols[:n]:
         number[symbol] = 0
-    return found
+    return n
 
 
 @njit(nogil=True, cache=True)
@@ -435,10 +437,10 @@ def find_words(codes: Array, offsets: NDArray[np.int64], kinds: NDArray[np.uint8
 
 def translate(numbers: Sequence[NDArray[np.uint32]], code_of: Sequence[Array], dtype: Any) -> Array:
     """Concatenate arrays of numbers, translated to codes by the table of each array."""
-    ends = np.cumsum([len(one) for one in numbers])
+    ends = np.cumsum([len(array) for array in numbers])
     if few(int(ends[-1])):
-        found = [own.astype(dtype)[one] for one, own in zip(numbers, code_of, strict=True)]
-        return np.concatenate([np.empty(0, dtype), *found])
+        parts = [table.astype(dtype)[array] for array, table in zip(numbers, code_of, strict=True)]
+        return np.concatenate([np.empty(0, dtype), *parts])
     codes = np.empty(ends[-1], dtype)
 
     def write(k: int) -> None:
@@ -461,13 +463,13 @@ def distinct(
         known = [number.setdefault(codes[a:b].tobytes(), len(number)) for a, b in bounds]
         return np.array(known, np.uint32), np.unique(np.array(known, np.int64), return_index=True)[1]
     ids, size = np.empty(len(starts), np.uint32), FEW
-    firsts, keys, done, found = np.empty(0, np.int64), np.empty(0, np.uint64), 0, 0
+    firsts, keys, done, n = np.empty(0, np.int64), np.empty(0, np.uint64), 0, 0
     while done < len(ids):
         firsts, keys = np.resize(firsts, size), np.resize(keys, size)
-        slots = _spread(keys[:found], 2 * size)
-        done, found = _fill(codes, starts, stops, done, ids, firsts, keys, slots, found)
+        slots = _spread(keys[:n], 2 * size)
+        done, n = _fill(codes, starts, stops, done, ids, firsts, keys, slots, n)
         size *= 4
-    return ids, firsts[:found]
+    return ids, firsts[:n]
 
 
 def _pieces(offsets: NDArray[np.int64]) -> list[int]:
@@ -538,7 +540,7 @@ def _slot(key, size):
 
 
 @njit(nogil=True, cache=True)
-def _fill(codes, starts, stops, begin, ids, firsts, keys, slots, found):
+def _fill(codes, starts, stops, begin, ids, firsts, keys, slots, n):
     """Number spans until half the slots are used; return the next span, and how many numbers there are.
 
     The key of a short span is its content behind a bit that marks its length; of a long span, a hash.
@@ -563,13 +565,13 @@ def _fill(codes, starts, stops, begin, ids, firsts, keys, slots, found):
                     break
             at = (at + 1) & last
         if not slots[at]:
-            if found == len(firsts):
-                return i, found
-            firsts[found], keys[found] = i, key
-            found += 1
-            slots[at] = found
+            if n == len(firsts):
+                return i, n
+            firsts[n], keys[n] = i, key
+            n += 1
+            slots[at] = n
         ids[i] = slots[at] - 1
-    return len(starts), found
+    return len(starts), n
 
 
 @njit(nogil=True, cache=True)

@@ -69,7 +69,7 @@ from textsvm.kernels.gap.subsequences import Patterns, Subsequences, count, ids_
 from textsvm.kernels.gap.sweep import self_products
 from textsvm.kernels.options import BOUNDED_GAP_OPTIONS, Option
 from textsvm.kernels.spectrum.counted import equal_ones
-from textsvm.linalg.products import Columns, Half, finish_half
+from textsvm.linalg.products import Half, InvertedIndex, finish_half
 from textsvm.linalg.rows import FeatureRows, SharedFeatures
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime.compiled import njit
@@ -336,9 +336,9 @@ class HostBoundedGap(BoundedGapRows):
         return x.select(target, n_features)
 
     @cached_property
-    def columns(self) -> Columns:
+    def columns(self) -> InvertedIndex:
         """X by columns."""
-        return Columns(self.x)
+        return InvertedIndex(self.x)
 
     def products(
         self, x: Sparse, scale: NDArray[np.float64], progress: Progress | None = None

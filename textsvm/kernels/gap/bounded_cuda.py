@@ -33,7 +33,7 @@ DEFINE_SETS: list[tuple[str, gpu.Defines]] = [(SOURCE, ())]
 BATCH, TABLE = 1 << 26, 1 << 24
 
 
-class _Batch:
+class _PatternBatch:
     """Some documents on the GPU, with a word for each pattern at each position."""
 
     def __init__(self, documents: Documents, patterns: Patterns) -> None:
@@ -87,8 +87,8 @@ def count(documents: Documents, patterns: Patterns, decay: float) -> tuple[Subse
     n_symbols = len(documents.alphabet)
     places, bound = places_of_stage(0, 1, n_symbols, patterns)
     while places[-1] + 1 < patterns.p:
-        found = [cp.unique(batch.keys(stages, places)) for _, batch in _batches(documents, patterns)]
-        keys = cp.unique(cp.concatenate([cp.empty(0, np.int64), *found]))
+        parts_keys = [cp.unique(batch.keys(stages, places)) for _, batch in _batches(documents, patterns)]
+        keys = cp.unique(cp.concatenate([cp.empty(0, np.int64), *parts_keys]))
         stages.append(Stage(places, keys[keys >= 0].astype(np.uint64), None))
         size = len(stages[-1].keys)
         places, bound = places_of_stage(int(places[-1]) + 1, size, n_symbols, patterns)
@@ -116,7 +116,7 @@ def _rows(n: int, owner: Array, features: Array, values: Array, size: int) -> Cu
 
 def _batches(
     documents: Documents, patterns: Patterns, most: int | None = None
-) -> Iterator[tuple[int, _Batch]]:
+) -> Iterator[tuple[int, _PatternBatch]]:
     """Batches of at most `most` documents, each with the number of its first document."""
     most, size = most or len(documents), max(1, BATCH // len(patterns.spans))
     first = 0
@@ -124,7 +124,7 @@ def _batches(
         goal = documents.offsets[first] + size
         last = int(np.searchsorted(documents.offsets, goal, "right")) - 1
         last = min(max(last, first + 1), first + most)
-        yield first, _Batch(documents.take(np.arange(first, last)), patterns)
+        yield first, _PatternBatch(documents.take(np.arange(first, last)), patterns)
         first = last
 
 
@@ -135,8 +135,8 @@ def _ranks(keys: Array, bound: int) -> tuple[Array, Array, Array | None]:
     if not len(keys):
         return cp.empty(0, np.uint64), cp.empty(0, np.int32), None
     if bound > max(TABLE, 4 * len(keys)):
-        distinct, found = cp.unique(keys, return_inverse=True)
-        return distinct.astype(np.uint64), found.astype(np.int32), None
+        distinct, inverse = cp.unique(keys, return_inverse=True)
+        return distinct.astype(np.uint64), inverse.astype(np.int32), None
     seen = cp.zeros(bound, bool)
     seen[keys] = True
     ranks = cp.where(seen, cp.cumsum(seen, dtype=np.int32) - 1, -1).astype(np.int32)

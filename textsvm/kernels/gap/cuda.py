@@ -94,7 +94,7 @@ OUTPUT = np.dtype(
 
 
 @dataclass(frozen=True)
-class Variant:
+class GapVariant:
     """Preprocessor definitions of gap.cu."""
 
     levels: int
@@ -183,10 +183,12 @@ def period_and_unit(
     return (period, unit) if unit >= low - limit / 2 else None
 
 
-def variant_of(levels: int, decay: float, double: bool, blend: bool, masks: bool, shared: int = 0) -> Variant:
+def variant_of(
+    levels: int, decay: float, double: bool, blend: bool, masks: bool, shared: int = 0
+) -> GapVariant:
     """Definitions for a kernel and an alphabet, and for `shared` smaller lengths besides."""
     columns = columns_of(levels, double, masks)
-    return Variant(levels, columns, block_of(columns, decay), double, blend, masks, shared)
+    return GapVariant(levels, columns, block_of(columns, decay), double, blend, masks, shared)
 
 
 #: Kernels launched: (source, defines), for a choice of p.
@@ -246,7 +248,7 @@ class Layout:
     masks : uint32, (strips, symbols, words, 32), on the device, for small alphabets; 28 columns per word
     """
 
-    def __init__(self, texts: Texts, symbols: int, columns: int, masks: bool) -> None:
+    def __init__(self, texts: GapTexts, symbols: int, columns: int, masks: bool) -> None:
         cp = gpu.cupy()
         counts = -(-texts.lengths // columns)
         firsts, packs = np.empty(len(counts), np.int64), np.empty((len(counts), 3), np.int64)
@@ -277,7 +279,7 @@ class Layout:
             )  # fmt: skip
 
 
-class Texts:
+class GapTexts:
     """Documents with a feature, on the device by length; a *position* counts in this order.
 
     order : int64, (m,), document at each position
@@ -350,7 +352,7 @@ class Sweep:
     """The recurrence for every source with every target; `mode` selects the output."""
 
     def __init__(
-        self, recurrence: Recurrence, sources: Texts, targets: Texts, mode: int, shared: int = 0
+        self, recurrence: Recurrence, sources: GapTexts, targets: GapTexts, mode: int, shared: int = 0
     ) -> None:
         self.recurrence, self.sources, self.targets, self.mode = recurrence, sources, targets, mode
         n, m = sources.longest, targets.longest
@@ -504,7 +506,7 @@ class CudaGap:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         with gpu.use(device):
             self._symbols = len(documents.alphabet) + 1
-            self._texts = Texts(documents, kernel.min_length, self._symbols)
+            self._texts = GapTexts(documents, kernel.min_length, self._symbols)
             self._self = self._self_values(documents, self._texts, None)
             self._scale = self._position_scale(self._texts, self._self)
 
@@ -575,7 +577,7 @@ class CudaGap:
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None
     ) -> NDArray[np.float64]:
         cp = gpu.cupy()
-        texts = Texts(others, self.kernel.min_length, self._symbols)
+        texts = GapTexts(others, self.kernel.min_length, self._symbols)
         own = self._self_values(others, texts, self._self)
         work = Sweep(self.kernel.recurrence, self._texts, texts, WEIGHTED)
         classes = coef.shape[1]
@@ -594,7 +596,7 @@ class CudaGap:
 
     def _matrix(self, others: Documents, own: SelfValues | None, progress: Progress | None = None) -> Any:
         """k(others, documents); `own` are the k(s, s) of the others, computed if None."""
-        texts = Texts(others, self.kernel.min_length, self._symbols)
+        texts = GapTexts(others, self.kernel.min_length, self._symbols)
         if own is None:
             own = self._self_values(others, texts, self._self)
         matrix = self._zeros(len(others))
@@ -602,7 +604,7 @@ class CudaGap:
         own.finish_rows(matrix, self._self)
         return matrix
 
-    def _fill(self, matrix: Any, sources: Texts, scale: Any, mode: int, progress: Progress | None) -> None:
+    def _fill(self, matrix: Any, sources: GapTexts, scale: Any, mode: int, progress: Progress | None) -> None:
         Sweep(self.kernel.recurrence, sources, self._texts, mode).launch(
             {
                 "width": self.n,
@@ -615,10 +617,10 @@ class CudaGap:
             progress,
         )
 
-    def _self_values(self, documents: Documents, texts: Texts, columns: SelfValues | None) -> SelfValues:
+    def _self_values(self, documents: Documents, texts: GapTexts, columns: SelfValues | None) -> SelfValues:
         if len(documents.alphabet) + 1 != self._symbols:
             # Unknown symbols match themselves here.
-            texts = Texts(documents, self.kernel.min_length, len(documents.alphabet) + 1)
+            texts = GapTexts(documents, self.kernel.min_length, len(documents.alphabet) + 1)
         diagonal = gpu.cupy().zeros(len(texts))
         Sweep(self.kernel.recurrence, texts, texts, DIAGONAL).launch({"sums": diagonal})
         texts.forget_layouts()
@@ -626,7 +628,7 @@ class CudaGap:
         values[texts.order] = diagonal.get()
         return SelfValues(self.kernel, documents, values, columns)
 
-    def _position_scale(self, texts: Texts, own: SelfValues) -> Any:
+    def _position_scale(self, texts: GapTexts, own: SelfValues) -> Any:
         """Scale of the sums of each position, float64 on the device."""
         return gpu.cupy().asarray(own.scale[texts.order])
 
@@ -639,7 +641,7 @@ def cuda_grams(
     n, (swept, mix) = len(documents), shared_pass([kernel.recurrence for kernel in kernels])
     shared = mix.shape[1] - 1
     with gpu.use(device):
-        texts = Texts(documents, min(kernel.min_length for kernel in kernels), len(documents.alphabet) + 1)
+        texts = GapTexts(documents, min(kernel.min_length for kernel in kernels), len(documents.alphabet) + 1)
         diagonals = cp.zeros((shared + 1, len(texts)))
         Sweep(swept, texts, texts, DIAGONAL, shared).launch({"sums": diagonals})
         texts.forget_layouts()

@@ -280,8 +280,10 @@ class _Columns:
     def __init__(self, kernels: Sequence[Any], documents: Documents) -> None:
         self.kernels, self.documents, self.n = kernels, documents, len(documents)
         recurrences = [kernel.recurrence for kernel in kernels]
-        one = (recurrences[0], np.ones((1, 1)))
-        self.swept, self._mix = shared_pass(recurrences) if len(kernels) > 1 else one
+        self.swept: Recurrence = recurrences[0]
+        self._mix: NDArray[np.float64] = np.ones((1, 1))
+        if len(kernels) > 1:
+            self.swept, self._mix = shared_pass(recurrences)
         self._codes = documents.codes_for()
         self._lanes, self._widths = in_lanes(documents)
         self.selves = self.self_values(documents, [None] * len(kernels))

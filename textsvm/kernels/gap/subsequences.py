@@ -187,12 +187,12 @@ class _Keys:
 
 def _prefixes(documents: Documents, patterns: Patterns, stages: list[Stage], places: Array) -> Stage:
     """Build a stage before the last."""
-    found: list[Array] = [np.empty(0, np.int64)]
+    key_sets: list[Array] = [np.empty(0, np.int64)]
     run(
-        lambda piece: found.append(np.unique(_keys_of(documents, patterns, piece, stages, places))),
+        lambda piece: key_sets.append(np.unique(_keys_of(documents, patterns, piece, stages, places))),
         _pieces(documents, patterns, len(documents)),
     )
-    return Stage(places, np.unique(np.concatenate(found)).astype(np.uint64), None)
+    return Stage(places, np.unique(np.concatenate(key_sets)).astype(np.uint64), None)
 
 
 def _keys_of(
@@ -226,7 +226,7 @@ class _Entries:
         numbers = np.zeros(len(documents), np.int64)
         powers = float(decay) ** np.arange(patterns.n_gaps)
         pieces = _pieces(documents, patterns, max(1, ROOM // (how.bound * patterns.n_gaps)))
-        found: dict[int, tuple[Array, Array]] = {}
+        entries: dict[int, tuple[Array, Array]] = {}
 
         def count_piece(piece: tuple[int, int]) -> None:
             first, last = piece
@@ -235,12 +235,12 @@ class _Entries:
             words.sort()
             keys, values = np.empty(len(words), np.int64), np.empty(len(words), np.float32)
             n = _combine(words, powers, how.bound, numbers[first:last], keys, values)
-            found[first] = copied(keys[:n], np.int64), copied(values[:n], np.float32)
+            entries[first] = copied(keys[:n], np.int64), copied(values[:n], np.float32)
 
         run(count_piece, pieces)
         indptr = np.concatenate([[0], np.cumsum(numbers)])
         check_entries(int(indptr[-1]))
-        ordered = [found.pop(first) for first, _ in pieces]
+        ordered = [entries.pop(first) for first, _ in pieces]
         keys = joined([np.empty(0, np.int64), *(keys for keys, _ in ordered)])
         return cls(indptr, keys, joined([np.empty(0, np.float32), *(values for _, values in ordered)]))
 

@@ -92,10 +92,10 @@ def _build(codes, starts, weights, words, length, slots, masks, planes):
     for lane in range(len(words)):
         for bit in range(words[lane, 2]):
             mer = words[lane, 1] + bit
-            one = ONE << np.uint64(bit)
+            bit_mask = ONE << np.uint64(bit)
             for k in range(len(planes) // LANES):
                 if (weights[mer] >> (len(planes) // LANES - 1 - k)) & 1:
-                    planes[k * LANES + lane] |= one
+                    planes[k * LANES + lane] |= bit_mask
             for p in range(length):
                 code = codes[starts[mer] + p]
                 slot = slots[code]
@@ -106,7 +106,7 @@ def _build(codes, starts, weights, words, length, slots, masks, planes):
                     masks[first : first + length * LANES] = ALL
                     masks[first + length * LANES : first + padded * LANES] = 0
                     used += 1
-                masks[(slot * padded + p) * LANES + lane] &= ~one
+                masks[(slot * padded + p) * LANES + lane] &= ~bit_mask
     return used
 
 
@@ -170,7 +170,7 @@ def _compare(codes, starts, weights, begin, end, slots, masks, planes, length, m
 @njit(nogil=True, cache=True)
 def add_counts(
     row_codes, row_starts, row_weights, row_indptr, picks, codes, starts, weights, words, length, slots,
-    masks, planes, found, most, upper, counts,
+    masks, planes, sums, most, upper, counts,
 ):  # fmt: skip
     """counts[i, j, d] += pairs of l-mers of row document picks[i] and column document j at distance d."""
     for group in range(0, len(words), LANES):
@@ -181,18 +181,18 @@ def add_counts(
             if begin < end:
                 _compare(
                     row_codes, row_starts, row_weights, begin, end, slots, masks, planes, length,
-                    most, upper, found,
+                    most, upper, sums,
                 )  # fmt: skip
                 for d in range(most + 1):
                     for lane in range(len(some)):
-                        counts[i, some[lane, 0], d] += np.int64(found[d * LANES + lane])
+                        counts[i, some[lane, 0], d] += np.int64(sums[d * LANES + lane])
         _forget(codes, starts, some, length, slots)
 
 
 @njit(nogil=True, cache=True)
 def add_own_counts(
     row_codes, row_starts, row_weights, row_indptr, first, last, codes, starts, weights, words, word_indptr,
-    length, slots, masks, planes, found, most, upper, counts,
+    length, slots, masks, planes, sums, most, upper, counts,
 ):  # fmt: skip
     """counts[i, 0, d] += pairs of l-mers of row document i and of column document i."""
     pick = np.empty(1, np.int64)
@@ -202,7 +202,7 @@ def add_own_counts(
         own[:, 0] = 0
         add_counts(
             row_codes, row_starts, row_weights, row_indptr, pick, codes, starts, weights, own, length,
-            slots, masks, planes, found, most, upper, counts[i : i + 1],
+            slots, masks, planes, sums, most, upper, counts[i : i + 1],
         )  # fmt: skip
 
 
@@ -265,9 +265,9 @@ class HostMers(MerRows):
 
     def _room(self, n_symbols: int) -> tuple[Any, Any, Any, Any, int, tuple[int, ...]]:
         """Scratch for one piece, distances that count, and what the compiled loop is specialised by."""
-        most, found = len(self.weights) - 1, aligned(len(self.weights) * LANES, np.uint64)
+        most, sums = len(self.weights) - 1, aligned(len(self.weights) * LANES, np.uint64)
         slots, masks, planes = scratch(n_symbols, self.kernel.length, self.kernel.centred is not None)
-        return slots, masks, planes, found, most, upper_planes(most)
+        return slots, masks, planes, sums, most, upper_planes(most)
 
     def _fill(
         self, rows: Mers, scale: NDArray[np.float64], out: Any, symmetric: bool, progress: Progress | None

@@ -55,7 +55,7 @@ from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.options import GAPPED_OPTIONS, Option
 from textsvm.kernels.options import GAPPED_WEIGHTS as WEIGHTS
 from textsvm.kernels.spectrum.features import weigh
-from textsvm.linalg.products import Columns, Half, finish_half
+from textsvm.linalg.products import Half, InvertedIndex, finish_half
 from textsvm.linalg.sparse import Counts, Sparse
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device
@@ -334,9 +334,9 @@ class HostMask:
     x: Sparse
 
     @cached_property
-    def columns(self) -> Columns:
+    def columns(self) -> InvertedIndex:
         """X by columns."""
-        return Columns(self.x)
+        return InvertedIndex(self.x)
 
     @property
     def squares(self) -> NDArray[np.float64]:

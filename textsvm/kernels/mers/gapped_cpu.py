@@ -65,12 +65,12 @@ class MaskLists:
 
         With `repeat`, lists name a document once per occurrence instead of storing values.
         """
-        found: list[Any] = [None] * len(masks)
-        run(lambda at: found.__setitem__(at, ids_of(windows, masks[at])), range(len(masks)))
-        size, n = max(size for _, size in found), len(windows.indptr) - 1
+        ids: list[Any] = [None] * len(masks)
+        run(lambda at: ids.__setitem__(at, ids_of(windows, masks[at])), range(len(masks)))
+        size, n = max(size for _, size in ids), len(windows.indptr) - 1
         shape, kind = (len(masks), len(windows.starts)), np.uint16 if n <= 1 << 16 else np.uint32
         width = 0 if repeat or bool(np.all(values[1:] == 1)) else shape[1]
-        made = cls(
+        lists = cls(
             np.empty(shape, np.int32),
             np.empty(shape, np.int32),
             np.zeros((len(masks), size + 1), np.int32),
@@ -80,12 +80,12 @@ class MaskLists:
         )
 
         def fill(at: int) -> None:
-            made.ids[at] = found[at][0]
-            of_mask: list[Any] = [windows.indptr, values, repeat, *(array[at] for array in made.arrays)]
+            lists.ids[at] = ids[at][0]
+            of_mask: list[Any] = [windows.indptr, values, repeat, *(array[at] for array in lists.arrays)]
             _sort(*of_mask)
 
         run(fill, range(len(masks)))
-        return made
+        return lists
 
     @property
     def arrays(self) -> tuple[Array, ...]:
@@ -188,7 +188,7 @@ def _sort(indptr, weight, repeat, ids, places, starts, documents, values, square
 
 @njit(nogil=True, cache=True)
 def _add(first, last, indptr, ids, places, starts, documents, values, sums, total):
-    plain, one = values.shape[1] == 0, sums.dtype.type(1)
+    plain, unit = values.shape[1] == 0, sums.dtype.type(1)
     for mask in range(len(starts)):  # its lists stay in the cache for all rows
         own, at_place, begins, listed = ids[mask], places[mask], starts[mask], documents[mask]
         listed_values = values[mask]
@@ -198,7 +198,7 @@ def _add(first, last, indptr, ids, places, starts, documents, values, sums, tota
                 place, end = at_place[w], begins[own[w] + 1]
                 if plain and place:
                     for at in range(place, end):
-                        sums[listed[at]] += one
+                        sums[listed[at]] += unit
                 elif place:
                     value = np.float64(listed_values[place - 1])
                     for at in range(place, end):

@@ -69,8 +69,8 @@ class CudaMaskedWindows(MaskedWindows):
             return Stage(kept, cp.empty(0, np.uint64), None), ids
         keys = CudaMaskedWindows.keys_of(windows, kept, ids, windows.n_symbols)
         if bound > max(TABLE, 4 * windows.size):
-            distinct, found = cp.unique(keys, return_inverse=True)
-            return Stage(kept, distinct.astype(np.uint64), None), found.astype(np.int32)
+            distinct, inverse = cp.unique(keys, return_inverse=True)
+            return Stage(kept, distinct.astype(np.uint64), None), inverse.astype(np.int32)
         seen = cp.zeros(bound, bool)
         seen[keys] = True
         ranks = cp.where(seen, cp.cumsum(seen, dtype=np.int32) - 1, -1).astype(np.int32)
@@ -156,8 +156,8 @@ class DenseMasks:
             if low is not None:
                 _add_product(total, low, high, first)
                 _add_product(total, high, low, first)
-        found: NDArray[np.float64] = squares.sum(axis=1).get()
-        return found
+        norms: NDArray[np.float64] = squares.sum(axis=1).get()
+        return norms
 
     def _padded(self, masks: Sequence[Mask]) -> int:
         return -(-_keys(self.texts.n_symbols, masks) // PAD) * PAD
@@ -271,9 +271,9 @@ class CudaMask:
         return self.columns.cross(x, Factors(times, x.squares), WHAT)
 
     def rows(self, indices: NDArray[np.int64]) -> Array:
-        found = self.columns.rows(gpu.cupy().asarray(indices), WHAT)
-        found *= self.mask.times
-        return found
+        products = self.columns.rows(gpu.cupy().asarray(indices), WHAT)
+        products *= self.mask.times
+        return products
 
 
 class CudaGapped(GappedRows):
@@ -323,8 +323,8 @@ class CudaGapped(GappedRows):
         """Add sparse products to the upper half of `total`; return k(s, s)."""
         squares, passes = np.zeros(self.n), len(self.kernel.masks)
         for times, equal in groupby(enumerate(self.made()), key=lambda numbered: numbered[1].mask.times):
-            for number, one in equal:
-                squares += one.squares
-                total += one.columns.half(WHAT, part(progress, number, 1, passes))
+            for number, rows in equal:
+                squares += rows.squares
+                total += rows.columns.half(WHAT, part(progress, number, 1, passes))
             total *= times
         return self._normalisation(squares)

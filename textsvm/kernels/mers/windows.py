@@ -62,8 +62,8 @@ def masks(g: int, m: int, both_strands: bool) -> tuple[Mask, ...]:
     if not both_strands:
         return tuple(Mask(kept) for kept in every)
     pairs = ((kept, tuple(g - 1 - place for place in reversed(kept))) for kept in every)
-    found = [Mask(kept, 1 if kept == mirrored else 2) for kept, mirrored in pairs if kept <= mirrored]
-    return tuple(sorted(found, key=lambda mask: -mask.times))
+    halves = [Mask(kept, 1 if kept == mirrored else 2) for kept, mirrored in pairs if kept <= mirrored]
+    return tuple(sorted(halves, key=lambda mask: -mask.times))
 
 
 @dataclass(frozen=True)
@@ -104,15 +104,15 @@ def windows_of(documents: Documents, g: int, both_strands: bool) -> Windows:
 def strands(documents: Documents) -> NDArray[np.int32]:
     """Codes of `LETTERS` of the texts followed by the reverse complement of all of them."""
     code_of = {letter: code for code, letters in enumerate(LETTERS) for letter in letters}
-    found = [code_of.get(str(symbol), -1) for symbol in symbols_of(documents)]
-    present = np.bincount(documents.codes, minlength=len(found)) > 0
-    for symbol, code, there in zip(symbols_of(documents), found, present, strict=True):
+    letter_codes = [code_of.get(str(symbol), -1) for symbol in symbols_of(documents)]
+    present = np.bincount(documents.codes, minlength=len(letter_codes)) > 0
+    for symbol, code, there in zip(symbols_of(documents), letter_codes, present, strict=True):
         if code < 0 and there:
             raise InputError(
                 f"a text has the symbol {symbol!r}, which is no letter of DNA or RNA (a, c, g, t, u, n); "
                 "canonical=True reads such texts only"
             )
-    codes = np.array(found, np.int32)[documents.codes]
+    codes = np.array(letter_codes, np.int32)[documents.codes]
     paired = np.array([3, 2, 1, 0, 4], np.int32)
     return np.concatenate([codes, paired[codes[::-1]]])
 
@@ -186,14 +186,14 @@ class MaskedWindows:
         """Extend the ids of windows by more positions; keys are below `bound`."""
         keys = MaskedWindows.keys_of(windows, kept, ids, windows.n_symbols)
         if bound > max(TABLE, 8 * len(ids)):
-            distinct, found = rank_keys(keys.view(np.uint64), bound)
-            return Stage(kept, distinct, None), found
-        seen, found = np.zeros(bound, bool), np.empty(len(ids), np.int32)
+            distinct, new_ids = rank_keys(keys.view(np.uint64), bound)
+            return Stage(kept, distinct, None), new_ids
+        seen, new_ids = np.zeros(bound, bool), np.empty(len(ids), np.int32)
         share(windows.indptr, lambda i, j: _mark(*_range(windows, i, j), keys, seen))
         distinct = np.flatnonzero(seen).astype(np.uint64)
         ranks = np.where(seen, np.cumsum(seen, dtype=np.int32) - np.int32(1), np.int32(-1))
-        share(windows.indptr, lambda i, j: _look_up(*_range(windows, i, j), keys, ranks, found))
-        return Stage(kept, distinct, ranks), found
+        share(windows.indptr, lambda i, j: _look_up(*_range(windows, i, j), keys, ranks, new_ids))
+        return Stage(kept, distinct, ranks), new_ids
 
     @staticmethod
     def keys_of(windows: Any, kept: NDArray[np.int64], ids: Array, n_symbols: int) -> NDArray[np.int64]:
@@ -303,8 +303,8 @@ class Mers:
             return np.zeros(len(self.numbers), bool)
         new = np.concatenate([[0], np.cumsum(self.codes >= symbols)])
         of_mers = np.concatenate([[0], np.cumsum(new[self.starts + self.length] > new[self.starts])])
-        found: NDArray[np.bool_] = np.diff(of_mers[self.indptr]) > 0
-        return found
+        result: NDArray[np.bool_] = np.diff(of_mers[self.indptr]) > 0
+        return result
 
 
 @dataclass(frozen=True)
@@ -320,8 +320,8 @@ class Centred:
     def weights(self, most: int) -> NDArray[np.uint8]:
         """Weights of l-mers at distances 0 .. `most`."""
         away = np.arange(most + 1)
-        found = np.floor(self.peak * np.exp(-log(2) * away / self.half_life) + 1)
-        return np.minimum(found, self.peak).astype(np.uint8)
+        weights = np.floor(self.peak * np.exp(-log(2) * away / self.half_life) + 1)
+        return np.minimum(weights, self.peak).astype(np.uint8)
 
 
 def mers_of(

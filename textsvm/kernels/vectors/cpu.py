@@ -110,20 +110,20 @@ class VectorProducts:
         if rows.lists is None:
             return None
         starts, documents, _ = self._lists
-        found = np.empty(len(rows.lists.features), np.int64)
-        _seek(rows.lists.features, starts, documents, first, found)
-        return found
+        at = np.empty(len(rows.lists.features), np.int64)
+        _seek(rows.lists.features, starts, documents, first, at)
+        return at
 
     def tile(self, rows: DividedVectors, columns: slice, at: Array | None, out: Array) -> None:
         """Write the products of rows with consecutive vectors to `out`, float64.
 
         `at` comes from `start` or the tile to the left and is advanced to the tile to the right.
         """
-        one, other = rows.dense, self.rows.dense[columns]
+        own, other = rows.dense, self.rows.dense[columns]
         if rows.exact and self.rows.exact:
-            out[...] = one @ other.T
+            out[...] = own @ other.T
         else:
-            np.matmul(one.astype(np.float64, copy=False), other.astype(np.float64, copy=False).T, out=out)
+            np.matmul(own.astype(np.float64, copy=False), other.astype(np.float64, copy=False).T, out=out)
         if at is not None and rows.lists is not None:
             entries = (rows.lists.indptr, rows.lists.features, rows.lists.values)
             _add(*entries, *self._lists, at, columns.start, columns.stop, out)
@@ -229,33 +229,33 @@ class HostVectorRows(HostRows):
         return self._with(self._columns.divide(values), progress)
 
     def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
-        n, found = self.n, np.empty((self.n, self.n), np.float32)
+        n, matrix = self.n, np.empty((self.n, self.n), np.float32)
         every = self._columns.rows
 
         def fill(piece: tuple[slice, slice]) -> None:
             rows, columns = piece
             for tile, place in self._tiles(every.take(rows), columns):
-                found[rows, place] = tile
-                found[place, rows] = tile.T
+                matrix[rows, place] = tile
+                matrix[place, rows] = tile.T
 
         _on_all_cores(fill, [(rows, slice(rows.start, n)) for rows in _slices(n, TILE_ROWS)], progress)
-        np.fill_diagonal(found, self.diag())
-        return found
+        np.fill_diagonal(matrix, self.diag())
+        return matrix
 
     def _with(self, rows: DividedVectors, progress: Progress | None) -> NDArray[np.float32]:
-        found = np.empty((len(rows), self.n), np.float32)
+        matrix = np.empty((len(rows), self.n), np.float32)
         width = max(TILE_COLUMNS, TILE // max(1, len(rows)))
 
         def fill(piece: tuple[slice, slice]) -> None:
             some, columns = piece
             for tile, place in self._tiles(rows.take(some), columns, width):
-                found[some, place] = tile
+                matrix[some, place] = tile
 
         few = len(rows) < 2 * TILE_ROWS * n_threads()
         size = max(width, -(-self.n // n_threads())) if few else self.n
         pieces = [(a, b) for a in _slices(len(rows), TILE_ROWS) for b in _slices(self.n, size)]
         _on_all_cores(fill, pieces, progress)
-        return found
+        return matrix
 
     def _tiles(
         self, rows: DividedVectors, columns: slice, width: int = TILE_COLUMNS
