@@ -1,14 +1,13 @@
-"""textsvm bench kernels: kernel matrices on the CPU against the public libraries.
+"""Kernel matrices on the CPU, against the public libraries.
 
-Equality first, then interleaved times of one process. The corpora are those of `bench.corpora`.
+First the values are compared, then both are timed in turns in one process, on the newswire of Shi et al. 2011.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import CountVectorizer
 
 from textsvm.bench.corpora import paper_tasks
-from textsvm.bench.harness import data_folder, paired, write_report
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, paired
 from textsvm.device import select
 from textsvm.documents import encode
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
@@ -70,88 +69,56 @@ def compare(
     repeats: int,
     rtol: float = 1e-4,
 ) -> dict[str, Any]:
-    """One row of the report; raises AssertionError if the two disagree."""
+    """One row of the report; raises AssertionError if the two matrices differ."""
     try:
         theirs = peer(texts)
     except ImportError as error:
         absent = {"kernel": f"{name}: left out, {error}", "n": len(texts)}
         return dict.fromkeys(HEADER, "") | absent
     mine = ours(kernel, texts)
-    # A document too short for any feature is a convention of ours (1 with its equal), not of the peers.
+    # Only textsvm defines the kernel of documents without any feature (1 with an equal document).
     usable = np.array([len(text) >= kernel.min_length for text in texts])
     grid = np.ix_(usable, usable)
     np.testing.assert_allclose(mine[grid], theirs[grid], rtol=rtol, atol=1e-6)
     del mine, theirs
     times = paired(lambda: ours(kernel, texts), lambda: peer(texts), repeats)
+    return row_of(name, texts, times["ours"]) | {"peer, s": times["theirs"], "peer / ours": times["ratio"]}
+
+
+def row_of(name: str, texts: list[str], seconds: float) -> dict[str, Any]:
+    """One row of the report, without a peer."""
     pairs = len(texts) * (len(texts) + 1) / 2
-    return {
+    return dict.fromkeys(HEADER, "") | {
         "kernel": name,
         "n": len(texts),
         "symbols, mean": float(np.mean([len(text) for text in texts])),
-        "ours, s": times["ours"],
-        "peer, s": times["theirs"],
-        "peer / ours": times["ratio"],
-        "pairs/s a core": pairs / times["ours"] / n_threads(),
+        "ours, s": seconds,
+        "pairs/s a core": pairs / seconds / n_threads(),
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/cpu_gram.md."""
-    parser = argparse.ArgumentParser(prog="textsvm bench kernels", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/cpu_gram"))
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="on the embedded samples")
-    options = parser.parse_args(arguments)
+@benchmark(
+    "kernels", "Kernel matrices on the CPU", "reports/cpu_gram", repeats=3, quick="use the embedded samples"
+)
+def run(options: argparse.Namespace, report: BenchmarkReport) -> list[dict[str, Any]]:
+    """Compute kernel matrices with textsvm and with other libraries."""
     rows: list[dict[str, Any]] = []
     for label, length in (("L=100", 100), ("full length", None)):
         task = paper_tasks(None if options.quick else data_folder(), length)[0]
         texts = task.train + task.test
+        name = f"spectrum p=4, {label}; peer CountVectorizer + sparse product"
         rows.append(
-            compare(
-                f"spectrum p=4, {label}; peer CountVectorizer + sparse product",
-                Spectrum(p=4),
-                lambda texts: count_vectorizer(texts, 4),
-                texts,
-                options.repeats,
-            )
+            compare(name, Spectrum(p=4), lambda texts: count_vectorizer(texts, 4), texts, options.repeats)
         )
+        name, repeats = f"edit gamma=0.05, {label}; peer RapidFuzz cdist", options.repeats if length else 1
         rows.append(
-            compare(
-                f"edit gamma=0.05, {label}; peer RapidFuzz cdist",
-                EditDistance(gamma=0.05),
-                lambda texts: rapidfuzz(texts, 0.05),
-                texts,
-                options.repeats if length else 1,
-            )
+            compare(name, EditDistance(gamma=0.05), lambda texts: rapidfuzz(texts, 0.05), texts, repeats)
         )
         if length:
-            rows.append(
-                compare(
-                    f"gap p=1-5 decay=0.5, {label}; peer strkernels, on the first 800",
-                    GapWeighted(p=5, decay=0.5, weights=(1.0,) * 5),
-                    lambda texts: strkernels(texts, 5, 0.5),
-                    texts[:800],
-                    1,
-                )
-            )
+            name = f"gap p=1-5 decay=0.5, {label}; peer strkernels, on the first 800"
+            blend = GapWeighted(p=5, decay=0.5, weights=(1.0,) * 5)
+            rows.append(compare(name, blend, lambda texts: strkernels(texts, 5, 0.5), texts[:800], 1))
             clock = time.perf_counter()
             ours(GapWeighted(p=5, decay=0.5), texts)
-            seconds = time.perf_counter() - clock
-            pairs = len(texts) * (len(texts) + 1) / 2
-            rows.append(
-                {
-                    "kernel": f"gap p=5 decay=0.5, {label}",
-                    "n": len(texts),
-                    "symbols, mean": float(np.mean([len(text) for text in texts])),
-                    "ours, s": seconds,
-                    "peer, s": "",
-                    "peer / ours": "",
-                    "pairs/s a core": pairs / seconds / n_threads(),
-                }
-            )
-    command = "textsvm bench kernels" + " --quick" * options.quick
-    write_report(options.output, "Kernel matrices on the CPU", command, HEADER, rows)
-
-
-if __name__ == "__main__":
-    main()
+            rows.append(row_of(f"gap p=5 decay=0.5, {label}", texts, time.perf_counter() - clock))
+    return rows
