@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     lines = [f"  {name:16}{title}" for name, (_, title) in sorted(known.items())]
     parser = argparse.ArgumentParser(
         PROG,
-        description="Benchmarks, run from a checkout. Each checks equality first and measures time afterwards. "
+        description="Benchmarks, run from a checkout. Each checks equality before it measures time. "
         f"`{PROG} NAME --help` lists the options of one benchmark.",
         epilog="\n".join(["benchmarks:", *lines, "", "Also in the package: textsvm bench --help"]),
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -1,6 +1,6 @@
-"""textsvm bench cards: several GPUs of one machine against the first of them.
+"""Several GPUs of one machine, against the first of them.
 
-Texts of 100 symbols, made of sentences of the embedded newswire sample (`bench.resampled`). Whole kernel
+Texts of 100 symbols, made of sentences of the embedded newswire sample (`benchmarks.corpora`). Whole kernel
 matrices: equality first, bit for bit, then both in turns, the least of some. One machine trained on each,
 C = 10, whose objective has the same bits, and folds by values of C on one matrix: at a tolerance of 1e-6
 their objectives agree to 1e-9. `--large` trains on texts for whose matrix one card has no room.
@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.corpora import resampled_documents
+from benchmarks.million import Corpus
 from textsvm import device as devices
-from textsvm.bench.harness import Rows, free_all
-from textsvm.bench.million import Corpus
-from textsvm.bench.resampled import resampled_documents
+from textsvm.bench.harness import BenchmarkReport, benchmark, free_all, option
 from textsvm.device import Device, select
 from textsvm.documents import Documents
 from textsvm.errors import InputError
@@ -38,7 +37,7 @@ from textsvm.solvers.side_by_side import solve
 LENGTH = 100
 #: Values of C of every fold.
 GRID = np.logspace(-2, 3, 50)
-#: Rows that are compared at a time.
+#: BenchmarkReport that are compared at a time.
 BLOCK = 4096
 
 
@@ -184,7 +183,7 @@ def compared(one: float, several: float) -> dict[str, float]:
     return {"one card, s": one, "all, s": several, "times": one / several}
 
 
-def run(device: Device, rows: Rows, quick: bool, large: int | None) -> None:
+def run(device: Device, rows: BenchmarkReport, quick: bool, large: int | None) -> None:
     """All rows of the report."""
     if not device.cards:
         raise InputError(f"{device.description} is one device; several GPUs are compared with one of them")
@@ -206,25 +205,18 @@ def run(device: Device, rows: Rows, quick: bool, large: int | None) -> None:
         rows.row("large", bench.large, large)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/gpu/cards.md and cards.json (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="textsvm bench cards", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/gpu/cards"))
-    parser.add_argument("--device", default="cuda:all")
-    parser.add_argument("--large", type=int, nargs="?", const=180_000, metavar="N", help="texts, 180,000")
-    parser.add_argument("--quick", action="store_true", help="few texts")
-    options = parser.parse_args(arguments)
+@benchmark(
+    "cards",
+    "Several GPUs of one machine",
+    "reports/gpu/cards",
+    option(
+        "--large", type=int, nargs="?", const=180_000, metavar="N", help="also train on N texts (180,000)"
+    ),
+    device="cuda:all",
+    quick="use few texts",
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Compute and train on all GPUs and on the first."""
     device = select(options.device)
-    command = f"textsvm bench cards --device {options.device}" + " --quick" * options.quick
-    command += f" --large {options.large}" if options.large else ""
-    note = f"All: {device.description}."
-    run(
-        device,
-        Rows(options.output, "Several GPUs of one machine", command, note),
-        options.quick,
-        options.large,
-    )
-
-
-if __name__ == "__main__":
-    main()
+    report.note = f"All: {device.description}."
+    run(device, report, options.quick, options.large)

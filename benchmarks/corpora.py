@@ -1,7 +1,8 @@
 """Corpora of the benchmarks: training and test parts, and documents drawn from sentences of a corpus.
 
-R8 (5,485 + 2,189) and IMDB (25,000 + 25,000) as published. Essays: the eight prompts of ASAP-AES with the five
-folds of Taghipour and Ng 2016. Vectors: LIBSVM's files. `textsvm.bench.corpora` has the corpora of Shi et al.
+R8 (5,485 + 2,189) and IMDB (25,000 + 25,000) as published. Essays: the eight prompts of ASAP-AES with the
+five folds of Taghipour and Ng 2016. Vectors: LIBSVM's files. `textsvm.bench.corpora` has the corpora of Shi
+et al.
 """
 
 from __future__ import annotations

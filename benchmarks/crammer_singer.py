@@ -1,4 +1,4 @@
-"""python -m textsvm.bench.crammer_singer: Crammer and Singer's machine on R8, letter and pendigits.
+"""Crammer and Singer's multiclass SVM on R8, letter and pendigits.
 
 Grams are given (R8: spectrum p=5; the others: Gaussian). First equality: objective, duality gap and violation
 are recomputed in float64 from the Gram, and a plain cyclic solver ends at the same objective. Then the times
@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import argparse
 import bz2
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_svmlight_file
 
-from textsvm.bench.harness import Rows, data_folder, paired
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, paired
 from textsvm.compiled import njit
 from textsvm.device import Device, cupy, select, synchronize
 from textsvm.documents import encode
@@ -172,19 +171,16 @@ def compare(name: str, gamma: float, C: float, device: Device, repeats: int) -> 
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/cpu_crammer_singer.md and .json (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="python -m textsvm.bench.crammer_singer", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/cpu_crammer_singer"))
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--repeats", type=int, default=3)
-    options = parser.parse_args(arguments)
-    command = f"python -m textsvm.bench.crammer_singer --device {options.device}"
-    rows = Rows(options.output, "Crammer and Singer's machine, tol 1e-3", command)
+@benchmark(
+    "crammer_singer",
+    "Crammer and Singer's multiclass SVM, tol 1e-3",
+    "reports/cpu_crammer_singer",
+    device="cpu",
+    gpu_output="reports/gpu/crammer_singer",
+    repeats=3,
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Solve each task with textsvm and with a cyclic solver."""
     for name, gamma, C in TASKS:
-        rows.row(f"{name} {gamma:g} {C:g}", compare, name, gamma, C, select(options.device), options.repeats)
-    rows.write()
-
-
-if __name__ == "__main__":
-    main()
+        given = (name, gamma, C, select(options.device), options.repeats)
+        report.row(f"{name} {gamma:g} {C:g}", compare, *given)

@@ -1,4 +1,4 @@
-"""textsvm bench doubts: labels turned at random, found by textsvm and by cleanlab in the same run.
+"""Finding wrong labels: textsvm and cleanlab on randomly flipped labels, in one run.
 
 A share of the labels is turned to another class with a seed; each method ranks all texts. Of cleanlab there
 are out-of-fold probabilities (5 folds) of TF-IDF + logistic regression in several usual settings, each ranked
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
-from textsvm.bench.corpora import IMDB, SPAM, read
-from textsvm.bench.harness import Rows, data_folder
+from benchmarks.corpora import IMDB
+from textsvm.bench.corpora import SPAM, read
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.bench.panel import read_set
 from textsvm.estimators.svc import SVC
 from textsvm.selection.doubts import doubts, plain_kernel
@@ -187,30 +188,25 @@ def has_cleanlab() -> bool:
     return True
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/doubts.md and doubts.json (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="textsvm bench doubts", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/doubts"))
-    parser.add_argument("--sets", default=",".join(SETS), help="only these, with commas between them")
-    parser.add_argument("--seeds", type=int, default=2, help="draws of the turned labels")
-    parser.add_argument("--quick", action="store_true", help="the embedded sample of mails")
-    parser.add_argument("--device", default="auto")
-    options = parser.parse_args(arguments)
-    command = f"textsvm bench doubts --seeds {options.seeds} --device {options.device}"
-    command += " --quick" * options.quick
-    note = " ".join((__doc__ or "").split("\n\n", 1)[1].split())
+@benchmark(
+    "doubts",
+    "Doubtful labels",
+    "reports/doubts",
+    option("--sets", default=",".join(SETS), recorded=False, help="names of sets, separated by commas"),
+    option("--seeds", type=int, default=2, help="random draws of the flipped labels"),
+    device="auto",
+    quick="use the embedded sample of mails",
+    note=__doc__ or "",
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Flip a share of the labels and rank all texts by each method."""
     if not has_cleanlab():
-        note += " cleanlab is not installed and was left out."
-    rows = Rows(options.output, "Doubtful labels", command, note)
+        report.note += " cleanlab is not installed and was left out."
     for name in ["spamassassin"] if options.quick else options.sets.split(","):
-        made: list[dict[str, Any]] = []
+        measured: list[dict[str, Any]] = []
         for number, share in enumerate(SHARES):
             key = f"{name}, {share:.0%}"
-            if key not in rows.rows and not made:
+            if key not in report.rows and not measured:
                 folder = None if options.quick else data_folder()
-                made = measure(name, folder, options.seeds, options.device)
-            rows.row(key, lambda number=number, made=made: made[number])
-
-
-if __name__ == "__main__":
-    main()
+                measured = measure(name, folder, options.seeds, options.device)
+            report.row(key, lambda number=number, measured=measured: measured[number])

@@ -1,4 +1,4 @@
-"""python -m textsvm.bench.essays: ASAP-AES, eight prompts, five published folds: quadratic weighted kappa.
+"""Essay scores: ASAP-AES, eight prompts, five published folds, quadratic weighted kappa.
 
 Intersection spectrum kernels with epsilon-SVR, as Cozma, Butnaru and Ionescu 2018. Protocol (Taghipour and Ng
 2016): every fold has training, dev and test essays; a machine learns from the training essays alone, and the
@@ -20,17 +20,15 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import cohen_kappa_score
 
+from benchmarks.corpora import Prompt, essay_prompts
 from textsvm import device as devices
-from textsvm.bench.corpora import Prompt, essay_prompts
-from textsvm.bench.harness import Rows, data_folder
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.device import Device, select
 from textsvm.estimators.base import Target
 from textsvm.estimators.svr import SVR
@@ -145,26 +143,23 @@ def of_prompt(prompt: Prompt, device: Device) -> dict[str, Any]:
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/essays.md and .json (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="python -m textsvm.bench.essays", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/essays"))
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--prompts", type=int, nargs="*", default=list(range(1, 9)))
-    options = parser.parse_args(arguments)
-    command = f"python -m textsvm.bench.essays --device {options.device}"
-    rows = Rows(options.output, "Essay scores: ASAP-AES, quadratic weighted kappa", command)
+@benchmark(
+    "essays",
+    "Essay scores: ASAP-AES, quadratic weighted kappa",
+    "reports/essays",
+    option(
+        "--prompts", type=int, nargs="*", default=list(range(1, 9)), recorded=False, help="prompt numbers"
+    ),
+    device="auto",
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Predict the scores of each prompt with an intersection spectrum kernel."""
     for prompt in essay_prompts(data_folder()):
         if prompt.number in options.prompts:
-            rows.row(f"prompt {prompt.number}", of_prompt, prompt, select(options.device))
-    mine = [row for key, row in rows.rows.items() if key.startswith("prompt")]
-    averaged = [name for name in mine[0] if isinstance(mine[0][name], float) and name != "s"]
-    rows.rows.pop("mean", None)
-    means = {name: float(np.mean([row[name] for row in mine])) for name in averaged}
-    total = {name: sum(row[name] for row in mine) for name in ("essays", "s")} | {"prompt": "mean"}
-    rows.row("mean", dict, total | means)
-    rows.write()
-
-
-if __name__ == "__main__":
-    main()
+            report.row(f"prompt {prompt.number}", of_prompt, prompt, select(options.device))
+    prompts = [row for key, row in report.rows.items() if key.startswith("prompt")]
+    averaged = [name for name in prompts[0] if isinstance(prompts[0][name], float) and name != "s"]
+    report.rows.pop("mean", None)
+    means = {name: float(np.mean([row[name] for row in prompts])) for name in averaged}
+    total = {name: sum(row[name] for row in prompts) for name in ("essays", "s")} | {"prompt": "mean"}
+    report.row("mean", dict, total | means)

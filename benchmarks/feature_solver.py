@@ -1,4 +1,4 @@
-"""textsvm bench feature_solver: machines from features against those from the Gram, and against LIBLINEAR.
+"""Training on feature vectors, against training on the Gram and against LIBLINEAR.
 
 First equality, on spectrum p=4 and C = 10 of the solver benchmark: objectives of coordinate descent with
 faces (the CPU's) and of the augmented Lagrangian (the GPU's) are at most 1e-5 above that of SMO on the Gram,
@@ -25,7 +25,7 @@ from scipy.sparse import csr_matrix, diags, hstack
 from sklearn.svm import LinearSVC
 
 from textsvm.bench.corpora import Task, paper_tasks
-from textsvm.bench.harness import Rows, data_folder
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.bench.panel import read_set
 from textsvm.device import select
 from textsvm.documents import encode
@@ -126,7 +126,7 @@ def against_liblinear(task: Task, rows: FeatureRows, C: float) -> dict[str, Any]
 
 
 def as_matrix(rows: FeatureRows) -> csr_matrix:
-    """Rows whose products are kernel values of themselves too: each has its ridge in a column of its own."""
+    """BenchmarkReport whose products are kernel values of themselves too: each has its ridge in a column of its own."""
     x = rows.x
     shape = len(x), x.n_features
     shared = csr_matrix((x.values.astype(np.float64), x.features, x.indptr), shape=shape)
@@ -167,7 +167,7 @@ def both_ways(task: Task, n: int, kernel: Kernel, C: float) -> dict[str, Any]:
 
 def ways(path: Path, command: str, tasks: Sequence[Task], sizes: Sequence[int]) -> None:
     """The second report."""
-    rows = Rows(path.with_name(f"{path.name}_ways"), "By a Gram or by features", command)
+    rows = BenchmarkReport(path.with_name(f"{path.name}_ways"), "By a Gram or by features", command)
     for kernel, C in ((fixed_default(), 1.0), (Spectrum(4), 10.0), (Spectrum((3, 8), "presence"), 1.0)):
         for task in tasks:
             for n in sorted({min(size, len(task.train)) for size in sizes}):
@@ -182,31 +182,27 @@ def reviews(quick: bool) -> Task:
     return Task("reviews", corpus.texts, np.array(corpus.labels), [], np.array([]))
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/feature_solver.md (or the file asked for)."""
-    parser = argparse.ArgumentParser(prog="textsvm bench feature_solver", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/feature_solver"))
-    parser.add_argument("--device", default="cpu", choices=["cpu"], help="where it is measured")
-    parser.add_argument("--every", type=int, default=1, help="every so many sentences of reviews only")
-    parser.add_argument("--ways", action="store_true", help="what the choice of `auto` is fitted to")
-    parser.add_argument("--quick", action="store_true", help="on the embedded samples")
-    options = parser.parse_args(arguments)
-    command = "textsvm bench feature_solver" + f" --every {options.every}"
-    command += " --ways" * options.ways + " --quick" * options.quick
-    rows = Rows(options.output, "Machines from features", command)
+@benchmark(
+    "feature_solver",
+    "Machines from features",
+    "reports/feature_solver",
+    option("--every", type=int, default=1, help="use every EVERY-th sentence of the reviews"),
+    option(
+        "--ways", action="store_true", help="also write the points that the rates of `auto` are fitted to"
+    ),
+    quick="use the embedded samples",
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Compare objectives, then time at an equal objective."""
     for task in paper_tasks(None if options.quick else data_folder(), 100):
         for by in SOLVERS:
-            rows.row(f"{task.name} {by}", equal, task, by)
+            report.row(f"{task.name} {by}", equal, task, by)
     task = reviews(options.quick)
     task = Task(task.name, task.train[:: options.every], task.y_train[:: options.every], [], np.array([]))
     features = fixed_default().feature_rows(encode(task.train), CPU)
     for C in (1.0, 10.0):
-        rows.row(f"{task.name} {C}", against_liblinear, task, features, C)
+        report.row(f"{task.name} {C}", against_liblinear, task, features, C)
     if options.ways:
         panel = () if options.quick else ("blitzer", "banking77")
         others = [read_set(data_folder() / "panel", name) for name in panel]
-        ways(options.output, command, [task, *others], SIZES[: 1 if options.quick else None])
-
-
-if __name__ == "__main__":
-    main()
+        ways(report.path, report.command, [task, *others], SIZES[: 1 if options.quick else None])

@@ -1,4 +1,4 @@
-"""textsvm bench features: SpectrumFeatures against scikit-learn's TfidfVectorizer on the same texts.
+"""SpectrumFeatures, against scikit-learn's TfidfVectorizer on the same texts.
 
 Texts are normalised beforehand for both. First equality: every entry of the training and the test matrix, the
 columns matched by their names, to 1e-6. Then the time of `fit_transform` on the training texts and of
@@ -8,17 +8,15 @@ columns matched by their names, to 1e-6. Then the time of `fit_transform` on the
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from textsvm.bench.corpora import Task, full_tasks
-from textsvm.bench.harness import data_folder, paired, write_report
-from textsvm.device import select
+from benchmarks.corpora import full_tasks
+from textsvm.bench.corpora import Task
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option, paired
 from textsvm.documents import normalise
 from textsvm.estimators.features import SpectrumFeatures
 
@@ -81,28 +79,22 @@ def normalised(task: Task) -> Task:
     return Task(task.name, train, task.y_train, test, task.y_test)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/cpu_features.md (or the file asked for)."""
-    parser = argparse.ArgumentParser(prog="textsvm bench features", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/cpu_features"))
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--every", type=int, default=1, help="every so many texts only, for a try")
-    parser.add_argument("--quick", action="store_true", help="on the embedded samples")
-    options = parser.parse_args(arguments)
-    select(options.device)  # a sentence, before any work, where there is no such device
-    tasks = full_tasks(None if options.quick else data_folder())[1:]  # the first is a part of the second
+@benchmark(
+    "features",
+    "Features against TfidfVectorizer",
+    "reports/cpu_features",
+    option("--every", type=int, default=1, help="use every EVERY-th text"),
+    device="cpu",
+    repeats=3,
+    quick="use the embedded samples",
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> list[dict[str, Any]]:
+    """Compute the same matrices with both."""
+    tasks = full_tasks(None if options.quick else data_folder())[1:]  # the second contains the first
     few = slice(None, None, options.every)
     tasks = [Task(t.name, t.train[few], t.y_train[few], t.test[few], t.y_test[few]) for t in tasks]
-    rows = [
+    return [
         compare(task, setting, options.device, options.repeats)
         for task in map(normalised, tasks)
         for setting in SETTINGS
     ]
-    command = f"textsvm bench features --device {options.device}" + " --quick" * options.quick
-    command += f" --every {options.every}" * (options.every > 1)
-    write_report(options.output, "Features against TfidfVectorizer", command, tuple(rows[0]), rows)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""python -m textsvm.bench.grid: a grid over C times 10 folds on one Gram of 10,000 texts.
+"""A grid over C times 10 folds on one Gram of 10,000 texts.
 
 Reuters ModApte documents with a topic, the first 10,000; earn against all others; the gap-weighted Gram is
 given. What is timed is all that a search needs from there: every problem solved, and the values of every
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC
 
 from textsvm.bench.corpora import REUTERS
-from textsvm.bench.harness import data_folder, write_report
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.device import select, to_host
 from textsvm.documents import encode, normalise
 from textsvm.gram.base import DenseGram, Gram
@@ -151,22 +150,16 @@ def run(corpus: Path, device: str, max_length: int, repeats: int) -> list[dict[s
     return [{name: row.get(name, "") for name in header} for row in report]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/gpu/grid.md (or the file asked for)."""
-    parser = argparse.ArgumentParser(prog="textsvm bench grid", description=__doc__)
-    parser.add_argument("--corpus", type=Path, help="the Reuters archive (default: TEXTSVM_DATA's)")
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/gpu/grid"))
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--max-length", type=int, default=100, help="symbols of a text")
-    parser.add_argument("--repeats", type=int, default=3)
-    options = parser.parse_args(arguments)
-    select(options.device)  # a sentence, before any work, where there is no such device
+@benchmark(
+    "grid",
+    "A grid over C times 10 folds on 10,000 texts",
+    "reports/gpu/grid",
+    option("--corpus", type=Path, help="Reuters archive (default: in TEXTSVM_DATA)"),
+    option("--max-length", type=int, default=100, help="symbols per text"),
+    device="cuda",
+    repeats=3,
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> list[dict[str, Any]]:
+    """Solve all folds and values of C on a given Gram."""
     corpus = options.corpus or data_folder() / REUTERS
-    rows = run(corpus, options.device, options.max_length, options.repeats)
-    command = f"python -m textsvm.bench.grid --device {options.device} --max-length {options.max_length}"
-    title = f"A grid over C times {FOLDS} folds on {N:,} texts"
-    write_report(options.output, title, command, tuple(rows[0]), rows)
-
-
-if __name__ == "__main__":
-    main()
+    return run(corpus, options.device, options.max_length, options.repeats)

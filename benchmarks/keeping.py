@@ -1,4 +1,4 @@
-"""textsvm bench keeping: which rows of a Gram to keep under a byte budget.
+"""Which rows of a Gram to keep under a byte budget.
 
 The same solver on the same problems under budgets of 5 to 50 % of the Gram; every way takes the same
 iterations to the same objective, which is asserted, and differs in the rows it computes:
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from pathlib import Path
@@ -27,8 +27,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.bench.corpora import REGRESSION, paper_tasks, regression, vectors
-from textsvm.bench.harness import Rows, data_folder
+from benchmarks.corpora import REGRESSION, regression, vectors
+from textsvm.bench.corpora import paper_tasks
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.device import select
 from textsvm.documents import encode
 from textsvm.features.vectors import Vectors
@@ -56,7 +57,7 @@ EPSILON = 0.1
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows that are computed on demand, and a dual over them."""
+    """BenchmarkReport that are computed on demand, and a dual over them."""
 
     name: str
     rows: MatrixRows
@@ -84,7 +85,7 @@ class FreePinned(smo_cpu.Run):
 
 
 class LeastViolating(smo_cpu.Run):
-    """Rows that no active variable needs make room in the order of their last use, then by violation."""
+    """BenchmarkReport that no active variable needs make room in the order of their last use, then by violation."""
 
     def fetch(self) -> None:
         used, slots = self.window.used, self.window.slots[self.rows]
@@ -237,28 +238,21 @@ def _cell(problem: Problem, share: float, way: str, computed: int, solution: Sol
     }  # fmt: skip
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/cpu_keeping.md and .json (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="textsvm bench keeping", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/cpu_keeping"))
-    parser.add_argument("--device", default="cpu", choices=["cpu"], help="the solver of pairs runs on a CPU")
-    parser.add_argument("--rows", type=int, default=5000, help="vectors of a set at most")
-    parser.add_argument("--texts", type=int, default=700, help="texts at most")
-    parser.add_argument("--quick", action="store_true", help="on the embedded samples")
-    options = parser.parse_args(arguments)
-    command = (
-        f"textsvm bench keeping --rows {options.rows} --texts {options.texts}" + " --quick" * options.quick
-    )
-    rows = Rows(options.output, "What to keep of a Gram", command)
+@benchmark(
+    "keeping",
+    "Which rows of a Gram to keep",
+    "reports/cpu_keeping",
+    option("--rows", type=int, default=5000, help="maximum number of vectors per set"),
+    option("--texts", type=int, default=700, help="maximum number of texts"),
+    quick="use the embedded samples",
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Count the rows computed by each replacement rule."""
     folder, texts = (None, 60) if options.quick else (data_folder(), options.texts)
     for make in problems(folder, options.rows, texts):
         problem = make()
         dense, objective = DenseGram(problem.rows.gram()), []  # type: tuple[DenseGram, list[float]]
         for share in BUDGETS:
             for way in [each for each in WAYS if each != LONG or problem.name not in PARAMETERS]:
-                rows.row(f"{problem.name} {share} {way}", way_row, problem, share, way, objective)
-            rows.row(f"{problem.name} {share} known", bound_row, problem, dense, share)
-
-
-if __name__ == "__main__":
-    main()
+                report.row(f"{problem.name} {share} {way}", way_row, problem, share, way, objective)
+            report.row(f"{problem.name} {share} known", bound_row, problem, dense, share)

@@ -1,4 +1,4 @@
-"""python -m textsvm.bench.layouts: kernel rows by data layout, and argmin and argmax, on a GPU.
+"""Kernel rows by data layout, and argmin and argmax, on a GPU.
 
 Catanzaro's table (2011): Gaussian values of all points with two of them, from float32 numbers that are read
 once, by how these lie in memory. Per cent are of the bytes a second of a copy on the card, bytes read and
@@ -11,13 +11,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from textsvm import device as gpu
-from textsvm.bench.harness import write_report
+from textsvm.bench.harness import BenchmarkReport, benchmark, option
 from textsvm.features.vectors import Vectors
 from textsvm.kernels.gaussian import Gaussian
 
@@ -155,12 +154,15 @@ def _row(what: str, d: int, n: int, time: float, size: int, rate: float) -> dict
     return dict(zip(HEADER, (what, d, n, 1e3 * time, size / time / 1e12, share, ""), strict=True))
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/gpu/layouts.md and .json (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="textsvm bench layouts", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/gpu/layouts"))
-    parser.add_argument("--gib", type=float, default=2.0, help="of points, in float32")
-    options = parser.parse_args(arguments)
+@benchmark(
+    "layouts",
+    "Layouts of dense vectors on a GPU",
+    "reports/gpu/layouts",
+    option("--gib", type=float, default=2.0, help="GiB of float32 vectors"),
+    device="gpu",
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> list[dict[str, Any]]:
+    """Measure bytes per second of each layout."""
     with gpu.use(gpu.select("cuda")):
         rate = copy_rate()
         rows = [dict(zip(HEADER, ("copy", "", "", "", rate / 1e12, 100.0, ""), strict=True))]
@@ -169,10 +171,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for dtype in (np.float32, np.float64):
             for n in (VALUES, 10 * VALUES):
                 rows += extremes(dtype, n, rate)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    command = f"python -m textsvm.bench.layouts --gib {options.gib:g}"
-    write_report(options.output, "Layouts of dense vectors on a GPU", command, HEADER, rows)
-
-
-if __name__ == "__main__":
-    main()
+    return rows

@@ -1,4 +1,4 @@
-"""textsvm bench lodhi: the F1 tables of Lodhi et al. 2002 on Reuters, ten splits.
+"""The F1 tables of Lodhi et al. 2002 on Reuters, ten splits.
 
 380 training and 90 test documents of four categories, drawn anew for each split from the two parts of
 ModApte; one classifier a category (against the three others); kernels normalised; mean F1 and standard
@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from sklearn.metrics import f1_score
 
+from benchmarks.plots import lines
 from textsvm import device as devices
 from textsvm.bench.corpora import REUTERS
-from textsvm.bench.harness import data_folder, write_report
-from textsvm.bench.plots import lines
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.documents import encode, normalise
 from textsvm.gram.shared import grams
 from textsvm.kernels import GapWeighted, Spectrum
@@ -133,42 +133,6 @@ def one_split(
     return result
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/lodhi.md and .json (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="textsvm bench lodhi", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/lodhi"))
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--splits", type=int, default=10)
-    parser.add_argument("--quick", action="store_true", help="two splits")
-    parser.add_argument("-C", type=float, nargs="+", default=[1.0, 10.0, 100.0], dest="costs")
-    options = parser.parse_args(arguments)
-    options.splits = 2 if options.quick else options.splits
-    texts, categories, training = pool(data_folder())
-    splits = []
-    for seed in range(options.splits):
-        chosen, n_train = draw(categories, training, seed)
-        splits.append(
-            one_split([texts[i] for i in chosen], categories[chosen], n_train, options.costs, options.device)
-        )
-    command = f"textsvm bench lodhi --device {options.device} --splits {options.splits}"
-    rows = [row for cell in cells() for row in _rows(cell, splits, options.costs)]
-    write_report(options.output, "F1 tables of Lodhi et al. 2002", command, tuple(rows[0]), rows)
-    panels = []
-    for category in CATEGORIES:
-        mine = [row for row in rows if row["category"] == category and row["decay"] == 0.5]
-        series = {
-            name: [(row["k"], float(str(row[column]).split()[0])) for row in mine]
-            for name, column in (
-                ("published", "published"),
-                ("C=10", "C=10"),
-                ("without bias", _no_bias(rows)),
-            )
-            if column in mine[0]
-        }
-        panels.append((f"{category}: SSK, k", series))
-    lines(options.output.with_suffix(".svg"), panels, "F1", log=False)
-
-
 def _no_bias(rows: list[dict[str, Any]]) -> str:
     return next(name for name in rows[0] if name.startswith("without bias"))
 
@@ -192,5 +156,39 @@ def _rows(
     return rows
 
 
-if __name__ == "__main__":
-    main()
+@benchmark(
+    "lodhi",
+    "F1 tables of Lodhi et al. 2002",
+    "reports/lodhi",
+    option("--splits", type=int, default=10, help="random splits"),
+    option("-C", type=float, nargs="+", default=[1.0, 10.0, 100.0], dest="costs", help="values of C"),
+    device="auto",
+    gpu_output="reports/gpu/lodhi",
+    quick="two splits",
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> list[dict[str, Any]]:
+    """Train on every split with each kernel and C."""
+    options.splits = 2 if options.quick else options.splits
+    texts, categories, training = pool(data_folder())
+    splits = []
+    for seed in range(options.splits):
+        drawn, n_train = draw(categories, training, seed)
+        splits.append(
+            one_split([texts[i] for i in drawn], categories[drawn], n_train, options.costs, options.device)
+        )
+    rows = [row for cell in cells() for row in _rows(cell, splits, options.costs)]
+    panels = []
+    for category in CATEGORIES:
+        mine = [row for row in rows if row["category"] == category and row["decay"] == 0.5]
+        series = {
+            name: [(row["k"], float(str(row[column]).split()[0])) for row in mine]
+            for name, column in (
+                ("published", "published"),
+                ("C=10", "C=10"),
+                ("without bias", _no_bias(rows)),
+            )
+            if column in mine[0]
+        }
+        panels.append((f"{category}: SSK, k", series))
+    lines(report.path.with_suffix(".svg"), panels, "F1", log=False)
+    return rows

@@ -1,10 +1,10 @@
-"""textsvm bench mail: filters side by side as TREC's spam track compares them.
+"""Mail filters side by side, on the tasks of TREC's spam track.
 
 SpamAssassin's 6,046 mails one after the other, in the order in which they came and shuffled: each is
-classified by a filter that has learnt from earlier ones, and is learnt afterwards (`bench.mail_stream`): at
-once, or when 100 more have been classified, or, as TREC 2007 had it, only the first 13 % are (10,000 of
-75,419 there). All filters get the same bytes in the same order (`bench.mail_filters` says what each sees of
-them); `bench.mail_measures` has the measures.
+classified by a filter that has learnt from earlier ones, and is learnt afterwards (`benchmarks.mail_stream`):
+at once, or when 100 more have been classified, or, as TREC 2007 had it, only the first 13 % are (10,000 of
+75,419 there). All filters get the same bytes in the same order (`benchmarks.mail_filters` says what each sees
+of them); `benchmarks.mail_stream` has the measures.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.mail_filters import Contender, Ours, contenders
+from benchmarks.mail_measures import lam, misclassified, one_minus_roca, spam_missed
+from benchmarks.mail_stream import Mail, due, mails, shuffled
+from benchmarks.plots import Series, lines
 from textsvm.bench.corpora import SPAM, STAND_INS
-from textsvm.bench.harness import Rows, data_folder
-from textsvm.bench.mail_filters import Contender, Ours, contenders
-from textsvm.bench.mail_measures import lam, misclassified, one_minus_roca, spam_missed
-from textsvm.bench.mail_stream import Mail, due, mails, shuffled
-from textsvm.bench.plots import Series, lines
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.readers import sample
 
 TASKS = ("immediate", "delayed", "first")
@@ -118,31 +118,27 @@ def picture(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     lines(path, list(panels.items()), "(1-ROCA)%")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/mail_trec.md, .json and .svg (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="python -m textsvm.bench.mail", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/mail_trec"))
-    parser.add_argument("--filters", nargs="+", choices=list(contenders()), default=list(contenders()))
-    parser.add_argument("--orders", nargs="+", choices=ORDERS, default=list(ORDERS))
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
-    parser.add_argument("--delay", type=int, default=100, help="mails classified before one is learnt")
-    parser.add_argument("--every", type=int, default=1, help="every so many mails only, for a try")
-    parser.add_argument("--quick", action="store_true", help="on the embedded sample")
-    options = parser.parse_args(arguments)
-    command = f"python -m textsvm.bench.mail --delay {options.delay} --every {options.every}"
-    rows = Rows(options.output, "Mail filters on TREC's tasks", command + " --quick" * options.quick, NOTE)
-    found = mails(sample(STAND_INS[SPAM]) if options.quick else data_folder() / SPAM)[:: options.every]
-    streams = {"date": found, "shuffled": shuffled(found)}
+@benchmark(
+    "mail",
+    "Mail filters on TREC's tasks",
+    "reports/mail_trec",
+    option("--filters", nargs="+", choices=list(contenders()), default=list(contenders()), recorded=False),
+    option("--orders", nargs="+", choices=ORDERS, default=list(ORDERS), recorded=False),
+    option("--tasks", nargs="+", choices=TASKS, default=list(TASKS), recorded=False),
+    option("--delay", type=int, default=100, help="mails classified before one is learnt"),
+    option("--every", type=int, default=1, help="use every EVERY-th mail"),
+    quick="use the embedded sample",
+    note=NOTE,
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Run every filter over the mails in each order and task."""
+    corpus = mails(sample(STAND_INS[SPAM]) if options.quick else data_folder() / SPAM)[:: options.every]
+    streams = {"date": corpus, "shuffled": shuffled(corpus)}
     for order in options.orders:
         for task in options.tasks:
             for name in options.filters:
                 given = (contenders()[name], streams[order], order, task, options.delay)
-                made = rows.row(f"{order} {task} {name}", row, *given)
-                say(f"{made['filter']}, {order}, {task}: (1-ROCA)% {made['(1-ROCA)%']:.4f}")
-    rows.rows = dict(sorted(rows.rows.items()))
-    rows.write()
-    picture(options.output.with_suffix(".svg"), list(rows.rows.values()))
-
-
-if __name__ == "__main__":
-    main()
+                result = report.row(f"{order} {task} {name}", row, *given)
+                say(f"{result['filter']}, {order}, {task}: (1-ROCA)% {result['(1-ROCA)%']:.4f}")
+    report.rows = dict(sorted(report.rows.items()))
+    picture(report.path.with_suffix(".svg"), list(report.rows.values()))

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from textsvm.bench.mail_stream import Mail
+from benchmarks.mail_stream import Mail
 from textsvm.mail.fields import fields, header
 from textsvm.mail.message import FIELDS
 from textsvm.readers.mail import message_text

@@ -1,4 +1,4 @@
-"""python -m textsvm.bench.mail_text: what each piece of a mail's text is worth on SpamAssassin's corpus.
+"""How much each part of a mail's text contributes to accuracy, on SpamAssassin's corpus.
 
 Some of the mails in folds, one fixed classifier: a row of the table is the text of `textsvm.mail.message`
 with a piece less, with one piece alone, or with one more.
@@ -7,7 +7,7 @@ with a piece less, with one piece alone, or with one more.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.svm import LinearSVC
 
 from textsvm.bench.corpora import SPAM
-from textsvm.bench.harness import Rows, data_folder
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.features import SpectrumFeatures
 from textsvm.evaluation.bootstrap import draws
 from textsvm.mail.message import FIELDS, evidence, parse
@@ -73,26 +73,6 @@ CHARACTERS, FOLDS, RESAMPLES = 3000, 10, 200
 #: (piece, line) of one mail, in the order of its text.
 Pieces = list[tuple[str, str]]
 Choice = Callable[[str], bool]
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the rows into reports/mail_text_rows.md and .json (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="python -m textsvm.bench.mail_text", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/mail_text"))
-    parser.add_argument("--every", type=int, default=3, help="every so many mails")
-    parser.add_argument("--quick", action="store_true", help="the embedded sample, three folds, few rows")
-    parser.add_argument("--device", default="cpu", help="of the features")
-    options = parser.parse_args(arguments)
-    command = f"python -m textsvm.bench.mail_text --every {options.every}" + " --quick" * options.quick
-    path = sample("mail") if options.quick else data_folder() / SPAM
-    rows = Rows(options.output, "What the pieces of a mail's text are worth", command, NOTE)
-    for first, where in enumerate(("", "other mails: ")):
-        mails, spam = corpus(path, options.every, first)
-        given = variants(mails)[: (2 if first else 4) if options.quick else 3 if first else None]
-        judge = Judge(spam, given[0][1], 3 if options.quick else FOLDS, options.device)
-        for name, texts in given:
-            rows.row(where + name, judge.row, where + name, texts)
-    rows.write()
 
 
 def corpus(path: Path, every: int, first: int) -> tuple[list[bytes], NDArray[np.bool_]]:
@@ -187,5 +167,21 @@ class Judge:
         )
 
 
-if __name__ == "__main__":
-    main()
+@benchmark(
+    "mail_text",
+    "Contribution of the parts of a mail's text",
+    "reports/mail_text",
+    option("--every", type=int, default=3, help="use every EVERY-th mail"),
+    device="cpu",
+    quick="use the embedded sample, three folds, few rows",
+    note=NOTE,
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Cross-validate with parts of the text removed, alone or added."""
+    path = sample("mail") if options.quick else data_folder() / SPAM
+    for first, where in enumerate(("", "other mails: ")):
+        mails, spam = corpus(path, options.every, first)
+        given = variants(mails)[: (2 if first else 4) if options.quick else 3 if first else None]
+        judge = Judge(spam, given[0][1], 3 if options.quick else FOLDS, options.device)
+        for name, texts in given:
+            report.row(where + name, judge.row, where + name, texts)

@@ -1,6 +1,6 @@
-"""textsvm bench million: as many documents as you like, from texts to predictions without a Gram.
+"""Up to millions of documents, from texts to predictions without a Gram.
 
-Documents are made of sentences of IMDB, drawn at random within a class (`bench.resampled`): 1-5 log idf,
+Documents are made of sentences of IMDB, drawn at random within a class (`benchmarks.corpora`): 1-5 log idf,
 C = 1. The same with growing n and growing length, whose exponents are the slopes of log time; IMDB itself,
 25,000 + 25,000 whole reviews, 3-8 presence idf; Earn vs Rest of Reuters, whole texts, 1-5 log idf. The first
 row, and those of tasks, are measured on a second run, so that nothing compiles in them.
@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.bench.corpora import IMDB, REUTERS, Task, newswire_tasks, parted_task, read
-from textsvm.bench.harness import Rows, data_folder, free_all, peak_memory
-from textsvm.bench.plots import Series, lines
-from textsvm.bench.resampled import resampled_documents, texts_of
-from textsvm.bench.scale import growth
+from benchmarks.corpora import IMDB, newswire_tasks, parted_task, resampled_documents, texts_of
+from benchmarks.plots import Series, lines
+from benchmarks.scale import growth
+from textsvm.bench.corpora import REUTERS, Task, read
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, free_all, option, peak_memory
 from textsvm.documents import Documents, encode, normalise
 from textsvm.estimators.svc import SVC
 from textsvm.kernels import Spectrum
@@ -91,59 +90,47 @@ def resampled_row(
     return trained(task, LOG, device, "features", repeats)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/million.md, .json and .svg (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="textsvm bench million", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/million"))
-    parser.add_argument("--device", default="auto")
-    parser.add_argument(
-        "--sizes", type=int, nargs="*", default=[62_500, 125_000, 250_000, 500_000, 1_000_000]
-    )
-    parser.add_argument("--length", type=int, default=800)
-    parser.add_argument("--lengths", type=int, nargs="*", default=[100, 200, 400, 800, 1600])
-    parser.add_argument("--documents", type=int, default=125_000, help="in the series of lengths")
-    parser.add_argument("--tests", type=int, default=100_000)
-    parser.add_argument("--tasks", nargs="*", default=["imdb", "earn"], choices=("imdb", "earn"))
-    parser.add_argument("--quick", action="store_true", help="small, on the embedded sample of newswire")
-    options = parser.parse_args(arguments)
+@benchmark(
+    "million",
+    "Without a Gram",
+    "reports/million",
+    option("--sizes", type=int, nargs="*", default=[62_500, 125_000, 250_000, 500_000, 1_000_000],
+           help="numbers of documents"),
+    option("--length", type=int, default=800, help="symbols per document in the series of sizes"),
+    option("--lengths", type=int, nargs="*", default=[100, 200, 400, 800, 1600], help="symbols per document"),
+    option("--documents", type=int, default=125_000, help="documents in the series of lengths"),
+    option("--tests", type=int, default=100_000, help="predicted documents"),
+    option("--tasks", nargs="*", default=["imdb", "earn"], choices=("imdb", "earn"), help="real corpora"),
+    device="auto",
+    gpu_output="reports/gpu/million",
+    quick="small, on the embedded sample of newswire",
+)  # fmt: skip
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Measure time over the number and the length of documents."""
     if options.quick:
         options.sizes, options.length, options.lengths, options.tasks = [200, 400], 100, [50, 100], []
         options.documents, options.tests = 200, 50
-    command = f"textsvm bench million --device {options.device}" + " --quick" * options.quick
-    command += f" --sizes {' '.join(map(str, options.sizes))} --lengths {' '.join(map(str, options.lengths))}"
-    rows = Rows(options.output, "Without a Gram", command)
     folder = None if options.quick else data_folder()
     if "earn" in options.tasks:
         rest = newswire_tasks(folder)[1]
-        rows.row("Earn vs Rest, 1-5 log idf", trained, rest, LOG, options.device, "auto")
+        report.row("Earn vs Rest, 1-5 log idf", trained, rest, LOG, options.device, "auto")
     if "imdb" in options.tasks and folder is not None:
-        rows.row(
-            "IMDB, 3-8 presence idf",
-            trained,
-            parted_task("IMDB", folder / IMDB),
-            PRESENCE,
-            options.device,
-            "auto",
-        )
+        imdb = parted_task("IMDB", folder / IMDB)
+        report.row("IMDB, 3-8 presence idf", trained, imdb, PRESENCE, options.device, "auto")
     corpus = Corpus(folder)
     plan = [("n", n, n, options.length) for n in options.sizes]
     plan += [("length", length, options.documents, length) for length in options.lengths]
     series: dict[str, list[tuple[float, float]]] = {"n": [], "length": []}
     for name, x, n, length in plan:
         given = (corpus, n, length, options.device, options.tests, 1 + (x == plan[0][1]))
-        row = rows.row(f"{name} = {x:,}", resampled_row, *given)
+        row = report.row(f"{name} = {x:,}", resampled_row, *given)
         series[name].append((x, row["fit, s"]))
     for name, points in series.items():
         if len(points) > 1:
             exponent = round(growth(*zip(*points, strict=True)), 2)
-            rows.row(f"growth with {name}", dict, {"exponent": exponent})
-    rows.write()
-    pictured: list[tuple[str, Series]] = [
+            report.row(f"growth with {name}", dict, {"exponent": exponent})
+    panels: list[tuple[str, Series]] = [
         (title, {"fit from texts": points})
         for title, points in (("documents", series["n"]), ("length", series["length"]))
     ]
-    lines(options.output.with_suffix(".svg"), pictured, "seconds")
-
-
-if __name__ == "__main__":
-    main()
+    lines(report.path.with_suffix(".svg"), panels, "seconds")

@@ -1,4 +1,4 @@
-"""textsvm bench mixtures: Gaussian machines on many vectors, whose kernel matrix no budget holds.
+"""Gaussian-kernel SVMs on many vectors, whose kernel matrix exceeds any memory budget.
 
 Each class is a mixture of Gaussians in d dimensions, drawn with a seed, and the two overlap. Rows of the
 kernel matrix come on demand under the budget. Objectives are recomputed in float64 from the support vectors;
@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.bench.dual_objective import gaussian_objective, require_feasible
-from textsvm.bench.harness import Rows, free_all, peak_memory
-from textsvm.bench.plots import Series, lines
-from textsvm.bench.scale import growth
-from textsvm.device import select
+from benchmarks.plots import Series, lines
+from benchmarks.scale import growth
+from benchmarks.vectors import gaussian_objective, require_feasible
+from textsvm.bench.harness import BenchmarkReport, benchmark, free_all, option, peak_memory
 from textsvm.estimators.svc import SVC
 from textsvm.kernels import Gaussian
 
@@ -77,38 +74,33 @@ def cell(n: int, d: int, options: argparse.Namespace, repeats: int) -> dict[str,
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/mixtures.md, .json and .svg, or those in reports/gpu (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="textsvm bench mixtures", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--sizes", type=int, nargs="*", default=[50_000, 100_000, 200_000, 500_000])
-    parser.add_argument("--dimensions", type=int, nargs="*", default=[20, 100])
-    parser.add_argument("--memory", default="8GiB", help="bytes that rows may take")
-    parser.add_argument("--tests", type=int, default=20_000)
-    parser.add_argument("--quick", action="store_true", help="small")
-    options = parser.parse_args(arguments)
+@benchmark(
+    "mixtures",
+    "Many vectors, rows on demand",
+    "reports/mixtures",
+    option(
+        "--sizes", type=int, nargs="*", default=[50_000, 100_000, 200_000, 500_000], help="numbers of vectors"
+    ),
+    option("--dimensions", type=int, nargs="*", default=[20, 100], help="dimensions of the vectors"),
+    option("--memory", default="8GiB", help="byte budget of kernel rows"),
+    option("--tests", type=int, default=20_000, help="predicted vectors"),
+    device="auto",
+    gpu_output="reports/gpu/mixtures",
+    quick="use few vectors",
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Measure training time over the number of vectors."""
     if options.quick:
         options.sizes, options.memory, options.tests = [200, 400], "400kB", 200
-    on_gpu = select(options.device).kind == "cuda"
-    output = options.output or Path("reports/gpu/mixtures" if on_gpu else "reports/mixtures")
-    command = f"textsvm bench mixtures --device {options.device} --memory {options.memory}"
-    command += f" --sizes {' '.join(map(str, options.sizes))}" + " --quick" * options.quick
-    rows = Rows(output, "Many vectors, rows on demand", command)
     series: dict[int, list[tuple[float, float]]] = {}
     for d in options.dimensions:
         for n in options.sizes:
             make = partial(cell, n, d, options, 1 + (n == options.sizes[0]))
-            found = rows.row(f"d = {d}, n = {n:,}", make)
-            series.setdefault(d, []).append((n, found["fit, s"]))
-    pictured: Series = {}
+            result = report.row(f"d = {d}, n = {n:,}", make)
+            series.setdefault(d, []).append((n, result["fit, s"]))
+    curves: Series = {}
     for d, points in series.items():
         exponent = round(growth(*zip(*points, strict=True)), 2) if len(points) > 1 else None
-        rows.row(f"growth, d = {d}", dict, {"d": d, "exponent": exponent})
-        pictured[f"d = {d}" + f", exponent {exponent}" * (exponent is not None)] = points
-    rows.write()
-    lines(output.with_suffix(".svg"), [("vectors", pictured)], "seconds to train")
-
-
-if __name__ == "__main__":
-    main()
+        report.row(f"growth, d = {d}", dict, {"d": d, "exponent": exponent})
+        curves[f"d = {d}" + f", exponent {exponent}" * (exponent is not None)] = points
+    lines(report.path.with_suffix(".svg"), [("vectors", curves)], "seconds to train")

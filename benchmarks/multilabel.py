@@ -1,4 +1,4 @@
-"""textsvm bench multilabel: the 90 categories of ModApte, against one-vs-rest LinearSVC on TF-IDF.
+"""The 90 categories of ModApte, against one-vs-rest LinearSVC on TF-IDF.
 
 7,770 training and 3,019 test documents of Reuters-21578 that have one of the 90 topics with a document in
 each part. Both sides get the same texts, choose the threshold of each label in the same way
@@ -19,7 +19,6 @@ import argparse
 import time
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,8 +27,9 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import LinearSVC
 
-from textsvm.bench.corpora import REUTERS, LabelsTask, labels_task
-from textsvm.bench.harness import Rows, data_folder
+from benchmarks.corpora import LabelsTask, labels_task
+from textsvm.bench.corpora import REUTERS
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.targets import Target
 from textsvm.evaluation import multilabel
 from textsvm.kernels import Spectrum, Sum
@@ -146,33 +146,25 @@ def published(name: str) -> dict[str, Any]:
     return {"classifier": name, **{column: f"{value:.2f}" for column, value in named}}
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/multilabel.md and .json (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="textsvm bench multilabel", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/multilabel"))
-    parser.add_argument("--device", default="auto")
-    parser.add_argument(
-        "--kernel", choices=KERNELS, default="1-5", help="lengths (and pairs of words); log, idf"
-    )
-    parser.add_argument("--quick", action="store_true", help="the embedded stories")
-    options = parser.parse_args(arguments)
+@benchmark(
+    "multilabel",
+    "Categories of ModApte",
+    "reports/multilabel",
+    option("--kernel", choices=KERNELS, default="1-5", help="lengths (and pairs of words); log, idf"),
+    device="auto",
+    quick="use the embedded stories",
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Train both sides, and quote published figures."""
     path = sample("newswire") if options.quick else data_folder() / REUTERS
     task, kernel = labels_task(read_corpus(path)), KERNELS[options.kernel]
-    command = f"textsvm bench multilabel --device {options.device} --kernel {options.kernel}"
-    title = (
+    report.title = (
         f"{len(task.classes)} categories of ModApte, {len(task.train):,} + {len(task.test):,} documents, %"
     )
-    rows = Rows(options.output, title, command + " --quick" * options.quick)
-    step = max(1, len(task.train) // 400)
-    few = task.every(step)
-    ours(few, kernel, options.device, COSTS[:1])  # compiles what will be timed
-    rows.row("ours", ours, task, kernel, options.device, COSTS[:1])
-    rows.row("ours, C chosen", ours, task, kernel, options.device, COSTS)
-    rows.row("opponent", opponent, task)
+    few = task.every(max(1, len(task.train) // 400))
+    ours(few, kernel, options.device, COSTS[:1])  # compiles
+    report.row("ours", ours, task, kernel, options.device, COSTS[:1])
+    report.row("ours, C chosen", ours, task, kernel, options.device, COSTS)
+    report.row("opponent", opponent, task)
     for name in PUBLISHED:
-        rows.row(name, published, name)
-    rows.write()
-
-
-if __name__ == "__main__":
-    main()
+        report.row(name, published, name)

@@ -1,4 +1,4 @@
-"""textsvm bench neighbours: all pairs of strings within an edit distance, beside RapidFuzz.
+"""All pairs of strings within an edit distance, beside RapidFuzz.
 
 `rapidfuzz.process.cdist(score_cutoff=...)` makes a matrix of all distances, on all cores; its entries up to
 the cut-off are what `textsvm.neighbours` must find, and are compared first. Both are given the same list of
@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from textsvm.bench.edit_gpu import english_like
-from textsvm.bench.harness import Rows, paired
-from textsvm.bench.resampled import resampled_documents, texts_of
+from benchmarks.corpora import resampled_documents, texts_of
+from benchmarks.gpu_kernels import english_like
+from textsvm.bench.harness import BenchmarkReport, benchmark, option, paired
 from textsvm.device import select
 from textsvm.documents import encode
 from textsvm.errors import InputError
@@ -131,29 +130,24 @@ def on_a_card(name: str, n: int, within: int, repeats: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/neighbours.md, or with --device cuda reports/gpu/neighbours.md."""
-    parser = argparse.ArgumentParser(prog="textsvm bench neighbours", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--quick", action="store_true", help="few strings")
-    parser.add_argument("--n", type=int, help="strings (default: 10,000, on a GPU 100,000)")
-    options = parser.parse_args(arguments)
+@benchmark(
+    "neighbours",
+    "Neighbours within an edit distance",
+    "reports/neighbours",
+    option("--n", type=int, help="number of strings (default: 10,000, on a GPU 100,000)"),
+    device="cpu",
+    gpu_output="reports/gpu/neighbours",
+    quick="use few strings",
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Find all pairs within each distance."""
     card = select(options.device).kind == "cuda"
     if not card and find_spec("rapidfuzz") is None:
-        raise InputError("RapidFuzz is not installed and is what is compared with; pip install rapidfuzz")
+        raise InputError(
+            "this benchmark compares with RapidFuzz, which is not installed; pip install rapidfuzz"
+        )
     n = options.n or (300 if options.quick else 100_000 if card else 10_000)
-    output = options.output or Path("reports/gpu/neighbours" if card else "reports/neighbours")
-    flags = "".join(
-        f" {flag}" for flag, given in (("--device cuda", card), ("--quick", options.quick)) if given
-    )
-    flags += f" --n {n}" if options.n else ""
-    table = Rows(output, "Neighbours within an edit distance", f"textsvm bench neighbours{flags}")
     row = on_a_card if card else beside_rapidfuzz
     for name, (_, thresholds) in CORPORA.items():
         for within in thresholds:
-            table.row(f"{name} {within}", row, name, n, within, 1 if options.quick else 3)
-
-
-if __name__ == "__main__":
-    main()
+            report.row(f"{name} {within}", row, name, n, within, 1 if options.quick else 3)

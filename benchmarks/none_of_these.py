@@ -1,4 +1,4 @@
-"""textsvm bench none: texts of classes that were left out of training, told by their decision values.
+"""Detecting texts of classes that were left out of training, by their decision values.
 
 Machines learn two thirds of the classes of a set, drawn with a seed; texts of the others are to score lower.
 The area under the ROC curve (per cent) of `CalibratedSVC.score_samples`, the largest decision value, stands
@@ -12,7 +12,6 @@ are scored.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 
-from textsvm.bench.harness import Rows, data_folder
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.bench.panel import read_set
 from textsvm.estimators.svc import SVC
 from textsvm.readers import read_corpus, sample
@@ -117,23 +116,18 @@ def _auc(drawn: Drawn, score: NDArray[np.float64]) -> float:
     return 100 * float(roc_auc_score(drawn.known, score))
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/none_of_these.md and none_of_these.json (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="textsvm bench none", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/none_of_these"))
-    parser.add_argument("--sets", default=",".join(SETS), help="only these, with commas between them")
-    parser.add_argument("--seeds", type=int, default=3, help="draws of the classes that are left out")
-    parser.add_argument("--quick", action="store_true", help="the embedded sample of dialects")
-    parser.add_argument("--device", default="auto")
-    options = parser.parse_args(arguments)
-    command = f"textsvm bench none --seeds {options.seeds} --device {options.device}"
-    command += " --quick" * options.quick
-    note = " ".join((__doc__ or "").split("\n\n", 1)[1].split())
-    rows = Rows(options.output, "None of these", command, note)
+@benchmark(
+    "none_of_these",
+    "None of these",
+    "reports/none_of_these",
+    option("--sets", default=",".join(SETS), recorded=False, help="names of sets, separated by commas"),
+    option("--seeds", type=int, default=3, help="random draws of the classes left out"),
+    device="auto",
+    quick="use the embedded sample of dialects",
+    note=__doc__ or "",
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Score texts of known and unknown classes on each set."""
     for name in ["dialects"] if options.quick else options.sets.split(","):
         folder = None if options.quick else data_folder()
-        rows.row(name, measure, name, folder, options.seeds, options.device)
-
-
-if __name__ == "__main__":
-    main()
+        report.row(name, measure, name, folder, options.seeds, options.device)

@@ -1,4 +1,4 @@
-"""python -m textsvm.bench.numerics: random learning problems against LIBSVM, and against what was said.
+"""Random learning problems, solved by textsvm and by LIBSVM and checked in extended precision.
 
 Two classes, several, weights of samples and classes, regression, one class, Crammer and Singer; 1 to 60
 examples; Grams positive definite, singular, indefinite, constant, with equal rows; C and kernel values from
@@ -20,15 +20,14 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.bench.dual_objective import libsvm_coef
-from textsvm.bench.harness import write_report
-from textsvm.bench.random_problems import PROBLEMS, Matrix, Vector, random_problem
+from benchmarks.random_problems import PROBLEMS, Matrix, Vector, random_problem
+from benchmarks.vectors import libsvm_coef
+from textsvm.bench.harness import BenchmarkReport, benchmark, option
 from textsvm.gram.base import DenseGram, Gram
 from textsvm.solvers import problems
 from textsvm.solvers.dual import MulticlassDual
@@ -248,29 +247,29 @@ semi-definite Grams that have converged. Beyond float64: the true violation is a
 than the rounding of a response (C and kernel values of 1e8 make responses of 1e16)."""
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/numerics.md and .json (or the files asked for); fail if something said was untrue."""
-    parser = argparse.ArgumentParser(prog="python -m textsvm.bench.numerics", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/numerics"))
-    parser.add_argument("--problems", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=0, help="of the first problem")
-    options = parser.parse_args(arguments)
-    clock, found = time.perf_counter(), defaultdict(list)
+@benchmark(
+    "numerics",
+    "Random learning problems",
+    "reports/numerics",
+    option("--problems", type=int, default=100_000, help="number of problems"),
+    option("--seed", type=int, default=0, help="seed of the first problem"),
+    note=NOTE,
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> list[dict[str, Any]]:
+    """Solve the problems, and fail if a figure reported by the solver is wrong."""
+    clock, trials = time.perf_counter(), defaultdict(list)
     for seed in range(options.seed, options.seed + options.problems):
-        one = trial(seed)
-        found[one.kind].append(one)
-        if one.wrong:
-            print(f"seed {seed}, {one.kind}, {one.gram}: {one.wrong}", flush=True)
+        result = trial(seed)
+        trials[result.kind].append(result)
+        if result.wrong:
+            print(f"seed {seed}, {result.kind}, {result.gram}: {result.wrong}", flush=True)
         if (seed + 1 - options.seed) % 1000 == 0:
             print(f"{seed + 1 - options.seed:,} problems, {time.perf_counter() - clock:.0f} s", flush=True)
-    command = f"python -m textsvm.bench.numerics --problems {options.problems} --seed {options.seed}"
-    rows = [summarised(found[kind]) for kind in PROBLEMS if found[kind]]
-    title = f"{options.problems:,} random learning problems in {time.perf_counter() - clock:.0f} s"
-    write_report(options.output, title, command, tuple(rows[0]), rows, NOTE)
+    rows = [summarised(trials[kind]) for kind in PROBLEMS if trials[kind]]
+    report.title = f"{options.problems:,} random learning problems in {time.perf_counter() - clock:.0f} s"
+    report.rows = {row["problems"]: row for row in rows}
+    report.write()
     untrue = sum(row["untrue"] for row in rows)
     if untrue:
-        raise SystemExit(f"of {untrue} problems something untrue was said")
-
-
-if __name__ == "__main__":
-    main()
+        raise SystemExit(f"the solver reported wrong figures for {untrue} problems")
+    return rows

@@ -1,4 +1,4 @@
-"""textsvm bench nystroem: the Nystroem approximation against the number of landmarks, and its time at size.
+"""The Nystroem approximation: loss over the number of landmarks, and training time.
 
 Earn against the rest, 100 symbols: how much of the trace m landmarks capture, and accuracy and mean hinge
 loss on the test part, for several C, for the best one is not that of the exact machine. First: with all
@@ -12,14 +12,13 @@ import argparse
 import re
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.bench.corpora import Task, paper_tasks
-from textsvm.bench.harness import Rows, data_folder
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.svc import SVC
 from textsvm.kernels import EditDistance, GapWeighted
 from textsvm.kernels.base import Kernel
@@ -106,41 +105,34 @@ def timed(name: str, task: Task, n: int, landmarks: int, device: str) -> dict[st
     return {"kernel": name, **sizes, "training, s": seconds, **parts, "status": status}
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/nystroem.md and .json (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="textsvm bench nystroem", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/nystroem"))
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--landmarks", type=int, nargs="*", default=[250, 500, 1000, 2000, 4000])
-    parser.add_argument("--costs", type=float, nargs="*", default=[0.3, 1.0, 3.0, 10.0])
-    parser.add_argument("--kernels", nargs="*", default=list(KERNELS), choices=list(KERNELS))
-    parser.add_argument("--every", type=int, default=1, help="every so many documents only, for a CPU")
-    parser.add_argument("--size", type=int, help="time a training on so many documents, such as 1000000")
-    parser.add_argument("--of", type=int, default=4096, help="landmarks of that training")
-    parser.add_argument("--quick", action="store_true", help="on the embedded sample of newswire")
-    options = parser.parse_args(arguments)
+@benchmark(
+    "nystroem",
+    "Nystroem: landmarks, captured trace and held-out loss",
+    "reports/nystroem",
+    option(
+        "--landmarks", type=int, nargs="*", default=[250, 500, 1000, 2000, 4000], help="numbers of landmarks"
+    ),
+    option("--costs", type=float, nargs="*", default=[0.3, 1.0, 3.0, 10.0], help="values of C"),
+    option("--kernels", nargs="*", default=list(KERNELS), choices=list(KERNELS), recorded=False),
+    option("--every", type=int, default=1, help="use every EVERY-th document"),
+    option("--size", type=int, help="also time a training on SIZE documents, such as 1000000"),
+    option("--of", type=int, default=4096, help="landmarks of that training"),
+    device="auto",
+    quick="use the embedded sample of newswire",
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Train with each number of landmarks and C, and with the exact kernel."""
     if options.quick:
         options.landmarks, options.costs, options.size, options.of = [20, 80], [1.0], 300, 50
-    command = f"textsvm bench nystroem --device {options.device} --every {options.every}"
-    command += f" --landmarks {' '.join(map(str, options.landmarks))}"
-    command += f" --costs {' '.join(map(str, options.costs))}"
-    command += f" --size {options.size} --of {options.of}" if options.size else ""
-    command += " --quick" * options.quick
-    rows = Rows(options.output, "Nystroem: landmarks, captured trace and held-out loss", command)
     _, task, *_ = paper_tasks(None if options.quick else data_folder(), LENGTH)
     few = slice(None, None, options.every)
     task = Task(task.name, task.train[few], task.y_train[few], task.test[few], task.y_test[few])
     for name in options.kernels:
-        rows.row(f"{name} equal", agree, name, task, options.device)
+        report.row(f"{name} equal", agree, name, task, options.device)
         for landmarks in [*(m for m in options.landmarks if m <= len(task.train)), None]:
             for C in options.costs:
                 key = f"{name} m={landmarks} C={C:g}"
-                rows.row(key, judged, name, task, landmarks, C, options.device)
+                report.row(key, judged, name, task, landmarks, C, options.device)
         if options.size:
             key = f"{name} n={options.size}"
-            rows.row(key, timed, name, task, options.size, options.of, options.device)
-    rows.write()
-
-
-if __name__ == "__main__":
-    main()
+            report.row(key, timed, name, task, options.size, options.of, options.device)

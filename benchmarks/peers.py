@@ -1,4 +1,4 @@
-"""textsvm bench peers: what a user would pick instead, side by side on one machine in one run.
+"""textsvm and other libraries, side by side on one machine in one run.
 
 Kernel matrices from texts in memory to the matrix, solvers on the same Gram, and whole classifiers from
 texts to the predictions on the test part. Equality (of a classifier: its accuracy) comes first, then
@@ -8,23 +8,24 @@ times in turns, ours after one untimed call. A peer that is not installed is lef
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.svm import SVC as LibSVC
 
+from benchmarks.classifiers import OPPONENT, judge
+from benchmarks.corpora import full_tasks
+from benchmarks.plots import bars
 from textsvm import device as devices
-from textsvm.bench import opponents
-from textsvm.bench.classifiers import OPPONENT, judge
-from textsvm.bench.corpora import Task, full_tasks, paper_tasks
-from textsvm.bench.gram import Matrix, count_vectorizer, rapidfuzz, strkernels
-from textsvm.bench.harness import Rows, data_folder, paired
-from textsvm.bench.plots import bars
+from textsvm.bench.corpora import Task, paper_tasks
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, paired
+from textsvm.bench.kernels import Matrix, count_vectorizer, rapidfuzz, strkernels
 from textsvm.device import Device, select
 from textsvm.documents import encode
 from textsvm.estimators.svc import SVC
+from textsvm.evaluation import opponents
 from textsvm.gram.base import DenseGram
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
@@ -213,51 +214,6 @@ def classifier_row(task: Task, device: str, repeats: int) -> dict[str, Any]:
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/peers.md and .json (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="textsvm bench peers", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/peers"))
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="on the embedded samples, one repeat")
-    options = parser.parse_args(arguments)
-    card = select(options.device)
-    command = f"textsvm bench peers --device {options.device} --repeats {options.repeats}"
-    rows = Rows(options.output, "Peers, side by side", command + " --quick" * options.quick)
-    repeats = 1 if options.quick else options.repeats
-    folder = None if options.quick else data_folder()
-    short, long, whole = paper_tasks(folder, 100), paper_tasks(folder, None)[0], full_tasks(folder)
-    texts, long_texts = short[0].train + short[0].test, long.train + long.test
-    blend = GapWeighted(p=5, decay=DECAY, weights=(1.0,) * 5)
-    spectrum, edit, gap = Spectrum(p=4), EditDistance(gamma=GAMMA), GapWeighted(p=5, decay=DECAY)
-    blend = GapWeighted(p=5, decay=DECAY, weights=(1.0,) * 5)
-
-    def zilla(some: list[str]) -> Matrix:
-        return stringzilla(some, GAMMA, card)
-
-    def vectorizer(some: list[str]) -> Matrix:
-        return count_vectorizer(some, 4)
-
-    kernels: list[tuple[str, Kernel, Callable[[list[str]], Matrix], list[str]]] = [
-        ("CountVectorizer + sparse product", spectrum, vectorizer, texts),
-        ("CountVectorizer + sparse product, full length", spectrum, vectorizer, long_texts),
-        ("RapidFuzz cdist", edit, lambda some: rapidfuzz(some, GAMMA), texts),
-        ("StringZilla", edit, zilla, texts),
-        ("StringZilla, full length, first 2,000", edit, zilla, long_texts[:2000]),
-        ("strkernels, first 800", blend, lambda some: strkernels(some, 5, DECAY), texts[:800]),
-        ("GAUCHE, first 100", gap, lambda some: gauche(some, 5, DECAY), texts[:100]),
-    ]
-    for name, kernel, peer, some in kernels:
-        rows.row(name, or_absent, name, kernel_row, name, kernel, peer, some, card, repeats)
-    for task in short:
-        rows.row(f"solver {task.name}", solver_row, task, card, repeats)
-    rows.row("folds", or_absent, "TorchKM", validation_row, short[0], card, repeats)
-    for task in whole:
-        rows.row(f"classifier {task.name}", classifier_row, task, options.device, repeats)
-    rows.write()
-    picture(options.output.with_suffix(".svg"), list(rows.rows.values()))
-
-
 def picture(path: Path, rows: list[dict[str, Any]]) -> None:
     """How many times faster ours is than each peer."""
     ratios = [
@@ -280,5 +236,45 @@ def _host(matrix: Any) -> Matrix:
     return matrix if isinstance(matrix, np.ndarray) else matrix.get()
 
 
-if __name__ == "__main__":
-    main()
+@benchmark(
+    "peers",
+    "Peers, side by side",
+    "reports/cpu_peers",
+    device="auto",
+    gpu_output="reports/gpu/peers",
+    repeats=3,
+    quick="use the embedded samples, one repeat",
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Compare kernel matrices, solvers and classifiers with those of other libraries."""
+    card = select(options.device)
+    repeats = 1 if options.quick else options.repeats
+    folder = None if options.quick else data_folder()
+    short, long, whole = paper_tasks(folder, 100), paper_tasks(folder, None)[0], full_tasks(folder)
+    texts, long_texts = short[0].train + short[0].test, long.train + long.test
+    spectrum, edit, gap = Spectrum(p=4), EditDistance(gamma=GAMMA), GapWeighted(p=5, decay=DECAY)
+    blend = GapWeighted(p=5, decay=DECAY, weights=(1.0,) * 5)
+
+    def zilla(some: list[str]) -> Matrix:
+        return stringzilla(some, GAMMA, card)
+
+    def vectorizer(some: list[str]) -> Matrix:
+        return count_vectorizer(some, 4)
+
+    kernels: list[tuple[str, Kernel, Callable[[list[str]], Matrix], list[str]]] = [
+        ("CountVectorizer + sparse product", spectrum, vectorizer, texts),
+        ("CountVectorizer + sparse product, full length", spectrum, vectorizer, long_texts),
+        ("RapidFuzz cdist", edit, lambda some: rapidfuzz(some, GAMMA), texts),
+        ("StringZilla", edit, zilla, texts),
+        ("StringZilla, full length, first 2,000", edit, zilla, long_texts[:2000]),
+        ("strkernels, first 800", blend, lambda some: strkernels(some, 5, DECAY), texts[:800]),
+        ("GAUCHE, first 100", gap, lambda some: gauche(some, 5, DECAY), texts[:100]),
+    ]
+    for name, kernel, peer, some in kernels:
+        report.row(name, or_absent, name, kernel_row, name, kernel, peer, some, card, repeats)
+    for task in short:
+        report.row(f"solver {task.name}", solver_row, task, card, repeats)
+    report.row("folds", or_absent, "TorchKM", validation_row, short[0], card, repeats)
+    for task in whole:
+        report.row(f"classifier {task.name}", classifier_row, task, options.device, repeats)
+    picture(report.path.with_suffix(".svg"), list(report.rows.values()))

@@ -1,4 +1,4 @@
-"""textsvm bench scale: time and memory against the number of documents and their length.
+"""Time and memory over the number and the length of documents.
 
 Figure 1 of Shi et al. 2011 on Reuters (earn against the rest), and IMDB up to all 50,000 reviews. Every
 cell is one training from texts, C = 10. The growth exponent is the slope of log time over the upper half
@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from benchmarks.corpora import IMDB
+from benchmarks.plots import Series, lines
 from textsvm import device as devices
-from textsvm.bench.corpora import IMDB, REUTERS, read
-from textsvm.bench.harness import Rows, data_folder, largest_resident
-from textsvm.bench.plots import Series, lines
+from textsvm.bench.corpora import REUTERS, read
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, largest_resident, option
 from textsvm.documents import normalise
 from textsvm.estimators.svc import SVC
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
@@ -91,55 +92,6 @@ def picture(output: Path, rows: Sequence[dict[str, Any]]) -> None:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/scale_CORPUS.md, .json and .svg (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="textsvm bench scale", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--corpus", choices=("reuters", "imdb"), default="reuters")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--sizes", type=int, nargs="*", default=[500, 1000, 2000, 4000, 8000])
-    parser.add_argument(
-        "--lengths", type=int, nargs="*", default=[50, 100, 200, 400, 800, 0], help="0: whole texts"
-    )
-    parser.add_argument("--documents", type=int, default=2000, help="in the series of lengths")
-    parser.add_argument("--kernels", nargs="*", default=list(KERNELS), choices=list(KERNELS))
-    parser.add_argument("--quick", action="store_true", help="on the embedded sample of newswire")
-    options = parser.parse_args(arguments)
-    if options.quick:
-        options.corpus, options.sizes, options.lengths, options.documents = (
-            "reuters",
-            [100, 200],
-            [25, 50],
-            100,
-        )
-    output = options.output or Path(f"reports/scale_{options.corpus}")
-    command = f"textsvm bench scale --corpus {options.corpus} --device {options.device}"
-    command += f" --sizes {' '.join(map(str, options.sizes))} --lengths {' '.join(map(str, options.lengths))}"
-    command += " --quick" * options.quick
-    rows = Rows(output, f"Time against size: {options.corpus}", command)
-    found = documents(options.corpus, None if options.quick else data_folder())
-    of_n: dict[str, list[tuple[float, float]]] = {}
-    of_length: dict[str, list[tuple[float, float]]] = {}
-    for name in options.kernels:
-        cell(name, found, 60, 30, options.device)  # compiles
-        for n in options.sizes:
-            if n <= len(found[0]):
-                row = rows.row(f"{name} n={n}", cell, name, found, n, 100, options.device)
-                of_n.setdefault(name, []).append((n, row["train, s"]))
-        for length in options.lengths:
-            row = rows.row(
-                f"{name} L={length}", cell, name, found, options.documents, length or None, options.device
-            )
-            of_length.setdefault(name, []).append((row["mean length"], row["train, s"]))
-    for title, series in (("documents", of_n), ("length", of_length)):
-        for name, points in series.items():
-            if len(points) > 1:
-                exponent = round(growth(*zip(*points, strict=True)), 2)
-                rows.row(f"growth {title} {name}", dict, {"kernel": name, f"growth with {title}": exponent})
-    rows.write()
-    picture(output, list(rows.rows.values()))
-
-
 def _peak_memory() -> int:
     """Bytes: the largest resident set of this process; with a GPU, what is taken there."""
     if "cupy" in sys.modules:
@@ -148,5 +100,49 @@ def _peak_memory() -> int:
     return largest_resident()
 
 
-if __name__ == "__main__":
-    main()
+@benchmark(
+    "scale",
+    "Time against size",
+    "reports/scale_{corpus}",
+    option("--corpus", choices=("reuters", "imdb"), default="reuters", help="corpus (default: reuters)"),
+    option(
+        "--sizes", type=int, nargs="*", default=[500, 1000, 2000, 4000, 8000], help="numbers of documents"
+    ),
+    option(
+        "--lengths", type=int, nargs="*", default=[50, 100, 200, 400, 800, 0], help="symbols; 0: whole texts"
+    ),
+    option("--documents", type=int, default=2000, help="documents in the series of lengths"),
+    option("--kernels", nargs="*", default=list(KERNELS), choices=list(KERNELS), recorded=False),
+    device="auto",
+    gpu_output="reports/gpu/scale_{corpus}",
+    quick="use the embedded sample of newswire",
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Train on corpora of growing size and growing length."""
+    if options.quick:
+        options.corpus, options.sizes, options.lengths, options.documents = (
+            "reuters",
+            [100, 200],
+            [25, 50],
+            100,
+        )
+    report.title = f"Time against size: {options.corpus}"
+    corpus = documents(options.corpus, None if options.quick else data_folder())
+    of_n: dict[str, list[tuple[float, float]]] = {}
+    of_length: dict[str, list[tuple[float, float]]] = {}
+    for name in options.kernels:
+        cell(name, corpus, 60, 30, options.device)  # compiles
+        for n in options.sizes:
+            if n <= len(corpus[0]):
+                row = report.row(f"{name} n={n}", cell, name, corpus, n, 100, options.device)
+                of_n.setdefault(name, []).append((n, row["train, s"]))
+        for length in options.lengths:
+            given = (name, corpus, options.documents, length or None, options.device)
+            row = report.row(f"{name} L={length}", cell, *given)
+            of_length.setdefault(name, []).append((row["mean length"], row["train, s"]))
+    for title, series in (("documents", of_n), ("length", of_length)):
+        for name, points in series.items():
+            if len(points) > 1:
+                exponent = round(growth(*zip(*points, strict=True)), 2)
+                report.row(f"growth {title} {name}", dict, {"kernel": name, f"growth with {title}": exponent})
+    picture(report.path, list(report.rows.values()))

@@ -1,4 +1,4 @@
-"""textsvm bench sequences: gapped k-mers of DNA, areas under the curve and times beside FastSK's.
+"""Gapped k-mers of DNA: areas under the ROC curve and times, beside FastSK.
 
 For each set the kernel and C are those that cross-validation on the training part likes best (area under the
 ROC curve); the test part is looked at once, with these. The opponents have C chosen likewise. Published areas
@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from textsvm.bench.harness import Rows, data_folder, paired
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option, paired
 from textsvm.device import Device, select, synchronize
 from textsvm.documents import encode
 from textsvm.errors import InputError
@@ -184,36 +184,30 @@ def rate(n: int, length: int, canonical: bool, device: Device) -> dict[str, Any]
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/sequences.md and .json, or those in reports/gpu (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="textsvm bench sequences", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--data", type=Path, help="folder of NAME.train.fasta and NAME.test.fasta")
-    parser.add_argument("--quick", action="store_true", help="generated sequences")
-    options = parser.parse_args(arguments)
+@benchmark(
+    "sequences",
+    "Sequences",
+    "reports/sequences",
+    option("--data", type=Path, help="folder of NAME.train.fasta and NAME.test.fasta"),
+    device="auto",
+    gpu_output="reports/gpu/sequences",
+    quick="use generated sequences",
+    note=__doc__ or "",
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Train and predict on each set, then time Grams and predictions of random sequences."""
     device = select(options.device)
     on_gpu = device.kind == "cuda"
-    output = options.output or Path("reports/gpu/sequences" if on_gpu else "reports/sequences")
-    command = f"textsvm bench sequences --device {options.device}" + " --quick" * options.quick
-    rows = Rows(output, "Sequences", command, " ".join((__doc__ or "").split("\n\n", 1)[1].split()))
     for name, train, test in sets(options):
-        rows.row(f"{name}, textsvm", ours, name, train, test, options)
+        report.row(f"{name}, textsvm", ours, name, train, test, options)
         for how in OPPONENTS:
-            rows.row(f"{name}, {how}", opponent, name, how, train, test)
-    sizes = (
-        [(60, 40)]
-        if options.quick
-        else [(4000, 100), (20_000, 300)]
-        if on_gpu
-        else [(1000, 100), (4000, 100)]
-    )
-    for n, length in sizes:
+            report.row(f"{name}, {how}", opponent, name, how, train, test)
+    sizes = [(4000, 100), (20_000, 300)] if on_gpu else [(1000, 100), (4000, 100)]
+    for n, length in [(60, 40)] if options.quick else sizes:
         for weight in ("count", "log"):
             for canonical in (False, True):
                 key = f"Gram, {n:,} x {length}, {weight}, {1 + canonical}"
-                rows.row(key, gram_time, n, length, weight, canonical, device)
+                report.row(key, gram_time, n, length, weight, canonical, device)
     n = 200 if options.quick else 1_000_000 if on_gpu else 20_000
     for canonical in (False, True):
-        rows.row(f"predictions, {1 + canonical}", rate, n, 200, canonical, device)
-    rows.write()
+        report.row(f"predictions, {1 + canonical}", rate, n, 200, canonical, device)

@@ -1,4 +1,4 @@
-"""textsvm bench sigma: epsilon-SVR with the C and gamma of Table 2 of Wen et al. (SIGMA), Gaussian kernel.
+"""Epsilon-SVR with the C and gamma of Table 2 of Wen et al. (SIGMA), Gaussian kernel.
 
 The paper's four sets (Amazon, CT-slices, E2006-tfidf, KDD-CUP'98) are not among the corpora, so each of its
 settings is tried on the regression sets that are: rows and columns differ from the paper's, and its seconds
@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +19,8 @@ from numpy.typing import NDArray
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVR as LibSVR
 
-from textsvm.bench.corpora import REGRESSION, regression
-from textsvm.bench.harness import Rows, data_folder
+from benchmarks.corpora import REGRESSION, regression
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.svr import SVR
 from textsvm.kernels import Gaussian
 
@@ -85,27 +83,21 @@ def row(name: str, x: Vector, y: Vector, setting: tuple[float, float], device: s
     }  # fmt: skip
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/cpu_sigma.md and .json, on a card reports/gpu/sigma (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="textsvm bench sigma", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--sets", nargs="+", default=list(REGRESSION), choices=REGRESSION)
-    parser.add_argument("--rows", type=int, help="rows of a set at most")
-    options = parser.parse_args(arguments)
+@benchmark(
+    "sigma",
+    "Regression with SIGMA's C and gamma",
+    "reports/cpu_sigma",
+    option("--sets", nargs="+", default=list(REGRESSION), choices=REGRESSION, recorded=False),
+    option("--rows", type=int, help="maximum number of rows per set"),
+    device="cpu",
+    gpu_output="reports/gpu/sigma",
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Train each setting on each regression set."""
     sets = {name: regression(data_folder(), name) for name in options.sets}
-    command = f"textsvm bench sigma --device {options.device}" + f" --rows {options.rows}" * bool(
-        options.rows
-    )
-    output = options.output or Path("reports/cpu_sigma" if options.device == "cpu" else "reports/gpu/sigma")
-    rows = Rows(output, "Regression with SIGMA's C and gamma", command)
     x, y = next(iter(sets.values()))
     SVR(Gaussian(1.0), device=options.device).fit(x[:100], y[:100])  # compiles
     for name, (x, y) in sets.items():
         some = np.random.default_rng(0).permutation(len(y))[: options.rows]
         for setting in SETTINGS:
-            rows.row(f"{name} {setting}", row, name, x[some], y[some], setting, options.device)
-
-
-if __name__ == "__main__":
-    main()
+            report.row(f"{name} {setting}", row, name, x[some], y[some], setting, options.device)

@@ -1,4 +1,4 @@
-"""python -m textsvm.bench.sparse_vectors: Gaussian values of sparse vectors on a GPU, by how they are made.
+"""Gaussian kernel values of sparse vectors on a GPU, by the method of multiplication.
 
 Ways: what the rule chooses (`textsvm.features.sparsity`); columns; clusters of similar sparsity (Cotter,
 Srebro and Keshet 2011); cuBLAS on dense vectors in float32 and float64, with exp behind it. Sets: a9a, w8a,
@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,9 @@ from scipy.sparse import csr_matrix
 from sklearn.datasets import load_svmlight_file
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from benchmarks.clusters import CudaClusters, cluster
 from textsvm import device as gpu
-from textsvm.bench.clusters import cluster
-from textsvm.bench.clusters_cuda import CudaClusters
-from textsvm.bench.harness import Rows, data_folder
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, free_all, option
 from textsvm.features.finish_cuda import Finish
 from textsvm.features.sparse_vectors_cuda import SparseColumns, sparse_columns, upload
 from textsvm.features.vectors_cuda import on_card
@@ -144,14 +142,15 @@ def peer_row(name: str, x: Any, kind: Any, gamma: float) -> dict[str, Any]:
     return {**row, "Gram, ms": 1e3 * taken, "10^9 values/s": n * n / taken / 1e9}
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/gpu/sparse_vectors.md and .json (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="textsvm bench sparse_vectors", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/gpu/sparse_vectors"))
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
-    options = parser.parse_args(arguments)
-    command = f"python -m textsvm.bench.sparse_vectors --sets {' '.join(map(repr, options.sets))}"
-    report = Rows(options.output, "Sparse vectors on a GPU, by how they are multiplied", command)
+@benchmark(
+    "sparse_vectors",
+    "Sparse vectors on a GPU, by method of multiplication",
+    "reports/gpu/sparse_vectors",
+    option("--sets", nargs="+", choices=SETS, default=list(SETS), recorded=False),
+    device="gpu",
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Check each method against float64, then time it."""
     with gpu.use(gpu.select("cuda")):
         for name in options.sets:
             gamma, x = SETS[name], vectors_of(name)
@@ -159,10 +158,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             agree(x, finish)
             for way, make in ways(x, finish):
                 report.row(f"{name} {way}", way_row, name, way, x, make)
-                gpu.cupy().get_default_memory_pool().free_all_blocks()
+                free_all()
             for kind in (np.float32, np.float64) if x.shape[0] * x.shape[1] <= MOST else ():
                 report.row(f"{name} {np.dtype(kind)}", peer_row, name, x, kind, gamma)
-
-
-if __name__ == "__main__":
-    main()

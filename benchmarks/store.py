@@ -1,4 +1,4 @@
-"""textsvm bench store: Grams on disk: fault runs, the rate of reading, and training from a store.
+"""Grams on disk: killed runs, the rate of reading, and training from a store.
 
 A run is a process that trains with a store and saves its model. It is killed (SIGKILL) at a random moment, of
 making the store or of training from it, then run again: the model file must have the bits of a run that
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 import textsvm
 from textsvm import SVC, EditDistance, GapWeighted
 from textsvm.bench.corpora import Task, paper_tasks
-from textsvm.bench.harness import data_folder, write_report
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.errors import InputError
 from textsvm.gram import store
 from textsvm.gram.panels import Panels
@@ -269,25 +269,21 @@ def training(task: Task, texts: int) -> list[dict[str, Any]]:
     ]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/store.md."""
-    parser = argparse.ArgumentParser(prog="textsvm bench store", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/store"))
-    parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--megabytes", type=int, default=1024)
-    parser.add_argument("--texts", type=int, default=1000)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--quick", action="store_true", help="on the embedded samples")
-    options = parser.parse_args(arguments)
+@benchmark(
+    "store",
+    "Grams on disk",
+    "reports/store",
+    option("--kills", type=int, default=100, help="killed runs"),
+    option("--megabytes", type=int, default=1024, help="size of the file that is read"),
+    option("--texts", type=int, default=1000, help="texts of the timed training"),
+    repeats=5,
+    quick="use the embedded samples",
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> list[dict[str, Any]]:
+    """Time reading and training, then kill runs and compare their models."""
     if not hasattr(os, "fork"):
-        raise InputError("textsvm bench store forks the processes that it kills, and this system has no fork")
+        raise InputError("this benchmark forks the processes that it kills, and this system has no fork")
     tasks = paper_tasks(None if options.quick else data_folder(), 100)
     rows = reading(16 if options.quick else options.megabytes, options.repeats)
     rows += training(tasks[0], 100 if options.quick else options.texts)
-    rows += fault_runs(paper_tasks(None, 100)[0 if options.quick else 1], options.kills)
-    command = f"textsvm bench store --kills {options.kills}" + " --quick" * options.quick
-    write_report(options.output, "Grams on disk", command, HEADER, rows)
-
-
-if __name__ == "__main__":
-    main()
+    return rows + fault_runs(paper_tasks(None, 100)[0 if options.quick else 1], options.kills)

@@ -1,4 +1,4 @@
-"""textsvm bench tiers: what the planner predicts of each tier (`textsvm.gram.tiers`), and what is measured.
+"""Predicted and measured time of each tier of the planner (`textsvm.gram.tiers`).
 
 One machine (C = 1) under memory for a share of its matrix: the rows that it asks for, and the seconds of Gram
 and solver, of every tier; all have the objective of the whole matrix to 1e-5. Rates are measured in the same
@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import numpy as np
 
 from textsvm import SVC, EditDistance, GapWeighted
 from textsvm.bench.corpora import Task, paper_tasks
-from textsvm.bench.harness import Rows, data_folder
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.device import Device, select
 from textsvm.gram.cached import needed_bytes
 from textsvm.gram.held import bus_rate, measured_rate
@@ -32,7 +31,7 @@ KERNELS: dict[str, Kernel] = {"gap:5": GapWeighted(5), "edit": EditDistance(0.05
 
 
 def run(model: SVC, task: Task) -> tuple[int, float, float]:
-    """Rows that were asked for, seconds of Gram and solver, and the objective."""
+    """BenchmarkReport that were asked for, seconds of Gram and solver, and the objective."""
     prepared = model.prepare(task.train)
     n, clock = len(task.train), time.perf_counter()
     problem = model.problem(model.as_target(task.y_train, n), np.arange(n))
@@ -72,26 +71,22 @@ def rows_of(task: Task, name: str, device: Device, folder: Path) -> list[dict[st
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/cpu_tiers.md and .json, on a card reports/gpu/tiers (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="textsvm bench tiers", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--texts", type=int, default=1000)
-    parser.add_argument("--quick", action="store_true", help="on the embedded samples")
-    options = parser.parse_args(arguments)
+@benchmark(
+    "tiers",
+    "Tiers, predicted and measured",
+    "reports/cpu_tiers",
+    option("--texts", type=int, default=1000, help="number of texts"),
+    device="cpu",
+    gpu_output="reports/gpu/tiers",
+    quick="use the embedded samples",
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Train under each memory budget in every tier."""
     device = select(options.device)
-    output = options.output or Path("reports/cpu_tiers" if device.kind == "cpu" else "reports/gpu/tiers")
     task = paper_tasks(None if options.quick else data_folder(), 100)[0]
     some = np.random.default_rng(0).permutation(len(task.train))[: 60 if options.quick else options.texts]
     task = Task(task.name, [task.train[i] for i in some], task.y_train[some], task.test, task.y_test)
-    command = f"textsvm bench tiers --device {options.device} --texts {options.texts}"
-    report = Rows(output, "Tiers, predicted and measured", command + " --quick" * options.quick)
     for name in KERNELS:
         with tempfile.TemporaryDirectory(dir=".") as folder:
             for row in rows_of(task, name, device, Path(folder)):
                 report.row(f"{name} {row['share']} {row['tier']}", dict, row)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""textsvm bench tight_search: how the next pair is searched (Wen et al., SIGMA, section 4.2).
+"""Search for the next pair of variables (Wen et al., SIGMA, section 4.2).
 
 One reference solver of plain pairs (Fan, Chen, Lin 2005), in one thread and without shrinking, in two forms:
 
@@ -16,15 +16,13 @@ from __future__ import annotations
 import argparse
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.bench.harness import Rows, data_folder
-from textsvm.bench.keeping import Problem, problems
+from benchmarks.keeping import Problem, problems
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.compiled import njit
 from textsvm.gram.base import DenseGram
 from textsvm.solvers.chains import solve_chains
@@ -210,18 +208,17 @@ def way_row(
     }  # fmt: skip
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/cpu_tight_search.md and .json (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="textsvm bench tight_search", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/cpu_tight_search"))
-    parser.add_argument("--device", default="cpu", choices=["cpu"], help="the reference runs on a CPU")
-    parser.add_argument("--rows", type=int, default=4000, help="vectors of a set at most")
-    parser.add_argument("--texts", type=int, default=700, help="texts at most")
-    parser.add_argument("--most", type=int, default=2_000_000, help="pairs at most")
-    parser.add_argument("--quick", action="store_true", help="on the embedded samples")
-    options = parser.parse_args(arguments)
-    command = f"textsvm bench tight_search --rows {options.rows} --texts {options.texts}"
-    rows = Rows(options.output, "How the next pair is searched", command + " --quick" * options.quick)
+@benchmark(
+    "tight_search",
+    "Search for the next pair of variables",
+    "reports/cpu_tight_search",
+    option("--rows", type=int, default=4000, help="maximum number of vectors per set"),
+    option("--texts", type=int, default=700, help="maximum number of texts"),
+    option("--most", type=int, default=2_000_000, help="maximum number of pairs"),
+    quick="use the embedded samples",
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Solve each problem with each form of the search."""
     for number, make in enumerate(
         problems(None if options.quick else data_folder(), options.rows, options.texts)
     ):
@@ -230,9 +227,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for way in WAYS:
             if not number:  # compiles
                 way_row(problem, gram, way, objectives, options.most)
-            rows.row(f"{problem.name} {way}", way_row, problem, gram, way, objectives, options.most)
-    rows.write()
-
-
-if __name__ == "__main__":
-    main()
+            report.row(f"{problem.name} {way}", way_row, problem, gram, way, objectives, options.most)

@@ -1,4 +1,4 @@
-"""textsvm bench vectors: Gaussian machines, from vectors in memory to the fitted model, on LIBSVM's files.
+"""Gaussian-kernel SVMs on LIBSVM's files, from vectors in memory to the fitted model.
 
 Each row: the dual objective, summed over machines and recomputed in float64 from the coefficients, beside the
 one to agree with; then seconds, the kernel matrix included, warm (a part of the set is fitted before).
@@ -13,19 +13,92 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.svm import SVC as LibSVC
 
-from textsvm.bench.corpora import vectors
-from textsvm.bench.dual_objective import gaussian_objective, libsvm_coef, require_feasible
-from textsvm.bench.harness import Rows, data_folder, free_all
-from textsvm.device import Device, select
+from benchmarks.corpora import vectors
+from textsvm import device as devices
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, free_all, option
+from textsvm.device import Device
 from textsvm.estimators.svc import SVC
 from textsvm.kernels import Gaussian
+
+#: Support vectors compared with all others at a time.
+BLOCK = 1024
+
+
+def gaussian_objective(
+    vectors: Any, coef: NDArray[np.float64], gamma: float, own: Any, device: Device
+) -> float:
+    """Dual objective in float64, from support vectors and coefficients; larger is better.
+
+    D = sum over machines of  sum_i |coef_i| - 1/2 coef' K coef. With Crammer and Singer's machine the first sum
+    is over the coefficients of an example's own class.
+
+    Parameters
+    ----------
+    vectors : array or CSR matrix, shape (n_sv, d)
+        The support vectors.
+    coef : float64 array, shape (n_machines, n_sv)
+    gamma : float
+    own : int64 array, shape (n_sv,), or None
+        The machine of each support vector's class, if these are Crammer and Singer's.
+    device : Device
+        Where the kernel values are computed.
+    """
+    dense = vectors.toarray() if issparse(vectors) else vectors
+    linear = np.abs(coef).sum() if own is None else coef[own, np.arange(len(own))].sum()
+    with devices.use(device):
+        xp = devices.array_module(device)
+        return float(linear) - _quadratic(xp, xp.asarray(dense, np.float64), xp.asarray(coef), gamma) / 2
+
+
+def _quadratic(xp: Any, vectors: Any, coef: Any, gamma: float) -> float:
+    """The sum over machines of coef' K coef."""
+    norms, found = (vectors * vectors).sum(1), 0.0
+    for start in range(0, len(vectors), BLOCK):
+        some = slice(start, start + BLOCK)
+        squares = norms[some, None] + norms - 2 * vectors[some] @ vectors.T
+        values = xp.exp(-gamma * xp.maximum(squares, 0))
+        found += float((coef[:, some] * (coef @ values.T)).sum())
+    return found
+
+
+def require_feasible(coef: NDArray[np.float64], C: float, own: Any = None) -> None:
+    """Raise AssertionError unless coefficients are within their bounds and on their planes."""
+    slack = 1e-7 * C
+    if own is None:
+        assert np.abs(coef).max(initial=0) <= C + slack
+        assert np.abs(coef.sum(1)).max(initial=0) <= slack * coef.shape[1]
+        return
+    limit = np.where(np.arange(len(coef))[:, None] == own, C, 0)
+    assert (coef <= limit + slack).all()
+    assert np.abs(coef.sum(0)).max(initial=0) <= slack * len(coef)
+
+
+def libsvm_coef(model: Any) -> NDArray[np.float64]:
+    """Coefficients of a fitted `sklearn.svm.SVC`, one row a machine, shape (n_machines, n_sv).
+
+    LIBSVM keeps k - 1 rows: an example of class a has its coefficient of the machine of a and b in row b - 1
+    if a < b, and in row b if not.
+    """
+    packed = model.dual_coef_.toarray() if issparse(model.dual_coef_) else model.dual_coef_
+    k = len(model.classes_)
+    if k == 2:
+        return np.asarray(packed, np.float64)
+    ends = np.cumsum(model.n_support_)
+    parts = [slice(end - count, end) for end, count in zip(ends, model.n_support_, strict=True)]
+    coef = np.zeros((k * (k - 1) // 2, packed.shape[1]))
+    for machine, (a, b) in enumerate(combinations(range(k), 2)):
+        coef[machine, parts[a]] = packed[b - 1, parts[a]]
+        coef[machine, parts[b]] = packed[a, parts[b]]
+    return coef
+
 
 #: Objectives that differ by less, relatively, are equal.
 EQUAL = 1e-5
@@ -257,32 +330,26 @@ def read(name: str, every: int) -> Data:
     return Data(x[np.sort(drawn)], y[np.sort(drawn)], x_test, y_test)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/vectors.md and .json, or reports/gpu/vectors.md and .json (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="textsvm bench vectors", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--sets", nargs="*", default=list(TASKS), choices=list(TASKS))
-    parser.add_argument("--every", type=int, default=1, help="one in so many of the training examples")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--libsvm", action="store_true", help="run LIBSVM on this host too")
-    options = parser.parse_args(arguments)
-    on_gpu = select(options.device).kind == "cuda"
-    output = options.output or Path("reports/gpu/vectors" if on_gpu else "reports/vectors")
-    command = f"textsvm bench vectors --device {options.device} --sets {' '.join(options.sets)}"
-    command += f" --every {options.every}" * (options.every > 1) + " --libsvm" * options.libsvm
-    rows = Rows(output, "Gaussian machines, from vectors in host memory to the model", command, NOTE)
+@benchmark(
+    "vectors",
+    "Gaussian machines, from vectors in host memory to the model",
+    "reports/vectors",
+    option("--sets", nargs="*", default=list(TASKS), choices=list(TASKS), recorded=False),
+    option("--every", type=int, default=1, help="use 1 in EVERY training examples"),
+    option("--libsvm", action="store_true", help="run LIBSVM on this host too"),
+    device="auto",
+    gpu_output="reports/gpu/vectors",
+    repeats=3,
+    note=NOTE,
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Train on each set and recompute the objectives."""
     for name in options.sets:
-        rows.row(name, partial(measured, name, options))
-    rows.write()
+        report.row(name, partial(measured, name, options))
 
 
 def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Read a set and make its row; what was taken on a card is given back."""
-    found = row(name, read(name, options.every), options)
+    """Read a set and compute its row; free the memory of the GPU."""
+    result = row(name, read(name, options.every), options)
     free_all()
-    return found
-
-
-if __name__ == "__main__":
-    main()
+    return result

@@ -1,4 +1,4 @@
-"""python -m textsvm.bench.weights: an example given twice is an example of weight 2.
+"""Sample weights: an example given twice equals an example of weight 2.
 
 R8's rarer classes and the essays of one prompt: a fifth of the examples, picked at random, is given twice, or
 once with weight 2. Objectives (their sum over machines) agree to 1e-6 relative at tol 1e-6; values,
@@ -9,7 +9,6 @@ a value that moves by 1e-7 may fall off a step). For calibration the two copies 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,9 @@ import numpy as np
 from sklearn.base import is_regressor
 from sklearn.model_selection import StratifiedKFold
 
-from textsvm.bench.corpora import R8, Task, essay_prompts, parted_task
-from textsvm.bench.harness import data_folder, write_report
+from benchmarks.corpora import R8, essay_prompts, parted_task
+from textsvm.bench.corpora import Task
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder
 from textsvm.estimators.svc import SVC
 from textsvm.estimators.svr import SVR
 from textsvm.kernels import Spectrum
@@ -96,30 +96,25 @@ def outputs(model: Any, texts: list[str]) -> Any:
     return model.predict_proba(texts) if isinstance(model, CalibratedSVC) else model.decision_function(texts)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/weights.md and .json (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="python -m textsvm.bench.weights", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/weights"))
-    parser.add_argument("--device", default="auto")
-    options = parser.parse_args(arguments)
+@benchmark(
+    "weights",
+    "Sample weights: duplicates and weight 2",
+    "reports/weights",
+    device="auto",
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> list[dict[str, Any]]:
+    """Train every estimator in both forms."""
     given = tasks(data_folder())
 
     def svc(**params: Any) -> SVC:
         return SVC(KERNEL, C=0.3, tol=TOL, device=options.device, **params)
 
-    rows = [compare("SVC", svc(), given["two"])]
-    rows += [compare(f"SVC, {name}", svc(multiclass=name), given["many"]) for name in STRATEGIES]
-    rows += [
-        compare("SVC, balanced class weights", svc(class_weight="balanced", multiclass="ovo"), given["many"]),
-        compare("CalibratedSVC, sigmoid", CalibratedSVC(svc()), given["two"]),
-        compare(
-            "CalibratedSVC, isotonic, ovr", CalibratedSVC(svc(multiclass="ovr"), "isotonic"), given["many"]
-        ),
-        compare("SVR", SVR(KERNEL, 0.3, epsilon=0.05, tol=TOL, device=options.device), given["numbers"]),
+    models: list[tuple[str, Any, str]] = [("SVC", svc(), "two")]
+    models += [(f"SVC, {name}", svc(multiclass=name), "many") for name in STRATEGIES]
+    models += [
+        ("SVC, balanced class weights", svc(class_weight="balanced", multiclass="ovo"), "many"),
+        ("CalibratedSVC, sigmoid", CalibratedSVC(svc()), "two"),
+        ("CalibratedSVC, isotonic, ovr", CalibratedSVC(svc(multiclass="ovr"), "isotonic"), "many"),
+        ("SVR", SVR(KERNEL, 0.3, epsilon=0.05, tol=TOL, device=options.device), "numbers"),
     ]
-    command = f"python -m textsvm.bench.weights --device {options.device}"
-    write_report(options.output, "Weights: twice is weight 2", command, tuple(rows[0]), rows)
-
-
-if __name__ == "__main__":
-    main()
+    return [compare(name, model, given[task]) for name, model, task in models]

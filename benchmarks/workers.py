@@ -1,4 +1,4 @@
-"""python -m textsvm.bench.workers: two worker processes against one, a thread each.
+"""Two worker processes of one thread each, against one thread.
 
 The first documents with a topic of Reuters-21578, cut to some symbols: their Grams in tiles, and folds and
 values of C on one of them. Equality first, bit for bit; then both in turns, the least of
@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.grid import texts_and_labels
 from textsvm import EditDistance, GapWeighted
 from textsvm.bench.corpora import REUTERS
-from textsvm.bench.grid import texts_and_labels
-from textsvm.bench.harness import data_folder, write_report
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.svc import SVC
 from textsvm.parallel import limit
 from textsvm.selection.scoring import solve_folds
@@ -101,20 +101,16 @@ def _same_machines(one: Any, other: Any) -> None:
         np.testing.assert_array_equal(mine.coef, theirs.coef)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/workers.md (or the file asked for)."""
-    parser = argparse.ArgumentParser(prog="textsvm bench workers", description=__doc__)
-    parser.add_argument("--corpus", type=Path, help="the Reuters archive (default: TEXTSVM_DATA's)")
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/workers"))
-    parser.add_argument("-n", type=int, default=4500, help="documents")
-    parser.add_argument("--max-length", type=int, default=200, help="symbols of a text")
-    parser.add_argument("--repeats", type=int, default=3)
-    options = parser.parse_args(arguments)
+@benchmark(
+    "workers",
+    "Two worker processes against one thread",
+    "reports/workers",
+    option("--corpus", type=Path, help="Reuters archive (default: in TEXTSVM_DATA)"),
+    option("-n", type=int, default=4500, help="number of documents"),
+    option("--max-length", type=int, default=200, help="symbols per text"),
+    repeats=3,
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> list[dict[str, Any]]:
+    """Compute Grams and train in one thread and on two workers."""
     texts, target = texts_and_labels(options.corpus or data_folder() / REUTERS, options.max_length)
-    rows = run(texts[: options.n], target[: options.n], options.repeats)
-    command = f"python -m textsvm.bench.workers -n {options.n} --max-length {options.max_length}"
-    write_report(options.output, "Two worker processes against one thread", command, tuple(rows[0]), rows)
-
-
-if __name__ == "__main__":
-    main()
+    return run(texts[: options.n], target[: options.n], options.repeats)

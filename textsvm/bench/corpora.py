@@ -55,7 +55,7 @@ def newswire_parts(folder: Path | None) -> list[tuple[str, Corpus, Corpus]]:
 
 
 def spam_tasks(folder: Path | None, max_length: int | None, splits: int) -> list[Task]:
-    """Spam under several random splits; with 1,210 test messages the accuracy of a split varies by 0.5 points."""
+    """Spam under several random splits; with 1,210 test messages accuracy varies by 0.5 points."""
     mails = read(folder, SPAM)
     return [
         _task("Spam", mails.subset(rest), mails.subset(held), "spam", max_length)

@@ -1,6 +1,7 @@
 """Kernel matrices on the CPU, against the public libraries.
 
-First the values are compared, then both are timed in turns in one process, on the newswire of Shi et al. 2011.
+First the values are compared, then both are timed in turns in one process, on the newswire of Shi et al.
+2011.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The default classifiers against two scikit-learn opponents, on many small sets.
 
-A set consists of two files, NAME-train.tsv.xz and NAME-test.tsv.xz, with a line `label<TAB>text` per document.
-Every classifier gets the texts unchanged and is tested once. Times start from texts in memory, after a warm-up on
-a few documents of the set that compiles the kernels. Points are percent of accuracy.
+A set consists of two files, NAME-train.tsv.xz and NAME-test.tsv.xz, with a line `label<TAB>text` per
+document. Every classifier gets the texts unchanged and is tested once. Times start from texts in memory,
+after a warm-up on a few documents of the set that compiles the kernels. Points are percent of accuracy.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 ``paper`` trains and tests `textsvm.SVC` from texts at tol 1e-3, beside TF-IDF of character 1-5-grams with
 LinearSVC on the same texts.
 
-``solver`` compares our solver with LIBSVM (scikit-learn's SVC) on the same Grams. First equality: objective and
-bias recomputed in float64, and the decisions on the test part. Where the Gram is positive semi-definite the
-objectives agree to 1e-5 at tol 1e-3 (and to 1e-6 at tol 1e-6, `--tight`). The edit-distance kernel is not: its
-dual has several stationary points, and the row order decides at which of them LIBSVM stops (`--orders`). Then
-both fits are timed in turns.
+``solver`` compares our solver with LIBSVM (scikit-learn's SVC) on the same Grams. First equality: objective
+and bias recomputed in float64, and the decisions on the test part. Where the Gram is positive semi-definite
+the objectives agree to 1e-5 at tol 1e-3 (and to 1e-6 at tol 1e-6, `--tight`). The edit-distance kernel is
+not: its dual has several stationary points, and the row order decides at which of them LIBSVM stops
+(`--orders`). Then both fits are timed in turns.
 """
 
 from __future__ import annotations

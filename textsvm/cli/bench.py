@@ -16,7 +16,7 @@ def bench(
 ) -> None:
     """Measure textsvm against CPU baselines on this machine; check that results are equal before timing.
 
-    `textsvm bench NAME --help` lists the options of a benchmark. TEXTSVM_DATA names the folder of the corpora.
+    `textsvm bench NAME --help` lists its options. TEXTSVM_DATA names the folder of the corpora.
     """
     if which in ("--help", "-h"):
         typer.echo(context.get_help())
