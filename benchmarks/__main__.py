@@ -26,11 +26,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("name", choices=sorted(known), metavar="NAME")
     given = sys.argv[1:] if arguments is None else list(arguments)
     name = parser.parse_args(given[:1]).name
-    run_benchmark("benchmarks", PROG, name, given[1:])
+    try:
+        run_benchmark("benchmarks", PROG, name, given[1:])
+    except InputError as error:
+        sys.exit(f"benchmarks: {error}")
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except InputError as error:
-        sys.exit(f"benchmarks: {error}")
+    main()

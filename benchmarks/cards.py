@@ -37,7 +37,7 @@ from textsvm.solvers.side_by_side import solve
 LENGTH = 100
 #: Values of C of every fold.
 GRID = np.logspace(-2, 3, 50)
-#: BenchmarkReport that are compared at a time.
+#: Rows compared at a time.
 BLOCK = 4096
 
 
@@ -184,7 +184,7 @@ def compared(one: float, several: float) -> dict[str, float]:
 
 
 def run(device: Device, rows: BenchmarkReport, quick: bool, large: int | None) -> None:
-    """All rows of the report."""
+    """Add all rows to the report."""
     if not device.cards:
         raise InputError(f"{device.description} is one device; several GPUs are compared with one of them")
     bench = Bench(device, 2 if quick else 3)

@@ -190,7 +190,7 @@ def has_cleanlab() -> bool:
 
 @benchmark(
     "doubts",
-    "Doubtful labels",
+    "Doubtful labels, beside cleanlab",
     "reports/doubts",
     option("--sets", default=",".join(SETS), recorded=False, help="names of sets, separated by commas"),
     option("--seeds", type=int, default=2, help="random draws of the flipped labels"),

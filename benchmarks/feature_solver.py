@@ -126,7 +126,7 @@ def against_liblinear(task: Task, rows: FeatureRows, C: float) -> dict[str, Any]
 
 
 def as_matrix(rows: FeatureRows) -> csr_matrix:
-    """BenchmarkReport whose products are kernel values of themselves too: each has its ridge in a column of its own."""
+    """Rows with their ridge: a further column each, so that products include it."""
     x = rows.x
     shape = len(x), x.n_features
     shared = csr_matrix((x.values.astype(np.float64), x.features, x.indptr), shape=shape)
@@ -167,7 +167,7 @@ def both_ways(task: Task, n: int, kernel: Kernel, C: float) -> dict[str, Any]:
 
 def ways(path: Path, command: str, tasks: Sequence[Task], sizes: Sequence[int]) -> None:
     """The second report."""
-    rows = BenchmarkReport(path.with_name(f"{path.name}_ways"), "By a Gram or by features", command)
+    rows = BenchmarkReport(path.with_name(f"{path.name}_ways"), "Training by a Gram or by features", command)
     for kernel, C in ((fixed_default(), 1.0), (Spectrum(4), 10.0), (Spectrum((3, 8), "presence"), 1.0)):
         for task in tasks:
             for n in sorted({min(size, len(task.train)) for size in sizes}):
@@ -184,7 +184,7 @@ def reviews(quick: bool) -> Task:
 
 @benchmark(
     "feature_solver",
-    "Machines from features",
+    "Training on features, beside LIBLINEAR",
     "reports/feature_solver",
     option("--every", type=int, default=1, help="use every EVERY-th sentence of the reviews"),
     option(

@@ -57,7 +57,7 @@ EPSILON = 0.1
 
 @dataclass(frozen=True)
 class Problem:
-    """BenchmarkReport that are computed on demand, and a dual over them."""
+    """Rows computed on demand, and a dual over them."""
 
     name: str
     rows: MatrixRows
@@ -85,7 +85,7 @@ class FreePinned(smo_cpu.Run):
 
 
 class LeastViolating(smo_cpu.Run):
-    """BenchmarkReport that no active variable needs make room in the order of their last use, then by violation."""
+    """Evict rows of inactive variables in the order of their last use, then rows by violation."""
 
     def fetch(self) -> None:
         used, slots = self.window.used, self.window.slots[self.rows]

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.mail_filters import Contender, Ours, contenders
-from benchmarks.mail_measures import lam, misclassified, one_minus_roca, spam_missed
-from benchmarks.mail_stream import Mail, due, mails, shuffled
+from benchmarks.mail_stream import Mail, due, lam, mails, misclassified, one_minus_roca, shuffled, spam_missed
 from benchmarks.plots import Series, lines
 from textsvm.bench.corpora import SPAM, STAND_INS
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option

@@ -92,7 +92,7 @@ def resampled_row(
 
 @benchmark(
     "million",
-    "Without a Gram",
+    "Many documents, without a Gram",
     "reports/million",
     option("--sizes", type=int, nargs="*", default=[62_500, 125_000, 250_000, 500_000, 1_000_000],
            help="numbers of documents"),

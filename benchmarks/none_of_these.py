@@ -118,7 +118,7 @@ def _auc(drawn: Drawn, score: NDArray[np.float64]) -> float:
 
 @benchmark(
     "none_of_these",
-    "None of these",
+    "Texts of classes left out of training",
     "reports/none_of_these",
     option("--sets", default=",".join(SETS), recorded=False, help="names of sets, separated by commas"),
     option("--seeds", type=int, default=3, help="random draws of the classes left out"),

@@ -238,7 +238,7 @@ def _host(matrix: Any) -> Matrix:
 
 @benchmark(
     "peers",
-    "Peers, side by side",
+    "Other libraries, side by side",
     "reports/cpu_peers",
     device="auto",
     gpu_output="reports/gpu/peers",

@@ -186,7 +186,7 @@ def rate(n: int, length: int, canonical: bool, device: Device) -> dict[str, Any]
 
 @benchmark(
     "sequences",
-    "Sequences",
+    "Sequences, beside FastSK",
     "reports/sequences",
     option("--data", type=Path, help="folder of NAME.train.fasta and NAME.test.fasta"),
     device="auto",

@@ -31,7 +31,7 @@ KERNELS: dict[str, Kernel] = {"gap:5": GapWeighted(5), "edit": EditDistance(0.05
 
 
 def run(model: SVC, task: Task) -> tuple[int, float, float]:
-    """BenchmarkReport that were asked for, seconds of Gram and solver, and the objective."""
+    """Requested rows, seconds of Gram and solver, and the objective."""
     prepared = model.prepare(task.train)
     n, clock = len(task.train), time.perf_counter()
     problem = model.problem(model.as_target(task.y_train, n), np.arange(n))

@@ -37,8 +37,9 @@ def gaussian_objective(
 ) -> float:
     """Dual objective in float64, from support vectors and coefficients; larger is better.
 
-    D = sum over machines of  sum_i |coef_i| - 1/2 coef' K coef. With Crammer and Singer's machine the first sum
-    is over the coefficients of an example's own class.
+        D = sum over machines of  sum_i |coef_i| - 1/2 coef' K coef
+
+    For Crammer and Singer's SVM the first sum is over the coefficients of an example's own class.
 
     Parameters
     ----------

@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 import textsvm
+from benchmarks import clusters, layouts
 from textsvm import device
-from textsvm.bench import clusters_cuda, layouts
 from textsvm.features import dense_cuda, gapped_dense_cuda, products_cuda, rows_cuda, vectors_cuda
 from textsvm.kernels import edit_cuda, gap_cuda, gap_lanes, mer_distances_cuda, positions_cuda
 from textsvm.parallel import n_threads
@@ -39,7 +39,7 @@ STRUCTS = {
     "mers.cu": {"Task": mer_distances_cuda.TASK},
     "diagonals.cu": {"Task": positions_cuda.TASK},
     "locality.cu": {"Task": positions_cuda.TASK},
-    "clusters.cu": {"Clustered": clusters_cuda.CLUSTERED},
+    "clusters.cu": {"Clustered": clusters.CLUSTERED},
     "products.cu": {"Products": products_cuda.PRODUCTS},
     dense_cuda.SOURCE: {"Dense": dense_cuda.DENSE},
     "vectors.cu": {"Work": vectors_cuda.WORK},

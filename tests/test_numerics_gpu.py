@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from benchmarks import numerics
+from benchmarks.random_problems import PROBLEMS
 from textsvm import device as devices
-from textsvm.bench import numerics
-from textsvm.bench.random_problems import PROBLEMS
 from textsvm.device import Device
 from textsvm.gram.base import DenseGram
 from textsvm.gram.shards import Shard, ShardedGram

@@ -41,7 +41,7 @@ _LIBRARIES = (
 
 def environment() -> dict[str, Any]:
     """Machine, versions and commit."""
-    versions = {"textsvm": textsvm.__version__}  # an installed one may be another
+    versions = {"textsvm": textsvm.__version__}  # the metadata of an installed version may differ
     for name in _LIBRARIES:
         try:
             versions[name] = version(name)
@@ -59,7 +59,7 @@ def environment() -> dict[str, Any]:
 
 
 def paired(ours: Callable[[], Any], theirs: Callable[[], Any], repeats: int = 3) -> dict[str, float]:
-    """Time two functions in turns, after one untimed call of ours; medians and their ratio.
+    """Time two functions in turns, after an untimed call of ours, and return medians and their ratio.
 
     Returns
     -------
@@ -156,19 +156,17 @@ class BenchmarkReport:
 
 
 def data_folder() -> Path:
-    """The folder of the real corpora: TEXTSVM_DATA, else ../shared/data beside the checkout.
+    """Folder of the corpora: TEXTSVM_DATA, or ../shared/data beside the checkout.
 
     Raises
     ------
     InputError
-        If it is not there.
+        If the folder does not exist.
     """
     beside = Path(__file__).resolve().parents[3] / "shared" / "data"
     folder = Path(os.environ.get("TEXTSVM_DATA", beside))
     if not folder.is_dir():
-        raise InputError(
-            f"no corpora at {folder}; set TEXTSVM_DATA (corpora/README.md says where they come from)"
-        )
+        raise InputError(f"no corpora at {folder}; set TEXTSVM_DATA (corpora/README.md lists their sources)")
     return folder
 
 
@@ -228,7 +226,9 @@ class Benchmark:
         if self.device not in (None, "gpu"):
             parser.add_argument("--device", default=self.device, help=f"device (default: {self.device})")
         if self.repeats is not None:
-            parser.add_argument("--repeats", type=int, default=self.repeats, help="timed runs")
+            parser.add_argument(
+                "--repeats", type=int, default=self.repeats, help=f"timed runs (default: {self.repeats})"
+            )
         if self.quick:
             parser.add_argument("--quick", action="store_true", help=self.quick)
         for each in self.options:
@@ -341,20 +341,20 @@ def run_benchmark(package: str, prog: str, name: str, arguments: Sequence[str]) 
 
 
 def free_all() -> None:
-    """Give pooled device memory back, so that the peak is that of what comes next."""
+    """Free pooled device memory, so that the peak counts later work only."""
     if "cupy" in sys.modules:
         devices.cupy().get_default_memory_pool().free_all_blocks()
 
 
 def peak_memory() -> int:
-    """Bytes: what the pool on the card has taken, or the largest resident set of this process."""
+    """Bytes of the memory pool on the GPU, or the largest resident set of this process."""
     if "cupy" in sys.modules:
         return int(devices.cupy().get_default_memory_pool().total_bytes())
     return largest_resident()
 
 
 def largest_resident() -> int:
-    """Bytes: the largest resident set of this process; 0 on Windows, which does not say."""
+    """Bytes of the largest resident set of this process; 0 on Windows."""
     try:
         import resource
     except ImportError:
@@ -375,10 +375,10 @@ def _cpu_name() -> str:
 
 
 def _commit() -> str:
-    """What TEXTSVM_COMMIT says (for a copy without its history), else that of the checkout."""
-    told = os.environ.get("TEXTSVM_COMMIT")
-    if told:
-        return told
+    """TEXTSVM_COMMIT (for a copy without history), or the commit of the checkout."""
+    commit = os.environ.get("TEXTSVM_COMMIT")
+    if commit:
+        return commit
     folder = Path(__file__).resolve().parent
     try:
         answer = subprocess.run(

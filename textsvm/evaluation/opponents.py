@@ -1,9 +1,9 @@
-"""What a user of scikit-learn would write instead: the two opponents, and what anything costs and says.
+"""Two scikit-learn baselines ("opponents"), and the timed training and prediction of any classifier.
 
-Of texts, the first is TF-IDF over character 1-5-grams with a linear SVM of C = 1. The second puts words and
-pairs of words beside them and finds C by cross-validation. Both see texts as their reader gives them. Of
-columns, they do so with each one of texts, and scale numbers; of vectors they are SVC with its defaults, and
-with C by cross-validation.
+Texts: the first opponent is TF-IDF over character 1-5-grams with a linear SVM of C = 1; the second adds words
+and pairs of words and chooses C by cross-validation. Both see the texts as read from the files. Columns: the
+same for each column of texts, and numbers are scaled. Vectors: SVC with its defaults, and with C by
+cross-validation.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _COLUMNS = "TF-IDF char 1-5 of each text, numbers scaled + LinearSVC"
 _VECTORS = "SVC rbf, gamma scale"
 _BY_FOLDS = ", C by 3 folds"
 
-#: What tables call them.
+#: Short names for tables.
 SHORT = {
     **dict.fromkeys((FIRST, _COLUMNS, _VECTORS), "opponent 1"),
     **dict.fromkeys((SECOND, *(each + _BY_FOLDS for each in (FIRST, _COLUMNS, _VECTORS))), "opponent 2"),
@@ -44,15 +44,15 @@ SHORT = {
 
 @dataclass(frozen=True)
 class Answer:
-    """What a classifier says of the test part, and what that took.
+    """Predictions of a classifier on the test part, and seconds.
 
     Attributes
     ----------
     predicted : array, shape (n,)
     fit, predict : float
-        Seconds of wall time, from texts in memory.
+        Seconds of wall time, starting from texts in memory.
     chosen : str
-        What it chose by itself, for people; empty if nothing.
+        Description of automatically chosen parameters; empty if there are none.
     """
 
     predicted: NDArray[Any]
@@ -75,12 +75,12 @@ def second() -> Pipeline:
     return make_pipeline(both, _by_folds(LinearSVC(random_state=0)))
 
 
-#: Both by name, in their order.
+#: Both opponents by name, in order.
 OPPONENTS: dict[str, Callable[[], Pipeline]] = {FIRST: first, SECOND: second}
 
 
 def opponents_of(examples: Any) -> dict[str, Callable[[], Any]]:
-    """Both, of texts (the second without words if no text has two), vectors or a dict of columns."""
+    """Both opponents for texts (the second without words if every text has one word), vectors or columns."""
     if isinstance(examples, dict):
         return {
             _COLUMNS: lambda: make_pipeline(_union(examples), LinearSVC(random_state=0)),
@@ -97,31 +97,31 @@ def opponents_of(examples: Any) -> dict[str, Callable[[], Any]]:
 
 
 def _union(columns: dict[str, Any]) -> FeatureUnion:
-    """Features of each column."""
+    """Union of the features of each column."""
     return FeatureUnion(
         [(name, make_pipeline(_Column(name), *_steps(values))) for name, values in columns.items()]
     )
 
 
 def _steps(values: Any) -> list[Any]:
-    """What makes features of a column; vectors stay."""
+    """Transformers of a column; vectors are left unchanged."""
     if not hasattr(values, "dtype"):
         return [_characters()]
     return [StandardScaler()] if values.ndim == 1 else ["passthrough"]
 
 
 class _Column(TransformerMixin, BaseEstimator):
-    """One of the columns of a dict; numbers as a matrix."""
+    """Select a column of a dict; numbers become a matrix."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def fit(self, columns: dict[str, Any], y: Any = None) -> _Column:
-        """Nothing is learnt."""
+        """Do nothing."""
         return self
 
     def transform(self, columns: dict[str, Any]) -> Any:
-        """The column."""
+        """Return the column."""
         values = columns[self.name]
         return values[:, None] if getattr(values, "ndim", 2) == 1 else values
 
@@ -134,16 +134,16 @@ def _by_folds(model: Any) -> GridSearchCV:
 
 
 def answer(model: Any, train: Any, labels: ArrayLike, test: Any) -> Answer:
-    """Train any classifier of texts, an opponent or one of ours, and let it predict.
+    """Train a classifier and predict the test part.
 
     Raises
     ------
     InputError
-        If it cannot be trained on these documents.
+        If the classifier cannot be trained on these documents.
     """
-    # Threads: liblinear leaves Python's lock alone, and processes would take the opponent seconds to start.
+    # Threads: LIBLINEAR releases the GIL, and worker processes would take seconds to start.
     with warnings.catch_warnings(), parallel_config(backend="threading"):
-        # Of opponents' last digits, and of rare classes in their folds.
+        # From the convergence of the opponents, and from rare classes in their folds.
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", UserWarning)
         clock = time.perf_counter()
@@ -152,9 +152,9 @@ def answer(model: Any, train: Any, labels: ArrayLike, test: Any) -> Answer:
         except InputError:
             raise
         except ValueError as error:
-            told = " ".join(str(error).split())
+            message = " ".join(str(error).split())
             raise InputError(
-                f"{_name(model)} cannot be trained on {np.size(labels)} documents: {told}"
+                f"{_name(model)} cannot be trained on {np.size(labels)} documents: {message}"
             ) from error
         between = time.perf_counter()
         predicted = np.asarray(model.predict(test))
@@ -172,5 +172,5 @@ def _name(model: Any) -> str:
 def _chosen(model: Any) -> str:
     last = model[-1] if isinstance(model, Pipeline) else model
     if not hasattr(last, "chosen_"):
-        return f"C={found['C']:g}" if (found := getattr(last, "best_params_", None)) else ""
+        return f"C={best['C']:g}" if (best := getattr(last, "best_params_", None)) else ""
     return str(getattr(model, "chosen_", ""))
