@@ -61,6 +61,7 @@ PUBLIC_SIGNATURES = {
     "textsvm/selection/multilabel.py:MultilabelSVC.__init__",
     "textsvm/kernels/gkm.py:Gkm.__init__",
     "textsvm/nearest/neighbours.py:neighbours",
+    "textsvm/bench/harness.py:benchmark",
 }
 
 

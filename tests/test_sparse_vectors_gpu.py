@@ -5,6 +5,7 @@ import pytest
 from problems import random_sparse
 from scipy.sparse import csr_matrix, vstack
 
+from benchmarks import clusters
 from benchmarks.sparse_vectors import ClusterColumns
 from textsvm import device as devices
 from textsvm.errors import InputError
