@@ -160,7 +160,6 @@ def _activate(
                 places[k] = at[features[k]]
 
 
-Array = Any  # a CuPy array
 SOURCE = "clusters.cu"
 THREADS, WARP = 128, 32
 TILE, TILE_BYTES = 32, 1 << 28
@@ -201,27 +200,27 @@ class CudaClusters:
         self.n_clusters = len(clusters)
         arrays = (clusters.order, clusters.starts, clusters.features, clusters.places)
         self.order, self.starts, self.features, self.places = map(cp.asarray, arrays)
-        self._dense: dict[Any, Array] = {}
+        self._dense: dict[Any, Any] = {}
 
-    def half(self, what: str, progress: Progress | None = None) -> Array:
+    def half(self, what: str, progress: Progress | None = None) -> Any:
         """k(x[i], x[j]) for j > i, shape (n, n); what else is in the matrix is arbitrary."""
         out = self._empty(self.n, what)
         self._fill(out, self.x, self.factors, self.order, progress, half=True)
         return out
 
-    def rows(self, which: Array, what: str) -> Array:
+    def rows(self, which: Any, what: str) -> Any:
         """k(x[i], x[j]) for the rows i of `which`, an int64 array on the card, and all j."""
         out = self._empty(len(which), what)
         self._fill(out, self.x, self.factors, which)
         return out
 
-    def cross(self, x: CudaSparse, factors: Factors, what: str, progress: Progress | None = None) -> Array:
+    def cross(self, x: CudaSparse, factors: Factors, what: str, progress: Progress | None = None) -> Any:
         """k(row i of another matrix over the same features, x[j]) for all i and j."""
         out = self._empty(len(x), what)
         self._fill(out, x, factors, gpu.cupy().arange(len(x)), progress)
         return out
 
-    def _empty(self, m: int, what: str) -> Array:
+    def _empty(self, m: int, what: str) -> Any:
         needed = 4 * m * self.n + 8 * len(self.x.df) * self._tile(m, 8) + 8 * SIZE * len(self.features)
         what = f"the {m:,} x {self.n:,} matrix of {what}"
         gpu.require_memory(needed, what, "lower --memory, or run with --device cpu")
@@ -234,10 +233,10 @@ class CudaClusters:
 
     def _fill(
         self,
-        out: Array,
+        out: Any,
         x: CudaSparse,
         factors: Factors,
-        which: Array,
+        which: Any,
         progress: Progress | None = None,
         half: bool = False,
     ) -> None:
@@ -267,7 +266,7 @@ class CudaClusters:
             self._function("values", number)(blocks, (THREADS,), (argument,))
             _report(progress, first + len(some), len(which))
 
-    def _numbers(self, number: np.dtype[Any]) -> Array:
+    def _numbers(self, number: np.dtype[Any]) -> Any:
         """The clusters' vectors, dense over their active features: (active features, SIZE)."""
         if number not in self._dense:
             cp = gpu.cupy()
