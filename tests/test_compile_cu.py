@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import benchmarks
 import textsvm
 from benchmarks import clusters, layouts
 from textsvm import device
@@ -68,7 +69,8 @@ def nvrtc():
 def define_sets():
     """(source, defines) of every module that launches kernels."""
     sets = []
-    for module in pkgutil.walk_packages(textsvm.__path__, "textsvm."):
+    packages = [*pkgutil.walk_packages(textsvm.__path__, "textsvm.")]
+    for module in [*packages, *pkgutil.iter_modules(benchmarks.__path__, "benchmarks.")]:
         if not module.name.endswith("__main__"):
             for entry in getattr(importlib.import_module(module.name), "DEFINE_SETS", []):
                 if entry not in sets:
