@@ -14,9 +14,9 @@ per 32 features) or eight (EIGHT: in units of 2^16, with b c' + c b' rounded lik
 Values have the same bits in `half`, `rows` and `cross`, in any tile. They are finished in registers and
 written once, with the mirror image of a square.
 
-    rows        up to 8: digits are read once, limited by bandwidth; more: tiles of 128 x 128 (EIGHT: 64 x
-    128) bytes       3 n d for the digits (n d for ONE), 4 m n for the values operations  6 (EIGHT 8, ONE 1)
-    8-bit multiply-adds per value and feature
+    rows        up to 8: digits are read once, bandwidth-bound; more: tiles of 128 x 128 (EIGHT: 64 x 128)
+    bytes       3 n d for the digits (n d for ONE), 4 m n for the values
+    operations  6 (EIGHT 8, ONE 1) 8-bit multiply-adds per value and feature
 
 Vectors that no grid approximates well enough, and kernels that finish.cuh does not have, are multiplied in
 float64. There, for vectors far from the mean, |x|^2 + |y|^2 - 2 <x, y> loses the digits of gamma |x - y|^2:
