@@ -1,4 +1,4 @@
-"""The error a user can meet: one sentence that says what was wrong, where, and what to do."""
+"""Errors and warnings for users: one sentence that says what is wrong, where, and what to do."""
 
 from textsvm.runtime.printable import one_line
 
@@ -21,3 +21,7 @@ class InputError(ValueError):
 
     def __init__(self, message: object = "") -> None:
         super().__init__(one_line(str(message)))
+
+
+class RareClassWarning(UserWarning):
+    """Some classes have fewer documents than there are folds."""

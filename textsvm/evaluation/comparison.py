@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import binomtest
-from sklearn.metrics import f1_score
 
+from textsvm.evaluation.metrics import scores
 from textsvm.evaluation.paired import Paired, compare_predictions
 from textsvm.runtime.plain_json import to_json
 
@@ -76,7 +76,7 @@ def judge_prediction(
     return Compared(
         n=n,
         accuracy=right / n,
-        macro_f1=float(f1_score(labels, said, average="macro", zero_division=0.0)),
+        macro_f1=scores(labels, said, None, np.unique(np.append(labels, said)))["macro_f1"],
         interval=(float(bounds.low), float(bounds.high)),
         paired=None if first is None else compare_predictions(labels, said, first),
         **known,

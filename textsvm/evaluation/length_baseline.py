@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
 
 from textsvm.evaluation.metrics import scores
 
@@ -41,15 +42,17 @@ class LengthBaseline:
     @classmethod
     def fit(cls, examples: Any, numbers: Sequence[float]) -> LengthBaseline | None:
         """That of training documents; None if there are no texts."""
-        from sklearn.isotonic import IsotonicRegression
-
         lengths = symbols(examples)
         if lengths is None:
             return None
         values = np.asarray(numbers, np.float64)
         rising = bool((lengths - lengths.mean()) @ (values - values.mean()) >= 0)
-        fitted = IsotonicRegression(increasing=rising, out_of_bounds="clip").fit(lengths, values)
-        return cls(fitted.X_thresholds_.tolist(), fitted.y_thresholds_.tolist())
+        lengths, place, counts = np.unique(lengths, return_inverse=True, return_counts=True)
+        means = np.bincount(place, values) / counts
+        fitted = isotonic_regression(means, weights=counts, increasing=rising).x
+        level = np.zeros(len(lengths), bool)  # inside of a run of equal values
+        level[1:-1] = (fitted[1:-1] == fitted[:-2]) & (fitted[1:-1] == fitted[2:])
+        return cls(lengths[~level].tolist(), fitted[~level].tolist())
 
     @classmethod
     def of(cls, info: Any) -> LengthBaseline | None:

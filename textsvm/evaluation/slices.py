@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from textsvm.errors import InputError
-from textsvm.evaluation.bootstrap import draws, metrics_in
-from textsvm.evaluation.results import Results
+from textsvm.evaluation.results import Results, draws, percentile_interval
 from textsvm.runtime.plain_json import to_json
 
 #: Metrics of a part, the one that it is judged by first.
@@ -128,10 +127,10 @@ def _part(results: Results, chosen: NDArray[np.bool_]) -> Results:
 
 def _slice(part: Results, value: str, overall: float, resamples: int, seed: int) -> Slice:
     names = METRICS[part.task]
-    exact = metrics_in(part, np.ones((1, part.n)))
+    exact = part.weighted(np.ones((1, part.n)))
     metrics = {name: float(exact[name][0]) for name in names} | dict.fromkeys(_undefined(part), np.nan)
-    drawn = [metrics_in(part, weight) for weight in draws(part.n, resamples, seed)]
-    intervals = {name: _bounds(np.concatenate([each[name] for each in drawn])) for name in names}
+    drawn = [part.weighted(weight) for weight in draws(part.n, resamples, seed)]
+    intervals = {name: percentile_interval(np.concatenate([each[name] for each in drawn])) for name in names}
     intervals |= {name: _exact(metrics[name], n) for name, n in _shares_of(part).items()}
     low, high = intervals[names[0]]
     below, above = high < overall, low > overall
@@ -165,12 +164,6 @@ def _exact(share: float, n: int) -> tuple[float, float]:
         return np.nan, np.nan
     bounds = binomtest(round(share * n), n).proportion_ci(0.95, "exact")
     return float(bounds.low), float(bounds.high)
-
-
-def _bounds(values: NDArray[np.float64]) -> tuple[float, float]:
-    values = values[~np.isnan(values)]
-    low, high = np.percentile(values, [2.5, 97.5]) if len(values) else (np.nan, np.nan)
-    return float(low), float(high)
 
 
 def _best_case(found: Slice, metric: str) -> float:

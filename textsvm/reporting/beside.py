@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn import metrics
 
+from textsvm.evaluation.metrics import average_precisions, precision_recall_curve, roc_area, roc_curve
 from textsvm.evaluation.results import Results
 from textsvm.evaluation.side_by_side import Difference, Disagreement, SideBySide
 from textsvm.reporting import curves
@@ -128,11 +128,11 @@ def _curves(beside: SideBySide, title: str, x: str, y: str, wide: bool = False) 
         if not 0 < truth.sum() < len(truth):
             return ""
         if y == "precision":
-            ys, xs, _ = metrics.precision_recall_curve(truth, score)
-            area = metrics.average_precision_score(truth, score)
+            ys, xs = precision_recall_curve(truth, score)
+            area = average_precisions(truth[:, None], score[:, None])[0]
         else:
-            xs, ys, _ = metrics.roc_curve(truth, score)
-            area = metrics.roc_auc_score(truth, score)
+            xs, ys = roc_curve(truth, score)
+            area = roc_area(truth, score)
         chart.line(xs, ys, f"c{i + 1}")
         key.append((f"{name} {area:.4f}", f"c{i + 1}"))
     return curves.card(title, chart, key, "Figures: areas under the curves.", wide, first=len(key))

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn import metrics
 
+from textsvm.evaluation.metrics import average_precisions, precision_recall_curve, roc_area, roc_curve
 from textsvm.evaluation.results import Results
 from textsvm.reporting.charts import Axis, Chart, log_ticks, percent, plain
 from textsvm.reporting.escape import safe
@@ -29,10 +29,10 @@ def roc(results: Results) -> str:
     chart.diagonal()
     shown = []
     for i, (label, truth, score, style) in enumerate(_one_against_rest(results)):
-        fpr, tpr, _ = metrics.roc_curve(truth, score)
+        fpr, tpr = roc_curve(truth, score)
         chart.line(fpr, tpr, style, fill=results.task == "binary")
         chart.only(str(i), i < MOST_CURVES)
-        shown.append((f"{label} {metrics.roc_auc_score(truth, score):.4f}", style))
+        shown.append((f"{label} {roc_area(truth, score):.4f}", style))
     if not shown:
         return ""
     if results.task == "binary":
@@ -47,10 +47,10 @@ def precision_recall(results: Results) -> str:
     chart = Chart("Precision-recall curves", _share("recall"), _share("precision"))
     shown = []
     for i, (label, truth, score, style) in enumerate(_one_against_rest(results)):
-        precision, recall, _ = metrics.precision_recall_curve(truth, score)
-        chart.line(recall[::-1], precision[::-1], style, fill=results.task == "binary")
+        precision, recall = precision_recall_curve(truth, score)
+        chart.line(recall, precision, style, fill=results.task == "binary")
         chart.only(str(i), i < MOST_CURVES)
-        area = metrics.average_precision_score(truth, score)
+        area = average_precisions(truth[:, None], score[:, None])[0]
         shown.append((f"{label} {area:.4f}", style))
     if not shown:
         return ""

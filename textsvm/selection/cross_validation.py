@@ -23,7 +23,7 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap, of_stage
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.fold_grams import FoldGrams, Task, of_all, train_and_test
-from textsvm.selection.folds import Fold
+from textsvm.selection.folds import Fold, Splitting, report_leaks
 from textsvm.selection.leakage import Leak
 from textsvm.selection.scoring import (
     judge,
@@ -34,7 +34,6 @@ from textsvm.selection.scoring import (
     read,
     warn_unfinished,
 )
-from textsvm.selection.splitting import Splitting, report_leaks
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from textsvm.estimators.base import KernelMachine, Prepared, Target
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap
 from textsvm.selection.fold_grams import FoldGrams, Task, train_and_test
-from textsvm.selection.folds import as_groups
+from textsvm.selection.folds import Splitting, as_groups
 from textsvm.selection.grid import Setting, simplicity
 from textsvm.selection.scoring import (
     AREAS,
@@ -27,7 +27,6 @@ from textsvm.selection.scoring import (
     paths_along_c,
     solve_folds,
 )
-from textsvm.selection.splitting import Splitting
 from textsvm.solvers.problems import Machines
 
 #: Metrics of which less is better.

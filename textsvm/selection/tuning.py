@@ -28,13 +28,12 @@ from textsvm.runtime.plain_json import to_json
 from textsvm.runtime.workers import here
 from textsvm.selection.budget import require_time
 from textsvm.selection.fold_grams import Task, of_all
-from textsvm.selection.folds import Fold
+from textsvm.selection.folds import Fold, Splitting, report_leaks
 from textsvm.selection.grid import all_grams, encode_all, settings_of
 from textsvm.selection.leakage import Leak
 from textsvm.selection.record import Record, left, of_kernel
 from textsvm.selection.scoring import mean_and_sd, read, warn_unfinished
 from textsvm.selection.search import Search
-from textsvm.selection.splitting import Splitting, report_leaks
 from textsvm.selection.whole import WholeProgress
 
 
