@@ -97,9 +97,9 @@ def compare(
     console.say_device(device)
     title = f"{examples.names_of(corpus)}: {compared[0].n:,} documents {how}"
     if judging.report is not None:
-        from textsvm.reporting.comparison import write
+        from textsvm.reporting.pages import write_comparison
 
-        write(
+        write_comparison(
             judging.report,
             f"Classifiers of {examples.names_of(corpus)}",
             f"{compared[0].n:,} documents {how}",

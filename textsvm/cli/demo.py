@@ -60,7 +60,7 @@ def _machine(device: str) -> Any:
 def _compare(console: Console, test: Corpus, ours: Answer, theirs: Answer) -> None:
     """Both sides on the same messages, and whether they really differ."""
     from textsvm.bench.opponents import FIRST
-    from textsvm.evaluation.paired import compare_predictions
+    from textsvm.evaluation.comparison import compare_predictions
 
     labels = test.labels or []
     rows = []
@@ -81,7 +81,7 @@ def _tell(console: Console, found: Explanation) -> None:
     from rich.text import Text
 
     from textsvm.cli.explain import coloured, key
-    from textsvm.reporting.escape import printable
+    from textsvm.runtime.printable import printable
 
     console.stdout.print(coloured(found), soft_wrap=True)
     console.stdout.print(key(found), soft_wrap=True)

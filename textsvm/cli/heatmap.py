@@ -11,7 +11,7 @@ from textsvm.cli.metric_columns import SHOWN
 from textsvm.cli.output import PICTURES, STDOUT, Kind
 from textsvm.errors import InputError
 from textsvm.kernels.spelling import spell
-from textsvm.reporting.format_metrics import format_metric
+from textsvm.reporting.formatting import format_metric
 from textsvm.runtime.printable import printable
 
 if TYPE_CHECKING:
