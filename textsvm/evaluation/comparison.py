@@ -144,17 +144,7 @@ class Compared:
 def judge_prediction(
     truth: ArrayLike, predicted: ArrayLike, first: ArrayLike | None, **known: Any
 ) -> Compared:
-    """Figures of one classifier of a comparison.
-
-    Parameters
-    ----------
-    truth, predicted : array-like, shape (n,)
-        Labels.
-    first : array-like, shape (n,), optional
-        Predictions of the first classifier.
-    **known
-        The other attributes of `Compared`: name, fit, predict, chosen, ours.
-    """
+    """Figures of a classifier; `first` are the first classifier's predictions, `known` other attributes."""
     labels, predictions = np.asarray(truth), np.asarray(predicted)
     right, n = int((labels == predictions).sum()), len(labels)
     bounds = binomtest(right, n).proportion_ci(0.95, "wilson")
@@ -264,21 +254,7 @@ class SideBySide:
 def side_by_side(
     models: Mapping[str, Results], texts: Sequence[str] | None, ids: Sequence[str]
 ) -> SideBySide:
-    """Compare results of several models with those of the first.
-
-    Parameters
-    ----------
-    models : mapping of str -> Results
-        By the name of the model; for the same documents in the same order.
-    texts : sequence of str, optional
-        All given documents; None if they are not texts.
-    ids : sequence of str
-
-    Raises
-    ------
-    InputError
-        If the models have different tasks or labels, or were judged on different documents.
-    """
+    """Compare results of models, by name, with those of the first; texts and ids of all documents."""
     names, results = list(models), list(models.values())
     first = results[0]
     for name, each in models.items():

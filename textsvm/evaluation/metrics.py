@@ -270,14 +270,7 @@ def class_table(
 
 
 def break_even(truth: NDArray[np.bool_], decision: Array) -> float:
-    """Break-even point of one label; NaN if no document has it.
-
-    Parameters
-    ----------
-    truth : bool array, shape (n,)
-    decision : float64 array, shape (n,)
-        Documents with equal values count as far as there is room, each with their mean.
-    """
+    """Break-even point of a label; equal values share the last places. NaN if no document has the label."""
     m = int(truth.sum())
     if m == 0:
         return math.nan

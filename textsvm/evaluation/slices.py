@@ -78,23 +78,7 @@ class Slices:
 def make_slices(
     results: Results, column: str, values: Sequence[str], resamples: int = 1000, seed: int = 0
 ) -> Slices:
-    """Compute the metrics of each slice.
-
-    Parameters
-    ----------
-    results : Results
-    column : str
-        Name of the column.
-    values : sequence of str
-        Its value for each given document, judged or not.
-    resamples, seed : int
-        Of the bootstrap.
-
-    Raises
-    ------
-    InputError
-        If there are fewer values than documents.
-    """
+    """Metrics of the documents with each value of a column; `values` are those of all given documents."""
     if len(values) <= int(results.index.max()):
         raise InputError(f"there are {len(values):,} values of {column} and more documents; give one each")
     metric = METRICS[results.task][0]

@@ -241,18 +241,7 @@ class IntervalLine(NamedTuple):
 def intervals_chart(
     title: str, metric: str, label: str, lines: Sequence[IntervalLine], reference: float
 ) -> str:
-    """Chart of intervals below each other, with a dashed line at a reference value.
-
-    Parameters
-    ----------
-    title : str
-        For screen readers.
-    metric, label : str
-        Key of the metric, and the label of the axis.
-    lines : sequence of IntervalLine
-        From top to bottom.
-    reference : float
-    """
+    """Intervals of a metric below each other, with a dashed line at a reference value."""
     low = min(reference, *(each.interval[0] for each in lines))
     high = max(reference, *(each.interval[1] for each in lines))
     margin, share = 0.04 * (high - low), metric in SHARES

@@ -329,8 +329,8 @@ def threshold_section(results: Results) -> str:
         f'<dl class="tiles readout" aria-live="polite">{tiles}</dl><p class="note">A document is '
         f"called {target} if its {safe(name)} is above the threshold; unsure documents count as not found. "
         "With both costs, the threshold moves to the least cost on these documents, with their share of each "
-        "class; the green line is the cost at each threshold, from 0 to the largest. Other documents will cost a "
-        "little more.</p></section>"
+        "class; the green line is the cost at each threshold, from 0 to the largest. Other documents will "
+        "cost a little more.</p></section>"
     )
 
 

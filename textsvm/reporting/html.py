@@ -51,19 +51,7 @@ def render(report: Report) -> str:
 def page(
     title: str, lead: str, body: Iterable[str], data: str = "", scripts: Sequence[str] = ("report.js",)
 ) -> str:
-    """A page with a light and a dark theme.
-
-    Parameters
-    ----------
-    title, lead : str
-        Plain text.
-    body : iterable of str
-        Sections in HTML; empty ones are left out.
-    data : str
-        Element with data for the script.
-    scripts : sequence of str
-        Files of this folder that are joined to the page's script.
-    """
+    """A page of HTML sections, light and dark; `data` is an element for the scripts, files of this folder."""
     script = "".join(map(_file, scripts))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return Template(_file("template.html")).substitute(

@@ -102,18 +102,7 @@ def document(panels: Sequence[Panel], title: str) -> str:
 
 
 def svg(panels: Sequence[Panel], title: str, style: str = "", more: str = "") -> str:
-    """Logos below each other.
-
-    Parameters
-    ----------
-    panels : sequence of Panel
-    title : str
-        For screen readers.
-    style : str
-        Style element of a file; with it, a background is drawn.
-    more : str
-        Further attributes.
-    """
+    """Logos below each other; with a `style` element a background is drawn, `more` are attributes."""
     parts, y, width = [], 0, 0
     for panel in panels:
         for line in _lines(panel, y):

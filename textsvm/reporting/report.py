@@ -154,15 +154,7 @@ def make_report(
 
 
 def results_of(result: CrossValidation, truth: Sequence[Any], positive: Any = None) -> Results:
-    """Results of all tested documents of a cross-validation together.
-
-    Parameters
-    ----------
-    result : CrossValidation
-    truth : sequence of labels, tuples of labels or numbers, length n
-    positive : label, optional
-        Positive class of two.
-    """
+    """Results of all tested documents of a cross-validation together."""
     tested = np.flatnonzero(result.tested)
     known, predicted = [truth[i] for i in tested.tolist()], result.predictions[tested]
     decision = result.decision[tested]
@@ -186,20 +178,7 @@ def report_of_folds(
     facts: list[tuple[str, str]],
     mistakes: int = MISTAKES,
 ) -> Report:
-    """Report on a cross-validation: its models are gone, so mistakes are shown without explanations.
-
-    Parameters
-    ----------
-    results : Results
-        Of `results_of`.
-    texts : sequence of str, optional
-        All documents; None: neither texts nor lengths are shown.
-    ids : sequence of str
-    title : str
-    facts : list of (str, str)
-    mistakes : int
-        Number of mistakes shown.
-    """
+    """Report on a cross-validation: its models are gone, so mistakes are shown without explanations."""
     results = results if results.intervals else results.with_intervals()
     if texts is None:
         return Report(title, results, facts, np.zeros(results.n, np.int64), [])

@@ -390,15 +390,7 @@ def learning_curve(
 
 
 def fit_learning_curve(metric: str, n: Array, errors: Array) -> LearningCurve:
-    """Fit a curve to the errors of each fold.
-
-    Parameters
-    ----------
-    metric : str
-    n : float64 array, shape (n_points,)
-        Training texts, ascending.
-    errors : float64 array, shape (n_folds, n_points)
-    """
+    """Fit a curve to the errors of each fold, (n_folds, n_points), for ascending numbers of texts."""
     mean = errors.mean(axis=0)
     law, random = _power_law(n, mean), np.random.default_rng(0)
     drawn = errors[random.integers(0, len(errors), (RESAMPLES, len(errors)))].mean(axis=1)

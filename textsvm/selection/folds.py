@@ -158,13 +158,7 @@ def make_folds(
 
 
 def as_groups(groups: ArrayLike, n: int) -> NDArray[np.int64]:
-    """Groups of n documents as numbers from 0.
-
-    Raises
-    ------
-    InputError
-        If there are not n groups, or a group is missing.
-    """
+    """Groups of n documents as numbers from 0; InputError unless there are n, none missing."""
     given = np.asarray(groups)
     if given.shape != (n,):
         raise InputError(f"there are {n} documents and groups of shape {given.shape}; give one a document")
@@ -300,7 +294,11 @@ class NumberedFolds:
 
     def warn(self) -> None:
         """Warn about classes that are not tested in every fold."""
-        if notes := [*self._fewer(), *self._never_tested(), *self._seldom_tested()]:
+        notes = [self._never_tested(), self._seldom_tested()]
+        if self.k < self.requested:
+            few = f"{self.k} folds are made and not {self.requested}: there are not enough documents for more"
+            notes.insert(0, few)
+        if notes := [note for note in notes if note]:
             warnings.warn("; ".join(notes), RareClassWarning, stacklevel=3)
 
     def _lone(self) -> tuple[NDArray[np.bool_], set[int]]:
@@ -357,46 +355,33 @@ class NumberedFolds:
         assert self.classes is not None
         return np.bincount(self.target.values[rows], minlength=len(self.classes))
 
-    def _fewer(self) -> list[str]:
-        if self.k == self.requested:
-            return []
-        return [f"{self.k} folds are made and not {self.requested}: there are not enough documents for more"]
-
-    def _never_tested(self) -> list[str]:
+    def _never_tested(self) -> str:
+        names = self._named(sorted(self.rare))
         if not self.fixed.any():
-            return []
-        lone = np.array(sorted(self.rare))
+            return ""
         if self.grouped:
-            return [
+            return (
                 f"{_count(int(self.fixed.sum()), 'document')} in the groups of classes that have too few "
-                f"groups ({self._named(lone)}) are trained on in every fold and never tested"
-            ]
-        if len(lone) == 1:
-            return [
-                f"class {self._named(lone)} has 1 document: it is trained on in every fold and never tested"
-            ]
-        return [
-            f"classes {self._named(lone)} have 1 document each: they are trained on in every fold and never "
-            "tested"
-        ]
+                f"groups ({names}) are trained on in every fold and never tested"
+            )
+        if len(self.rare) == 1:
+            return f"class {names} has 1 document: it is trained on in every fold and never tested"
+        return f"classes {names} have 1 document each: they are trained on in every fold and never tested"
 
-    def _seldom_tested(self) -> list[str]:
-        if self.classes is None:
-            return []
-        sizes = self._sizes(~self.fixed)
+    def _seldom_tested(self) -> str:
+        sizes = np.zeros(0, np.int64) if self.classes is None else self._sizes(~self.fixed)
         few = np.flatnonzero((sizes > 0) & (sizes < self.k))
         if len(few) == 0:
-            return []
+            return ""
         if len(few) == 1:
             number = _count(int(sizes[few[0]]), "document")
-            return [f"class {self._named(few)} has {number} to test: not all of the {self.k} folds test it"]
-        return [
+            return f"class {self._named(few)} has {number} to test: not all of the {self.k} folds test it"
+        return (
             f"classes {self._named(few)} have fewer documents than folds: not all of the {self.k} test them"
-        ]
+        )
 
-    def _named(self, codes: NDArray[np.int64]) -> str:
-        assert self.classes is not None
-        return quoted_names(self.classes[codes].tolist())
+    def _named(self, codes: Iterable[int]) -> str:
+        return "" if self.classes is None else quoted_names([self.classes[a] for a in codes])
 
 
 def quoted_names(labels: Sequence[Any]) -> str:

@@ -171,7 +171,7 @@ def tune(
         Number of outer folds for an unbiased estimate of the result of tuning, over the same Grams.
     resume : path, optional
         File that stores the settings tried: an interrupted search continues from it, with equal results. A
-        of other documents, labels, folds or metric is refused.
+        file of other documents, labels, folds or metric is refused.
     progress : callable, optional
         See `textsvm.runtime.parallel.StageProgress`; stages are "encode", "gram", "duplicates" and "solve",
         the last in Grams done; and "tune", the whole search in predicted seconds.
