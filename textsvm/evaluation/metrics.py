@@ -245,15 +245,8 @@ def class_table(
 ) -> list[dict[str, Any]]:
     """Rows of `Results.per_class`.
 
-    Parameters
-    ----------
-    counts
-        Documents of each label: correct, of the label, predicted; arrays of shape (n_labels,).
-    areas : float64 array, shape (n_labels,)
-        Average precision.
-    labels : sequence
-    more : sequence of dict, optional
-        Further columns, between the metrics and the numbers of documents.
+    `counts` are documents of each label: correct, of the label, predicted; `areas` average precisions; `more`
+    further columns before the numbers of documents.
     """
     shares = precision_recall_f1(*counts)
     return [
@@ -318,16 +311,8 @@ def grades_of(truth: Array, grades: tuple[int, int] | None) -> tuple[int, int] |
 def average_precisions(truth: NDArray[np.bool_], decision: Array, weight: Array | None = None) -> Array:
     """Average precision of each class against the rest; NaN for a class without documents.
 
-    Parameters
-    ----------
-    truth : bool array, shape (n, n_classes)
-    decision : float64 array, shape (n, n_classes)
-        NaN ranks below all numbers.
-    weight : float64 array, shape (resamples, n), optional
-
-    Returns
-    -------
-    float64 array, shape (n_classes,); with weights (resamples, n_classes)
+    Truth and decision values have shape (n, n_classes), weights (resamples, n), the result (n_classes,) or
+    with weights (resamples, n_classes). NaN ranks below all numbers.
     """
     values, weights = _ranked(decision), np.ones((1, len(truth))) if weight is None else weight
     areas = np.full((len(weights), truth.shape[1]), np.nan)

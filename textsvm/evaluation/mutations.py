@@ -358,18 +358,10 @@ class Motif:
 
 
 def motifs(scored: Kmers, most: int | None = None) -> list[Motif]:
-    """One motif for each value, and with two classes another for the other class.
+    """A motif for each value of `scored`, and with two classes another for the other class.
 
-    Parameters
-    ----------
-    scored : Kmers
-    most : int, optional
-        Number of k-mers of a motif. Default: those with at least half of the highest score, at most 200.
-
-    Returns
-    -------
-    list of Motif
-        Without values that no k-mer has a positive score for.
+    `most` is the number of k-mers of a motif; default those with at least half of the highest score, at most
+    200. Values that no k-mer has a positive score for are left out.
     """
     sides = [(scored.scores[:, a], label) for a, label in enumerate(scored.towards)]
     if scored.against is not None:
@@ -396,12 +388,7 @@ def _motif(kmers: Kmers, scores: Array, towards: Any, most: int | None) -> Motif
 def align(strands: NDArray[np.int64], weights: Array, n_letters: int) -> Array:
     """Align k-mers; weights of the letters at each position, shape (k + 2 (k // 2), n_letters).
 
-    Parameters
-    ----------
-    strands : int64 array, shape (n, 1 or 2, k)
-        Indices of the letters; of both strands if either may be used.
-    weights : float64 array, shape (n,)
-    n_letters : int
+    `strands`, shape (n, 1 or 2, k), are the indices of the letters, of both strands if either may be used.
     """
     n, _, k = strands.shape
     counts = np.zeros((k + 2 * (k // 2), n_letters))

@@ -26,18 +26,9 @@ MAIN = ("accuracy", "macro_f1", "micro_f1", "rmse")
 
 
 def write(report: Report, path: str | os.PathLike[str]) -> None:
-    """Write a report as HTML, Markdown or JSON; an existing file is replaced when the new one is complete.
+    """Write a report as .html, .md or .json, by the ending of the path.
 
-    Parameters
-    ----------
-    report : Report
-    path : path
-        Ends in .html, .md or .json.
-
-    Raises
-    ------
-    InputError
-        If the path has another ending, or the file cannot be written.
+    An existing file is replaced when the new file is complete. Raises InputError for another ending.
     """
     suffix = Path(path).suffix.lower()
     if suffix not in (*FORMATS, ".json"):

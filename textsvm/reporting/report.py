@@ -114,20 +114,9 @@ def make_report(
     mistakes: int = MISTAKES,
     progress: Progress | None = None,
 ) -> Report:
-    """Report on a fitted model; computes bootstrap intervals if the results have none.
+    """Report on a fitted model and its results on all documents; explains the worst mistakes within a time budget.
 
-    Parameters
-    ----------
-    model : SVC, MultilabelSVC, SVR, OneClassSVM or CalibratedSVC
-    results : Results
-        Of `textsvm.evaluation.judge.judge`.
-    texts : sequence of str, or vectors, or a dict of columns
-        All documents that were given to it. Vectors are not shown.
-    ids : sequence of str
-    title : str
-    mistakes : int
-        Number of mistakes explained.
-    progress : callable, optional
+    Bootstrap intervals are computed if the results have none; vectors are not shown.
     """
     results = results if results.intervals else results.with_intervals()
     machine = machine_of(model)

@@ -85,20 +85,10 @@ class Conformity:
     def sets(
         self, probability: NDArray[np.float64], coverage: float, per_class: bool = False
     ) -> NDArray[np.bool_]:
-        """Membership of the classes in the prediction set of each text, shape (n, n_classes).
+        """Classes in the prediction set of each text, bool array like `probability`, (n, n_classes).
 
-        Parameters
-        ----------
-        probability : float64 array, shape (n, n_classes)
-        coverage : float
-            Least probability that the set contains the true class, above 0 and below 1.
-        per_class : bool
-            Promise the coverage for each class; a class with few texts is then in every set.
-
-        Raises
-        ------
-        InputError
-            If the coverage is out of range.
+        `coverage` is promised on average, or with `per_class` for each class: a class with few texts is then
+        in every set. The likeliest class is in every set.
         """
         require_share("coverage", coverage)
         if per_class:
@@ -113,19 +103,7 @@ class Conformity:
         return sets
 
     def known(self, decision: NDArray[np.float64], rejected: float) -> NDArray[np.bool_]:
-        """Whether each text is like a known class, shape (n,).
-
-        Parameters
-        ----------
-        decision : float64 array, shape (n,) or (n, n_classes)
-        rejected : float
-            Largest share of texts of the classes that is rejected, above 0 and below 1.
-
-        Raises
-        ------
-        InputError
-            If the share is out of range.
-        """
+        """Whether each text is like a known class, shape (n,); False for at most the share `rejected` of their texts."""
         require_share("rejected", rejected)
         return _p_values(self.largest, largest(decision)) > rejected
 

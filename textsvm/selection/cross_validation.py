@@ -346,23 +346,9 @@ def learning_curve(
     sample_weight: ArrayLike | None = None,
     progress: StageProgress | None = None,
 ) -> LearningCurve:
-    """Learning curve: the errors of a cross-validation, and of its folds with fewer training texts.
+    """Learning curve: errors of the cross-validation `result` of a model, and of its folds thinned to `shares`.
 
-    Parameters
-    ----------
-    model : SVC, MultilabelSVC or SVR
-    X, y, sample_weight
-        As given to `cross_validate`.
-    result : CrossValidation
-        Its outcome.
-    shares : sequence of float
-        Of the training texts, ascending, between 0 and 1.
-    progress : callable, optional
-
-    Raises
-    ------
-    InputError
-        If there are too few texts.
+    Raises InputError if there are too few texts.
     """
     metric = next(name for name in ("mae", "micro_f1", "accuracy") if name in result.mean)
     strata = np.zeros(len(result.tested)) if metric != "accuracy" else np.asarray(y, object)

@@ -68,13 +68,7 @@ class Splitting:
             return self.folds(target)
 
     def with_duplicates(self, prepared: Prepared | None, progress: Progress | None) -> Splitting:
-        """Splitting whose groups also keep near-duplicates together.
-
-        Raises
-        ------
-        InputError
-            If there is no Gram of texts to find them with.
-        """
+        """Splitting whose groups also keep near-duplicates together; InputError without a Gram of texts."""
         assert self.group_duplicates is not None
         if prepared is None:
             raise InputError(
@@ -174,22 +168,10 @@ def as_groups(groups: ArrayLike, n: int) -> NDArray[np.int64]:
 def shuffle_split(
     n: int, share: float, seed: int, labels: Sequence[Any] | None = None
 ) -> tuple[list[int], list[int]]:
-    """Draw a test part, equal to that of scikit-learn's `train_test_split`.
+    """Draw a test part of a share of n documents; ascending indices of the training and the test part.
 
-    Parameters
-    ----------
-    n : int
-        Number of documents.
-    share : float
-        Share of the test part, between 0 and 1.
-    seed : int
-    labels : sequence of n labels, optional
-        Stratify by these labels; both parts need room for a document of each class.
-
-    Returns
-    -------
-    train, test : list of int
-        Ascending indices.
+    Equal to scikit-learn's `train_test_split`. With labels it is stratified, and both parts need room for a
+    document of each class.
     """
     random, n_test = np.random.RandomState(seed), ceil(share * n)
     if labels is None:
@@ -225,20 +207,10 @@ def _stratified_sizes(
 
 
 class NumberedFolds:
-    """Shuffled folds, stratified by class, with every class in every training part.
+    """k shuffled folds, stratified by class, with every class in every training part.
 
-    Parameters
-    ----------
-    k : int
-        Number of folds asked for.
-    target : Target
-    groups : int64 array, shape (n,), optional
-        From 0; no group is on both sides of a fold.
-
-    Raises
-    ------
-    InputError
-        If two folds cannot be made, or fewer than two classes could be tested.
+    `groups`, numbers from 0, are not separated. Raises InputError if two folds cannot be made, or fewer than
+    two classes could be tested.
     """
 
     def __init__(self, k: int, target: Target, groups: NDArray[np.int64] | None) -> None:

@@ -197,21 +197,10 @@ _HEAD = "textsvm tune"
 
 
 class Record:
-    """File of the settings tried.
+    """File of the settings tried in a search; gives its results to the search, and appends new ones.
 
-    Parameters
-    ----------
-    path : path
-        Continued if it exists, else created with the first results.
-    search : GridSearch
-        Receives the results in the file.
-    data : object
-        Documents, and all else that the results depend on.
-
-    Raises
-    ------
-    InputError
-        If the file belongs to another search, or cannot be read or written.
+    `data` are the documents, and all else that the results depend on. Raises InputError if the file belongs
+    to another search, or cannot be read or written.
     """
 
     def __init__(self, path: Path, search: GridSearch, data: Any) -> None:

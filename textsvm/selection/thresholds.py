@@ -32,13 +32,9 @@ PARTS = 5
 
 
 def choose(decision: NDArray[np.float64], truth: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Threshold of each label, float64, shape (n_labels,); a document gets labels with values above it.
+    """Threshold of each label, shape (n_labels,), from out-of-fold decision values and truth, (n, n_labels).
 
-    Parameters
-    ----------
-    decision : float64 array, shape (n, n_labels)
-        By machines that were not trained on the document. NaN, of a label without a machine, is ignored.
-    truth : bool array, shape (n, n_labels)
+    A document gets labels with values above it. NaN, of a label without a machine, is ignored.
     """
     n = len(decision)
     part = np.random.default_rng(0).permutation(n) % PARTS
