@@ -114,7 +114,7 @@ def make_report(
     mistakes: int = MISTAKES,
     progress: Progress | None = None,
 ) -> Report:
-    """Report on a fitted model and its results on all documents; explains the worst mistakes within a time budget.
+    """Report on a fitted model and its results; explains the worst mistakes within a time budget.
 
     Bootstrap intervals are computed if the results have none; vectors are not shown.
     """

@@ -103,7 +103,7 @@ class Conformity:
         return sets
 
     def known(self, decision: NDArray[np.float64], rejected: float) -> NDArray[np.bool_]:
-        """Whether each text is like a known class, shape (n,); False for at most the share `rejected` of their texts."""
+        """Whether each text is like a known class, shape (n,); at most the share `rejected` is not."""
         require_share("rejected", rejected)
         return _p_values(self.largest, largest(decision)) > rejected
 

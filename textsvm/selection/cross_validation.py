@@ -346,7 +346,7 @@ def learning_curve(
     sample_weight: ArrayLike | None = None,
     progress: StageProgress | None = None,
 ) -> LearningCurve:
-    """Learning curve: errors of the cross-validation `result` of a model, and of its folds thinned to `shares`.
+    """Learning curve: errors of the cross-validation `result`, and of its folds thinned to `shares`.
 
     Raises InputError if there are too few texts.
     """
