@@ -240,11 +240,11 @@ def test_a_run_is_stalled_if_the_objective_stays_over_many_iterations(m, least):
 @pytest.mark.slow
 def test_real_grams_against_libsvm(data):
     from textsvm.bench.corpora import paper_tasks
-    from textsvm.bench.solver import run
+    from textsvm.bench.paper import compare_with_libsvm
 
     task = paper_tasks(data)[0]
     part = replace(task, train=task.train[::4], y_train=task.y_train[::4])
-    rows = run([part], select("cpu"), repeats=1)
+    rows = compare_with_libsvm([part], select("cpu"), repeats=1)
     assert len(rows) == 4
     assert all(row["decisions that differ"] <= 1 for row in rows)
 

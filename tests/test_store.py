@@ -667,7 +667,9 @@ def test_ctrl_c_leaves_a_store_that_goes_on(tmp_path):
 
 
 def test_killed_runs_go_on_to_equal_results(tmp_path):
-    done = run("bench", "store", "--quick", "--kills", "10", "-o", tmp_path / "report", timeout=300)
+    done = run(
+        "store", "--quick", "--kills", "10", "-o", tmp_path / "report", timeout=300, program="benchmarks"
+    )
     assert done.returncode == 0, done.stderr.decode()
     rows = json.loads((tmp_path / "report.json").read_text())["rows"]
     killed = [row for row in rows if row["what"].startswith("runs killed")]

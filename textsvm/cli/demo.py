@@ -9,8 +9,8 @@ from textsvm.cli import options
 from textsvm.cli.console import Console
 
 if TYPE_CHECKING:
-    from textsvm.bench.opponents import Answer
     from textsvm.evaluation.explanation import Explanation
+    from textsvm.evaluation.opponents import Answer
     from textsvm.readers import Corpus
 
 MESSAGE = (
@@ -24,7 +24,7 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
     """Train a spam filter on embedded messages, judge it beside scikit-learn, and ask it for its reasons."""
     console = Console(quiet)
 
-    from textsvm.bench import opponents
+    from textsvm.evaluation import opponents
     from textsvm.evaluation.explanation import explain
     from textsvm.readers import sample
     from textsvm.selection.folds import shuffle_split
@@ -59,8 +59,8 @@ def _machine(device: str) -> Any:
 
 def _compare(console: Console, test: Corpus, ours: Answer, theirs: Answer) -> None:
     """Both sides on the same messages, and whether they really differ."""
-    from textsvm.bench.opponents import FIRST
     from textsvm.evaluation.comparison import compare_predictions
+    from textsvm.evaluation.opponents import FIRST
 
     labels = test.labels or []
     rows = []

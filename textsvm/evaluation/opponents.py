@@ -1,0 +1,270 @@
+"""Comparison of classifiers with two scikit-learn baselines ("opponents") on the same parts of a corpus.
+
+Texts: the first opponent is TF-IDF over character 1-5-grams with a linear SVM of C = 1; the second adds words
+and pairs of words and chooses C by cross-validation. Both see the texts as read from the files. Columns: the
+same for each column of texts, and numbers are scaled. Vectors: SVC with its defaults, and with C by
+cross-validation. Predictions on all test parts are judged together, each classifier against the first. A
+training on a few documents beforehand compiles the kernels.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from joblib import parallel_config
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, LinearSVC
+
+from textsvm.errors import InputError
+from textsvm.estimators import svc
+from textsvm.estimators.default import NAMES, is_default
+from textsvm.evaluation.comparison import Compared, judge_prediction
+from textsvm.kernels.spelling import parse
+from textsvm.readers.columns import some
+from textsvm.runtime.parallel import StageProgress, n_threads
+
+FIRST, SECOND = "TF-IDF char 1-5 + LinearSVC", "TF-IDF char 1-5, words 1-2 + LinearSVC, C by 3 folds"
+
+_COLUMNS = "TF-IDF char 1-5 of each text, numbers scaled + LinearSVC"
+_VECTORS = "SVC rbf, gamma scale"
+_BY_FOLDS = ", C by 3 folds"
+
+#: Short names for tables.
+SHORT = {
+    **dict.fromkeys((FIRST, _COLUMNS, _VECTORS), "opponent 1"),
+    **dict.fromkeys((SECOND, *(each + _BY_FOLDS for each in (FIRST, _COLUMNS, _VECTORS))), "opponent 2"),
+}
+#: Rows to train on and rows to test on.
+Part = tuple[Sequence[int], Sequence[int]]
+#: Documents per class in the warm-up.
+WARM_UP = 20
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Predictions of a classifier on the test part, and seconds.
+
+    Attributes
+    ----------
+    predicted : array, shape (n,)
+    fit, predict : float
+        Seconds of wall time, starting from texts in memory.
+    chosen : str
+        Description of automatically chosen parameters; empty if there are none.
+    """
+
+    predicted: NDArray[Any]
+    fit: float
+    predict: float
+    chosen: str = ""
+
+
+def first() -> Pipeline:
+    """Opponent 1."""
+    return make_pipeline(_characters(), LinearSVC(C=1, random_state=0))
+
+
+def second() -> Pipeline:
+    """Opponent 2."""
+    words = TfidfVectorizer(
+        ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]", min_df=2
+    )  # fmt: skip
+    both = FeatureUnion([("characters", _characters()), ("words", words)])
+    return make_pipeline(both, _by_folds(LinearSVC(random_state=0)))
+
+
+#: Both opponents by name, in order.
+OPPONENTS: dict[str, Callable[[], Pipeline]] = {FIRST: first, SECOND: second}
+
+
+def opponents_of(examples: Any) -> dict[str, Callable[[], Any]]:
+    """Both opponents for texts (the second without words if every text has one word), vectors or columns."""
+    if isinstance(examples, dict):
+        return {
+            _COLUMNS: lambda: make_pipeline(_union(examples), LinearSVC(random_state=0)),
+            _COLUMNS + _BY_FOLDS: lambda: make_pipeline(
+                _union(examples), _by_folds(LinearSVC(random_state=0))
+            ),
+        }
+    if hasattr(examples, "shape"):
+        return {_VECTORS: SVC, _VECTORS + _BY_FOLDS: lambda: _by_folds(SVC())}
+    if not any(len(text.split(None, 1)) > 1 for text in examples):  # sequences: no word occurs twice
+        machine = partial(LinearSVC, random_state=0)
+        return {FIRST: first, FIRST + _BY_FOLDS: lambda: make_pipeline(_characters(), _by_folds(machine()))}
+    return dict(OPPONENTS)
+
+
+def _union(columns: dict[str, Any]) -> FeatureUnion:
+    """Union of the features of each column."""
+    return FeatureUnion(
+        [(name, make_pipeline(_Column(name), *_steps(values))) for name, values in columns.items()]
+    )
+
+
+def _steps(values: Any) -> list[Any]:
+    """Transformers of a column; vectors are left unchanged."""
+    if not hasattr(values, "dtype"):
+        return [_characters()]
+    return [StandardScaler()] if values.ndim == 1 else ["passthrough"]
+
+
+class _Column(TransformerMixin, BaseEstimator):
+    """Select a column of a dict; numbers become a matrix."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def fit(self, columns: dict[str, Any], y: Any = None) -> _Column:
+        """Do nothing."""
+        return self
+
+    def transform(self, columns: dict[str, Any]) -> Any:
+        """Return the column."""
+        values = columns[self.name]
+        return values[:, None] if getattr(values, "ndim", 2) == 1 else values
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+def _by_folds(model: Any) -> GridSearchCV:
+    return GridSearchCV(model, {"C": [0.1, 0.3, 1, 3]}, cv=3, n_jobs=n_threads())
+
+
+def answer(model: Any, train: Any, labels: ArrayLike, test: Any) -> Answer:
+    """Train a classifier and predict the test part.
+
+    Raises
+    ------
+    InputError
+        If the classifier cannot be trained on these documents.
+    """
+    # Threads: LIBLINEAR releases the GIL, and worker processes would take seconds to start.
+    with warnings.catch_warnings(), parallel_config(backend="threading"):
+        # From the convergence of the opponents, and from rare classes in their folds.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", UserWarning)
+        clock = time.perf_counter()
+        try:
+            model.fit(train, labels)
+        except InputError:
+            raise
+        except ValueError as error:
+            message = " ".join(str(error).split())
+            raise InputError(
+                f"{_name(model)} cannot be trained on {np.size(labels)} documents: {message}"
+            ) from error
+        between = time.perf_counter()
+        predicted = np.asarray(model.predict(test))
+    return Answer(predicted, between - clock, time.perf_counter() - between, _chosen(model))
+
+
+def _characters() -> TfidfVectorizer:
+    return TfidfVectorizer(analyzer="char", ngram_range=(1, 5), sublinear_tf=True, min_df=2)
+
+
+def _name(model: Any) -> str:
+    return "TF-IDF + LinearSVC" if isinstance(model, Pipeline) else type(model).__name__
+
+
+def _chosen(model: Any) -> str:
+    last = model[-1] if isinstance(model, Pipeline) else model
+    if not hasattr(last, "chosen_"):
+        return f"C={best['C']:g}" if (best := getattr(last, "best_params_", None)) else ""
+    return str(getattr(model, "chosen_", ""))
+
+
+def candidates(device: str) -> dict[str, Callable[[], Any]]:
+    """Default candidates, by name."""
+    named = ("spectrum:2-7,log,idf", "spectrum:1-7,intersection")
+    return {name: partial(machine, name, device) for name in (*NAMES, *named)}
+
+
+def machine(name: str, device: str) -> svc.SVC:
+    """Classifier with the kernel "auto", "fast" or as spelled on the command line."""
+    return svc.SVC(name if is_default(name) else parse(name), device=device)
+
+
+def compare(
+    texts: Any,
+    labels: Sequence[Any],
+    parts: Sequence[Part],
+    ours: Mapping[str, Callable[[], Any]],
+    progress: StageProgress | None = None,
+) -> list[Compared]:
+    """Train and judge both opponents and the given classifiers.
+
+    Parameters
+    ----------
+    texts : sequence of str, or vectors, or a dict of columns; n of them
+    labels : sequence of length n
+    parts : sequence of (train, test)
+        Indices; test parts are disjoint.
+    ours : mapping of str to callable
+        Makers of unfitted classifiers, by name.
+    progress : callable, optional
+        See `textsvm.runtime.parallel.StageProgress`; the stage is "compare".
+
+    Returns
+    -------
+    list of Compared
+        The opponents first.
+
+    Raises
+    ------
+    InputError
+        If a classifier cannot be trained on these documents.
+    """
+    opponents = opponents_of(texts)
+    if taken := [name for name in ours if name in opponents]:
+        raise InputError(f"{taken[0]!r} is the name of an opponent; give the classifier another")
+    truth = np.array([labels[i] for _, test in parts for i in test])
+    makers: dict[str, Callable[[], Any]] = {**opponents, **ours}
+    results: list[Compared] = []
+    first = None
+    for number, (name, make) in enumerate(makers.items()):
+        if name in ours:
+            _warm_up(make, texts, labels, parts)
+        answers = []
+        for k, part in enumerate(parts):
+            if progress is not None:
+                progress("compare", number * len(parts) + k, len(makers) * len(parts))
+            answers.append(_answer(make(), texts, labels, part))
+        predicted = np.concatenate([each.predicted for each in answers])
+        results.append(
+            judge_prediction(truth, predicted, first, name=name, ours=name in ours, **_cost(answers))
+        )
+        first = predicted if first is None else first
+    return results
+
+
+def _answer(model: Any, texts: Any, labels: Sequence[Any], part: Part) -> Answer:
+    train, test = part
+    return answer(model, some(texts, train), some(labels, train), some(texts, test))
+
+
+def _cost(answers: Sequence[Answer]) -> dict[str, Any]:
+    return {
+        "fit": sum(each.fit for each in answers),
+        "predict": sum(each.predict for each in answers),
+        "chosen": ", ".join(dict.fromkeys(each.chosen for each in answers if each.chosen)),
+    }
+
+
+def _warm_up(make: Callable[[], Any], texts: Any, labels: Sequence[Any], parts: Sequence[Part]) -> None:
+    train = np.asarray(parts[0][0])
+    of_train: NDArray[Any] = np.asarray(some(labels, train.tolist()))
+    few = np.concatenate([train[of_train == label][:WARM_UP] for label in np.unique(of_train)])
+    _answer(make(), texts, labels, (few.tolist(), few[:WARM_UP].tolist()))
