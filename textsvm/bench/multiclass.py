@@ -17,7 +17,7 @@ from textsvm.bench.corpora import R8, parted_task
 from textsvm.bench.harness import Rows, data_folder
 from textsvm.estimators.svc import SVC
 from textsvm.kernels import Spectrum
-from textsvm.solvers.problems import STRATEGIES
+from textsvm.solvers.class_scores import STRATEGIES
 
 KERNELS = [
     *(Spectrum((1, high), "log", idf=True) for high in (4, 5, 6)),

@@ -17,7 +17,7 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, run
 from textsvm.solvers import problems
-from textsvm.solvers.columns import Columns, solve_columns
+from textsvm.solvers.columns import MachineColumns, solve_columns
 from textsvm.solvers.problems import Classification
 from textsvm.text.documents import Documents, Views
 
@@ -141,7 +141,7 @@ class Trials:
             rows = self.rows(kernel, train)
             signs = np.where(examples.target[:, None] == classes, 1, -1).astype(np.int8)
             box = (examples.weight[:, None] * np.repeat(penalties, len(classes))).astype(np.float32)
-            columns = Columns(train, np.tile(signs, len(penalties)), box)
+            columns = MachineColumns(train, np.tile(signs, len(penalties)), box)
             found = solve_columns(rows, columns, TOLERANCE, max_epochs=50)
             values = rows.x.take(test).dot(found.weights.astype(np.float64)) + found.bias
         values = values.reshape(len(test), len(penalties), len(classes))

@@ -121,7 +121,7 @@ def leads(results: Results) -> Array:
 def _machine_sums(decision: Array) -> Array:
     """Decision values of each class; of one-vs-one the sums of its machines, without the votes.
 
-    There the sums s are the fractions s / (3 (|s| + 1)), see `textsvm.solvers.problems.class_scores`.
+    There the sums s are the fractions s / (3 (|s| + 1)), see `textsvm.solvers.class_scores.class_scores`.
     """
     k, votes = decision.shape[1], np.rint(decision)
     fraction = decision - votes

@@ -48,7 +48,7 @@ from numpy.typing import ArrayLike, NDArray
 from textsvm.errors import InputError
 from textsvm.solvers import smo_loop as loop
 from textsvm.solvers.online_rows import SparseRows, grown
-from textsvm.solvers.workingset import RELAXATION
+from textsvm.solvers.solution import RELAXATION
 
 Array = NDArray[np.float64]
 
