@@ -115,7 +115,7 @@ def test_bad_regression(change, match):
 
 @pytest.mark.parametrize("nu", [0, -1, 1.1, np.nan])
 def test_nu_out_of_range(nu):
-    with pytest.raises(InputError, match="nu="):
+    with pytest.raises(InputError, match="nu must be above 0"):
         one_class(5, nu)
 
 

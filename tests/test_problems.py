@@ -226,7 +226,7 @@ def test_votes_and_their_ties():
 
 def test_what_is_out_of_range_is_refused(world):
     matrix, target, numbers, weight = world
-    with pytest.raises(InputError, match="C="):
+    with pytest.raises(InputError, match="C must be"):
         solve(DenseGram(matrix), [[classification(target, C=-1.0)]])
     with pytest.raises(InputError, match="epsilon"):
         solve(DenseGram(matrix), [[Regression(np.arange(N), numbers, 1.0, weight, -1.0)]])

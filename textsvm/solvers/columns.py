@@ -39,15 +39,10 @@ LEAST_COLUMNS, MOST_COLUMNS = 4, 16
 
 @dataclass(frozen=True)
 class MachineColumns:
-    """Machines to be trained on the same rows.
+    """m machines to be trained on the rows `index` of n.
 
-    Attributes
-    ----------
-    index : int64 array, shape (number of rows trained on,)
-    signs : int8 array, shape (n, m)
-        -1, +1, or 0 where a column is not trained on a row.
-    box : float32 array, shape (n, m)
-        The largest alpha.
+    `signs`, shape (n, m), is -1 or +1, or 0 where a machine is not trained on a row; `box`, of the same
+    shape, is the largest alpha.
     """
 
     index: NDArray[np.int64]
@@ -57,16 +52,9 @@ class MachineColumns:
 
 @dataclass(frozen=True)
 class ColumnSolution:
-    """Trained columns.
+    """Trained columns: alpha (n, m), bias (m,), weights (n_features, m).
 
-    Attributes
-    ----------
-    alpha : float32 array, shape (n, m)
-    bias : float32 array, shape (m,)
-    weights : float32 array, shape (n_features, m)
-    epochs : int
-    violation : float
-        Largest violation of the optimality conditions in the last epoch.
+    `violation` is the largest violation of the optimality conditions in the last epoch.
     """
 
     alpha: NDArray[np.float32]
@@ -84,19 +72,10 @@ def solve_columns(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> ColumnSolution:
-    """Train all columns, pieces of them in several threads.
+    """Train all columns, pieces of them in several threads; `progress` counts the pieces.
 
-    Parameters
-    ----------
-    rows : FeatureRows, n rows
-    columns : MachineColumns
-    tol : float
-        Largest violation of the optimality condition of an alpha to accept, and largest |y'alpha|.
-    max_epochs : int
-    seed : int
-        Seed of the order of the rows.
-    progress : callable, optional
-        Counts pieces of columns.
+    Stops when no alpha violates its optimality condition by more than `tol`, |y'alpha| is at most `tol`, or
+    after `max_epochs`; `seed` determines the order of the rows.
     """
     m = columns.signs.shape[1]
     descent = Descent(rows, columns.index, seed)

@@ -305,20 +305,9 @@ def update(
 ) -> Any:  # fmt: skip
     """G[r, c] += sum of value K(row, c) over the changes of class r, for the columns start <= c < stop.
 
-    Parameters
-    ----------
-    buffer : float32 array, shape (capacity, n)
-    slots : int64 array, shape (w,)
-        Slots of the w rows in the buffer.
-    index : int64 array, shape (m,)
-        Column of the Gram of each example.
-    direct : bool
-        Whether `index` is 0..m-1.
-    first : int64 array, shape (chunks * k + 1,)
-        Start of the changes of each class, chunk of rows by chunk of rows.
-    row, value : int64, float64 arrays
-        The changes: number of the row among the w, and amount.
-    G : float64 array, shape (k, m)
+    The w rows are in `slots` of the buffer; `index`, shape (m,), is the column of the Gram of each example
+    (0..m-1 if `direct`). `row` and `value` are the changes, sorted by chunk of rows and then by class, `row`
+    counted among the w; `first`, shape (chunks * k + 1,), is the start of each chunk and class.
     """
     k, w = len(G), len(slots)
     tile = np.empty((min(w, CHUNK), _STRIP), np.float32)

@@ -91,14 +91,8 @@ class Start:
 class Slots(ABC):
     """The device side: arrays for several problems of one kind, and the launches that serve them all.
 
-    Parameters
-    ----------
-    gram : Gram
-    shape : tuple of int
-        Shape of the coefficients of the largest problem; the last is its number of variables or examples.
-    wanted : int
-        Most slots that could be used.
-    stopping : Stopping
+    There are at most `wanted` slots. `shape` is the shape of the coefficients of the largest problem; its
+    last number is that of variables or examples.
     """
 
     #: State of a slot, as in the .cu: fields of 8 bytes, among them done, round, iterations, count and moved.
@@ -264,15 +258,8 @@ def stretches(chains: Sequence[Sequence[Any]], slots: int, cuts: bool) -> Iterat
 class Queue:
     """The host side: assigns problems to slots until all are solved.
 
-    Parameters
-    ----------
-    slots : Slots
-    chains : sequence of sequences of duals
-    starts : sequence of float64 arrays
-        Coefficients that each chain starts from.
-    progress : callable, optional
-    cuts : bool
-        Whether a problem within a chain may start at zeros in a free slot, instead of a warm start.
+    Chains start from the coefficients `starts`. With `cuts` a problem within a chain may start at zeros in a
+    free slot, instead of a warm start.
     """
 
     def __init__(

@@ -235,23 +235,9 @@ def descend_face(
 ) -> tuple[Vector, int]:
     """Lower the dual on a face, with the sum of the coefficients fixed.
 
-    Parameters
-    ----------
-    face : Face
-    coef : float64 array, shape (m,)
-        Strictly inside the box.
-    box : two float64 arrays, shape (m,)
-        Least and largest coefficients.
-    responses : float64 array, shape (m,)
-        The gradient.
-    tol : float
-        Residual at which to stop.
-    most : int
-        Bound on the products with K.
-
-    Returns
-    -------
-    float64 array, shape (m,), and the number of products
+    `coef` are the m free coefficients, strictly inside `box` (least, largest), and `responses` their
+    gradient. Stops at residual `tol` or after `most` products with K. Returns coefficients and the number of
+    products.
     """
     step, products = _conjugate_gradients(face, responses, tol, most)
     for _ in range(HALVINGS):

@@ -140,8 +140,7 @@ def _solve_parts(
         return all(solution.converged for solution in assessed(coef, values))
 
     enough = satisfied if stopping.duality_gap else None
-    solution = solve_newton(products, duals, SHARE * stopping.tol, most, progress, enough)
-    return assessed(solution.coef, solution.values, solution.passes)
+    return assessed(*solve_newton(products, duals, SHARE * stopping.tol, most, progress, enough))
 
 
 def _column(problem: Problem, part: MachineDual, n: int) -> ColumnDuals:
@@ -181,16 +180,8 @@ def _assess(
 class ColumnDuals:
     """The duals of k machines over n rows; a row that a machine does not use has a box of [0, 0].
 
-    Attributes
-    ----------
-    linear : float64 array, shape (n, k)
-        q.
-    low, high : float64 arrays, shape (n, k)
-        Bounds of sign * alpha.
-    epsilon : float
-    total : float64 array, shape (k,)
-    start : float64 array, shape (n, k)
-        Values within the bounds to start from.
+    `linear` (q), the bounds `low` and `high` of sign * alpha and the feasible `start` are float64 of shape
+    (n, k), `total` has the shape (k,).
     """
 
     linear: Array
@@ -202,8 +193,8 @@ class ColumnDuals:
 
     def at(self, index: Array) -> ColumnDuals:
         """The duals over some of the rows."""
-        linear, low, high, start = (a[index] for a in (self.linear, self.low, self.high, self.start))
-        return ColumnDuals(linear, low, high, self.epsilon, self.total, start)
+        of_rows = {name: getattr(self, name)[index] for name in ("linear", "low", "high", "start")}
+        return replace(self, **of_rows)
 
     @classmethod
     def beside(cls, parts: Sequence[ColumnDuals]) -> ColumnDuals:
@@ -215,28 +206,6 @@ class ColumnDuals:
         return cls(linear, low, high, parts[0].epsilon, total, start)
 
 
-@dataclass(frozen=True)
-class NewtonSolution:
-    """Solution of all columns.
-
-    Attributes
-    ----------
-    coef : float64 array, shape (n, k)
-        sign * alpha, with sum `total`; on the host.
-    values : float64 array, shape (n, k)
-        K coef; on the host.
-    passes : int
-        Number of passes over all rows.
-    products : int
-        Number of passes over free rows.
-    """
-
-    coef: NDArray[np.float64]
-    values: NDArray[np.float64]
-    passes: int
-    products: int
-
-
 def solve_newton(
     products: Products,
     duals: ColumnDuals,
@@ -244,25 +213,16 @@ def solve_newton(
     max_passes: int = 10_000,
     progress: Progress | None = None,
     satisfied: Satisfied | None = None,
-) -> NewtonSolution:
-    """Train all columns side by side.
+) -> tuple[Values, Values, int]:
+    """Train all columns side by side until the violation of each is at most `tol`.
 
-    Parameters
-    ----------
-    products : Products
-    duals : ColumnDuals
-    tol : float
-        Largest violation of the optimality conditions to accept.
-    max_passes : int
-        Bound on passes over all rows.
-    progress : callable, optional
-    satisfied : callable, optional
+    Returns sign * alpha and K times these, float64 of shape (n, k) on the host, and the passes over all rows.
     """
     solver = _ProximalMethod(products, duals, tol, max_passes)
     with np.errstate(divide="ignore", invalid="ignore"):
         responses = solver.solve(progress, satisfied)
     values = to_host(responses - solver.q)
-    return NewtonSolution(to_host(solver.coef), values, int(solver.passes), solver.hessian_products)
+    return to_host(solver.coef), values, int(solver.passes)
 
 
 def balance_columns(xp: Any, coef: Array, low: Array, high: Array, total: Array) -> Array:
@@ -289,7 +249,7 @@ class _ProximalMethod:
             xp.asarray(a) for a in (duals.linear, duals.low, duals.high, duals.total, duals.start)
         )
         self.epsilon, self.ridge = duals.epsilon, products.ridge[:, None]
-        self.hessian_products, self.passes = 0, 0.0
+        self.passes = 0.0
         self.sigma = START * (self.high - self.low).max(axis=0)
 
     def solve(self, progress: Progress | None, satisfied: Satisfied | None) -> Array:
@@ -352,7 +312,6 @@ class _ProximalMethod:
     ) -> Point:
         point = problem.minimise(weights, bias, f, goal, (self.max_passes - self.passes) / max(share, 1e-9))
         self.passes += share * problem.passes
-        self.hessian_products += problem.hessian_products
         return point
 
     def responses(self) -> Array:
@@ -385,15 +344,7 @@ class _ProximalMethod:
 
 @dataclass(frozen=True)
 class Point:
-    """State of a Newton iteration.
-
-    Attributes
-    ----------
-    weights, bias : the primal point (n_features, k), (k,)
-    f : its values, (n, k)
-    coef : p(f), (n, k)
-    phi : (k,)
-    """
+    """A primal point (weights, bias), its values f, shape (n, k), coef = p(f), and phi, shape (k,)."""
 
     weights: Array
     bias: Array
@@ -405,14 +356,8 @@ class Point:
 class ProximalProblem:
     """phi, a smooth problem over all rows or some, minimised by semismooth Newton steps.
 
-    Parameters
-    ----------
-    products : Products
-    duals : ColumnDuals
-        Their `start` is b_old.
-    sigma : array, shape (k,)
-    fixed : arrays, shapes (n_features, k) and (k,), optional
-        X'b and the sum of b over the rows that are left out.
+    b_old is the `start` of `duals`. `fixed` holds X'b, shape (n_features, k), and the sum of b, shape (k,),
+    of the rows that are left out.
     """
 
     def __init__(
@@ -423,7 +368,7 @@ class ProximalProblem:
         self.total, self.epsilon, self.sigma, self.fixed = duals.total, duals.epsilon, sigma, fixed
         self.ridge = products.ridge[:, None]
         self.width = (self.high - self.low).max(axis=0) if len(self.low) else 0 * self.total
-        self.hessian_products, self.passes = 0, 0
+        self.passes = 0
 
     def near(self, f: Array, margin: float) -> Array:
         """Whether each row is free, or would be if its values changed by `margin`: bool, shape (n,)."""
@@ -470,9 +415,7 @@ class ProximalProblem:
         """Newton's direction."""
         hold = HOLD * self.sigma * self.products.constant**2
         system = NewtonSystem(self.curvature(point.f), gradient, of_bias, hold, forcing)
-        step, step_bias, products = self.products.newton_step(system)
-        self.hessian_products += products
-        return step, step_bias
+        return self.products.newton_step(system)[:2]
 
     def line(
         self, point: Point, gradient: Array, of_bias: Array, step: Array, step_bias: Array

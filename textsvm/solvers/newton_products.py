@@ -77,19 +77,11 @@ class Products(Protocol):
 
 @dataclass(frozen=True)
 class NewtonSystem:
-    """(I + X'DX, and the bias beside it) step = -gradient.
+    """(I + X'DX, and the bias beside it) step = -gradient, with -gradient = -(gradient, of_bias).
 
-    Attributes
-    ----------
-    curvature : array, shape (n, k)
-        D, 0 at rows that are not free.
-    gradient : array, shape (n_features, k)
-    of_bias : array, shape (k,)
-        The gradient with respect to the bias.
-    hold : array, shape (k,)
-        Added to the curvature of the bias.
-    forcing : array, shape (k,)
-        Residual at which to stop, in units of the gradient.
+    `curvature` is D, shape (n, k), 0 at rows that are not free. The others have the shapes (n_features, k)
+    and (k,): `hold` is added to the curvature of the bias, `forcing` is the residual at which to stop, in
+    units of the gradient.
     """
 
     curvature: Array

@@ -118,13 +118,8 @@ Problem = Classification | Labelling | Regression | OneClass
 class MachineDual:
     """The dual of a machine, or of all machines of a Crammer-Singer problem together.
 
-    Attributes
-    ----------
-    dual : Dual or MulticlassDual
-    at : int64 array, shape (m,)
-        The example of the problem that each variable belongs to.
-    initial : float64 array, shape (m,), optional
-        Feasible variables, where zeros are not.
+    `at` is the example of the problem that each variable belongs to; `initial` are feasible variables where
+    zeros are not feasible.
     """
 
     dual: AnyDual

@@ -107,17 +107,10 @@ def solve_chain(common: Common, chain: Sequence[Dual], coef: Vector, progress: P
 
 @dataclass
 class Tile:
-    """Rows of variables, restricted to the columns of the active ones.
+    """Rows of k variables, restricted to the columns of the k active ones, in t slots.
 
-    Attributes
-    ----------
-    values : float32 array, shape (t, k)
-    slot : int64 array, shape (k,)
-        Slot of each variable's row in `values`, -1 if it has none.
-    owner : int64 array, shape (t,)
-        Variable whose row is in each slot, -1 if the slot is empty.
-    next : int
-        The slot that is filled next.
+    `slot`, shape (k,), is the slot of each variable's row in `values`, shape (t, k), and `owner`, shape (t,),
+    the variable of each slot, both -1 where there is none; `next` is the slot that is filled next.
     """
 
     values: NDArray[np.float32]
@@ -135,18 +128,9 @@ class Tile:
 class Run:
     """One solve: all m variables, and the active ones in compact arrays.
 
-    Parameters
-    ----------
-    common : Common
-    dual : Dual, m variables
-    coef : float64 array, shape (m,)
-        sign * alpha to start from, feasible.
-    responses : float64 array, shape (m,), or None
-        Those of `coef`, if they are known.
-    progress : callable
-    former : Run, optional
-        The previous run over the same variables, whose tile is reused if it holds all rows, and from whose
-        responses `responses` were derived.
+    Starts from the feasible `coef`, sign * alpha, with its `responses` if they are known. `former` is the
+    previous run over the same variables, if any: its tile is reused if it holds all rows, and `responses`
+    were derived from its own.
     """
 
     def __init__(
