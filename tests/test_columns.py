@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from test_spectrum import CPU, news
 
 from textsvm import SVC, GapWeighted, Spectrum, Sum
-from textsvm.choice.trial import Examples, Trials
+from textsvm.choice.trial import TrialExamples, Trials
 from textsvm.estimators.targets import as_weights
 from textsvm.gram.base import DenseGram
 from textsvm.kernels.spectrum.counted import CountedDocuments
@@ -77,7 +77,9 @@ def test_features_side_by_side_are_a_sum_of_kernels(examples, share, odds):
         expected = clone(kernel).fit(documents).rows(documents, CPU).gram()
         np.testing.assert_allclose(gram_of(rows), expected, rtol=1e-5, atol=1e-6)
         n = len(texts)
-        trials = Trials(Examples(documents, np.array(classes), 3, np.ones(n), np.zeros(n, np.int64)), CPU)
+        trials = Trials(
+            TrialExamples(documents, np.array(classes), 3, np.ones(n), np.zeros(n, np.int64)), CPU
+        )
         trials.count(kernel)
         train = np.arange(0, n, 2)
         expected = clone(kernel).fit(documents.take(train)).rows(documents, CPU).gram()

@@ -103,9 +103,9 @@ def test_one_class_of_outliers_alone():
     [
         ({"epsilon": -0.1}, "epsilon"),
         ({"epsilon": np.nan}, "epsilon"),
-        ({"C": 0}, "C="),
-        ({"y": [np.nan, 1]}, "finite targets"),
-        ({"y": [[1, 2]]}, "finite targets"),
+        ({"C": 0}, "C must be"),
+        ({"y": [np.nan, 1]}, "finite numbers"),
+        ({"y": [[1, 2]]}, "finite numbers"),
     ],
 )
 def test_bad_regression(change, match):

@@ -74,7 +74,7 @@ def test_pickles_and_takes_any_y(texts):
 
 @pytest.mark.parametrize("nu", [0, 1.01, -1, float("nan"), "half"])
 def test_nu_out_of_range_is_named(texts, nu):
-    with pytest.raises(InputError, match="nu must be above 0"):
+    with pytest.raises(InputError, match="nu="):
         OneClassSVM(nu=nu).fit(texts)
 
 
