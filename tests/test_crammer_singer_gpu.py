@@ -70,7 +70,7 @@ class TestCrammerSingerOnAGpu(CrammerSingerContract):
     def test_more_classes_than_lanes_hold(self):
         matrix, _ = classes(600, 3)
         y = np.arange(600) % 513
-        with pytest.raises(InputError, match="513 classes"):
+        with pytest.raises(InputError, match="got 513"):
             self.solve(matrix, y, 1.0)
         y = np.arange(600) % 512
         solution = self.solve(matrix, y, 1.0)

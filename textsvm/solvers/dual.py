@@ -130,23 +130,9 @@ def svr(
 ) -> Dual:
     """The dual of regression with the epsilon-insensitive loss (Drucker et al. 1997).
 
-    The coefficient of example i is a_i - a_(n+i): its two variables share one row of the Gram.
-
-    Parameters
-    ----------
-    y : array of targets, shape (n,)
-        Finite, in any unit.
-    C : float
-        Penalty of a deviation past epsilon, > 0.
-    epsilon : float
-        Half-width of the tube without penalty, >= 0, in the unit of `y`.
-    sample_weight, index : optional
-        See `svc`.
-
-    Raises
-    ------
-    InputError
-        If a target is not finite, or C, epsilon or a weight is out of range.
+    The coefficient of example i is a_i - a_(n+i): its two variables share one row of the Gram. `y` holds n
+    finite targets; `epsilon`, at least 0, is the half-width of the tube without penalty, in the unit of `y`.
+    The other parameters and errors are those of `svc`.
     """
     target: NDArray[np.float64] = np.asarray(y, np.float64)
     if target.ndim != 1 or not np.isfinite(target).all():
@@ -166,25 +152,11 @@ def svr(
 def one_class(
     n: int, nu: float, sample_weight: ArrayLike | None = None, index: NDArray[np.int64] | None = None
 ) -> tuple[Dual, NDArray[np.float64]]:
-    """The dual of the one-class machine (Schoelkopf et al. 2001), scaled as in LIBSVM.
+    """The dual of the one-class machine (Schoelkopf et al. 2001), scaled as in LIBSVM, and feasible
+    variables.
 
-    Parameters
-    ----------
-    n : int
-        Examples.
-    nu : float
-        Bound on the share of outliers, in (0, 1].
-    sample_weight, index : optional
-        See `svc`.
-
-    Returns
-    -------
-    Dual, and feasible variables to start from
-
-    Raises
-    ------
-    InputError
-        If nu or a weight is out of range, or all weights are 0.
+    `nu`, in (0, 1], bounds the share of outliers. Raises InputError if nu or a weight is out of range, or all
+    weights are 0.
     """
     if not 0 < nu <= 1:
         raise InputError(f"nu must be above 0 and at most 1, got {nu!r}")
@@ -206,21 +178,8 @@ def crammer_singer(
 ) -> MulticlassDual:
     """The dual of the multiclass machine without a bias (Crammer and Singer 2001).
 
-    Parameters
-    ----------
-    target : int array, shape (m,)
-        Class of each example, 0 to n_classes-1.
-    n_classes : int
-        2 or more.
-    C : float
-        Penalty of margin violations, > 0.
-    sample_weight, index : optional
-        See `svc`.
-
-    Raises
-    ------
-    InputError
-        If `target` holds other values, or C or a weight is out of range.
+    `target` holds the classes of m examples, 0 to n_classes-1. The other parameters and errors are those of
+    `svc`.
     """
     classes = np.asarray(target)
     if n_classes < 2 or classes.ndim != 1 or not len(classes) or classes.dtype.kind not in "iu":
