@@ -95,7 +95,7 @@ class LeastViolating(smo.Run):
         here = self.window.slots[self.rows[self.state[loop.AT_I]]]
         score[here] = np.inf if here >= 0 else score[here]
         if (used > 0).all():
-            count = max(2, int(self.gram.ahead))  # type: ignore[attr-defined]
+            count = max(2, int(self.gram.ahead))
             used[np.lexsort((used, score))[:count]] = 1
         super().fetch()
 
