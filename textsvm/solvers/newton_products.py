@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from textsvm.linalg.dense import DenseRows
-from textsvm.linalg.products import Columns
+from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime.device import array_module, device_of
@@ -135,7 +135,7 @@ class HostProducts:
     """Products with sparse rows on all cores, stored by rows and by columns."""
 
     def __init__(self, rows: FeatureRows, constant: float | None = None) -> None:
-        self.x, self._rows, by_columns = rows.x, rows, Columns(rows.x)
+        self.x, self._rows, by_columns = rows.x, rows, InvertedIndex(rows.x)
         self.xp, self.ridge = np, rows.ridge
         self.constant = constant_of(rows, self.x.squares()) if constant is None else constant
         # By columns, each row of X' is a separate sum, which threads can share out.
