@@ -14,7 +14,7 @@ from textsvm import SVC, GapWeighted, Spectrum, Sum
 from textsvm.choice.trial import TrialExamples, Trials
 from textsvm.estimators.targets import as_weights
 from textsvm.gram.base import DenseGram
-from textsvm.kernels.spectrum.counted import CountedDocuments
+from textsvm.kernels.spectrum.counted_documents import CountedDocuments
 from textsvm.kernels.spectrum.kernel import WEIGHTS
 from textsvm.runtime.parallel import limit
 from textsvm.solvers import columns, problems

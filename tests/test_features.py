@@ -13,10 +13,10 @@ from problems import random_sparse
 from test_spectrum import CPU, news
 
 from textsvm.errors import InputError
-from textsvm.kernels.spectrum import pmers, vocabulary
-from textsvm.kernels.spectrum.counted import CountedDocuments
+from textsvm.kernels.spectrum import counting as pmers, vocabulary
+from textsvm.kernels.spectrum.counted_documents import CountedDocuments
 from textsvm.kernels.spectrum.kernel import WEIGHTS, Spectrum
-from textsvm.kernels.spectrum.pmers import count
+from textsvm.kernels.spectrum.counting import count
 from textsvm.kernels.spectrum.vocabulary import plan
 from textsvm.linalg import sparse
 from textsvm.linalg.rows import SharedFeatures

@@ -17,7 +17,7 @@ from textsvm.gram.shared import grams
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum, UserKernel
 from textsvm.kernels.edit import kernel as edit
 from textsvm.kernels.gap import kernel as gap
-from textsvm.kernels.spectrum import pmers
+from textsvm.kernels.spectrum import counting as pmers
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode
 

@@ -6,7 +6,7 @@ from test_newton import KERNELS, check_equal, problem_of, texts_of
 from test_spectrum import CPU
 
 from textsvm import Spectrum
-from textsvm.kernels.spectrum import counted_cuda as spectrum_counted_cuda
+from textsvm.kernels.spectrum import counted_documents_cuda as spectrum_counted_cuda
 from textsvm.runtime import device as gpu
 from textsvm.solvers import newton as newton_machines
 from textsvm.solvers import newton_cuda

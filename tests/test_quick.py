@@ -13,7 +13,7 @@ from sklearn.base import clone
 import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, Spectrum, Sum, load, save
 from textsvm.kernels import EditDistance, GappedKmers, GapWeighted
-from textsvm.kernels.spectrum import pmers
+from textsvm.kernels.spectrum import counting as pmers
 from textsvm.model.file import load_fitted
 from textsvm.runtime import compiled
 from textsvm.runtime.compiled import Compiled, njit

@@ -19,7 +19,7 @@ from textsvm import Spectrum, SpectrumFeatures
 from textsvm.errors import InputError
 from textsvm.estimators import features
 from textsvm.kernels.options import WEIGHTS
-from textsvm.kernels.spectrum import matrix as spectrum_matrix
+from textsvm.kernels.spectrum import feature_matrix as spectrum_matrix
 from textsvm.readers import read_corpus, sample
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode, normalise

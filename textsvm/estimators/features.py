@@ -27,10 +27,10 @@ from sklearn.utils.validation import check_is_fitted
 from textsvm.errors import InputError
 from textsvm.estimators.targets import is_integer, is_number
 from textsvm.kernels import Spectrum
-from textsvm.kernels.spectrum import matrix as host
+from textsvm.kernels.spectrum import feature_matrix as host
 from textsvm.kernels.spectrum import vocabulary as names
-from textsvm.kernels.spectrum.learnt_weights import FeatureWeights
-from textsvm.kernels.spectrum.matrix import Columns
+from textsvm.kernels.spectrum.pmer_weights import FeatureWeights
+from textsvm.kernels.spectrum.feature_matrix import Columns
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
 from textsvm.runtime.device import Device
@@ -90,7 +90,7 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    columns_ : textsvm.kernels.spectrum.matrix.Columns
+    columns_ : textsvm.kernels.spectrum.feature_matrix.Columns
         The substrings of the training texts, in how many each is, and where its columns start.
     alphabet_ : uint32 array, or object array of str
         The symbols of the training texts: code points, or tokens.
@@ -277,7 +277,7 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
 def _twin(device: Device) -> Any:
     """What makes matrices there."""
     if device.kind == "cuda":
-        from textsvm.kernels.spectrum import matrix_cuda as spectrum_matrix_cuda
+        from textsvm.kernels.spectrum import feature_matrix_cuda as spectrum_matrix_cuda
 
         return spectrum_matrix_cuda
     return host

@@ -505,7 +505,7 @@ class Kernel(Operators, Parameters, ABC):
         raise TypeError(f"features of {type(self).__name__} cannot be counted")
 
     def counted(self, documents: Documents, device: Device | None = None) -> Any:
-        """Documents whose features are counted, as `textsvm.kernels.spectrum.counted` has them.
+        """Documents whose features are counted, as `textsvm.kernels.spectrum.counted_documents` has them.
 
         On a card, where one is given; on the CPU otherwise.
         """

@@ -48,7 +48,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.edit.strips import LANES, popcount
+from textsvm.kernels.edit.cpu import LANES, popcount
 from textsvm.kernels.near import Bound, Pairs
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import run

@@ -68,7 +68,7 @@ from textsvm.kernels.gap.recurrence import SUBSEQUENCES, Recurrence
 from textsvm.kernels.gap.subsequences import Patterns, Subsequences, count, ids_of, patterns_of
 from textsvm.kernels.gap.sweep import self_products
 from textsvm.kernels.options import BOUNDED_GAP_OPTIONS, Option
-from textsvm.kernels.spectrum.counted import equal_ones
+from textsvm.kernels.spectrum.counted_documents import equal_ones
 from textsvm.linalg.products import Half, InvertedIndex, finish_half
 from textsvm.linalg.rows import FeatureRows, SharedFeatures
 from textsvm.linalg.sparse import Sparse

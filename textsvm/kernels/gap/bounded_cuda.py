@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from textsvm.kernels.gap.bounded_rows import BoundedGapRows, check_range
 from textsvm.kernels.gap.subsequences import ROOM, Patterns, Subsequences, check_entries, places_of_stage
 from textsvm.kernels.mers.windows import Stage
-from textsvm.kernels.spectrum.counted_cuda import commonest_first, equal_ones, normalised_rows, shared_rows
+from textsvm.kernels.spectrum.counted_documents_cuda import (commonest_first, equal_ones, normalised_rows, shared_rows)
 from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.rows_cuda import CudaRows

@@ -29,7 +29,7 @@ from textsvm.kernels.mers.gapped_rows import GappedRows, Tables, Texts, finish, 
 from textsvm.kernels.mers.windows import Mask, MaskedWindows, Stage, Windows, windows_of
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.spectrum.cuda import matrix_of
-from textsvm.kernels.spectrum.pmers_cuda import CudaCounts
+from textsvm.kernels.spectrum.counting_cuda import CudaCounts
 from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
 from textsvm.linalg.sparse_cuda import CudaSparse, documents_of
 from textsvm.runtime import device as gpu

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.spectrum.features import FeatureMap, FeatureSpace, SpectrumPredictor
-from textsvm.kernels.spectrum.learnt_weights import FeatureWeights
-from textsvm.kernels.spectrum.pmers_cuda import CudaCounts, CudaPmers, match_unary, upload
+from textsvm.kernels.spectrum.pmer_weights import FeatureWeights
+from textsvm.kernels.spectrum.counting_cuda import CudaCounts, CudaPmers, match_unary, upload
 from textsvm.kernels.spectrum.vocabulary import Vocabulary, longest_of
 from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
 from textsvm.linalg.sparse_cuda import CudaSparse

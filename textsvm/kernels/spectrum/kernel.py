@@ -25,7 +25,7 @@ and rounded to float32 once a length. With log or idf X is rounded to float32 an
 The whole Gram is the sum of those of the lengths, one after the other: memory is for the p-mers of one
 length, and the Grams of all ranges p1..p2 come by the way (`host_grams`).
 
-p-mers are counted in `textsvm.kernels.spectrum.pmers`, products of X are made in `textsvm.linalg.products`.
+p-mers are counted in `textsvm.kernels.spectrum.counting`, products of X are made in `textsvm.linalg.products`.
 
 Leslie, Eskin, Noble 2002 (spectrum kernel); Ionescu, Popescu, Cahill 2014 (presence, intersection).
 
@@ -54,7 +54,7 @@ from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.base import Sharing, SymbolKernel
 from textsvm.kernels.normalisation import Normalisation, finished_gram
 from textsvm.kernels.options import SPECTRUM_OPTIONS, WEIGHTS, Option
-from textsvm.kernels.spectrum.counted import CountedDocuments
+from textsvm.kernels.spectrum.counted_documents import CountedDocuments
 from textsvm.kernels.spectrum.features import (
     SUBSTRINGS,
     FeatureMap,
@@ -65,9 +65,9 @@ from textsvm.kernels.spectrum.features import (
     matrix_of,
     represent,
 )
-from textsvm.kernels.spectrum.learnt_weights import FeatureWeights, read_vocabulary
-from textsvm.kernels.spectrum.matrix import counted_bytes
-from textsvm.kernels.spectrum.pmers import count_each
+from textsvm.kernels.spectrum.pmer_weights import FeatureWeights, read_vocabulary
+from textsvm.kernels.spectrum.feature_matrix import counted_bytes
+from textsvm.kernels.spectrum.counting import count_each
 from textsvm.kernels.spectrum.vocabulary import Vocabulary, windows_of
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors, pack, sizes_of, unpack
 from textsvm.linalg.products import Half, InvertedIndex
@@ -310,7 +310,7 @@ class Spectrum(SymbolKernel):
         self.check()
         if device is None or device.kind == "cpu":
             return CountedDocuments(self, documents)
-        from textsvm.kernels.spectrum.counted_cuda import CudaCountedDocuments
+        from textsvm.kernels.spectrum.counted_documents_cuda import CudaCountedDocuments
 
         return CudaCountedDocuments(self, documents)
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.spectrum.features import feature_starts, matrix_of, weigh
-from textsvm.kernels.spectrum.learnt_weights import FeatureWeights
-from textsvm.kernels.spectrum.pmers import count
+from textsvm.kernels.spectrum.pmer_weights import FeatureWeights
+from textsvm.kernels.spectrum.counting import count
 from textsvm.linalg.rows import FeatureRows, SharedFeatures, side_by_side
 from textsvm.linalg.sparse import Sparse, count_features, share
 from textsvm.runtime.compiled import njit

@@ -4,7 +4,7 @@ Ids are those of `features.vocabulary`. Documents of less than 2^31 symbols have
 length: ids within a length, and counts, are int32. Numbered through all lengths they may be more, and are
 int64 then; positions always are.
 
-p-mers of a few documents counted by NumPy, with the bits of `textsvm.kernels.spectrum.pmers`.
+p-mers of a few documents counted by NumPy, with the bits of `textsvm.kernels.spectrum.counting`.
 
 The distinct p-mers of a string of bytes, packed into 64 bits each; NumPy alone.
 

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.spectrum.features import FeatureMap
-from textsvm.kernels.spectrum.learnt_weights import FeatureWeights
-from textsvm.kernels.spectrum.pmers import count_each, share
+from textsvm.kernels.spectrum.pmer_weights import FeatureWeights
+from textsvm.kernels.spectrum.counting import count_each, share
 from textsvm.kernels.spectrum.vocabulary import Vocabulary, windows_of
 from textsvm.linalg.sparse import Counts, feature_type
 from textsvm.runtime.compiled import njit

@@ -10,9 +10,9 @@ from scipy.sparse import csr_matrix
 
 from textsvm.kernels.spectrum.cuda import matrix_of as weighed
 from textsvm.kernels.spectrum.features import FeatureMap
-from textsvm.kernels.spectrum.learnt_weights import FeatureWeights
-from textsvm.kernels.spectrum.matrix import Columns, require_columns
-from textsvm.kernels.spectrum.pmers_cuda import CudaCounts, CudaPmers, match_unary, upload
+from textsvm.kernels.spectrum.pmer_weights import FeatureWeights
+from textsvm.kernels.spectrum.feature_matrix import Columns, require_columns
+from textsvm.kernels.spectrum.counting_cuda import CudaCounts, CudaPmers, match_unary, upload
 from textsvm.kernels.spectrum.vocabulary import Vocabulary
 from textsvm.linalg.sparse import feature_type
 from textsvm.linalg.sparse_cuda import starts_of

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.kernels.normalisation import Normalisation
-from textsvm.kernels.spectrum.learnt_weights import PSEUDO, ROUNDING, FeatureWeights
-from textsvm.kernels.spectrum.pmers_cuda import CudaCounts, CudaPmers
+from textsvm.kernels.spectrum.pmer_weights import PSEUDO, ROUNDING, FeatureWeights
+from textsvm.kernels.spectrum.counting_cuda import CudaCounts, CudaPmers
 from textsvm.kernels.spectrum.vocabulary import Vocabulary
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.rows_cuda import CudaRows, joined, repeated, side_by_side
@@ -30,7 +30,7 @@ BATCH = 1 << 28
 
 @dataclass
 class _Some:
-    """The p-mers of some of the documents: see `textsvm.kernels.spectrum.pmers_cuda.Tokens`."""
+    """The p-mers of some of the documents: see `textsvm.kernels.spectrum.counting_cuda.Tokens`."""
 
     text: Any
     document: Array
