@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from textsvm.kernels.spectrum.counting import LONGEST, byte_pmers
-from textsvm.kernels.spectrum.counting import spelled as spelled_pmer
+from textsvm.kernels.spectrum.byte_pmers import LONGEST, byte_pmers
+from textsvm.kernels.spectrum.byte_pmers import spelled as spelled_pmer
 from textsvm.mail.features import HEADER, MOST_BYTES, MOST_HEADER, P, features, spelled
 from textsvm.mail.probability import MADE_UP, PRIOR, Sigmoid, fit
 

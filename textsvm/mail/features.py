@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.spectrum.counting import byte_pmers, spelled, unit
+from textsvm.kernels.spectrum.byte_pmers import byte_pmers, spelled, unit
 
 __all__ = ["HEADER", "MOST_BYTES", "MOST_HEADER", "P", "blocks", "features", "parted", "spelled"]
 
@@ -43,7 +43,7 @@ def features(text: str) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
     Returns
     -------
     keys : uint64 array, shape (m,)
-        Ascending; see `textsvm.kernels.spectrum.counting`. Those of header fields have `HEADER` besides.
+        Ascending; see `textsvm.kernels.spectrum.byte_pmers`. Those of header fields have `HEADER` besides.
     values : float32 array, shape (m,)
         All equal, of unit length together.
     """

@@ -18,7 +18,6 @@ becomes the one behind them, which no row document has. The distances stay what 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +36,7 @@ ONE, ALL, HIGH, LAST = np.uint64(1), np.uint64(2**64 - 1), np.uint64(1 << 63), n
 
 
 @njit(inline="always")
-def _word(eq: Any, vp: Any, vn: Any, hp_in: Any, hn_in: Any) -> Any:
+def _word(eq, vp, vn, hp_in, hn_in):
     """One text symbol against 64 pattern symbols: the new vp, vn and this row's hp, hn, not shifted."""
     x = eq | hn_in
     d0 = (((x & vp) + vp) ^ vp) | x
@@ -50,9 +49,7 @@ def _word(eq: Any, vp: Any, vn: Any, hp_in: Any, hn_in: Any) -> Any:
 
 
 @njit(inline="always")
-def _symbol(
-    masks: Any, lane: Any, vp0: Any, vn0: Any, vp1: Any, vn1: Any, hp_queue: Any, hn_queue: Any
-) -> Any:
+def _symbol(masks, lane, vp0, vn0, vp1, vn1, hp_queue, hn_queue):
     """One text symbol against both words of a strip."""
     vp0, vn0, hp, hn = _word(masks[lane], vp0, vn0, hp_queue & ONE, hn_queue & ONE)
     vp1, vn1, hp, hn = _word(masks[lane + L1], vp1, vn1, hp >> LAST, hn >> LAST)
@@ -60,7 +57,7 @@ def _symbol(
 
 
 @njit(nogil=True, cache=True)
-def _four_symbols(a: Any, b: Any, c: Any, d: Any, state: Any, queue: Any) -> None:
+def _four_symbols(a, b, c, d, state, queue):
     """Four text symbols with their masks a, b, c, d, all lanes; `state` is vp0, vn0, vp1, vn1."""
     for i in range(LANES):
         vp0, vn0, vp1, vn1 = state[i], state[i + L1], state[i + L2], state[i + L3]
@@ -74,7 +71,7 @@ def _four_symbols(a: Any, b: Any, c: Any, d: Any, state: Any, queue: Any) -> Non
 
 
 @njit(nogil=True, cache=True)
-def _one_symbol(a: Any, state: Any, queue: Any) -> None:
+def _one_symbol(a, state, queue):
     for i in range(LANES):
         vp0, vn0, vp1, vn1, hp, hn = _symbol(
             a, i, state[i], state[i + L1], state[i + L2], state[i + L3], queue[i], queue[i + L1]
@@ -84,7 +81,7 @@ def _one_symbol(a: Any, state: Any, queue: Any) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _through_strip(masks: Any, slots: Any, text: Any, queues: Any, state: Any) -> None:
+def _through_strip(masks, slots, text, queues, state):
     """A whole text through one strip."""
     state[:L1], state[L1:L2], state[L2:L3], state[L3:] = ALL, 0, ALL, 0
     for block in range(len(queues)):
@@ -103,7 +100,7 @@ def _through_strip(masks: Any, slots: Any, text: Any, queues: Any, state: Any) -
 
 
 @njit(inline="always")
-def popcount(x: Any) -> Any:
+def popcount(x):
     # LLVM knows this idiom and uses the instruction where there is one.
     x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
     x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
@@ -112,7 +109,7 @@ def popcount(x: Any) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def _add_differences(state: Any, lengths: Any, strip: int, out: Any) -> None:
+def _add_differences(state, lengths, strip, out):
     """Add this strip's part of D(m, n) - D(0, n) of every lane."""
     for i in range(len(out)):
         for word in range(2):
@@ -124,7 +121,7 @@ def _add_differences(state: Any, lengths: Any, strip: int, out: Any) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _build_masks(codes: Any, offsets: Any, group: Any, strip: int, masks: Any, slots: Any) -> None:
+def _build_masks(codes, offsets, group, strip, masks, slots):
     """The masks of one strip of the documents of a group, and the slots of their symbols."""
     used = 1
     for lane in range(len(group)):
@@ -141,7 +138,7 @@ def _build_masks(codes: Any, offsets: Any, group: Any, strip: int, masks: Any, s
 
 
 @njit(nogil=True, cache=True)
-def _forget_slots(codes: Any, offsets: Any, group: Any, strip: int, slots: Any) -> None:
+def _forget_slots(codes, offsets, group, strip, slots):
     for lane in range(len(group)):
         first = offsets[group[lane]] + strip * STRIP
         for k in range(first, min(first + STRIP, offsets[group[lane] + 1])):
@@ -150,9 +147,21 @@ def _forget_slots(codes: Any, offsets: Any, group: Any, strip: int, slots: Any) 
 
 @njit(nogil=True, cache=True)
 def fill_distances(
-    codes: Any, offsets: Any, order: Any, row_codes: Any, row_offsets: Any, picks: Any, destinations: Any,
-    first_group: int, end_group: int, first_row: int, end_row: int, symmetric: bool, alphabet: int, out: Any,
-) -> None:  # fmt: skip
+    codes,
+    offsets,
+    order,
+    row_codes,
+    row_offsets,
+    picks,
+    destinations,
+    first_group,
+    end_group,
+    first_row,
+    end_row,
+    symmetric,
+    alphabet,
+    out,
+):
     """Distances of row documents `picks` to the columns order[32 * first_group : 32 * end_group].
 
     out[destinations[i], c] is that of row document picks[i] and column document order[c].

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.edit.near import NEAR_FIELDS, EditKernel, classes_of, counts_of, rates, values_of
 from textsvm.kernels.edit.cpu import fits, narrow_runs
+from textsvm.kernels.edit.near import NEAR_FIELDS, EditKernel, classes_of, counts_of, rates, values_of
 from textsvm.kernels.near import Bound, Pairs
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Device

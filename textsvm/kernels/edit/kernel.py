@@ -42,8 +42,8 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.base import HostRows, KernelRows, SharedColumns, Sharing, SymbolKernel, is_number
-from textsvm.kernels.edit.near import HostEditNear
 from textsvm.kernels.edit.cpu import LANES, STRIP, fill_distances, fits
+from textsvm.kernels.edit.near import HostEditNear
 from textsvm.kernels.near import Near
 from textsvm.kernels.options import EDIT_OPTIONS, Option
 from textsvm.runtime.device import Device, select

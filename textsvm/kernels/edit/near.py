@@ -101,7 +101,7 @@ def side_by_side(counts: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 @njit(nogil=True, cache=True)
-def _count(codes: Any, offsets: Any, classes: Any, out: Any) -> None:
+def _count(codes, offsets, classes, out):
     for i in range(len(out)):
         for k in range(offsets[i], offsets[i + 1]):
             c = classes[codes[k]]
@@ -110,7 +110,7 @@ def _count(codes: Any, offsets: Any, classes: Any, out: Any) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _set_bits(codes: Any, offsets: Any, out: Any) -> None:
+def _set_bits(codes, offsets, out):
     mask = np.uint64(64 * out.shape[1] - 1)
     times = np.zeros(PAIRS, np.uint64)
     for i in range(len(out)):
@@ -124,12 +124,12 @@ def _set_bits(codes: Any, offsets: Any, out: Any) -> None:
 
 
 @njit(inline="always")
-def _class(a: Any, b: Any) -> Any:
+def _class(a, b):
     return (np.uint64(a) * _FIRST + np.uint64(b) * _SECOND) >> np.uint64(64 - 12)
 
 
 @njit(inline="always")
-def pairs_apart(a: Any, b: Any) -> Any:
+def pairs_apart(a, b):
     """How many bits differ."""
     found = 0
     for w in range(len(a)):
@@ -138,12 +138,12 @@ def pairs_apart(a: Any, b: Any) -> Any:
 
 
 @njit(inline="always")
-def _apart(a: Any, b: Any) -> Any:
+def _apart(a, b):
     return np.uint16(max(a, b) - min(a, b))
 
 
 @njit(nogil=True, cache=True)
-def differences(row: Any, columns: Any, out: Any) -> None:
+def differences(row, columns, out):
     """sum_c |n_c(row) - n_c(column)| of a group of columns: out uint16, shape (LANES,)."""
     out[:] = 0
     for c in range(0, CLASSES, 8):
@@ -167,7 +167,7 @@ LOOK = 32
 
 
 @njit(nogil=True, cache=True)
-def add_masks(pattern: Any, masks: Any, slots: Any) -> None:
+def add_masks(pattern, masks, slots):
     """Set the masks of a pattern; masks and slots are all 0 before."""
     used = 0
     for k in range(len(pattern)):
@@ -180,7 +180,7 @@ def add_masks(pattern: Any, masks: Any, slots: Any) -> None:
 
 
 @njit(nogil=True, cache=True)
-def remove_masks(pattern: Any, masks: Any, slots: Any) -> None:
+def remove_masks(pattern, masks, slots):
     """Set them to 0 again."""
     for k in range(len(pattern)):
         masks[slots[pattern[k]], k >> 6] = ZERO
@@ -189,7 +189,7 @@ def remove_masks(pattern: Any, masks: Any, slots: Any) -> None:
 
 
 @njit(nogil=True, cache=True)
-def bounded_distance(masks: Any, slots: Any, length: Any, text: Any, limit: Any, state: Any) -> Any:
+def bounded_distance(masks, slots, length, text, limit, state):
     """The distance of a pattern of this length to a text, or some number above the limit."""
     n = len(text)
     if abs(length - n) > limit:
@@ -204,7 +204,7 @@ def bounded_distance(masks: Any, slots: Any, length: Any, text: Any, limit: Any,
 
 
 @njit(inline="always")
-def _one_word(masks: Any, slots: Any, length: int, text: Any, limit: int) -> Any:
+def _one_word(masks, slots, length, text, limit):
     vp, vn, distance, n = ALL, ZERO, np.int64(length), len(text)
     last = np.uint64(length - 1)
     for j in range(n):
@@ -223,7 +223,7 @@ def _one_word(masks: Any, slots: Any, length: int, text: Any, limit: int) -> Any
 
 
 @njit(inline="always")
-def _window(masks: Any, slot: int, start: int) -> Any:
+def _window(masks, slot, start):
     """64 bits of a mask from pattern symbol `start` on."""
     if start < 0:
         return masks[slot, 0] << np.uint64(-start)
@@ -233,7 +233,7 @@ def _window(masks: Any, slot: int, start: int) -> Any:
 
 
 @njit(inline="always")
-def _one_diagonal(masks: Any, slots: Any, length: Any, text: Any, limit: Any) -> Any:
+def _one_diagonal(masks, slots, length, text, limit):
     """Bit 63 of the word is row j + limit of column j until that is the last one, which moves up then."""
     n = len(text)
     vp, vn = ALL << np.uint64(63 - limit), ZERO
@@ -260,7 +260,7 @@ def _one_diagonal(masks: Any, slots: Any, length: Any, text: Any, limit: Any) ->
 
 
 @njit(inline="always")
-def _banded(masks: Any, slots: Any, length: Any, text: Any, limit: Any, state: Any) -> Any:
+def _banded(masks, slots, length, text, limit, state):
     n, words = len(text), (length + 63) // 64
     vps, vns = state[0], state[1]
     end, distance = 0, length * 0  # words in use, and the value in the last row of them
@@ -295,9 +295,7 @@ def _banded(masks: Any, slots: Any, length: Any, text: Any, limit: Any, state: A
 
 
 @njit(nogil=True, cache=True)
-def _hopeless(
-    vps: Any, vns: Any, first: int, end: int, words: int, length: int, distance: int, limit: int
-) -> bool:
+def _hopeless(vps, vns, first, end, words, length, distance, limit):
     """Whether all cells of a column are above the limit: inside of a word none is far below its ends."""
     for w in range(end - 1, first - 1, -1):
         height = length - 64 * w if w == words - 1 else 64
@@ -440,7 +438,7 @@ def values_of(
 
 
 @njit(inline="always")
-def _most(rate: float, longer: int, relative: bool, most: int) -> int:
+def _most(rate, longer, relative, most):
     """The largest distance of a pair."""
     scaled = rate * max(longer, 1) if relative else rate
     return min(most, longer if scaled >= longer else int(np.floor(scaled)))
@@ -448,10 +446,25 @@ def _most(rate: float, longer: int, relative: bool, most: int) -> int:
 
 @njit(nogil=True, cache=True)
 def _near_rows(
-    row_codes: Any, row_offsets: Any, row_counts: Any, row_bits: Any, picks: Any, row_rates: Any,
-    codes: Any, offsets: Any, bits: Any, order: Any, counts: Any, column_rates: Any,
-    relative: bool, most: int, place: int, alphabet: int, found: Any, distances: Any,
-) -> None:  # fmt: skip
+    row_codes,
+    row_offsets,
+    row_counts,
+    row_bits,
+    picks,
+    row_rates,
+    codes,
+    offsets,
+    bits,
+    order,
+    counts,
+    column_rates,
+    relative,
+    most,
+    place,
+    alphabet,
+    found,
+    distances,
+):
     """Set the bits in `found` of pairs within their largest distances, and the distances of these.
 
     place: where the first row is among the columns, if they are the same strings; else -1.

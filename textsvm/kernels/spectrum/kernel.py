@@ -55,19 +55,17 @@ from textsvm.kernels.base import Sharing, SymbolKernel
 from textsvm.kernels.normalisation import Normalisation, finished_gram
 from textsvm.kernels.options import SPECTRUM_OPTIONS, WEIGHTS, Option
 from textsvm.kernels.spectrum.counted_documents import CountedDocuments
+from textsvm.kernels.spectrum.counting import count_each
+from textsvm.kernels.spectrum.feature_matrix import counted_bytes
 from textsvm.kernels.spectrum.features import (
     SUBSTRINGS,
-    FeatureMap,
     FeatureSpace,
-    Represented,
     SpectrumPredictor,
     feature_starts,
     matrix_of,
     represent,
 )
-from textsvm.kernels.spectrum.pmer_weights import FeatureWeights, read_vocabulary
-from textsvm.kernels.spectrum.feature_matrix import counted_bytes
-from textsvm.kernels.spectrum.counting import count_each
+from textsvm.kernels.spectrum.pmer_weights import PmerWeights, read_vocabulary
 from textsvm.kernels.spectrum.vocabulary import Vocabulary, windows_of
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors, pack, sizes_of, unpack
 from textsvm.linalg.products import Half, InvertedIndex
@@ -88,19 +86,19 @@ class SpectrumWeights:
 
     Attributes
     ----------
-    kernel : FeatureMap
+    kernel : Spectrum
         Fitted.
     vectors : WeightVectors
     left_out : int
         Support vectors without any feature.
     """
 
-    kernel: FeatureMap
+    kernel: Any
     vectors: WeightVectors
     left_out: int = 0
 
     @classmethod
-    def of_rows(cls, rows: Represented, coef: NDArray[np.float64]) -> SpectrumWeights:
+    def of_rows(cls, rows: Any, coef: NDArray[np.float64]) -> SpectrumWeights:
         """From support vectors on the host; coef has shape (n_machines, n_sv)."""
         kernel, columns = rows.kernel, rows.normalisation
         dense = rows.x.transposed_dot(columns.scale[:, None] * coef.T)
@@ -140,9 +138,7 @@ class SpectrumWeights:
         return state | odds | {"df": df, "sizes": np.array([learnt.n, vocabulary.n_symbols])}
 
     @classmethod
-    def from_state(
-        cls, kernel: FeatureMap, state: dict[str, NDArray[Any]], alphabet: Documents
-    ) -> SpectrumWeights:
+    def from_state(cls, kernel: Any, state: dict[str, NDArray[Any]], alphabet: Documents) -> SpectrumWeights:
         """Read and check what `state` gave, and give the kernel what it learnt.
 
         Raises
@@ -159,7 +155,7 @@ class SpectrumWeights:
             vocabulary = read_vocabulary(keys, p1, p2, n_symbols)
             if kernel.weighted:
                 learnt = {name: state[name] for name in ("sizes", "df", "odds") if name in state}
-                kernel.weights_ = FeatureWeights.from_state(
+                kernel.weights_ = PmerWeights.from_state(
                     keys | learnt, p1, p2, bool(kernel.idf), bool(kernel.odds)
                 )
                 vocabulary = kernel.weights_.vocabulary
@@ -284,7 +280,7 @@ class Spectrum(SymbolKernel):
         self.check()
         self._require_classes(documents)
         if self.weighted:
-            self.weights_ = FeatureWeights.learn(documents, *self.lengths, self.idf, self.odds)
+            self.weights_ = PmerWeights.learn(documents, *self.lengths, self.idf, self.odds)
         return self
 
     @property
@@ -355,7 +351,7 @@ class Spectrum(SymbolKernel):
             return
         self.check()
         try:
-            self.weights_ = FeatureWeights.from_state(state, *self.lengths, self.idf, self.odds)
+            self.weights_ = PmerWeights.from_state(state, *self.lengths, self.idf, self.odds)
         except (KeyError, ValueError, TypeError, IndexError, OverflowError) as error:
             raise InputError(f"the saved weights are damaged ({error}); train the model again") from None
 
