@@ -1,4 +1,4 @@
-"""Documents with p-mers counted once, for spectrum kernels that weight them differently or learn from folds."""
+"""Documents with p-mers counted once, for spectrum kernels with different weights or training folds."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class _Batch:
 
 
 class CudaCountedDocuments:
-    """Feature rows on the current card for all spectrum kernels with the view and range of lengths of `kernel`."""
+    """`CountedDocuments` on the current card; kernels learn from all documents only."""
 
     def __init__(self, kernel: Any, documents: Documents) -> None:
         cp = gpu.cupy()

@@ -2,8 +2,8 @@
 
 Ids are the ranks that `vocabulary` defines. Documents of fewer than 2^31 symbols have fewer than 2^31 windows
 of a length, so ids within a length and counts are int32. Features, numbered through all lengths, are int64 if
-int32 is too small; positions are always int64. Small inputs are counted by NumPy, with the same bits as by the
-compiled functions.
+int32 is too small; positions are always int64. Small inputs are counted by NumPy, with the same bits as by
+the compiled functions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Count p-mers on a GPU (launches of kernels_cu/pmers.cu): exact integer ids and sparse counts.
 
 The id of a window is looked up in a table of all size_a * size_b possible keys, or, if these are too many, is
-the rank of its key after sorting. A radix sort of (document, p-mer) gives the counts. Documents, ids, features
-and digits of unary codes are int32, which is checked; positions are int64.
+the rank of its key after sorting. A radix sort of (document, p-mer) gives the counts. Documents, ids,
+features and digits of unary codes are int32, which is checked; positions are int64.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""p-spectrum kernel on a GPU: X (see kernel.py) from `counting_cuda`, products from `linalg.products_cuda`."""
+"""p-spectrum kernel on a GPU; kernel.py has the definition of X."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Feature matrices for `SpectrumFeatures`, on the CPU: columns are p-mers of the training documents.
 
 A p-mer of at least `least` training documents has a column, or with weight "intersection" a column for each
-digit of the unary code of its largest count (see kernel.py): 1, 2, ... occurrences. Columns are ordered by the
-length of their p-mers, then by symbols. p-mers without a column are dropped before a row is normalised.
+digit of the unary code of its largest count (see kernel.py): 1, 2, ... occurrences. Columns are ordered by
+the length of their p-mers, then by symbols. p-mers without a column are dropped before a row is normalised.
 
 Lengths are processed one after the other: entries are filtered, weighted and sorted immediately, so memory
 holds the matrix and the counts of a single length.
@@ -148,7 +148,7 @@ class _MatrixBuilder:
         self.bases = [0]
 
     def add(self, counts: Counts, known: NDArray[np.int64], columns: FeatureColumns) -> None:
-        """Add the counts of a length; `known` is the number of each p-mer in `columns` of this length, or -1."""
+        """Add the counts of a length; `known` is the number of each p-mer in `columns`, or -1."""
         starts, unary = columns.starts, self.kernel.weight == "intersection"
         indptr, rows = np.zeros_like(counts.indptr), counts.indptr
         entries = (rows, counts.features, counts.counts)

@@ -1,8 +1,9 @@
 """Feature map of the p-spectrum kernel, prediction in feature space, and exact attribution to symbols.
 
 In feature space (see kernel.py) sum_i a_i k(t_i, x) is phi(x) . w with w = sum_i a_i phi(t_i) / |t_i|. So
-every p-mer u of x contributes phi_u(x) w_u / |x|; with weight "intersection", sum_h [c_u(x) >= h] w_(u, h) / |x|.
-The contribution is spread evenly over the occurrences of u in x, and within each occurrence over its p symbols.
+every p-mer u of x contributes phi_u(x) w_u / |x|; with weight "intersection", sum_h [c_u(x) >= h] w_(u, h) /
+|x|. The contribution is spread evenly over the occurrences of u in x, and within each occurrence over its p
+symbols.
 """
 
 from __future__ import annotations
@@ -194,8 +195,8 @@ class SpectrumPredictor:
         Features with weights.
     weights : float64 array on that device, shape (number of features, n_machines)
     featureless : (Normalisation, float64 array of shape (n_machines, n)), optional
-        Support vectors and their coefficients, for documents without any feature: they have the kernel value 1
-        with equal support vectors. Without them the value of such a document is 0.
+        Support vectors and their coefficients, for documents without any feature: they have the kernel value
+        1 with equal support vectors. Without them the value of such a document is 0.
     """
 
     def __init__(

@@ -25,7 +25,8 @@ and rounded to float32 once a length. With log or idf X is rounded to float32 an
 The whole Gram is the sum of those of the lengths, one after the other: memory is for the p-mers of one
 length, and the Grams of all ranges p1..p2 come by the way (`host_grams`).
 
-p-mers are counted in `textsvm.kernels.spectrum.counting`, products of X are made in `textsvm.linalg.products`.
+p-mers are counted in `textsvm.kernels.spectrum.counting`, products of X are made in
+`textsvm.linalg.products`.
 
 Leslie, Eskin, Noble 2002 (spectrum kernel); Ionescu, Popescu, Cahill 2014 (presence, intersection).
 

@@ -141,7 +141,7 @@ class PmerWeights:
 def log_odds(
     counts: Counts, rows: NDArray[np.int64], classes: NDArray[np.int64], df: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Class odds of each p-mer in these rows (see the module docstring); `df` and `classes` are of the rows."""
+    """Class odds of each p-mer in `rows`, given their classes and document frequencies."""
     odds, total = np.zeros(len(df)), max(int(df.sum()), 1)
     for c in range(int(classes.max(initial=-1)) + 1):
         held = count_features_of(counts.indptr, counts.features, rows[classes == c], len(df))

@@ -5,10 +5,11 @@ length a at its start and a window of length b at its end, max(a, b) < q <= a + 
 
     key = id_a(start) * size_b + id_b(end)                  (both below 2^31: a key fits 64 bits)
 
-and its id is the rank of its key among the distinct keys of the documents. Lengths double (1, 2, 4, ...) up to
-the shortest requested length and then grow by one symbol, so 64 symbols take seven steps, and neither p nor the
-alphabet is limited by the size of a word. Lengths that no document has are omitted. The sorted distinct keys of
-every length are the whole vocabulary: they map the p-mers of other documents to these ids exactly.
+and its id is the rank of its key among the distinct keys of the documents. Lengths double (1, 2, 4, ...) up
+to the shortest requested length and then grow by one symbol, so 64 symbols take seven steps, and neither p
+nor the alphabet is limited by the size of a word. Lengths that no document has are omitted. The sorted
+distinct keys of every length are the whole vocabulary: they map the p-mers of other documents to these ids
+exactly.
 """
 
 from __future__ import annotations
@@ -82,8 +83,8 @@ class Vocabulary:
     n_symbols : int
         Size of the alphabet.
     keys : dict of int -> uint64 array
-        Sorted distinct keys of each length of `plan`; the id of a window is the rank of its key. All are NumPy
-        arrays or all are CuPy arrays; results have the same array type.
+        Sorted distinct keys of each length of `plan`; the id of a window is the rank of its key. All are
+        NumPy arrays or all are CuPy arrays; results have the same array type.
     """
 
     p1: int
@@ -106,7 +107,7 @@ class Vocabulary:
         return np.cumsum([0] + [self.size(q) for q in range(self.p1, self.p2 + 1)])
 
     def find(self, other: Vocabulary) -> Any:
-        """Feature number here of every feature of `other`, or -1; one alphabet must be a prefix of the other."""
+        """Number here of every p-mer of `other`, or -1; either alphabet must be a prefix of the other."""
         xp, first = _arrays(other), self.first
         parts = [xp.empty(0, np.int64)]
         for q, ids in zip(range(self.p1, other.p2 + 1), self.find_each(other), strict=True):

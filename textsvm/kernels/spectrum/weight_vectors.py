@@ -1,11 +1,11 @@
 """Machines as weight vectors over features: products on all cores, and their smallest exact saved form.
 
-The keys of a vocabulary (vocabulary.py) are saved in two arrays per length q: "begins_q", the number of p-mers
-that begin with each p-mer of the first part, and "ends_q", the second part of each p-mer. This takes about two
-bytes per p-mer; a key takes eight. Of the texts, the file reveals nothing but their p-mers.
+The keys of a vocabulary (vocabulary.py) are saved in two arrays per length q: "begins_q", the number of
+p-mers that begin with each p-mer of the first part, and "ends_q", the second part of each p-mer. This takes
+about two bytes per p-mer; a key takes eight. Of the texts, the file reveals nothing but their p-mers.
 
-Only features with a nonzero weight have a row of weights ("weighed", a bit per feature). If most values of the
-rows are 0, as with many classes, only nonzero values are kept, with their machines.
+Only features with a nonzero weight have a row of weights ("weighed", a bit per feature). If most values of
+the rows are 0, as with many classes, only nonzero values are kept, with their machines.
 """
 
 from __future__ import annotations
