@@ -164,9 +164,12 @@ def fill_distances(
         capacity = max(capacity, (row_offsets[picks[i] + 1] - row_offsets[picks[i]] + 63) // 64)
     queues = np.empty((capacity, L2), np.uint64)
     for g in range(first_group, end_group):
-        group = order[g * LANES : min((g + 1) * LANES, n)] lengths = offsets[group + 1] - offsets[group] # The
-        last row of a group has no later column: a single very long document is not compared with itself. end
-        = min(end_row, g * LANES + len(group) - 1) if symmetric else end_row row = first_row while row < end:
+        group = order[g * LANES : min((g + 1) * LANES, n)]
+        lengths = offsets[group + 1] - offsets[group]
+        # The last row of a group has no later column: a very long document is not compared with itself.
+        end = min(end_row, g * LANES + len(group) - 1) if symmetric else end_row
+        row = first_row
+        while row < end:
             stop, blocks = row, 0
             while stop < end:
                 more = (row_offsets[picks[stop] + 1] - row_offsets[picks[stop]] + 63) // 64
