@@ -16,9 +16,9 @@ from typing import Any
 
 from textsvm.errors import InputError
 from textsvm.readers import incoming_documents, read_corpus, read_documents, sample, stream_corpus
-from textsvm.readers.incoming import open_stream
 from textsvm.readers.read import VECTORS, Options, as_wish, documents_of, format_of
-from textsvm.readers.tables import Columns
+from textsvm.readers.stream import open_stream
+from textsvm.readers.tables import ColumnNames as Columns
 
 from ._mutations import mutated
 from ._whole import Whole

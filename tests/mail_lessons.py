@@ -9,7 +9,8 @@ import time
 
 import numpy as np
 
-from textsvm.mail.features import features, parted
+from textsvm.mail.features import features
+from textsvm.mail.features import split_text as parted
 from textsvm.mail.mailboxes import raw_messages
 from textsvm.mail.message import read_message
 from textsvm.solvers.online import OnlineMachine

@@ -10,7 +10,8 @@ import pytest
 from command import fails, report, run
 
 from textsvm import load
-from textsvm.readers import incoming, incoming_documents, read_documents, sample
+from textsvm.readers import incoming_documents, read_documents, sample
+from textsvm.readers import stream as incoming
 
 ROWS = [{"id": f"n{i}", "text": f"the {'bad' if i % 2 else 'good'} kettle {i}"} for i in range(40)]
 CSV = "id,text\n" + "".join(f"{row['id']},{row['text']}\n" for row in ROWS)

@@ -25,9 +25,11 @@ from textsvm.cli import sequences
 from textsvm.errors import InputError as Error
 from textsvm.gram.files import read_gram
 from textsvm.model.file import load, save
-from textsvm.readers import decoded, incoming_documents, opened, read_documents, stream_corpus
+from textsvm.readers import files as decoded
+from textsvm.readers import files as opened
+from textsvm.readers import incoming_documents, read_documents, stream_corpus
 from textsvm.readers import sequences as sequences_of_headers
-from textsvm.readers.archives import read_stream
+from textsvm.readers.files import read_stream
 from textsvm.reporting.escape import safe
 from textsvm.runtime.printable import json_escaped, one_line, printable
 

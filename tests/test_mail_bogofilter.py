@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("textsvm.mail.filter")
 from textsvm.mail.bogofilter import run
-from textsvm.mail.bogofilter_options import given
+from textsvm.mail.bogofilter_options import parse_arguments as given
 
 REAL = shutil.which("bogofilter")
 side_by_side = pytest.mark.skipif(REAL is None, reason="needs the program bogofilter")

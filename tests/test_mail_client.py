@@ -12,7 +12,7 @@ import pytest
 from mail_servers import HAM, ROOT, SPAM, UNSURE, ToyFilter, toy
 
 from textsvm.mail.client import socket_path
-from textsvm.mail.passing import marked
+from textsvm.mail.raw_message import marked
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
 MESSAGES = [

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textsvm.mail.digest import digest
-from textsvm.mail.letters import plain_letters
-from textsvm.mail.message import MOST_SENT, MOST_TEXT, read_message
+from textsvm.mail.message import MOST_SENT, MOST_TEXT, plain_letters, read_message
 from textsvm.mail.page import page
+from textsvm.mail.raw_message import message_digest as digest
 
 HEAD = b"From: Ann <ann@example.org>\nSubject: Hello\n"
 HTML = HEAD + b"Content-Type: text/html; charset=utf-8\n\n"
@@ -282,7 +281,7 @@ CHILD = """
 import sys, time
 from types import SimpleNamespace
 from textsvm.mail.message import read_message
-from textsvm.mail.passing import marked
+from textsvm.mail.raw_message import marked
 data = open(sys.argv[1], "rb").read()
 clock = time.process_time()
 message = read_message(data)
@@ -379,6 +378,6 @@ def test_the_usual_mail_of_the_standard_library():
 
 def test_reading_and_marking_a_mail_needs_the_standard_library_alone():
     """A client that starts anew for each mail waits for what is imported."""
-    code = "import sys, textsvm.mail.message, textsvm.mail.passing; print(*sys.modules)"
+    code = "import sys, textsvm.mail.message, textsvm.mail.raw_message; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert not {b"numpy", b"numba", b"tarfile", b"typer"} & {*done.stdout.split()}

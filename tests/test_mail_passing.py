@@ -10,11 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import textsvm
-from textsvm.mail.digest import digest
 from textsvm.mail.message import read_message
-from textsvm.mail.passing import marked, pieces
+from textsvm.mail.raw_message import marked
+from textsvm.mail.raw_message import marked_pieces as pieces
+from textsvm.mail.raw_message import message_digest as digest
 from textsvm.readers import sample
-from textsvm.readers.archives import read_files
+from textsvm.readers.files import read_files
 
 SPAM = SimpleNamespace(kind="spam", score=0.9989183, value=2.0)
 HAM = SimpleNamespace(kind="ham", score=0.0000001, value=-2.0)

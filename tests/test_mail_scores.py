@@ -12,8 +12,10 @@ from scipy.optimize import minimize
 
 from textsvm.kernels.spectrum.pmers import LONGEST, byte_pmers
 from textsvm.kernels.spectrum.pmers import spelled as spelled_pmer
+from textsvm.mail.decision import MADE_UP, PRIOR
+from textsvm.mail.decision import PlattSigmoid as Sigmoid
+from textsvm.mail.decision import fit_sigmoid as fit
 from textsvm.mail.features import HEADER, MOST_BYTES, MOST_HEADER, P, features, spelled
-from textsvm.mail.probability import MADE_UP, PRIOR, Sigmoid, fit
 
 
 def pmers(text, mark=0):
@@ -59,7 +61,7 @@ def test_what_is_spelled_and_what_is_read():
 
 def test_a_decision_loads_numpy_alone():
     code = (
-        "import sys\nimport textsvm.mail.features, textsvm.mail.probability\n"
+        "import sys\nimport textsvm.mail.features, textsvm.mail.decision\n"
         "print({'numba', 'scipy', 'sklearn'} & set(sys.modules))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

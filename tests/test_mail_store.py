@@ -16,18 +16,19 @@ import pytest
 from mails import mail, teach
 
 from textsvm.errors import InputError
-from textsvm.mail import store_file
+from textsvm.mail import lessons as store_file
 from textsvm.mail.decision import Decision, kind_of
-from textsvm.mail.features import features
-from textsvm.mail.filter import Filter
-from textsvm.mail.lessons import Lesson, Lessons, packed, store_folder, unpacked
+from textsvm.mail.features import WeightVector as Weights
+from textsvm.mail.features import character_contributions as shares_of
+from textsvm.mail.features import features, read_weights
+from textsvm.mail.features import sum_vectors as sum_of
+from textsvm.mail.features import word_contributions as words_of
+from textsvm.mail.filter import RECENT, Filter
+from textsvm.mail.lessons import FILE, FORMAT, Lesson, Lessons, packed, store_folder, unpacked
+from textsvm.mail.mailboxes import lesson_line as line_of
+from textsvm.mail.mailboxes import parse_lessons as lessons_of
 from textsvm.mail.mailboxes import raw_messages
-from textsvm.mail.portable import lessons_of, line_of
-from textsvm.mail.reasons import shares_of, words_of
-from textsvm.mail.report import report_of
-from textsvm.mail.status import RECENT
-from textsvm.mail.store_file import FILE, FORMAT
-from textsvm.mail.weights import Weights, read_weights, sum_of
+from textsvm.mail.report import filter_report as report_of
 from textsvm.solvers.online import OnlineMachine
 
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from textsvm.errors import InputError
-from textsvm.readers.corpus import Corpus, Document, gather
+from textsvm.readers.corpus import Corpus, Document
+from textsvm.readers.corpus import build_corpus as gather
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from textsvm.errors import InputError
 from textsvm.readers import read_corpus, sample
-from textsvm.readers.opened import File
+from textsvm.readers.files import File
 from textsvm.readers.reuters import read
 
 HEAD = '<!DOCTYPE lewis SYSTEM "lewis.dtd">\n'

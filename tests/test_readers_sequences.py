@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from textsvm import InputError, read_corpus, stream_corpus
-from textsvm.readers import records, sample
-from textsvm.readers.opened import File
+from textsvm.readers import sample
+from textsvm.readers import sequences as records
+from textsvm.readers.files import File
 from textsvm.readers.read import read_documents
 
 
@@ -62,7 +63,7 @@ def test_blocks_of_any_size_give_the_same_records(lines, size):
     content = ">first\n" + "\n".join(lines)
     usual, records.BLOCK = records.BLOCK, size
     try:
-        batches = list(records.batches_of(File("x.fa", content.encode()), []))
+        batches = list(records.record_batches(File("x.fa", content.encode()), []))
     finally:
         records.BLOCK = usual
     found = [(*each, batch.line_of(i)) for batch in batches for i, each in enumerate(batch.records)]
@@ -75,7 +76,7 @@ def test_fastq_in_blocks_of_any_size():
     for size in (1, 7, 64):
         try:
             records.BLOCK = size
-            batches = list(records.batches_of(File("x.fq", content.rstrip("\n").encode()), []))
+            batches = list(records.record_batches(File("x.fq", content.rstrip("\n").encode()), []))
         finally:
             records.BLOCK = usual
         found = [(*each, batch.line_of(i)) for batch in batches for i, each in enumerate(batch.records)]

@@ -16,7 +16,8 @@ import pytest
 
 from textsvm import SVC, InputError, Spectrum, cli, read_corpus, stream_corpus
 from textsvm.readers import CorpusStream, sample, stream
-from textsvm.readers.corpus import Document, gather
+from textsvm.readers.corpus import Document
+from textsvm.readers.corpus import build_corpus as gather
 from textsvm.text.stored import StoredTexts
 
 CSV = 'label,text,split\nham,"a, ""b""\nc",train\nspam,d é,test\nham,"a, ""b""\nc",test\n'

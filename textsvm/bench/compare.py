@@ -19,7 +19,7 @@ from textsvm.estimators.default import NAMES, is_default
 from textsvm.estimators.svc import SVC
 from textsvm.evaluation.comparison import Compared, judge_prediction
 from textsvm.kernels.spelling import parse
-from textsvm.readers.columns import some
+from textsvm.readers.corpus import select_examples as some
 from textsvm.runtime.parallel import StageProgress
 
 #: Rows to train on and rows to test on.

@@ -18,8 +18,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from textsvm.bench.mail_stream import Mail
-from textsvm.mail.fields import fields, header
 from textsvm.mail.message import FIELDS
+from textsvm.mail.raw_message import fields
+from textsvm.mail.raw_message import scan_header as header
 from textsvm.readers.mail import message_text
 
 

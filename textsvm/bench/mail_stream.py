@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from textsvm.readers.archives import read_files
+from textsvm.readers.files import read_files
 
 _RECEIVED = re.compile(rb"^received:((?:.*\r?\n[ \t])*.*)", re.IGNORECASE | re.MULTILINE)
 _DATE = re.compile(rb"^date:(.*)", re.IGNORECASE | re.MULTILINE)

@@ -23,9 +23,9 @@ from textsvm.estimators.features import SpectrumFeatures
 from textsvm.evaluation.bootstrap import draws
 from textsvm.mail.message import FIELDS, evidence, parse
 from textsvm.readers import sample
-from textsvm.readers.archives import read_files
-from textsvm.readers.headers import decoded_header
+from textsvm.readers.files import read_files
 from textsvm.readers.mail import is_mail, message_text
+from textsvm.readers.mime import decoded_header
 
 NOTE = """\
 Some of the mails in folds (stratified, not in order of time): every third in ten folds. The classifier is

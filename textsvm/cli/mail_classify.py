@@ -82,7 +82,7 @@ def _pass_through(files: list[str] | None, store: Path | None, bogofilter: bool)
     data = sys.stdin.buffer.read() if names == ["-"] else Path(names[0]).read_bytes()
     written: list[bytes | memoryview] = [data]
     try:
-        from textsvm.mail.passing import pieces
+        from textsvm.mail.raw_message import marked_pieces as pieces
 
         with open_filter(store) as opened:
             decision = opened.classify(data)

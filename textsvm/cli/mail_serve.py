@@ -92,8 +92,8 @@ def _faces(milter: str | None, ports: dict[str, int | None], next: str) -> list[
     """The other protocols that were asked for."""
     from functools import partial
 
-    from textsvm.mail import lmtp
-    from textsvm.mail.milter import milter as as_milter
+    from textsvm.mail import mail_servers as lmtp
+    from textsvm.mail.mail_servers import milter as as_milter
 
     found: list[Face] = [partial(as_milter, milter)] if milter else []
     for protocol, port in ports.items():

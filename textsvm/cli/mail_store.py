@@ -16,7 +16,8 @@ from textsvm.cli.mail_options import Store, messages, open_filter
 from textsvm.cli.output import REPORTS, Force, Kind, Output
 
 if TYPE_CHECKING:
-    from textsvm.mail.status import Foreseen, Status
+    from textsvm.mail.filter import PriorDecisions as Foreseen
+    from textsvm.mail.filter import Status
 
 LESSONS = Kind("lessons of textsvm mail", rb'\{"digest": ', ".jsonl")
 #: Lessons that `status` shows.
@@ -78,7 +79,7 @@ def export(
     quiet: options.Quiet = False,
 ) -> None:
     """Write all lessons as JSON Lines: with their messages, or their features where there are no texts."""
-    from textsvm.mail.portable import line_of
+    from textsvm.mail.mailboxes import lesson_line as line_of
     from textsvm.runtime.files import replacing
 
     output = Output("FILE", file, LESSONS, force)
@@ -105,7 +106,7 @@ def import_(
     """Learn the lessons that `export` wrote; what is known already counts once."""
     import sys
 
-    from textsvm.mail.portable import lessons_of
+    from textsvm.mail.mailboxes import parse_lessons as lessons_of
 
     stream = sys.stdin.buffer if str(file) == "-" else file.open("rb")
     with stream, open_filter(store, create=True, texts=not without_texts) as opened:
@@ -135,7 +136,7 @@ def report(
     quiet: options.Quiet = False,
 ) -> None:
     """Write a report on what the filter said of its lessons before it learnt them."""
-    from textsvm.mail.report import report_of
+    from textsvm.mail.report import filter_report as report_of
     from textsvm.reporting.files import write
 
     kind = REPORTS.get(file.suffix.lower())

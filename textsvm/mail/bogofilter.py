@@ -10,11 +10,14 @@ Options mean what they mean in Bogofilter 1.2.5 (bogofilter(1)), exit codes too:
   the code of the message before, or with 0, which is spam, or goes on.
 - A lesson ends with 0 with -p too, where Bogofilter ends with a decision's code.
 - What sets Bogofilter's own arithmetic changes nothing; -v names it. -vv shows what decided here.
+
+What textsvm-bogofilter reads: a message, an mbox, or files and folders that are named.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,13 +27,69 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import textsvm
 from textsvm.errors import InputError
-from textsvm.mail.bogofilter_input import messages
-from textsvm.mail.bogofilter_options import USAGE, Given, Settings, given
+from textsvm.mail.bogofilter_options import USAGE, Settings
+from textsvm.mail.bogofilter_options import BogofilterArguments as Given
+from textsvm.mail.bogofilter_options import parse_arguments as given
 from textsvm.mail.decision import CODES
 from textsvm.runtime.printable import one_line, printable
 
 if TYPE_CHECKING:
     from textsvm.mail.filter import Decision, Filter
+
+
+# Bogofilter relies on the empty line before, and so does this.
+_FROM = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From ")
+
+
+def input_messages(options: Given) -> Iterator[tuple[str, bytes]]:
+    """The raw input_messages that are meant, each with the name of its file; "" for standard input and -I.
+
+    Raises
+    ------
+    InputError
+        If something is not there or cannot be read.
+    """
+    mbox = "M" in options.flags
+    if "b" in options.flags:
+        names = [line.rstrip(b"\r\n") for line in sys.stdin.buffer]
+        yield from _objects([name.decode("utf-8", "surrogateescape") for name in names if name], mbox)
+    elif "B" in options.flags:
+        yield from _objects(options.objects, mbox)
+    else:
+        file = options.values.get("I")
+        yield from _split("", sys.stdin.buffer.read() if file is None else _bytes(Path(file)), mbox)
+
+
+def _objects(names: list[str], mbox: bool) -> Iterator[tuple[str, bytes]]:
+    for name in names:
+        path = Path(name)
+        for file in _files(path) if path.is_dir() else [path]:
+            yield from _split(str(file), _bytes(file), mbox)
+
+
+def _files(folder: Path) -> list[Path]:
+    """The input_messages of a Maildir, or of an MH folder: files whose names are numbers."""
+    inner = [folder / part for part in ("new", "cur") if (folder / part).is_dir()]
+    if inner:
+        return [file for part in inner for file in sorted(part.iterdir()) if not file.name.startswith(".")]
+    return sorted(
+        (file for file in folder.iterdir() if file.name.isdecimal()), key=lambda file: int(file.name)
+    )
+
+
+def _split(name: str, data: bytes, mbox: bool) -> Iterator[tuple[str, bytes]]:
+    starts = [match.start() for match in _FROM.finditer(data)] if mbox else []
+    for start, end in zip([0, *starts], [*starts, len(data)], strict=True):
+        if end > start or not starts:
+            yield name, data[start:end]
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}") from error
+
 
 ERROR = 3
 _LETTERS = {"spam": "S", "ham": "H", "unsure": "U"}
@@ -91,7 +150,7 @@ def _register(options: Given) -> int:
                     mail.unlearn(data)
     words, n = counted
     _say_learnt(options, words, n)
-    _log(options, f"register-{letters[-1]}, {words} words, {n} messages")
+    _log(options, f"register-{letters[-1]}, {words} words, {n} input_messages")
     return 0
 
 
@@ -101,8 +160,8 @@ def _say_learnt(options: Given, words: int, n: int) -> None:
 
 
 def _counted(options: Given, out: BinaryIO, counted: list[int]) -> Iterator[bytes]:
-    """The messages, passed on where that is asked for, and how much is learnt: features and messages."""
-    for _, data in messages(options):
+    """The input_messages, passed on where that is asked for, and how much is learnt: features and input_messages."""
+    for _, data in input_messages(options):
         if "p" in options.flags:
             out.write(data)
         if "v" in options.flags or "l" in options.flags:
@@ -124,7 +183,7 @@ def _words(data: bytes) -> int:
 
 def _classify(options: Given) -> int:
     """What each message is; the code of the last one."""
-    code, left, found = 0, b"", messages(options)
+    code, left, found = 0, b"", input_messages(options)
     with _output(options) as out:
         try:
             with _filter(options, create="u" in options.flags) as mail:
@@ -165,7 +224,7 @@ def _logged(decision: Decision, name: str, words: int) -> str:
     """The line for syslog; words where the message was learnt."""
     said = f"{name}: {decision.kind.capitalize()}, spamicity={decision.score:.6f}, version={_bogofilter()}"
     letter = "s" if decision.kind == "spam" else "n"
-    return f"{said}, register-{letter}, {words} words, 1 messages" if words else said
+    return f"{said}, register-{letter}, {words} words, 1 input_messages" if words else said
 
 
 def _line(decision: Decision, options: Given) -> str:
@@ -191,8 +250,8 @@ def _field(decision: Decision, name: str) -> str:
 
 def passed(data: bytes, decision: Decision, name: str) -> bytes:
     """The message with the decision in a header field of this name; forged ones are removed."""
-    from textsvm.mail.fields import fields, header
-    from textsvm.mail.passing import marked
+    from textsvm.mail.raw_message import fields, marked
+    from textsvm.mail.raw_message import scan_header as header
 
     if name.lower() == "x-bogosity":
         return marked(data, decision, bogofilter=True)
@@ -264,7 +323,7 @@ def _complain(error: Exception) -> None:
 
 
 def _bogofilter() -> str:
-    from textsvm.mail.passing import BOGOFILTER
+    from textsvm.mail.raw_message import BOGOFILTER
 
     return BOGOFILTER
 

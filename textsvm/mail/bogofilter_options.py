@@ -125,13 +125,13 @@ class Settings:
 
 
 @dataclass
-class Given:
+class BogofilterArguments:
     """The command line.
 
     Attributes
     ----------
     flags : Counter
-        How often each option without a value was given, by its letter.
+        How often each option without a value was parse_arguments, by its letter.
     values : dict of str
         The others.
     objects : list of str
@@ -146,11 +146,11 @@ class Given:
 
     @property
     def registers(self) -> str:
-        """Those of s, n, S and N that were given."""
+        """Those of s, n, S and N that were parse_arguments."""
         return "".join(letter for letter in "SNsn" if letter in self.flags)
 
 
-def given(arguments: list[str]) -> Given:
+def parse_arguments(arguments: list[str]) -> BogofilterArguments:
     """Read the command line and the configuration files.
 
     Raises
@@ -163,7 +163,7 @@ def given(arguments: list[str]) -> Given:
         pairs, objects = getopt.gnu_getopt(arguments, _SHORT, [*_LONG, *(name + "=" for name in valued)])
     except getopt.GetoptError as error:
         raise InputError(f"{error}; see -h") from None
-    found, set_keys = Given(objects=objects), []
+    found, set_keys = BogofilterArguments(objects=objects), []
     for name, value in pairs:
         bare = name.lstrip("-")
         letter = bare if len(bare) == 1 else _LONG.get(bare) or _LONG_VALUED.get(bare)
@@ -179,7 +179,7 @@ def given(arguments: list[str]) -> Given:
     return found
 
 
-def _check(found: Given) -> None:
+def _check(found: BogofilterArguments) -> None:
     flags = found.flags
     if found.objects and "B" not in flags:
         raise InputError(
@@ -193,7 +193,7 @@ def _check(found: Given) -> None:
         raise InputError("-R, a data frame of Bogofilter's words, is not there: this filter has none")
 
 
-def _settings(found: Given, set_keys: list[tuple[str, str]]) -> Settings:
+def _settings(found: BogofilterArguments, set_keys: list[tuple[str, str]]) -> Settings:
     settings = Settings(folder=os.environ.get("BOGOFILTER_DIR") or None)
     named = found.values.get("c")
     if named is not None:

@@ -5,6 +5,8 @@ Numba nor scikit-learn. Learning needs the machine with all lessons: it is loade
 and kept. It has no free bias, so that values of all times are on one scale. A lesson, the alphas that it
 moves and the calibration are one transaction. What another process learns meanwhile is seen by the store's
 generation, and taken over before the next lesson.
+
+What a filter knows, and how it called its lessons before it learnt them.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
@@ -22,18 +24,76 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.mail.decision import CODES as CODES
-from textsvm.mail.decision import Decision, decision
+from textsvm.mail.decision import FEATURES, Decision, calibration_of, check_features, decision, kind_of
+from textsvm.mail.decision import DecisionModel as Known
+from textsvm.mail.decision import PlattSigmoid as Sigmoid
+from textsvm.mail.decision import fit_sigmoid as fit
+from textsvm.mail.decision import read_model as read_known
+from textsvm.mail.features import WeightVector as Weights
 from textsvm.mail.features import features
-from textsvm.mail.known import FEATURES, Known, calibration_of, check_features, read_known
-from textsvm.mail.lessons import KINDS, MOST_KEPT, Lesson, Lessons
+from textsvm.mail.features import word_contributions as words_of
+from textsvm.mail.lessons import KINDS, MOST_KEPT, Lesson, Lessons, Past
 from textsvm.mail.message import read_message
-from textsvm.mail.probability import Sigmoid, fit
-from textsvm.mail.reasons import words_of
-from textsvm.mail.status import Status, status_of
-from textsvm.mail.weights import Weights
 
 if TYPE_CHECKING:
     from textsvm.solvers.online import OnlineMachine
+
+
+#: Lessons that are the recent ones.
+RECENT = 100
+
+
+@dataclass(frozen=True)
+class PriorDecisions:
+    """How lessons were called before they were learnt: so many judged, of them wrong, of them unsure."""
+
+    judged: int
+    wrong: int
+    unsure: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a filter knows, and how well it did.
+
+    Attributes
+    ----------
+    spam, ham : int
+        Lessons of each kind.
+    texts : bool
+        Whether the store holds messages.
+    most : int, optional
+        How many lessons are kept.
+    recent, before : PriorDecisions
+        Of the last `RECENT` lessons, and of those before: a filter that grows worse is seen here.
+    last : list of Past
+        The last lessons, the newest first.
+    """
+
+    spam: int
+    ham: int
+    texts: bool
+    most: int | None
+    recent: PriorDecisions
+    before: PriorDecisions
+    last: list[Past]
+
+
+def filter_status(lessons: Lessons) -> Status:
+    """The status of a filter with these lessons."""
+    with lessons.reading():
+        counts, history = lessons.counts(), lessons.history()
+        texts, most = lessons.holds_texts, lessons.meta("most")
+    recent, before = history[:RECENT], history[RECENT:]
+    return Status(**counts, texts=texts, most=most, recent=_foreseen(recent), before=_foreseen(before),
+                  last=recent)  # fmt: skip
+
+
+def _foreseen(lessons: list[Past]) -> PriorDecisions:
+    said = [(each.kind, kind_of(each.score)) for each in lessons if each.score is not None]
+    unsure = sum(kind == "unsure" for _, kind in said)
+    return PriorDecisions(len(said), sum(kind != true for true, kind in said) - unsure, unsure)
+
 
 #: Seconds that a lesson's way to the optimum may take; what is left of it is gone with the next lesson.
 SETTLING = 1.0
@@ -318,7 +378,7 @@ class Filter:
     def status(self) -> Status:
         """How many lessons there are, and how well the last ones were foreseen."""
         with self._lock:
-            return status_of(self.lessons)
+            return filter_status(self.lessons)
 
 
 def out_of_fold(lessons: list[Lesson], folds: int = 5) -> list[float | None]:

@@ -11,7 +11,7 @@ from collections import Counter
 from html.parser import HTMLParser
 from urllib.parse import urlsplit
 
-from textsvm.readers.html import html_text, without_comments, without_hidden
+from textsvm.readers.mime import html_text, without_comments, without_hidden
 
 _VOID = frozenset(
     [

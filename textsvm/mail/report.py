@@ -13,12 +13,13 @@ from textsvm.evaluation.explanation import Explanation, Substring
 from textsvm.evaluation.results import Results, evaluate
 from textsvm.kernels.attribution import Attribution
 from textsvm.mail.decision import Decision, decision
+from textsvm.mail.decision import DecisionModel as Known
+from textsvm.mail.features import WeightVector as Weights
+from textsvm.mail.features import character_contributions as shares_of
+from textsvm.mail.features import word_contributions as words_of
 from textsvm.mail.filter import Filter
-from textsvm.mail.known import Known
 from textsvm.mail.lessons import Lesson
 from textsvm.mail.message import read_message
-from textsvm.mail.reasons import shares_of, words_of
-from textsvm.mail.weights import Weights
 from textsvm.reporting.report import Mistake, Report, worst
 
 _SHARES = Attribution(
@@ -31,14 +32,14 @@ _WORDS = 12
 
 
 @dataclass(frozen=True)
-class _Judged:
+class _JudgedLesson:
     """A lesson and what was said of it."""
 
     lesson: Lesson
     said: Decision
 
 
-def report_of(opened: Filter, mistakes: int = 10) -> Report:
+def filter_report(opened: Filter, mistakes: int = 10) -> Report:
     """Put together a report.
 
     Parameters
@@ -78,15 +79,15 @@ def report_of(opened: Filter, mistakes: int = 10) -> Report:
     return Report(title, results, _facts(opened, judged, results), lengths, found)
 
 
-def _judged(opened: Filter, known: Known) -> list[_Judged]:
+def _judged(opened: Filter, known: Known) -> list[_JudgedLesson]:
     return [
-        _Judged(each, decision(each.value, known.calibration))
+        _JudgedLesson(each, decision(each.value, known.calibration))
         for each in opened.lessons.read()
         if each.value is not None
     ]
 
 
-def _mistake(opened: Filter, judged: _Judged, predicted: Any, weights: Weights) -> Mistake:
+def _mistake(opened: Filter, judged: _JudgedLesson, predicted: Any, weights: Weights) -> Mistake:
     lesson = opened.lessons.get(judged.lesson.digest)
     found = read_message(lesson.message or b"")
     text, shares = shares_of(found.text, weights)
@@ -98,7 +99,7 @@ def _mistake(opened: Filter, judged: _Judged, predicted: Any, weights: Weights) 
     return Mistake(name, lesson.kind, str(predicted), judged.said.value, text, explanation)
 
 
-def _facts(opened: Filter, judged: list[_Judged], results: Results) -> list[tuple[str, str]]:
+def _facts(opened: Filter, judged: list[_JudgedLesson], results: Results) -> list[tuple[str, str]]:
     counts = opened.lessons.counts()
     unsure = sum(each.said.kind == "unsure" for each in judged)
     said = [(each.lesson.kind, each.said.kind) for each in judged]

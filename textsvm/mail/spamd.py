@@ -21,8 +21,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from textsvm.mail.fields import header
-from textsvm.mail.passing import pieces
+from textsvm.mail.raw_message import marked_pieces as pieces
+from textsvm.mail.raw_message import scan_header as header
 
 if TYPE_CHECKING:
     from textsvm.mail.filter import Decision, Filter

@@ -38,8 +38,8 @@ from textsvm.kernels import Gaussian, Linear, Polynomial, Sigmoid
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
+from textsvm.readers.files import File
 from textsvm.readers.libsvm import MOST, number_text, parse, vector_texts
-from textsvm.readers.opened import File
 from textsvm.runtime import device as devices
 from textsvm.runtime.files import replacing
 

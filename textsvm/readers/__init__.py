@@ -10,9 +10,8 @@ from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.readers.corpus import Corpus
-    from textsvm.readers.incoming import incoming_documents
     from textsvm.readers.read import FORMATS, read_corpus, read_documents
-    from textsvm.readers.stream import CorpusStream, is_large, stream_corpus
+    from textsvm.readers.stream import CorpusStream, incoming_documents, is_large, stream_corpus
 
 # Imported when first used: who decides on one mail reads no tables and no archives.
 _HOME = {
@@ -21,7 +20,7 @@ _HOME = {
     "read_corpus": "textsvm.readers.read",
     "read_documents": "textsvm.readers.read",
     "CorpusStream": "textsvm.readers.stream",
-    "incoming_documents": "textsvm.readers.incoming",
+    "incoming_documents": "textsvm.readers.stream",
     "is_large": "textsvm.readers.stream",
     "stream_corpus": "textsvm.readers.stream",
 }

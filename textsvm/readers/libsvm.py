@@ -22,7 +22,7 @@ from textsvm.runtime.files import replacing
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-    from textsvm.readers.opened import File, FileOnDisk
+    from textsvm.readers.files import File, FileOnDisk
 
 SUFFIXES = (".libsvm", ".svm", ".svmlight")
 #: Largest index: columns are 32-bit numbers in a sparse matrix.
@@ -73,7 +73,7 @@ def read_libsvm(path: str | os.PathLike[str]) -> tuple[csr_matrix, NDArray[np.fl
     >>> vectors.toarray().tolist(), labels.tolist()
     ([[1.5, 0.0], [0.0, 2.0]], [1.0, -1.0])
     """
-    from textsvm.readers.archives import read_files
+    from textsvm.readers.files import read_files
 
     found = read_files(os.fspath(path))
     if not found.single:

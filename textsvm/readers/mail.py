@@ -19,13 +19,13 @@ from itertools import islice, zip_longest
 from mmap import mmap
 from pathlib import PurePosixPath
 
-from textsvm.readers.archives import stem
 from textsvm.readers.charsets import decode_declared
 from textsvm.readers.corpus import Document
-from textsvm.readers.folders import part_of
-from textsvm.readers.headers import PARSER_ERRORS, AsSent, Part, decoded_header
-from textsvm.readers.html import html_text, is_html
-from textsvm.readers.opened import File
+from textsvm.readers.files import File, stem
+from textsvm.readers.mime import PARSER_ERRORS, decoded_header, html_text, is_html
+from textsvm.readers.mime import MimePart as Part
+from textsvm.readers.mime import RawHeaderPolicy as AsSent
+from textsvm.readers.plain_text import part_of
 from textsvm.runtime.parallel import Progress
 
 _HEADER = re.compile(rb"[!-9;-~]+[ \t]*:")

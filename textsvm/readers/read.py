@@ -13,12 +13,17 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from textsvm.errors import InputError
-from textsvm.readers import folders, lines, mail, reuters, sequences, tables
-from textsvm.readers.archives import MAX_BYTES, Files, read_files, read_stream, together
+from textsvm.readers import mail, reuters, sequences, tables
+from textsvm.readers import plain_text as folders
+from textsvm.readers import plain_text as lines
 from textsvm.readers.charsets import decode, is_binary
-from textsvm.readers.corpus import SEQUENCES, Corpus, Document, concatenated, gather
-from textsvm.readers.opened import File
-from textsvm.readers.tables import Columns
+from textsvm.readers.corpus import SEQUENCES, Corpus, Document
+from textsvm.readers.corpus import build_corpus as gather
+from textsvm.readers.corpus import concatenate_corpora as concatenated
+from textsvm.readers.files import MAX_BYTES, File, read_files, read_stream
+from textsvm.readers.files import InputFiles as Files
+from textsvm.readers.files import combine_files as together
+from textsvm.readers.tables import ColumnNames as Columns
 from textsvm.runtime.parallel import Progress
 
 #: Formats of vectors.
@@ -235,16 +240,16 @@ def documents_of(
                     f"{file.name} in {found.source} is binary data and cannot be read as {format}"
                 )
     if format == "lines":
-        return lines.read(_content(files), problems, labelled=labelled, progress=progress)
+        return lines.read_lines(_content(files), problems, labelled=labelled, progress=progress)
     if format in ("folders", "text"):
-        return folders.read(files, problems, progress=progress)
+        return folders.read_folders(files, problems, progress=progress)
     if format in SEQUENCES:
-        return sequences.read(
+        return sequences.read_sequences(
             _content(files), problems, options.columns,
             label_separator=options.label_separator, progress=progress,
         )  # fmt: skip
     mixed = format == "tables"
-    return tables.read(
+    return tables.read_tables(
         _content(files), problems, None if mixed else format, options.columns,
         label_separator=options.label_separator, progress=progress,
     )  # fmt: skip
@@ -266,11 +271,11 @@ def _detect(found: Files, labelled: bool, as_table: bool) -> str:
     if all(is_binary(file.head) and not file.head.startswith(b"PAR1") for file in sample):
         raise InputError(f"{found.source} is binary data, not text, mail, a table or an archive of them")
     heads = [(file.name, decode(file.head)[0]) for file in sample]
-    records = [sequences.format_of(name, head) for name, head in heads]
+    records = [sequences.sequence_format(name, head) for name, head in heads]
     if sum(kind is not None for kind in records) > 0.5 * len(records):
         return "fastq" if records.count("fastq") > records.count("fasta") else "fasta"
     kinds = {
-        "parquet" if file.head.startswith(b"PAR1") else tables.format_of(name, head)
+        "parquet" if file.head.startswith(b"PAR1") else tables.table_format(name, head)
         for file, (name, head) in zip(sample, heads, strict=True)
     }
     if None not in kinds:

@@ -19,7 +19,7 @@ from itertools import zip_longest
 
 from textsvm.errors import InputError
 from textsvm.readers.corpus import Document
-from textsvm.readers.opened import File
+from textsvm.readers.files import File
 from textsvm.runtime.parallel import Progress
 
 SPLITS = {"modapte": ("YES",), "lewis": ("YES", "NO")}

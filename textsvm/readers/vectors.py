@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.readers import libsvm
-from textsvm.readers.archives import Files, read_files
-from textsvm.readers.corpus import Corpus, concatenated
-from textsvm.readers.folders import part_of
-from textsvm.readers.opened import NUMPY, require_modest
+from textsvm.readers.corpus import Corpus
+from textsvm.readers.corpus import concatenate_corpora as concatenated
+from textsvm.readers.files import NUMPY, read_files
+from textsvm.readers.files import InputFiles as Files
+from textsvm.readers.files import check_expansion as require_modest
+from textsvm.readers.plain_text import part_of
 
 _LABELS = ("y", "labels", "label")
 _SPARSE = ("csr", "csc")

@@ -17,7 +17,7 @@ from textsvm.evaluation.side_by_side import SideBySide
 from textsvm.evaluation.slices import Slices
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
-from textsvm.readers.columns import some
+from textsvm.readers.corpus import select_examples as some
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.learning_curve import LearningCurve
