@@ -34,6 +34,7 @@ class ToyFilter:
         self.lessons = {}
 
     def classify(self, data):
+        data = getattr(data, "data", data)  # of a RawMessage
         if b"BREAK" in data:
             raise ZeroDivisionError("by design")
         if b"SLEEP" in data:

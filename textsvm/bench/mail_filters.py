@@ -19,8 +19,7 @@ import numpy as np
 
 from textsvm.bench.mail_stream import Mail
 from textsvm.mail.message import FIELDS
-from textsvm.mail.raw_message import fields
-from textsvm.mail.raw_message import scan_header as header
+from textsvm.mail.raw_message import RawMessage
 from textsvm.readers.mail import message_text
 
 
@@ -94,13 +93,13 @@ class FewFields(Ours):
 def few_fields(data: bytes) -> bytes:
     """A message without the fields of which a corpus's collectors may have made a mark of ham or spam: To,
     Cc, Date, Message-ID's host, those of mailing lists, ..."""
-    found = header(data)
+    message = RawMessage(data)
     kept = [
         data[start:stop]
-        for start, stop in fields(data, found.start, found.fields)
+        for start, stop in message.fields(message.fields_end)
         if data[start:stop].partition(b":")[0].strip().lower().decode("ascii", "replace") in FIELDS
     ]
-    return b"".join(kept) + data[found.fields :]
+    return b"".join(kept) + data[message.fields_end :]
 
 
 class Bogofilter:

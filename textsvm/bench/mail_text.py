@@ -22,6 +22,7 @@ from textsvm.bench.harness import Rows, data_folder
 from textsvm.estimators.features import SpectrumFeatures
 from textsvm.evaluation.bootstrap import draws
 from textsvm.mail.message import FIELDS, evidence, parse
+from textsvm.mail.raw_message import RawMessage
 from textsvm.readers import sample
 from textsvm.readers.files import read_files
 from textsvm.readers.mail import is_mail, message_text
@@ -127,7 +128,7 @@ def variants(mails: list[bytes]) -> list[tuple[str, list[str]]]:
 
 def pieces(data: bytes) -> Pieces:
     """The pieces of one mail's text, with every field that is tried, in their order."""
-    parsed = parse(data)
+    parsed = parse(RawMessage(data))
     whole = [(name, decoded_header(str(parsed.get(field, "")), {})) for name, field in WHOLE.items()]
     names = ("names of all fields", " ".join(parsed.keys()).lower())
     found = evidence(parsed, [*FIELDS, *OTHER_FIELDS])

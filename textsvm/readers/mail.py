@@ -78,7 +78,7 @@ def is_mbox(data: bytes | mmap) -> bool:
     return data[:5] == b"From " and len(list(islice(_separators(data), 2))) == 2
 
 
-def messages(name: str, data: bytes | mmap) -> Iterator[tuple[str, bytes]]:
+def split_messages(name: str, data: bytes | mmap) -> Iterator[tuple[str, bytes]]:
     """The raw messages of a file, each under its name: one, or those of an mbox, numbered.
 
     Parameters
@@ -126,7 +126,7 @@ def read(
         if _folder(file) == "tmp" and path.parent.parent in maildirs:  # not delivered yet
             continue
         label, part = _label(file, several), part_of(str(path.parent))
-        for identifier, data in messages(file.name, file.data):
+        for identifier, data in split_messages(file.name, file.data):
             text, damage = message_text(data, headers=headers)
             problems += [(identifier, problem) for problem in damage]
             yield Document(identifier, text, label, part)
