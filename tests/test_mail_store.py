@@ -328,7 +328,7 @@ def fails(folder, **options):
 def test_no_store_is_a_sentence(tmp_path):
     assert "there is no mail store" in fails(tmp_path)
     (tmp_path / "file").touch()
-    assert "cannot make" in fails(tmp_path / "file" / "folder", create=True)
+    assert "cannot create" in fails(tmp_path / "file" / "folder", create=True)
 
 
 def test_another_programs_file_is_left_alone(tmp_path):
@@ -345,7 +345,7 @@ def test_another_programs_file_is_left_alone(tmp_path):
 
 def test_an_empty_file_becomes_a_store_when_something_is_learnt(tmp_path):
     (tmp_path / FILE).touch()
-    assert "holds nothing yet" in fails(tmp_path)
+    assert "is empty" in fails(tmp_path)
     with Filter(tmp_path, create=True) as opened:
         assert opened.learn(mail("ham", 1), "ham")
 

@@ -144,7 +144,7 @@ def test_damaged_messages_keep_what_they_say():
     assert message_text(b"Just a text.\n") == ("Just a text.", ["it has no headers"])
     odd = HEAD + b"no header\nSubject: x\n\nbody"
     assert "body" in text(odd)
-    assert damage(odd) == ["a line between the headers that is none"]
+    assert damage(odd) == ["a line between the headers that is no header"]
     bad = HEAD + b"Content-Transfer-Encoding: base64\n\nSGVsbG8*gd29ybGQ\n"
     assert text(bad) == "Hello world"
     assert len(damage(bad)) == 2

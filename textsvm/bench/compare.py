@@ -19,7 +19,7 @@ from textsvm.estimators.default import NAMES, is_default
 from textsvm.estimators.svc import SVC
 from textsvm.evaluation.comparison import Compared, judge_prediction
 from textsvm.kernels.spelling import parse
-from textsvm.readers.corpus import select_examples as some
+from textsvm.readers.corpus import select_examples
 from textsvm.runtime.parallel import StageProgress
 
 #: Rows to train on and rows to test on.
@@ -94,7 +94,9 @@ def compare(
 
 def _answer(model: Any, texts: Any, labels: Sequence[Any], part: Part) -> Answer:
     train, test = part
-    return answer(model, some(texts, train), some(labels, train), some(texts, test))
+    return answer(
+        model, select_examples(texts, train), select_examples(labels, train), select_examples(texts, test)
+    )
 
 
 def _cost(answers: Sequence[Answer]) -> dict[str, Any]:
@@ -107,6 +109,6 @@ def _cost(answers: Sequence[Answer]) -> dict[str, Any]:
 
 def _warm_up(make: Callable[[], Any], texts: Any, labels: Sequence[Any], parts: Sequence[Part]) -> None:
     train = np.asarray(parts[0][0])
-    of_train: NDArray[Any] = np.asarray(some(labels, train.tolist()))
+    of_train: NDArray[Any] = np.asarray(select_examples(labels, train.tolist()))
     few = np.concatenate([train[of_train == label][:WARM_UP] for label in np.unique(of_train)])
     _answer(make(), texts, labels, (few.tolist(), few[:WARM_UP].tolist()))

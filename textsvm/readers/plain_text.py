@@ -1,10 +1,10 @@
-"""One document a line, the label first: `label TAB text`, or fastText's `__label__a __label__b text`.
+"""Readers of plain text: a folder for each class, or a document a line with its label first.
 
-A folder per class: every file a document, its label the folder it lies in.
+Folders: each file is a document, its label the folder it lies in. `train/pos/1.txt` is a document of part
+"train" with the label "pos"; the label is the innermost folder that is not the name of a part. Files that lie
+beside folders of documents (a README) are left out. Without folders, the documents have no labels.
 
-`train/pos/1.txt` is a document of part "train" with the label "pos"; the label is the innermost
-folder that is no name of a part. A folder that holds other folders of documents is no class: files
-that lie directly in it (a README) are left out. Without folders, the documents have no labels.
+Lines: `label TAB text`, or fastText's `__label__a __label__b text`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from pathlib import PurePosixPath
 
 from textsvm.readers.charsets import decode, is_binary
 from textsvm.readers.corpus import Document
-from textsvm.readers.files import File, stem
-from textsvm.readers.files import iterate_lines as lines_of
+from textsvm.readers.files import File, Problems, iterate_lines, stem
 from textsvm.runtime.parallel import Progress
 
 PART = re.compile(
     r"(?<![a-z])(train|test|dev|valid|val|validation|development)(?:ing)?(?![a-z])", re.IGNORECASE
 )
 _PARTS = {"valid": "dev", "val": "dev", "validation": "dev", "development": "dev"}
+_FASTTEXT = re.compile(r"((?:__label__\S+\s+)*__label__\S+)(?:\s+|$)")
+_MAX_LABEL = 100
+#: Lines or rows between progress reports.
+PROGRESS_STEP = 1024
 
 
 def part_of(name: str) -> str | None:
@@ -35,18 +38,9 @@ def part_of(name: str) -> str | None:
 
 
 def read_folders(
-    files: Sequence[File], problems: list[tuple[str, str]], *, progress: Progress | None = None
+    files: Sequence[File], problems: Problems, *, progress: Progress | None = None
 ) -> Iterator[Document]:
-    """One document a file.
-
-    Parameters
-    ----------
-    files : sequence of File
-    problems : list of (str, str)
-        Gets what is damaged or left out: name, problem.
-    progress : callable, optional
-        Called with (files read_folders, files in all).
-    """
+    """Documents of a folder for each class; `problems` gets files that are damaged or left out."""
     parents = _parents(files)
     for number, file in enumerate(files, 1):
         folder = PurePosixPath(file.name).parent
@@ -58,7 +52,9 @@ def read_folders(
             text, problem = decode(data)
             if problem:
                 problems.append((file.name, problem))
-            yield Document(file.name, text, _label(folder), part_of(str(folder)))
+            names = map(stem, reversed(folder.parts))
+            label = next((name for name in names if not PART.fullmatch(name)), None)
+            yield Document(file.name, text, label, part_of(str(folder)))
         if progress is not None and (number % 256 == 0 or number == len(files)):
             progress(number, len(files))
 
@@ -74,71 +70,43 @@ def _parents(files: Sequence[File]) -> set[PurePosixPath]:
     return parents
 
 
-def _label(folder: PurePosixPath) -> str | None:
-    for name in map(stem, reversed(folder.parts)):
-        if not PART.fullmatch(name):
-            return name
-    return None
-
-
-_FASTTEXT = re.compile(r"((?:__label__\S+\s+)*__label__\S+)(?:\s+|$)")
-_LONGEST_LABEL = 100
-#: Lines between reports of progress.
-PROGRESS_STEP = 1024
-
-
 def is_lines(head: str) -> bool:
-    """Whether lines (the last one may be cut off) all have a label first and one text after it."""
+    """Whether all lines (the last may be cut off) have a label and a text after it."""
     lines = [line for line in head.split("\n") if line.strip()]
     lines = lines[:-1] or lines
     if not lines:
         return False
     if all(line.startswith("__label__") for line in lines):
         return True
-    return all(line.count("\t") == 1 and 0 < line.index("\t") <= _LONGEST_LABEL for line in lines)
+    return all(line.count("\t") == 1 and 0 < line.index("\t") <= _MAX_LABEL for line in lines)
 
 
 def read_lines(
-    files: Sequence[File],
-    problems: list[tuple[str, str]],
-    *,
-    labelled: bool = True,
-    progress: Progress | None = None,
+    files: Sequence[File], problems: Problems, *, labelled: bool = True, progress: Progress | None = None
 ) -> Iterator[Document]:
-    """The lines of files; ids are line numbers, with the file where there are several.
+    """Documents of lines; ids are line numbers, with the file if there are several.
 
-    Parameters
-    ----------
-    files : sequence of File
-        A file named after a part (`r8-train-all-terms.txt`) is that part.
-    problems : list of (str, str)
-        Gets what is damaged or left out: file and line, problem.
-    labelled : bool
-        Else, where the first lines do not all have labels, every line of a file is a text.
-    progress : callable, optional
-        Called with (bytes read_lines, bytes in all).
+    A file named after a part (`r8-train-all-terms.txt`) is that part. Unless `labelled`, all lines of a file
+    whose first lines do not all have labels are texts. `problems` gets lines that are left out.
     """
     total, done = sum(file.size for file in files), 0
     for file in files:
-        part, texts = part_of(file.name), not labelled and not is_lines(decode(file.head)[0])
-        for number, line in enumerate(lines_of(file, problems), 1):
+        part, unlabelled = part_of(file.name), not labelled and not is_lines(decode(file.head)[0])
+        for number, line in enumerate(iterate_lines(file, problems), 1):
             line = line.removesuffix("\n").removesuffix("\r")
             if progress is not None and number % PROGRESS_STEP == 0:
                 progress(done + file.position, total)
             if not line.strip():
                 continue
             identifier = str(number) if len(files) == 1 else f"{file.name}:{number}"
-            if texts:
+            first, tab, rest = line.partition("\t")
+            if unlabelled:
                 yield Document(identifier, line, None, part)
-                continue
-            fasttext = _FASTTEXT.match(line)
-            if fasttext:
+            elif fasttext := _FASTTEXT.match(line):
                 labels = tuple(label.removeprefix("__label__") for label in fasttext[1].split())
                 label = labels[0] if len(labels) == 1 else labels
                 yield Document(identifier, line[fasttext.end() :], label, part)
-                continue
-            first, tab, rest = line.partition("\t")
-            if tab and first.strip():
+            elif tab and first.strip():
                 yield Document(identifier, rest, first.strip(), part)
             else:
                 problems.append(

@@ -17,7 +17,7 @@ from textsvm.evaluation.side_by_side import SideBySide
 from textsvm.evaluation.slices import Slices
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
-from textsvm.readers.corpus import select_examples as some
+from textsvm.readers.corpus import select_examples
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.learning_curve import LearningCurve
@@ -136,9 +136,8 @@ def make_report(
     if isinstance(documents, Vectors):
         return Report(title, results, _facts(model, results), np.zeros(results.n, np.int64), [])
     positive = results.labels[1] if results.task == "binary" else None
-    explained = explain_within_budget(
-        model, some(texts, results.index[chosen].tolist()), documents.lengths[chosen], positive, progress
-    )
+    mistaken = select_examples(texts, results.index[chosen].tolist())
+    explained = explain_within_budget(model, mistaken, documents.lengths[chosen], positive, progress)
     found = [
         Mistake(
             ids[results.index[i]],
@@ -173,7 +172,7 @@ def explain_within_budget(
     seconds = np.cumsum(model.kernel_.contributions_cost(lengths, model.support_documents_.lengths))
     affordable = int(np.searchsorted(seconds, EXPLAINING, side="right"))
     done: list[Explanation | None] = []
-    first = some(texts, range(affordable))
+    first = select_examples(texts, range(affordable))
     done += explain(model, first, positive=positive, substrings=12, similar=3, progress=progress)
     return done + [None] * (len(lengths) - affordable)
 
