@@ -11,6 +11,7 @@ from command import fails, report, run
 
 from textsvm import load
 from textsvm.readers import incoming_documents, read_documents, sample
+from textsvm.readers import stream as reader_stream
 
 ROWS = [{"id": f"n{i}", "text": f"the {'bad' if i % 2 else 'good'} kettle {i}"} for i in range(40)]
 CSV = "id,text\n" + "".join(f"{row['id']},{row['text']}\n" for row in ROWS)

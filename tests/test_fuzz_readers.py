@@ -23,6 +23,7 @@ from command import fails, run
 from textsvm import SVC, InputError, Spectrum, read_corpus
 from textsvm.cli import sequences
 from textsvm.errors import InputError as Error
+from textsvm.errors import json_escaped, one_line, printable
 from textsvm.gram.files import read_gram
 from textsvm.model.file import load, save
 from textsvm.readers import files as reader_files
@@ -30,7 +31,6 @@ from textsvm.readers import incoming_documents, read_documents, stream_corpus
 from textsvm.readers.files import read_stream
 from textsvm.readers.sequences import _fields
 from textsvm.reporting.escape import safe
-from textsvm.runtime.printable import json_escaped, one_line, printable
 
 ROOT = Path(__file__).parents[1]
 TARGETS = sorted(path.stem for path in (ROOT / "fuzz").glob("read_*.py"))

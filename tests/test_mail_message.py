@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from textsvm.mail import raw_message
 from textsvm.mail.message import MAX_SENT, MAX_TEXT, plain_letters, read_message
 from textsvm.mail.page import page_text
 from textsvm.mail.raw_message import RawMessage
@@ -246,6 +247,39 @@ def test_ends_of_lines_at_the_borders_of_chunks(data, before):
     body = b"x" * ((1 << 20) - before) + b"\n>From x\r\n" + data
     other = RawMessage(HEAD + b"\r\n" + body.replace(b"\r\n", b"\n"))
     assert RawMessage(HEAD + b"\n" + body).digest == other.digest
+
+
+QUOTED = [
+    b"\r",
+    b"\n",
+    b"\r\n",
+    b"\n>From x",
+    b"\r\n>>From x",
+    b"\n>>>From x",
+    b"\nFrom x",
+    b">",
+    b"abcdefgh",
+]
+
+
+@given(st.lists(st.sampled_from(QUOTED), max_size=12), st.integers(16, 40))
+@settings(max_examples=100)
+def test_a_digest_does_not_depend_on_where_chunks_end(pieces, size):
+    data = HEAD + b"\n" + b"".join(pieces)
+    whole = RawMessage(data).digest
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(raw_message, "_CHUNK", size)
+        assert RawMessage(data).digest == whole
+
+
+@pytest.mark.parametrize("quoted", [b">From", b">>From"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_lines_that_an_mbox_quoted_have_one_digest(quoted, end):
+    body = BODY.replace(b"From", quoted).replace(b"\n", end)
+    assert RawMessage(HEAD + b"\n" + body).digest == RawMessage(HEAD + b"\n" + BODY).digest
+    inside = BODY.replace(b"here", quoted)  # not at the start of a line
+    other = RawMessage(HEAD + b"\n" + BODY.replace(b"here", b"From"))
+    assert RawMessage(HEAD + b"\n" + inside).digest != other.digest
 
 
 # Hostile mails: each in a process of its own, which says how long it took and how much memory.

@@ -24,10 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import textsvm
-from textsvm.errors import InputError
+from textsvm.errors import InputError, one_line, printable
 from textsvm.mail.bogofilter_options import USAGE, BogofilterArguments, parse_arguments
 from textsvm.mail.raw_message import BOGOFILTER, RawMessage, bogosity_field, marked
-from textsvm.runtime.printable import one_line, printable
 
 if TYPE_CHECKING:
     from textsvm.mail.decision import Decision

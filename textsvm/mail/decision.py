@@ -10,8 +10,8 @@ prior counts as much as `PRIOR_MAILS` mails of each kind, at the values 1 and -1
 lessons, so that a score grows with the value from the first lesson on. A fit with a negative slope is
 replaced by a flat sigmoid.
 
-Measured on SpamAssassin's corpus (`textsvm bench mail`): no more ham has a score of .99 before it is learnt
-than with Bogofilter, and more of the spam.
+Measured on SpamAssassin's corpus (`python -m benchmarks mail`): no more ham has a score of .99 before it is
+learnt than with Bogofilter, and more of the spam.
 """
 
 from __future__ import annotations

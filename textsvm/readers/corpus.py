@@ -203,9 +203,7 @@ class Corpus:
     def with_labels(self, labels: list[str], source: str) -> Corpus:
         """The corpus with other labels, read from `source`; InputError if their number differs."""
         if len(labels) != len(self):
-            raise InputError(
-                f"{source} has {len(labels):,} labels, and {self.source} {len(self):,} rows"
-            )
+            raise InputError(f"{source} has {len(labels):,} labels, and {self.source} {len(self):,} rows")
         return replace(self, labels=labels)
 
     def duplicates(self) -> list[tuple[str, ...]]:
