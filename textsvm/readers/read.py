@@ -29,6 +29,7 @@ from textsvm.readers.plain_text import is_lines, read_folders, read_lines
 from textsvm.readers.reuters import is_reuters, read_reuters
 from textsvm.readers.sequences import read_sequences, sequence_format
 from textsvm.readers.tables import ColumnNames, read_tables, table_format
+from textsvm.readers.vectors import read_vector_files, vector_format
 from textsvm.runtime.parallel import Progress
 
 #: Formats of vectors.
@@ -189,9 +190,7 @@ def _parse(
 ) -> Corpus:
     format = detect_format(inputs, format, options, labelled)
     if format in VECTORS:
-        from textsvm.readers import vectors
-
-        corpus = vectors.read_vector_files(inputs, format, options.columns.target)
+        corpus = read_vector_files(inputs, format, options.columns.target)
         return corpus if labelled else replace(corpus, labels=None)
     documents = list(iterate_documents(inputs, format, options, progress, labelled=labelled))
     if not documents:
@@ -274,8 +273,6 @@ def _is_parquet(file: File) -> bool:
 
 
 def _detect(inputs: InputFiles, labelled: bool, as_table: bool) -> str:
-    from textsvm.readers import vectors
-
     files = [file for file in inputs.files if file.size]
     if any(is_reuters(file.head) for file in files):
         return "reuters"
@@ -284,7 +281,7 @@ def _detect(inputs: InputFiles, labelled: bool, as_table: bool) -> str:
     if sum(is_mail(file.head) for file in sample) > 0.5 * len(sample):
         return "mail"
     if all(file.head.startswith(NUMPY) for file in files):
-        return vectors.vector_format(inputs, files) or ""
+        return vector_format(inputs, files) or ""
     if all(is_binary(file.head) and not _is_parquet(file) for file in sample):
         raise InputError(f"{inputs.source} is binary data, not text, mail, a table or an archive of them")
     heads = [(file.name, decode(file.head)[0]) for file in sample]
@@ -297,7 +294,7 @@ def _detect(inputs: InputFiles, labelled: bool, as_table: bool) -> str:
     }
     if None not in tables:
         return tables.pop() or "" if len(tables) == 1 else "tables"
-    if kind := vectors.vector_format(inputs, content):
+    if kind := vector_format(inputs, content):
         return kind
     if as_table and inputs.single:  # columns were named, and a stream has no name that ends in .csv
         return "tsv" if "\t" in heads[0][1].partition("\n")[0] else "csv"

@@ -7,6 +7,7 @@ all documents that have come by then, so that slow input comes one by one and fa
 from __future__ import annotations
 
 import io
+import select
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,6 +44,7 @@ from textsvm.readers.read import (
     no_document_error,
 )
 from textsvm.readers.tables import ColumnNames, table_format
+from textsvm.readers.vectors import read_vector_files
 from textsvm.runtime.parallel import Progress
 
 #: Bytes on disk from which the command line keeps the texts of a corpus in a temporary file.
@@ -90,10 +92,8 @@ class CorpusStream:
     def stored(self) -> Corpus:
         """The corpus as `read_corpus` returns it, with its texts in a temporary file."""
         if self.format in VECTORS:
-            from textsvm.readers import vectors
-
             target = self._options.columns.target
-            return vectors.read_vector_files(self._files, self.format, target).select(self._part)
+            return read_vector_files(self._files, self.format, target).select(self._part)
         corpus = build_corpus(self._documents(), self.source, self.format, self.problems, stored=True)
         return corpus.select(self._part)
 
@@ -248,10 +248,8 @@ class _RejoinedStream(io.RawIOBase):
 def _is_ready(stream: IO[bytes]) -> bool:
     """Whether more of a stream can be read without waiting."""
     try:
-        import select
-
         return bool(select.select([stream.fileno()], [], [], 0)[0])
-    except (OSError, ValueError, ImportError):
+    except (OSError, ValueError):
         return False
 
 
@@ -341,9 +339,7 @@ class _IncomingDocuments:
         if format not in STREAMED and any(isinstance(file, FileOnDisk) for file in inputs.files):
             inputs = read_files(path)
         if format in VECTORS:
-            from textsvm.readers import vectors
-
-            corpus = replace(vectors.read_vector_files(inputs, format), labels=None)
+            corpus = replace(read_vector_files(inputs, format), labels=None)
             yield replace(corpus, ids=[f"{path}:{each}" for each in corpus.ids]) if self.several else corpus
             return
         empty = True
