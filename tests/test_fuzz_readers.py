@@ -30,7 +30,7 @@ from textsvm.readers import files as reader_files
 from textsvm.readers import incoming_documents, read_documents, stream_corpus
 from textsvm.readers.files import read_stream
 from textsvm.readers.sequences import _fields
-from textsvm.reporting.escape import safe
+from textsvm.reporting.formatting import safe
 
 ROOT = Path(__file__).parents[1]
 TARGETS = sorted(path.stem for path in (ROOT / "fuzz").glob("read_*.py"))
