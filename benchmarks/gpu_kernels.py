@@ -17,8 +17,8 @@ from textsvm.bench.corpora import paper_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.kernels.edit.kernel import EditDistance
 from textsvm.kernels.gap.kernel import GapWeighted
-from textsvm.kernels.spectrum.kernel import Spectrum
 from textsvm.kernels.spectrum.cuda import CudaSpectrum
+from textsvm.kernels.spectrum.kernel import Spectrum
 from textsvm.runtime import device as gpu
 from textsvm.text.documents import DeviceDocuments, Documents, encode
 

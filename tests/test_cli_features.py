@@ -94,7 +94,7 @@ def test_to_standard_output():
         (["-o", "x.npz", "--kernel", "spectrum:2+words:1"], 2, "one spectrum kernel"),
         (["-o", "x.npz", "--odds"], 2, "--odds are learnt from classes"),
         (["-o", "x.npz", "--p", "3,4"], 2, "describe 2 kernels"),
-        (["-o", "x.npz", "--min-df", "many"], 2, "--min-df many is no number"),
+        (["-o", "x.npz", "--min-df", "many"], 2, "--min-df must be a number, got many"),
         (["-o", "x.npz", "--min-df", "0"], 2, "min_df=0"),
         (["-o", "x.npz", "--min-df", "nan"], 2, "min_df=nan"),
         (["-o", "x.npz", "--min-df", "201"], 1, "lower min_df"),

@@ -264,7 +264,7 @@ def test_models_and_documents_that_do_not_fit(here, model, of_columns):
 
 def test_features_are_of_texts(here):
     said = fails("features", here / "train.svm", "-o", here / "F.npz")
-    assert "does not hold texts alone" in said
+    assert "must hold only texts" in said
 
 
 def test_wrong_usage(here):

@@ -283,7 +283,7 @@ def test_command_line(sites, tmp_path):
     table, picture = tmp_path / "mutations.tsv", tmp_path / "logo.svg"
     done = run("explain", path, tmp_path / "new.csv", "--mutations", table, "--logo", picture)
     assert done.returncode == 0, done.stderr.decode()
-    assert b"positive scores speak for site" in done.stderr
+    assert b"positive scores are for site" in done.stderr
     head, *lines = table.read_text().splitlines()
     assert head.split("\t") == ["id", "position", "reference", "alternative", "score"]
     assert len(lines) == 2 * 60 * 3
@@ -315,7 +315,7 @@ def test_command_line(sites, tmp_path):
         (["--alphabet", "acgt"], "give one of them"),
         (["--kmers", "0"], "no length"),
         (["--kmers", "4", "--mutations", "x"], "the model alone"),
-        (["--kmers", "4", "--json"], "--json is of explanations"),
+        (["--kmers", "4", "--json"], "--json is for explanations"),
         (["--logo", "x.png"], "must end in .svg"),
     ],
 )

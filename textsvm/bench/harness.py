@@ -180,7 +180,7 @@ def describe_environment(about: dict[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Option:
+class BenchmarkOption:
     """A command line option: arguments of `argparse.ArgumentParser.add_argument`.
 
     Attributes
@@ -195,9 +195,9 @@ class Option:
     recorded: bool = True
 
 
-def option(*names: str, recorded: bool = True, **settings: Any) -> Option:
+def option(*names: str, recorded: bool = True, **settings: Any) -> BenchmarkOption:
     """Declare an option of one benchmark."""
-    return Option(names, settings, recorded)
+    return BenchmarkOption(names, settings, recorded)
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ class Benchmark:
     quick: str
     note: str
     report: type[BenchmarkReport]
-    options: tuple[Option, ...]
+    options: tuple[BenchmarkOption, ...]
 
     def parser(self, prog: str) -> argparse.ArgumentParser:
         """Parser of the shared and the own options."""
@@ -257,7 +257,7 @@ def benchmark(
     name: str,
     title: str,
     output: str,
-    *options: Option,
+    *options: BenchmarkOption,
     device: str | None = None,
     gpu_output: str = "",
     repeats: int | None = None,
@@ -275,7 +275,7 @@ def benchmark(
         Name on the command line; title of the report and of the list of benchmarks.
     output : str
         Default path of the report without suffix; may contain ``{option}``.
-    *options : Option
+    *options : BenchmarkOption
         Options in addition to -o, --device, --repeats and --quick.
     device : str, optional
         Default of --device. None: the benchmark has no such option; "gpu": no option, and it needs a GPU.
