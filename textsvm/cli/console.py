@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from textsvm.errors import InputError
+from textsvm.errors import InputError, json_escaped, one_line, printable
 from textsvm.runtime import compiled
-from textsvm.runtime.printable import json_escaped, one_line, printable
 
 if TYPE_CHECKING:
     from textsvm.runtime.device import Device
@@ -101,7 +100,7 @@ class Console:
         self._bars: Any = None
         self._tasks: dict[str, Any] = {}
         self._shown = ""
-        compiled.tell = lambda message: self.say(f"note: {message}")
+        compiled.warn = lambda message: self.say(f"note: {message}")
 
     def say(self, message: str) -> None:
         """Print a line to stderr."""
@@ -300,9 +299,9 @@ def main(app: typer.Typer) -> int:
 
 def _environment_error(error: BaseException) -> str | None:
     """User message for an environment error; None for a bug."""
-    from textsvm.runtime.device import failure
+    from textsvm.runtime.device import gpu_error
 
-    if message := failure(error, "the GPU"):
+    if message := gpu_error(error, "the GPU"):
         return str(message)
     causes: list[BaseException] = []
     cause: BaseException | None = error

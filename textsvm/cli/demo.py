@@ -77,7 +77,7 @@ def _explain(console: Console, explanation: Explanation) -> None:
     from rich.text import Text
 
     from textsvm.cli.explain import coloured, key
-    from textsvm.runtime.printable import printable
+    from textsvm.errors import printable
 
     console.stdout.print(coloured(explanation), soft_wrap=True)
     console.stdout.print(key(explanation), soft_wrap=True)

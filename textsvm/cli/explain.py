@@ -16,7 +16,7 @@ from textsvm.cli import corpora, model_files, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option
 from textsvm.cli.output import PICTURES, STDOUT, Force, Kind, Output
-from textsvm.runtime.printable import printable
+from textsvm.errors import printable
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -23,8 +23,7 @@ from textsvm.cli.console import USAGE_ERROR, Console, WrongUsage, json_line
 from textsvm.cli.mail_lessons import export, import_, learn, relearn, report, retrain, status, unlearn
 from textsvm.cli.mail_options import Messages, Store, open_filter, read_messages
 from textsvm.cli.options import Command, Group, option
-from textsvm.errors import InputError
-from textsvm.runtime.printable import one_line, printable
+from textsvm.errors import InputError, one_line, printable
 
 if TYPE_CHECKING:
     from socket import socket as Socket

@@ -18,10 +18,9 @@ from textsvm.cli.console import Console, WrongUsage, seconds_row
 from textsvm.cli.cv import SHOWN, leaks_by_id
 from textsvm.cli.options import option
 from textsvm.cli.output import MODEL, PICTURES, SEARCH, STDOUT, Force, Kind, Output
-from textsvm.errors import InputError
+from textsvm.errors import InputError, printable
 from textsvm.kernels.spelling import spell
 from textsvm.reporting.format_metrics import format_metric
-from textsvm.runtime.printable import printable
 
 if TYPE_CHECKING:
     from textsvm.readers import Corpus
