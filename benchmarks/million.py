@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.corpora import IMDB, newswire_tasks, parted_task, resampled_documents, texts_of
+from benchmarks.memory import free_all, peak_memory
 from benchmarks.plots import Series, lines
 from benchmarks.scale import growth
 from textsvm.bench.corpora import REUTERS, Task, read
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, free_all, option, peak_memory
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.svc import SVC
 from textsvm.kernels import Spectrum
 from textsvm.kernels.base import Kernel

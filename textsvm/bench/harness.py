@@ -22,7 +22,6 @@ import numpy as np
 
 import textsvm
 from textsvm.errors import InputError
-from textsvm.runtime import device as devices
 from textsvm.runtime.device import select
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import n_threads
@@ -74,18 +73,6 @@ def paired(ours: Callable[[], Any], theirs: Callable[[], Any], repeats: int = 3)
             record.append(time.perf_counter() - clock)
     mine, other = (float(np.median(record)) for record in times)
     return {"ours": mine, "theirs": other, "ratio": other / mine}
-
-
-def repeated(function: Callable[[], Any], repeats: int = 5) -> dict[str, float]:
-    """Wall time of a function after one untimed call: median and quartiles, seconds."""
-    function()
-    times = []
-    for _ in range(repeats):
-        clock = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - clock)
-    low, middle, high = np.quantile(times, [0.25, 0.5, 0.75])
-    return {"median": float(middle), "lower quartile": float(low), "upper quartile": float(high)}
 
 
 class BenchmarkReport:
@@ -196,7 +183,7 @@ class BenchmarkOption:
 
 
 def option(*names: str, recorded: bool = True, **settings: Any) -> BenchmarkOption:
-    """Declare an option of one benchmark."""
+    """Declare an option of a benchmark."""
     return BenchmarkOption(names, settings, recorded)
 
 
@@ -338,28 +325,6 @@ def run_benchmark(package: str, prog: str, name: str, arguments: Sequence[str]) 
     if rows is not None:
         report.rows = {str(number): row for number, row in enumerate(rows)}
     report.write()
-
-
-def free_all() -> None:
-    """Free pooled device memory, so that the peak counts later work only."""
-    if "cupy" in sys.modules:
-        devices.cupy().get_default_memory_pool().free_all_blocks()
-
-
-def peak_memory() -> int:
-    """Bytes of the memory pool on the GPU, or the largest resident set of this process."""
-    if "cupy" in sys.modules:
-        return int(devices.cupy().get_default_memory_pool().total_bytes())
-    return largest_resident()
-
-
-def largest_resident() -> int:
-    """Bytes of the largest resident set of this process; 0 on Windows."""
-    try:
-        import resource
-    except ImportError:
-        return 0
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << (0 if sys.platform == "darwin" else 10)
 
 
 def _cell(value: Any) -> str:

@@ -13,7 +13,6 @@ import typer
 
 from textsvm.cli import console
 from textsvm.cli.options import Command, Group, option
-from textsvm.runtime import memory as host_memory
 
 #: Commands. Each is the function or group of its name in the module of its name, or in `_MODULES`.
 COMMANDS = (
@@ -93,6 +92,8 @@ def _textsvm(
     ] = False,
 ) -> None:  # fmt: skip
     if context.invoked_subcommand in LOADING:
+        from textsvm.runtime import memory as host_memory
+
         host_memory.require(*LIBRARIES)
 
 

@@ -378,7 +378,9 @@ def hold_out(
     from sklearn.model_selection import train_test_split
 
     drawn = [i for i in range(len(corpus)) if i not in lone]
-    stratify = None if several or corpus.labels is None else [corpus.labels[i] for i in drawn]
+    stratify: list[Any] | None = (
+        None if several or corpus.labels is None else [corpus.labels[i] for i in drawn]
+    )
     _require_enough(share, len(drawn), len(set(stratify or [0])))
     rest, held = train_test_split(drawn, test_size=share, random_state=seed, stratify=stratify)
     return corpus.subset(sorted([*rest, *lone])), corpus.subset(sorted(held))

@@ -1,4 +1,4 @@
-"""textsvm cv: cross-validation of one kernel and one machine."""
+"""textsvm cv: cross-validation of a kernel and a machine."""
 
 from __future__ import annotations
 

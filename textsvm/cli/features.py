@@ -92,7 +92,7 @@ class FeatureOptions:
         return machines.checked(lambda: read_features(like).set_params(device=self.device))
 
     def _of_kernel(self) -> dict[str, Any]:
-        kernel = self.kernel.one()
+        kernel = self.kernel.single()
         given = kernel.get_params(deep=False)
         if kernel.name != "spectrum":
             raise WrongUsage(

@@ -103,7 +103,7 @@ def gram(
     output = file.checked(corpus, against.columns)
     values.cluster.check()
     console = Console(printing.quiet, output is not None and output.is_stdout)
-    kernel: Any = values.kernel.one()
+    kernel: Any = values.kernel.single()
     text = values.text.as_dict()
     model = machines.checked(lambda: SVC(kernel, device=values.device, store=file.store, **text))
     documents = columns = corpora.read(

@@ -109,7 +109,7 @@ class _KernelOptions:
             if field_name != "kernel" and field_name not in known:
                 raise WrongUsage(f"--{name} is not an option of the {' or '.join(names or ['fast'])} kernel")
 
-    def one(self) -> Kernel:
+    def single(self) -> Kernel:
         """Single kernel that the options describe."""
         kernels = self.grid()
         if len(kernels) > 1:

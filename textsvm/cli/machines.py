@@ -190,7 +190,8 @@ class ModelOptions:
 
     def grid(self, learning: options.LearningOptions) -> tuple[dict[str, list[Any]], KernelMachine]:
         """Grid of `tune`, all points checked, and an estimator whose parameters will be set to its points."""
-        grid = {"kernel": self.kernel.grid(tuning=True), "C": several("-C", _GRID_OF_C, float)}
+        grid: dict[str, list[Any]] = {"kernel": self.kernel.grid(tuning=True)}
+        grid["C"] = several("-C", _GRID_OF_C, float)
         grid |= self.machine.varied()
         return grid, self._estimators(grid, learning)[0]
 
@@ -273,7 +274,7 @@ class SingleOptions(ModelOptions):
             default = "fast"
         if budget is not None and default != "auto":
             raise WrongUsage("--budget is for --kernel auto; leave it out if a kernel is named")
-        return self.kernel.one() if mode is not None or default is None else default
+        return self.kernel.single() if mode is not None or default is None else default
 
 
 def _given(**options: Any) -> dict[str, Any]:

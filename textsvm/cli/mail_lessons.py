@@ -46,7 +46,7 @@ def learn(
     ] = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Learn messages as spam or ham. A known message is not learnt twice; one of the other class is moved.
+    """Learn messages as spam or ham. Known messages are not learnt twice, or are moved from the other class.
 
     When the command ends the messages are on disk, and the next decision uses them.
     """

@@ -39,7 +39,7 @@ def _show(console: Console, contents: dict[str, Any]) -> None:
     classes, calibration = contents["classes"], contents["calibration"]
     facts = {
         "file": f"{contents['file']}, {contents['bytes']:,} bytes",
-        "digest": contents["digest"] or "none: written before models had one",
+        "digest": contents["digest"] or "none: written by an older version",
         "format": f"{contents['format_version']}, written by {contents['written_by']}",
         "estimator": f"{contents['estimator']} ({_listed(contents['parameters'])})",
         "kernel": contents["kernel_line"],

@@ -67,7 +67,7 @@ class ComparingOptions:
         """Machine that the options describe."""
         from textsvm.nearest.neighbours import machine
 
-        kernel = self.kernel.one() if self.kernel.named else None
+        kernel = self.kernel.single() if self.kernel.named else None
         given = self.text.as_dict() | {"memory": self.memory, "device": self.device}
         return machines.checked(lambda: machine(kernel, wanted, **given))
 
@@ -104,7 +104,7 @@ def neighbours(
     """Find similar texts exactly: the nearest of each text, all pairs above a threshold, or both.
 
     Prints a JSON object per pair in the order of the texts: id, neighbour, value, and distance if the kernel
-    has one. Within one corpus each pair is printed once without -k, and for both texts with -k. A .npz file
+    has any. Within a corpus each pair is printed once without -k, and for both texts with -k. A .npz file
     holds a sparse matrix with a row per text; numpy.load also gives ids and column_ids.
 
     textsvm neighbours names.csv --text name --within 2

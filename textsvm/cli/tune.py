@@ -196,12 +196,12 @@ def _size(grid: dict[str, Any]) -> str:
 
 def _summary(result: Tuning, corpus: Corpus) -> dict[str, Any]:
     """The search as JSON values, documents by their ids."""
-    found = result.as_dict()
+    values = result.as_dict()
     return {
-        **{name: value for name, value in found.items() if name != "leaks"},
+        **{name: value for name, value in values.items() if name != "leaks"},
         "n": len(corpus),
         "device": result.best_estimator.device_.description,
-        "near_duplicates": leaks_by_id(found["leaks"], corpus),
+        "near_duplicates": leaks_by_id(values["leaks"], corpus),
     }
 
 
