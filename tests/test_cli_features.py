@@ -89,10 +89,10 @@ def test_to_standard_output():
     [
         ([], 2, "-o FILE is missing"),
         (["-o", "x.npy"], 2, "must end in .npz"),
-        (["-o", "x.npz", "--names", "x.npz"], 2, "the same"),
+        (["-o", "x.npz", "--names", "x.npz"], 2, "must be different files"),
         (["-o", "x.npz", "--kernel", "gap"], 2, "one spectrum kernel"),
         (["-o", "x.npz", "--kernel", "spectrum:2+words:1"], 2, "one spectrum kernel"),
-        (["-o", "x.npz", "--odds"], 2, "--odds are learnt from classes"),
+        (["-o", "x.npz", "--odds"], 2, "--odds needs classes"),
         (["-o", "x.npz", "--p", "3,4"], 2, "describe 2 kernels"),
         (["-o", "x.npz", "--min-df", "many"], 2, "--min-df must be a number, got many"),
         (["-o", "x.npz", "--min-df", "0"], 2, "min_df=0"),

@@ -311,10 +311,10 @@ def test_command_line(sites, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--top", "3"], "--kmers with their length"),
-        (["--alphabet", "acgt"], "give one of them"),
-        (["--kmers", "0"], "no length"),
-        (["--kmers", "4", "--mutations", "x"], "the model alone"),
+        (["--top", "3"], "needs --kmers"),
+        (["--alphabet", "acgt"], "--alphabet needs --mutations, --kmers or --logo"),
+        (["--kmers", "0"], "--kmers must be at least 1, got 0"),
+        (["--kmers", "4", "--mutations", "x"], "reads only the model"),
         (["--kmers", "4", "--json"], "--json is for explanations"),
         (["--logo", "x.png"], "must end in .svg"),
     ],
