@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from textsvm.cli import corpora, gram, kernels, machines, options
-from textsvm.cli.console import Console, WrongUsage, json_line, seconds_row
+from textsvm.cli.console import Console, WrongUsage, json_line
 from textsvm.cli.options import option
 from textsvm.cli.output import NAMES, NPZ, STDOUT, VECTORS, Force, Output
 from textsvm.errors import InputError
@@ -162,7 +162,7 @@ def features(
         "min_df": model.min_df, "like": None if file.like is None else str(file.like),
         "labels": numbered, "device": used.description, "seconds": seconds,
     }  # fmt: skip
-    console.print_json(report) if printing.json else _show(console, report)
+    console.print_json(report) if printing.json else gram.show_matrix(console, "features", report)
 
 
 def _write(output: Output, matrix: Any, documents: Corpus, model: SpectrumFeatures | None) -> None:
@@ -178,17 +178,3 @@ def _write(output: Output, matrix: Any, documents: Corpus, model: SpectrumFeatur
         about["labels"] = np.array(joined, str)
     with output.place() as path:
         write_features(path, matrix, about, model)
-
-
-def _show(console: Console, report: dict[str, Any]) -> None:
-    rows = [
-        ("kernel", report["kernel_spelled"]),
-        ("rows", f"{report['rows']:,}"),
-        ("columns", f"{report['columns']:,}" + (f", of {report['like']}" if report["like"] else "")),
-        ("entries", f"{report['entries']:,}"),
-        ("device", report["device"]),
-        seconds_row(report["seconds"]),
-    ]
-    if report["labels"]:
-        rows.append(("labels", gram.shown_labels(report["labels"])))
-    console.table(f"features {report['output']}", rows)

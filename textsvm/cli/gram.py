@@ -137,7 +137,7 @@ def gram(
         "kernel": kernel.as_dict(), "kernel_spelled": spell(kernel), "device": used.description,
         "seconds": seconds,
     }  # fmt: skip
-    console.print_json(report) if printing.json else _show(console, report)
+    console.print_json(report) if printing.json else show_matrix(console, "kernel matrix", report)
 
 
 def labels_of(corpus: Corpus) -> tuple[list[float] | None, list[str]]:
@@ -204,19 +204,13 @@ def _require_memory(needed: int, device: Device) -> None:
         )
 
 
-def shown_labels(names: list[str]) -> str:
-    """Numbers and names of the classes."""
-    return ", ".join(f"{number} {name}" for number, name in enumerate(names, 1))
-
-
-def _show(console: Console, report: dict[str, Any]) -> None:
-    rows = [
-        ("kernel", report["kernel_spelled"]),
-        ("rows", f"{report['rows']:,}"),
-        ("columns", f"{report['columns']:,}"),
-        ("device", report["device"]),
-        seconds_row(report["seconds"]),
-    ]
-    if report["labels"]:
-        rows.append(("labels", shown_labels(report["labels"])))
-    console.table(f"kernel matrix {report['output']}", rows)
+def show_matrix(console: Console, title: str, report: dict[str, Any]) -> None:
+    """Print the table of a command that writes a matrix."""
+    of = f", of {report['like']}" if report.get("like") else ""
+    rows = [("kernel", report["kernel_spelled"]), ("rows", f"{report['rows']:,}")]
+    rows.append(("columns", f"{report['columns']:,}{of}"))
+    rows += [(name, f"{report[name]:,}") for name in ("entries", "pairs") if name in report]
+    rows += [("device", report["device"]), seconds_row(report["seconds"])]
+    if report.get("labels"):
+        rows.append(("labels", ", ".join(f"{i} {name}" for i, name in enumerate(report["labels"], 1))))
+    console.table(f"{title} {report['output']}", rows)

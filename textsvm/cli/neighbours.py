@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from textsvm.cli import corpora, kernels, machines, options
-from textsvm.cli.console import Console, WrongUsage, json_line, seconds_row
+from textsvm.cli.console import Console, WrongUsage, json_line
+from textsvm.cli.gram import show_matrix
 from textsvm.cli.options import option
 from textsvm.cli.output import NEIGHBOURS, NPZ, STDOUT, Force, Output, writing
 from textsvm.kernels.spelling import spell
@@ -204,6 +205,4 @@ def _report(
     elif output.is_stdout:
         console.say(f"{counts[2]:,} pairs")
     else:
-        shown = [("kernel", spell(kernel)), ("device", used.description)]
-        shown += [(name, f"{n:,}") for name, n in zip(("rows", "columns", "pairs"), counts, strict=True)]
-        console.table(f"neighbours {output.path}", [*shown, seconds_row(seconds)])
+        show_matrix(console, "neighbours", report)

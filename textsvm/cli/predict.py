@@ -193,7 +193,9 @@ def _batches(
             yield corpora.with_files(documents, table)
         return
     if "-" in files:
-        console.say_waiting("one text per line" if table.format == "lines" else table.format or "one document")
+        console.say_waiting(
+            "one text per line" if table.format == "lines" else table.format or "one document"
+        )
     yield from incoming_documents(files, table.format, **settings, failed=failed)
 
 
