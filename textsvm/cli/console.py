@@ -203,7 +203,7 @@ class Console:
         """Progress callback of a function with a single stage."""
         return partial(self.stage, stage)
 
-    def table(self, title: str, rows: Sequence[tuple[str, ...]], header: tuple[str, ...] = ()) -> None:
+    def table(self, title: str, rows: Sequence[Sequence[str]], header: Sequence[str] = ()) -> None:
         """Print a table to stdout: names and values, or with a header names and right-aligned numbers."""
         from rich import box
         from rich.table import Table
@@ -239,17 +239,17 @@ class Console:
 _NAME = 16
 
 
-def _least(rows: Sequence[tuple[str, ...]], header: tuple[str, ...], i: int) -> int:
+def _least(rows: Sequence[Sequence[str]], header: Sequence[str], i: int) -> int:
     """Width of a numeric column in which numbers and words of the header are not broken."""
     return max(map(len, [row[i] for row in rows if i < len(row)] + (header[i].split() or [""])))
 
 
-def _name_width(rows: Sequence[tuple[str, ...]], header: tuple[str, ...]) -> int | None:
+def _name_width(rows: Sequence[Sequence[str]], header: Sequence[str]) -> int | None:
     """Minimum width of the first column."""
     return min(max(len(row[0]) for row in rows), _NAME) if header else None
 
 
-def _fitting(rows: Sequence[tuple[str, ...]], header: tuple[str, ...], width: int) -> list[list[int]]:
+def _fitting(rows: Sequence[Sequence[str]], header: Sequence[str], width: int) -> list[list[int]]:
     """Columns of each table: several tables, each with the names, if the terminal is too narrow for all."""
     name = max(_name_width(rows, header) or 0, 4) + 4
     tables, taken = [[0]], name

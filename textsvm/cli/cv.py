@@ -70,17 +70,18 @@ def cv(
 
     textsvm cv mails.tar.gz --kernel gap --p 4 -C 10 --folds 10
     """
-    from textsvm.evaluation.slices import make_slices
-    from textsvm.reporting import learning as shown
-    from textsvm.selection.cross_validation import cross_validate
-    from textsvm.selection.learning_curve import learning_curve
-
     started = time.perf_counter()
     folds.check()
     model_options.cluster.check()
     extra.file.check({"the corpus": corpus, "the predictions": extra.predictions})
     output = extra.output(corpus)
     console = Console(printing.quiet, output is not None and output.is_stdout)
+
+    from textsvm.evaluation.slices import make_slices
+    from textsvm.reporting import learning as shown
+    from textsvm.selection.cross_validation import cross_validate
+    from textsvm.selection.learning_curve import learning_curve
+
     model = model_options.estimator(learning)
     kernel = corpora.kernel_of(model)
     documents = corpora.read(console, corpus, reading, learning, groups=folds.groups, kernel=kernel)
@@ -125,7 +126,7 @@ def cv(
         _show(console, f"{len(documents):,} documents of {documents.source}", result, alone)
         if curve is not None:
             head, rows = shown.cells(curve)
-            console.table("learning curve", [tuple(row) for row in rows], tuple(head))
+            console.table("learning curve", rows, head)
             console.line(shown.sentence(curve))
         console.table("seconds", [(stage, f"{value:.2f}") for stage, value in seconds.items()])
 

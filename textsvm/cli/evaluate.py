@@ -90,30 +90,26 @@ def evaluate(
     Labels are reduced to two, or numbers read from a column, as in training unless options say otherwise.
     """
     started = time.perf_counter()
-    from textsvm.evaluation.judge import machine_of
-
     console = Console(printing.quiet)
     span = judging.check()
     file.check({"the model": model, "the corpus": corpus, "another model": judging.beside})
+
+    from textsvm.evaluation.judge import machine_of
+    from textsvm.evaluation.side_by_side import side_by_side
+    from textsvm.evaluation.slices import make_slices
+    from textsvm.reporting.report import make_report
 
     fitted = model_files.load_model(console, model, judging.device)
     training = model_files.Training.of(fitted)
     several = hasattr(fitted, "label_form_")
     if reading.positive is None:
         reading = replace(reading, positive=training.positive, negative=reading.negative or training.negative)
+    regress, separator = judging.regress or training.regress, training.label_separator
+    learning = options.LearningOptions(regress, multilabel=several, label_separator=separator)
     documents = corpora.read(
-        console,
-        corpus,
-        reading,
-        options.LearningOptions(
-            judging.regress or training.regress,
-            multilabel=several,
-            label_separator=training.label_separator,
-        ),
-        groups=judging.slice,
-        headers=training.headers,
-        kernel=machine_of(fitted).kernel_,
-    )
+        console, corpus, reading, learning,
+        groups=judging.slice, headers=training.headers, kernel=machine_of(fitted).kernel_,
+    )  # fmt: skip
     if not several or documents.labels is None:
         corpora.targets(documents)
     read = time.perf_counter() - started
@@ -132,11 +128,20 @@ def evaluate(
                 )
                 for path in judging.beside
             }  # fmt: skip
-            beside = _beside(compared, texts, documents.ids)
-        slices = _slices(judging, results, documents)
+            short = len({path.name for path in compared}) == len(compared)
+            named = {path.name if short else str(path): each for path, each in compared.items()}
+            beside = side_by_side(named, texts, documents.ids)
+        slices = None
+        if judging.slice is not None:
+            if documents.groups is None:
+                raise InputError(f"{documents.source} has no column {judging.slice!r} for --slice")
+            slices = make_slices(results, judging.slice, documents.groups)
         if file.report is not None:
             title = f"{model.name} on {corpora.names_of(corpus)}"
-            report = _report(console, file, fitted, results, documents, title)
+            report = make_report(
+                fitted, results, corpora.given_to(fitted, documents), documents.ids, title, file.mistakes,
+                console.progress_of("explain"),
+            )  # fmt: skip
             results = report.results
             write_report(console, file, replace(report, slices=slices, beside=beside))
     console.say_device(fitted.device_)
@@ -179,35 +184,6 @@ def _range(grades: str) -> tuple[int, int]:
     return bounds[0], bounds[1]
 
 
-def _beside(results: dict[Path, Results], texts: Any, ids: list[str]) -> SideBySide:
-    """Compare models by file names, or by paths if file names are equal."""
-    from textsvm.evaluation.side_by_side import side_by_side
-
-    short = len({path.name for path in results}) == len(results)
-    names = {path.name if short else str(path): each for path, each in results.items()}
-    return side_by_side(names, texts, ids)
-
-
-def _slices(judging: JudgingOptions, results: Results, corpus: Corpus) -> Slices | None:
-    from textsvm.evaluation.slices import make_slices
-
-    if judging.slice is None:
-        return None
-    if corpus.groups is None:
-        raise InputError(f"{corpus.source} has no column {judging.slice!r} for --slice")
-    return make_slices(results, judging.slice, corpus.groups)
-
-
-def _report(
-    console: Console, file: ReportFile, model: Any, results: Results, corpus: Corpus, title: str
-) -> Report:
-    """Report on a model, its results with intervals."""
-    from textsvm.reporting.report import make_report
-
-    examples, progress = corpora.given_to(model, corpus), console.progress_of("explain")
-    return make_report(model, results, examples, corpus.ids, title, file.mistakes, progress)
-
-
 def write_report(console: Console, file: ReportFile, report: Report) -> None:
     """Write a report and print its path."""
     from textsvm.reporting.files import write
@@ -224,11 +200,11 @@ def _show_more(console: Console, slices: Slices | None, beside: SideBySide | Non
 
     if beside is not None:
         head, rows = of_models.cells(beside)
-        console.table("models side by side", [tuple(row) for row in rows], tuple(head))
+        console.table("models side by side", rows, head)
         console.line(of_models.explanation(beside))
     if slices is not None:
         head, rows = of_slices.cells(slices)
-        console.table(f"by {slices.column}", [tuple(row) for row in rows], tuple(head))
+        console.table(f"by {slices.column}", rows, head)
         console.line(of_slices.explanation(slices))
 
 

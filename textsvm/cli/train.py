@@ -138,15 +138,16 @@ def train(
 
     textsvm train essays.tsv --regress score --kernel spectrum --p 1-15 --weight intersection
     """
-    from textsvm.evaluation.length_baseline import LengthBaseline
-    from textsvm.model.file import require_weights
-    from textsvm.model.libsvm import require_libsvms
-
     started = time.perf_counter()
     task.check(reading, learning)
     model_options.cluster.check()
     output = file.checked(corpus, task.calibrate is not None)
     console = Console(printing.quiet, output.is_stdout)
+
+    from textsvm.evaluation.length_baseline import LengthBaseline
+    from textsvm.model.file import require_weights
+    from textsvm.model.libsvm import require_libsvms
+
     model = _estimator(model_options, task, learning)
     if file.without_texts:
         require_weights(model)
