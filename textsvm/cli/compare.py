@@ -15,7 +15,8 @@ from textsvm.cli.options import option
 from textsvm.cli.output import Force, check_report
 
 if TYPE_CHECKING:
-    from textsvm.evaluation.comparison import Compared, Part
+    from textsvm.evaluation.comparison import Compared
+    from textsvm.evaluation.opponents import Part
     from textsvm.readers import Corpus
 
 #: Default share of the test documents.
@@ -73,8 +74,8 @@ def compare(
         if name not in DEFAULTS:
             spelled_out(name)
 
-    from textsvm.evaluation.comparison import candidates, machine
-    from textsvm.evaluation.comparison import compare as run_comparison
+    from textsvm.evaluation.opponents import candidates, machine
+    from textsvm.evaluation.opponents import compare as run_comparison
     from textsvm.runtime.device import select
 
     factories = {name: partial(machine, name, judging.device) for name in names}
@@ -90,9 +91,9 @@ def compare(
     console.say_device(device)
     title = f"{corpora.names_of(corpus)}: {compared[0].n:,} documents {how}"
     if judging.report is not None:
-        from textsvm.reporting.comparison import write
+        from textsvm.reporting.pages import write_comparison
 
-        write(
+        write_comparison(
             judging.report,
             f"Classifiers of {corpora.names_of(corpus)}",
             f"{compared[0].n:,} documents {how}",

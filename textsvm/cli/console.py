@@ -173,7 +173,7 @@ class Console:
         """Print Python warnings of the block to stderr as they come."""
         import warnings
 
-        from textsvm.selection.rare import RareClassWarning
+        from textsvm.errors import RareClassWarning
 
         def show(message: Warning | str, *where: object, **more: object) -> None:
             kind = "note" if isinstance(message, RareClassWarning) else "warning"

@@ -243,16 +243,16 @@ def candidates(corpus: Corpus, names: list[str], device: str) -> dict[str, Any]:
     """Factories of the classifiers that `compare` compares on a corpus, by name."""
     from textsvm.cli.kernels import DEFAULTS, spelled_out
     from textsvm.estimators.svc import SVC
-    from textsvm.evaluation import comparison
+    from textsvm.evaluation import opponents
 
     examples = corpus.examples
     if not names and not hasattr(examples, "shape") and not isinstance(examples, dict):
-        return comparison.candidates(device)
+        return opponents.candidates(device)
     factories: dict[str, Any] = {}
     for name in names or (["fast"] if isinstance(examples, dict) else ["gaussian", "linear"]):
         kernel = kernel_for(None if name in DEFAULTS else spelled_out(name), corpus)
         factories[name] = (
-            partial(comparison.machine, name, device)
+            partial(opponents.machine, name, device)
             if kernel is None
             else partial(SVC, kernel, device=device)
         )
@@ -375,15 +375,16 @@ def hold_out(
         lone = {i for i, label in enumerate(labels) if counts[label] == 1}
     if lone:
         console.say(f"note: {_lone_note(sorted(str(targets(corpus)[i]) for i in lone))}")
-    from sklearn.model_selection import train_test_split
+    from textsvm.selection.folds import shuffle_split
 
     drawn = [i for i in range(len(corpus)) if i not in lone]
     stratify: list[Any] | None = (
         None if several or corpus.labels is None else [corpus.labels[i] for i in drawn]
     )
     _require_enough(share, len(drawn), len(set(stratify or [0])))
-    rest, held = train_test_split(drawn, test_size=share, random_state=seed, stratify=stratify)
-    return corpus.subset(sorted([*rest, *lone])), corpus.subset(sorted(held))
+    rest, held = shuffle_split(len(drawn), share, seed, stratify or None)
+    kept = sorted([*(drawn[i] for i in rest), *lone])
+    return corpus.subset(kept), corpus.subset([drawn[i] for i in held])
 
 
 def _require_enough(share: float, n: int, classes: int) -> None:
@@ -401,8 +402,8 @@ def _require_enough(share: float, n: int, classes: int) -> None:
 
 
 def _lone_note(labels: list[str]) -> str:
-    from textsvm.selection.rare import names
+    from textsvm.selection.folds import quoted_names
 
     if len(labels) == 1:
-        return f"class {names(labels)} has 1 document: it is trained on and never held out"
-    return f"classes {names(labels)} have 1 document each: they are trained on and never held out"
+        return f"class {quoted_names(labels)} has 1 document: it is trained on and never held out"
+    return f"classes {quoted_names(labels)} have 1 document each: they are trained on and never held out"

@@ -15,7 +15,7 @@ from textsvm.cli.evaluate import ReportFile, write_report
 from textsvm.cli.options import option
 from textsvm.cli.output import PREDICTIONS, Output
 from textsvm.kernels.spelling import spell
-from textsvm.reporting.format_metrics import format_metric
+from textsvm.reporting.formatting import format_metric
 
 if TYPE_CHECKING:
     from textsvm.readers import Corpus
@@ -78,9 +78,8 @@ def cv(
     console = Console(printing.quiet, output is not None and output.is_stdout)
 
     from textsvm.evaluation.slices import make_slices
-    from textsvm.reporting import learning as shown
-    from textsvm.selection.cross_validation import cross_validate
-    from textsvm.selection.learning_curve import learning_curve
+    from textsvm.reporting.sections import learning_sentence, learning_table
+    from textsvm.selection.cross_validation import cross_validate, learning_curve
 
     model = model_options.estimator(learning)
     kernel = corpora.kernel_of(model)
@@ -125,9 +124,9 @@ def cv(
     else:
         _show(console, f"{len(documents):,} documents of {documents.source}", result, alone)
         if curve is not None:
-            head, rows = shown.cells(curve)
+            head, rows = learning_table(curve)
             console.table("learning curve", rows, head)
-            console.line(shown.sentence(curve))
+            console.line(learning_sentence(curve))
         console.table("seconds", [(stage, f"{value:.2f}") for stage, value in seconds.items()])
 
 
@@ -135,7 +134,7 @@ def _report(
     model: Any, corpus: Corpus, result: CrossValidation, title: str, mistakes: int, positive: str | None
 ) -> Report:
     """Report on the out-of-fold predictions."""
-    from textsvm.reporting.folds import make_report, results_of
+    from textsvm.reporting.report import report_of_folds, results_of
 
     with_texts = len(corpus.texts) == len(corpus)
     kernel = model.kernel if model.kernel in kernels.DEFAULTS else spell(model.kernel)
@@ -147,7 +146,7 @@ def _report(
         ("written by", f"textsvm {textsvm.__version__}"),
     ]  # fmt: skip
     results = results_of(result, corpora.truth(corpus), positive)
-    return make_report(results, corpus.texts if with_texts else None, corpus.ids, title, facts, mistakes)
+    return report_of_folds(results, corpus.texts if with_texts else None, corpus.ids, title, facts, mistakes)
 
 
 def _summary(result: CrossValidation, corpus: Corpus, model: Any) -> dict[str, Any]:

@@ -25,17 +25,16 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
     """Train a spam filter on embedded messages, compare it with scikit-learn, and explain a prediction."""
     console = Console(quiet)
 
-    from sklearn.model_selection import train_test_split
-
     from textsvm.estimators.svc import SVC
     from textsvm.evaluation import opponents
     from textsvm.evaluation.explanation import explain
     from textsvm.readers import sample
+    from textsvm.selection.folds import shuffle_split
 
     console.say("The first run compiles the kernels for this processor: some seconds, once.")
     corpus = corpora.read(console, sample("messages"), options.ReadingOptions(text=["text"], label="label"))
-    rest, held = train_test_split(range(len(corpus)), test_size=1 / 3, random_state=0, stratify=corpus.labels)
-    training, test = corpus.subset(sorted(rest)), corpus.subset(sorted(held))
+    rest, held = shuffle_split(len(corpus), 1 / 3, 0, corpus.labels)
+    training, test = corpus.subset(rest), corpus.subset(held)
     few = training.subset(range(100))
     opponents.answer(SVC(device=device), few.texts, few.labels or [], few.texts)  # compiles
     model = SVC(device=device)
@@ -55,8 +54,8 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
 
 def _compare(console: Console, test: Corpus, ours: Answer, theirs: Answer) -> None:
     """Print the accuracy of both classifiers, and the significance of their difference."""
+    from textsvm.evaluation.comparison import compare_predictions
     from textsvm.evaluation.opponents import FIRST
-    from textsvm.evaluation.paired import compare_predictions
 
     labels = test.labels or []
     rows = []

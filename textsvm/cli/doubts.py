@@ -75,11 +75,11 @@ def doubts(
         )  # fmt: skip
     ranked = result.ranked(documents.ids, listing.at_least)
     if listing.report is not None:
-        from textsvm.reporting.review import Review, render
+        from textsvm.reporting.pages import Review, review_page
 
         title = f"Doubtful labels of {documents.source}"
         with writing(listing.report) as stream:
-            stream.write(render(Review(title, ranked, documents.ids, labels, text_of(documents))))
+            stream.write(review_page(Review(title, ranked, documents.ids, labels, text_of(documents))))
         console.say(f"report: {listing.report}")
     output.write_lines(_line(doubt, documents) for doubt in ranked)
     console.say_device(model_files.device_of(model))

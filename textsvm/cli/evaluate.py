@@ -15,9 +15,9 @@ from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.estimators.base import StageProgress
+    from textsvm.evaluation.comparison import SideBySide
     from textsvm.evaluation.length_baseline import LengthBaseline
     from textsvm.evaluation.results import Results
-    from textsvm.evaluation.side_by_side import SideBySide
     from textsvm.evaluation.slices import Slices
     from textsvm.readers import Corpus
     from textsvm.reporting.report import Report
@@ -94,8 +94,8 @@ def evaluate(
     span = judging.check()
     file.check({"the model": model, "the corpus": corpus, "another model": judging.beside})
 
+    from textsvm.evaluation.comparison import side_by_side
     from textsvm.evaluation.judge import machine_of
-    from textsvm.evaluation.side_by_side import side_by_side
     from textsvm.evaluation.slices import make_slices
     from textsvm.reporting.report import make_report
 
@@ -195,22 +195,21 @@ def write_report(console: Console, file: ReportFile, report: Report) -> None:
 
 def _show_more(console: Console, slices: Slices | None, beside: SideBySide | None) -> None:
     """Print comparisons of models and slices as tables."""
-    from textsvm.reporting import beside as of_models
-    from textsvm.reporting import slices as of_slices
+    from textsvm.reporting.sections import models_note, models_table, slices_note, slices_table
 
     if beside is not None:
-        head, rows = of_models.cells(beside)
+        head, rows = models_table(beside)
         console.table("models side by side", rows, head)
-        console.line(of_models.explanation(beside))
+        console.line(models_note(beside))
     if slices is not None:
-        head, rows = of_slices.cells(slices)
+        head, rows = slices_table(slices)
         console.table(f"by {slices.column}", rows, head)
-        console.line(of_slices.explanation(slices))
+        console.line(slices_note(slices))
 
 
 def show_results(console: Console, title: str, results: Results) -> None:
     """Print metrics, classes and confusion matrix as tables."""
-    from textsvm.reporting.format_metrics import NAMES, format_interval, format_metric, length_alone
+    from textsvm.reporting.formatting import NAMES, format_interval, format_metric, length_alone
 
     for warning in results.warnings:
         console.say(f"warning: {warning}")

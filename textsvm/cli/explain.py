@@ -176,7 +176,7 @@ def _show(console: Console, identifier: str, explanation: Explanation) -> None:
     """Print an explanation."""
     from rich.text import Text
 
-    from textsvm.reporting.mistakes import visible
+    from textsvm.reporting.formatting import visible
 
     number = explanation.towards is None
     prediction = explanation.prediction
@@ -215,7 +215,7 @@ def coloured(explanation: Explanation) -> Text:
     """Text with the contribution of each symbol as its background colour."""
     from rich.text import Text
 
-    from textsvm.reporting.mistakes import runs
+    from textsvm.reporting.formatting import runs
 
     text = Text()
     for piece, step in runs(explanation.text, explanation.symbols):
@@ -245,8 +245,7 @@ def write_kmers(
     console: Console, model: Any, sequences: SequenceOptions, positive: Any, outputs: Outputs
 ) -> None:
     """Write the scores of all k-mers, and draw their motif."""
-    from textsvm.evaluation.motif import motifs
-    from textsvm.evaluation.mutations import kmer_scores
+    from textsvm.evaluation.mutations import kmer_scores, motifs
     from textsvm.reporting.logo import document, panel_of_motif
 
     table, picture = outputs

@@ -147,7 +147,7 @@ def predict(
         _reject(fitted, bounds, training)
     if calibrated.conformal:
         calibrated.require(fitted, model)
-    from textsvm.evaluation.asked import machine_of
+    from textsvm.evaluation.judge import machine_of
 
     kernel, failures = machine_of(fitted).kernel_, 0
 
@@ -180,7 +180,7 @@ def _batches(
     failed: Callable[[InputError], None],
 ) -> Iterator[Corpus]:
     """Documents as they arrive; all at once if their vectors are in a separate file."""
-    from textsvm.evaluation.asked import machine_of
+    from textsvm.evaluation.judge import machine_of
     from textsvm.readers import incoming_documents, read_documents
 
     settings: dict[str, Any] = {
@@ -201,7 +201,7 @@ def _batches(
 
 def _predict(console: Console, model: Any, documents: Corpus, training: model_files.Training) -> _Outputs:
     """Outputs for a batch of documents."""
-    from textsvm.evaluation.asked import predict as outputs_of
+    from textsvm.evaluation.judge import predict as outputs_of
 
     given = corpora.given_to(model, documents)
     with console.progress(beside_stdout=True):

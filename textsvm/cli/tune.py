@@ -20,7 +20,7 @@ from textsvm.cli.options import option
 from textsvm.cli.output import MODEL, PICTURES, SEARCH, STDOUT, Force, Kind, Output
 from textsvm.errors import InputError, printable
 from textsvm.kernels.spelling import spell
-from textsvm.reporting.format_metrics import format_metric
+from textsvm.reporting.formatting import format_metric
 
 if TYPE_CHECKING:
     from textsvm.readers import Corpus
