@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import f1_score
 
-from textsvm.bench.corpora import Task
+from textsvm.bench.corpora import TrainTest
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, environment, option
 from textsvm.errors import InputError
 from textsvm.estimators.default import NAMES
@@ -52,10 +52,10 @@ def names_of(folder: Path, wanted: str | None) -> list[str]:
     return selected or names
 
 
-def read_set(folder: Path, name: str) -> Task:
+def read_set(folder: Path, name: str) -> TrainTest:
     """Both parts of a set."""
     train, test = (_read(folder / f"{name}-{part}.tsv.xz") for part in ("train", "test"))
-    return Task(name, train[1], np.array(train[0]), test[1], np.array(test[0]))
+    return TrainTest(name, train[1], np.array(train[0]), test[1], np.array(test[0]))
 
 
 def _read(path: Path) -> tuple[list[str], list[str]]:
@@ -70,7 +70,7 @@ def _read(path: Path) -> tuple[list[str], list[str]]:
     return [label for label, _, _ in pairs], [text for _, _, text in pairs]
 
 
-def measure(task: Task, make: Callable[[], Any]) -> dict[str, Any]:
+def measure(task: TrainTest, make: Callable[[], Any]) -> dict[str, Any]:
     """Accuracy, macro-F1 and seconds of a classifier on a set."""
     result = answer(make(), task.train, task.y_train, task.test)
     return {
@@ -82,7 +82,7 @@ def measure(task: Task, make: Callable[[], Any]) -> dict[str, Any]:
     }
 
 
-def warm_up(task: Task, make: Callable[[], Any]) -> None:
+def warm_up(task: TrainTest, make: Callable[[], Any]) -> None:
     """Compile the kernels before the timed run."""
     step = max(1, len(task.train) // WARM_UP)
     answer(make(), task.train[::step], task.y_train[::step], task.test[:WARM_UP])
@@ -243,7 +243,7 @@ def run(options: argparse.Namespace, report: BenchmarkReport) -> None:
                 report.row(key, classifier_row, task, classifier, make)
 
 
-def classifier_row(task: Task, classifier: str, make: Callable[[], Any]) -> dict[str, Any]:
+def classifier_row(task: TrainTest, classifier: str, make: Callable[[], Any]) -> dict[str, Any]:
     """Row of a classifier on a set."""
     if classifier not in OPPONENTS:
         warm_up(task, make)
