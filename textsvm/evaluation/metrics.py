@@ -1,7 +1,7 @@
 """Metrics of predictions: classes, several labels per document, and numbers.
 
 Every metric is computed for weighted documents, all rows of weights at once: a row of ones gives the metric
-of the documents themselves, rows of counts give those of bootstrap resamples (`textsvm.evaluation.results`).
+of the documents themselves, rows of counts give it for bootstrap resamples (`textsvm.evaluation.results`).
 Undefined metrics (a correlation with a constant, the area under the curve of a single class) are NaN, and
 None in JSON. Tests compare all of them with scikit-learn.
 
@@ -18,7 +18,7 @@ Classes:
 
 Several labels per document:
 
-    micro_f1           F1 of all decisions together, one decision per document and label
+    micro_f1           F1 of all decisions together, for every document and label
     subset_accuracy    share of documents with exactly the right labels
     hamming_loss       share of wrong decisions
     precision_at_k     precision of the k labels with the largest decision values, mean over documents
