@@ -81,7 +81,7 @@ def _tell(console: Console, found: Explanation) -> None:
     from rich.text import Text
 
     from textsvm.cli.explain import coloured, key
-    from textsvm.runtime.printable import printable
+    from textsvm.errors import printable
 
     console.stdout.print(coloured(found), soft_wrap=True)
     console.stdout.print(key(found), soft_wrap=True)

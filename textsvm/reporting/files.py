@@ -11,12 +11,11 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from textsvm.errors import InputError
+from textsvm.errors import InputError, json_escaped
 from textsvm.evaluation.judge import judge, machine_of
 from textsvm.reporting import html, markdown
 from textsvm.reporting.report import MISTAKES, Report, make_report
 from textsvm.runtime.files import replacing
-from textsvm.runtime.printable import json_escaped
 from textsvm.sources.columns import Columns
 from textsvm.sources.texts import as_texts, listed
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.runtime.printable import printable
+from textsvm.errors import printable
 
 #: Names of metrics, in the order of reports; F1 of single classes is in the table of classes.
 NAMES = {
