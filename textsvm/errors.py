@@ -1,4 +1,4 @@
-"""`InputError`, warnings, and text that is safe to print on a terminal or a page. Light to import."""
+"""Errors and warnings for users, and text that is safe to print on a terminal or a page. Light to import."""
 
 from __future__ import annotations
 

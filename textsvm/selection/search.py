@@ -304,7 +304,7 @@ def left(shared: Sequence[Shared], tried: Any, first: bool) -> list[Shared]:
             if (first and number == 0 and k == first_kernel) or not all(m in tried for m in members)
         ]
         if keep:
-            kernels, members = ([values[k] for k in keep] for values in (group.kernels, group.members))
+            kernels, members = [group.kernels[k] for k in keep], [group.members[k] for k in keep]
             remaining.append(replace(group, kernels=kernels, members=members))
     return remaining
 
