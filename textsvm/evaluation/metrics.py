@@ -232,13 +232,15 @@ def number_metrics(
     return metrics
 
 
-def precision_recall_f1(hits: Array, support: Array, predicted: Array) -> tuple[Array, Array, Array]:
+def precision_recall_f1(
+    hits: NDArray[Any], support: NDArray[Any], predicted: NDArray[Any]
+) -> tuple[Array, Array, Array]:
     """Precision, recall and F1 from counts: correct, of the class, predicted; 0 if undefined."""
     return _ratio(hits, predicted), _ratio(hits, support), _ratio(2 * hits, support + predicted)
 
 
 def class_table(
-    counts: tuple[Array, Array, Array],
+    counts: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
     areas: Array,
     labels: Sequence[Any],
     more: Sequence[dict[str, float]] | None = None,
@@ -438,7 +440,7 @@ def _mean(weight: Array, values: NDArray[Any]) -> Array:
     return mean
 
 
-def _ratio(part: Array, whole: Array) -> Array:
+def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> Array:
     """Quotient; 0 where the denominator is 0."""
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1), 0.0)
 
