@@ -70,16 +70,10 @@ def several(count):
 class OnHost:
     """A kernel whose rows for any card are computed here."""
 
-    depth, in_shards = 0, False
-
     def __init__(self, kernel, fails=False):
-        self.kernel, self.leaves, self.fails, self.threads = kernel, (self,), fails, set()
-
-    def read(self, documents):
-        return documents
-
-    def divides(self, documents, kind):
-        return self.kernel.divides(documents)
+        self.kernel, self.fails, self.threads = kernel, fails, set()
+        self.structure = Structure(self, View())
+        self.cost = SimpleNamespace(in_shards=False, divides=lambda documents, kind: kernel.cost.divides(documents))
 
     def rows(self, documents, device):
         self.threads.add(get_ident())

@@ -105,7 +105,7 @@ def test_order_of_words_is_found_by_a_sum_with_words():
     texts, y = orders()
     model = auto().fit(texts, y)
     assert isinstance(model.kernel_, Sum)
-    assert any(leaf.tokens == "words" for leaf in model.kernel_.leaves)
+    assert any(leaf.tokens == "words" for leaf in model.kernel_.structure.leaves)
     fast = auto(kernel="fast").fit(texts[:36], y[:36]).score(texts[36:], y[36:])
     assert auto().fit(texts[:36], y[:36]).score(texts[36:], y[36:]) > fast
 

@@ -54,8 +54,8 @@ NEW = ["Buy the cheap report now now", "meeting about the prize, see the agenda"
 
 
 def test_no_kernel_is_forgotten():
-    of_texts = {name for name in KERNELS.simple() if KERNELS[name].reads == "texts"}
-    assert {leaf.name for kernel, _ in CASES for leaf in kernel.leaves} == of_texts
+    of_texts = {name for name in KERNELS.simple() if KERNELS[name]().structure.reads_texts}
+    assert {leaf.name for kernel, _ in CASES for leaf in kernel.structure.leaves} == of_texts
 
 
 @pytest.mark.parametrize(("kernel", "approximate"), CASES, ids=str)

@@ -141,7 +141,7 @@ def test_models_that_fit_made_are_not_refused():
         (textsvm.BoundedGap(64), 100),
     ):
         kernel.check()
-        assert kernel.demand(np.full(2, n)) <= 1, kernel
+        assert kernel.cost.demand(np.full(2, n)) <= 1, kernel
     assert textsvm.GapWeighted(300).demand(np.full(2, 1000)) > 1
     assert textsvm.BoundedGap(64).demand(np.full(6, 816)) > 1  # took 13 s
 

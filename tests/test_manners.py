@@ -35,7 +35,7 @@ def as_it_is(estimator):
     """The parameters of an estimator, its kernel by what it says of itself."""
     found = estimator.get_params(deep=False)
     kernel = found.pop("kernel")
-    return {**found, "kernel": kernel if isinstance(kernel, str) else kernel.as_dict()}
+    return {**found, "kernel": kernel if isinstance(kernel, str) else kernel.structure.as_dict()}
 
 
 def test_the_command_line_makes_the_machine_that_python_makes():

@@ -15,7 +15,8 @@ from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import judge
 from textsvm.gram.shared import grams
 from textsvm.kernels import KERNELS, Kernels
-from textsvm.kernels.base import HostRows, Kernel, Sharing
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.contract import HostRows, Sharing
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.options import Option
 from textsvm.reporting.report import make_report
@@ -192,7 +193,10 @@ def test_help_is_had_without_the_kernels():
 def test_every_kernel_says_what_it_costs(name):
     kernel = KERNELS[name]()
     lengths = np.array([10, 2000, 0])
-    cost, columns = kernel.cost(lengths, np.array([300, 40])), kernel.contributions_cost(lengths, lengths)
+    cost, columns = (
+        kernel.cost.of_rows(lengths, np.array([300, 40])),
+        kernel.attribution.seconds(lengths, lengths),
+    )
     assert cost.shape == columns.shape == (3,)
     assert cost[1] >= cost[0] >= cost[2] >= 0
-    assert kernel.quadratic == (name in ("edit", "gap"))
+    assert kernel.cost.quadratic == (name in ("edit", "gap"))

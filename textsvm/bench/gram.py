@@ -78,7 +78,7 @@ def compare(
         return dict.fromkeys(HEADER, "") | absent
     mine = ours(kernel, texts)
     # A document too short for any feature is a convention of ours (1 with its equal), not of the peers.
-    usable = np.array([len(text) >= kernel.min_length for text in texts])
+    usable = np.array([len(text) >= kernel.structure.min_length for text in texts])
     grid = np.ix_(usable, usable)
     np.testing.assert_allclose(mine[grid], theirs[grid], rtol=rtol, atol=1e-6)
     del mine, theirs

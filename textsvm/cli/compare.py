@@ -117,7 +117,7 @@ def compare(
 def _on_columns(names: list[str]) -> Any:
     """The first candidate that says which columns there are."""
     kernels = [spelled_out(name) for name in names if name not in DEFAULTS]
-    return next((kernel for kernel in kernels if kernel.reads == "columns"), None)
+    return next((kernel for kernel in kernels if kernel.structure.reads_tables), None)
 
 
 def _parts(console: Console, corpus: Corpus, labels: list[str], judging: Judging) -> tuple[list[Part], str]:

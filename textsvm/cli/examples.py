@@ -58,7 +58,7 @@ def given_to(model: Any, corpus: Corpus) -> Any:
     examples = corpus.examples
     machine = getattr(model, "estimator_", model)
     if machine.kernel_ is not None:
-        _require(machine.kernel_.reads, "the model", corpus)
+        _require(machine.kernel_.structure.examples, "the model", corpus)
     table = isinstance(examples, dict)
     if not hasattr(examples.get(VECTORS) if table else examples, "indptr" if table else "shape"):
         return examples
@@ -68,7 +68,7 @@ def given_to(model: Any, corpus: Corpus) -> Any:
         return fit_columns(model, examples)
     widths = [
         machine.support_documents_.of(view).n_features
-        for view in machine.kernel_.views
+        for view in machine.kernel_.structure.views
         if view.column == (VECTORS,)
     ]
     return {**examples, VECTORS: widened(examples[VECTORS], max(widths, default=0))}
@@ -83,7 +83,8 @@ def check_letters(kernel: Any, corpus: Corpus) -> None:
     """Raise InputError if a record of FASTA or FASTQ has a letter that a kernel cannot read."""
     if not corpus.of_sequences:
         return
-    for letters in {leaf.letters for leaf in getattr(kernel, "leaves", ()) if leaf.letters}:
+    leaves = kernel.structure.leaves if hasattr(kernel, "structure") else ()
+    for letters in {leaf.structure.letters for leaf in leaves} - {""}:
         other = re.compile(f"[^{letters}]", re.IGNORECASE)
         for identifier, text in zip(corpus.ids, corpus.texts, strict=True):
             if found := other.search(text):
@@ -189,7 +190,7 @@ def _of_kernel(kernel: Kernel, beside: bool) -> dict[str, Any]:
     """The columns that a kernel is on; vectors `beside` are no column, nor are texts that have no name."""
     from textsvm.readers.corpus import VECTORS
 
-    names = [view.column for view in kernel.views]
+    names = [view.column for view in kernel.structure.views]
     texts = list(dict.fromkeys(name for name in names if isinstance(name, str)))
     numbers = list(dict.fromkeys(one for name in names if isinstance(name, tuple) for one in name))
     if beside:
@@ -203,9 +204,9 @@ def _of_kernel(kernel: Kernel, beside: bool) -> dict[str, Any]:
 
 def _reads(kernel: Any) -> str:
     """What a kernel compares, "" if it is none."""
-    from textsvm.kernels.spelling import reads_of
+    from textsvm.kernels.spelling import structure_of
 
-    return "" if kernel is None else reads_of(kernel)
+    return "" if kernel is None else structure_of(kernel).examples
 
 
 def _require(reads: str, what: str, corpus: Corpus) -> None:

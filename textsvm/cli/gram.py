@@ -140,7 +140,7 @@ def gram(
     report = {
         "output": str(output.path if output else file.store), "rows": len(documents),
         "columns": len(columns), "labels": names,
-        "kernel": chosen.as_dict(), "kernel_spelled": spell(chosen), "device": used.description,
+        "kernel": chosen.structure.as_dict(), "kernel_spelled": spell(chosen), "device": used.description,
         "seconds": seconds,
     }  # fmt: skip
     console.print_json(report) if printing.json else _show(console, report)
@@ -169,7 +169,7 @@ def _stored(console: Console, model: KernelMachine, documents: Corpus) -> tuple[
     with console.progress(), console.kept_in(model.store), model.at_work(device):
         encoded = model.encode(model.read(documents.examples), None, console.stage)
         kernel = model.source.kernel_for(encoded)
-        kernel.fit_on(kernel.read(encoded), device)
+        kernel.fit(kernel.structure.read(encoded), device)
         wanted = wanted_of(model, kernel, encoded, device)
         assert model.store is not None
         return stored_rows(model.store, wanted, None, of_stage(console.stage, "gram")).description, device
@@ -181,7 +181,7 @@ def _matrix(console: Console, model: KernelMachine, documents: Corpus, columns: 
 
     device = select(model.device)
     # Of a sum, the result and that of a part.
-    matrices = 1 + model.make_kernel().depth
+    matrices = 1 + model.make_kernel().structure.depth
     _require_memory(4 * len(documents) * len(columns) * matrices, device)
     with console.progress(), console.kept_in(model.store):
         if columns is documents:
@@ -191,10 +191,10 @@ def _matrix(console: Console, model: KernelMachine, documents: Corpus, columns: 
         with model.at_work(device):
             encoded = model.encode(model.read(columns.examples), None, console.stage)
             kernel = model.source.kernel_for(encoded)
-            kernel.fit_on(kernel.read(encoded), device)
+            kernel.fit(kernel.structure.read(encoded), device)
             given = model.read(documents.examples, fitting=False)
-            others = kernel.read(model.encode(given, encoded, console.stage))
-            rows = kernel.rows(kernel.read(encoded), device)
+            others = kernel.structure.read(model.encode(given, encoded, console.stage))
+            rows = kernel.rows(kernel.structure.read(encoded), device)
             return rows.cross(others, lambda done, total: console.stage("gram", done, total)), device
 
 

@@ -179,7 +179,7 @@ def train(
         documents = _of_one_class(documents, task.one_class)
     options.targets(documents, learning.multilabel)
     seconds = {"read": time.perf_counter() - started}
-    if made_from.text.max_length is None and getattr(model, "estimator", model).make_kernel().quadratic:
+    if made_from.text.max_length is None and getattr(model, "estimator", model).make_kernel().cost.quadratic:
         notes.long_documents(console, documents)
     training, held = hold_out(console, documents, task.holdout, task.seed)
     if task.one_class is not None:
@@ -277,7 +277,7 @@ def _near_duplicates(console: Console, model: Any, training: Corpus, held: Corpu
             progress=lambda done, total: console.stage("duplicates", done, total),
         )  # fmt: skip
         remedy = "`textsvm cv` with group_duplicates keeps them together"
-        if told := leakage_message([leak], machine.kernel_.alike, remedy):
+        if told := leakage_message([leak], machine.kernel_.nearest.alike, remedy):
             warnings.warn(told, LeakageWarning, stacklevel=2)
     return [
         {"test": held.ids[test], "train": training.ids[train], "value": value}
@@ -302,7 +302,7 @@ def summarise(model: Any, training: Corpus) -> dict[str, Any]:
     return {
         "estimator": type(model).__name__,
         "device": model.device_.description,
-        "kernel": model.kernel_.as_dict(),
+        "kernel": model.kernel_.structure.as_dict(),
         "kernel_spelled": spell(model.kernel_),
         "chosen": getattr(model, "chosen_", "") or None,
         "C": getattr(model, "C_", getattr(model, "C", None)),

@@ -4,7 +4,7 @@ Everything is about the text as the model reads it: normalised, cut to `max_leng
 explained is, for two classes, the decision value (positive for the second class, or for `positive`); for
 more, what speaks for the predicted class: its machine (one-vs-rest), the sum of its machines against each
 other class (one-vs-one), or its machine less the mean of the others (Crammer-Singer, where only differences
-count); for regression, the number. Each kernel tells how it is shared out (`Kernel.contributions`).
+count); for regression, the number. Each kernel tells how it is shared out (`Kernel.attribution`).
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def _readable(model: Any, why: str) -> Any:
     if getattr(model, "support_documents_", None) is None:
         raise InputError(f"a model of a precomputed kernel matrix has no texts, {why}")
     machine = machine_of(model)
-    if machine.kernel_.reads == "vectors":
+    if machine.kernel_.structure.reads_vectors:
         raise InputError(f"a model of vectors has no texts, {why}")
     return machine
 
@@ -196,7 +196,7 @@ def machine_of_texts(model: Any, what: str) -> Any:
         If it reads vectors, a kernel matrix or columns of a table; `what` it has not is said.
     """
     machine = _readable(model, f"so it has {what}")
-    if machine.kernel_.reads != "texts":
+    if not machine.kernel_.structure.reads_texts:
         raise InputError(f"a model of columns of a table has no single text, so it has {what}")
     return machine
 
@@ -223,8 +223,8 @@ class _OfSupport:
         if not len(self.support):
             return Contributions([np.zeros(len(text)) for text in texts_of(self.documents)])
         kernel = self.model.kernel_
-        found = kernel.contributions(self.rows, self.documents, self.coef, self.values, progress)
-        exact = kernel.attribution.exact
+        found = kernel.attribution.contributions(self.rows, self.documents, self.coef, self.values, progress)
+        exact = kernel.attribution.method.exact
         return complete(found, (self.coef * self.values).sum(axis=1)) if exact else found
 
     def similar(self, d: int, most: int) -> list[Similar]:
@@ -290,7 +290,7 @@ def _explain(
                 bias=float(biases[d]),
                 text=text,
                 symbols=found.symbols[d],
-                attribution=model.kernel_.attribution,
+                attribution=model.kernel_.attribution.method,
                 substrings=[Substring(*feature) for feature in features[: most[0]]],
                 similar=known.similar(d, most[1]),
             )

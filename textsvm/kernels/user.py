@@ -1,7 +1,7 @@
-"""A kernel that the user wrote: any function of two lists of strings.
+"""Kernels given as a Python function of two lists of strings.
 
-The values are taken as they are, nothing is normalised. A whole matrix is computed in blocks of rows from
-the diagonal on and mirrored; the blocks on the diagonal tell whether the function is symmetric.
+Values are not normalised. A whole matrix is computed in blocks of rows from the diagonal on and mirrored; the
+blocks on the diagonal show whether the function is symmetric.
 """
 
 from __future__ import annotations
@@ -13,18 +13,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import BLOCK_BYTES, HostRows, Kernel, KernelRows, Predictor
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.contract import BLOCK_BYTES, HostRows, KernelRows, Predictor, Structure
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
-from textsvm.text.documents import Documents
+from textsvm.text.documents import Documents, View
 
 #: Takes two lists of texts, returns their kernel values, shape (len(first), len(second)).
 KernelFunction = Callable[[list[str], list[str]], Any]
-#: Most row documents of a call.
+#: Greatest number of row documents of a call.
 ROWS = 256
-#: |k(s, t) - k(t, s)| may be this share of the largest value beside it.
+#: Greatest |k(s, t) - k(t, s)|, relative to the largest value of the block.
 ASYMMETRY = 1e-4
+
+
+class UserStructure(Structure):
+    """Structure of a Python function, which is compared by identity."""
+
+    @property
+    def key(self) -> Hashable:
+        return UserKernel, id(self.kernel.function), self.view
 
 
 class UserKernel(Kernel):
@@ -34,8 +43,8 @@ class UserKernel(Kernel):
     ----------
     function : callable
         ``function(a, b)`` with two lists of normalised texts returns an array of shape (len(a), len(b)),
-        a symmetric kernel of the two strings. Its values are used as they are: it normalises them
-        itself, if that is wanted. It is called from one thread, with some hundreds of texts at a time.
+        the values of a symmetric kernel, which are not normalised. It is called from a single thread, with
+        some hundreds of texts at a time.
 
     Examples
     --------
@@ -49,31 +58,33 @@ class UserKernel(Kernel):
     """
 
     name: ClassVar[str] = "user"
-    comparable: ClassVar[bool] = False
 
     def __init__(self, function: KernelFunction) -> None:
         self.function = function
 
     @property
-    def key(self) -> Hashable:
-        return type(self), id(self.function)
+    def structure(self) -> UserStructure:
+        return UserStructure(self, View(column=self._column))
+
+    @property
+    def _comparable(self) -> bool:
+        return False
 
     def check(self) -> None:
         if not callable(self.function):
             raise InputError(f"kernel function {self.function!r} cannot be called")
 
     def predictor(self, support: Documents, coef: NDArray[np.float64], device: Device) -> Predictor:
-        """See `Kernel`: the function runs on the host, and so do decisions, whatever the device."""
+        """Predict on the host, where the function runs, whatever the device."""
         return super().predictor(support, coef, gpu.select("cpu"))
 
     def rows(self, documents: Documents, device: Device) -> KernelRows:
-        """Prepare `documents` as the columns of rows to come."""
         self.check()
         return (CudaUser if device.kind == "cuda" else HostUser)(self, documents, device)
 
 
 class HostUser(HostRows):
-    """Values of the function against fixed documents (`KernelRows`)."""
+    """`KernelRows` of the function on a CPU."""
 
     def __init__(self, kernel: UserKernel, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
@@ -150,7 +161,7 @@ class HostUser(HostRows):
 
 
 class CudaUser:
-    """The same rows, moved to a GPU (`KernelRows`): the solver works there."""
+    """`KernelRows` computed on the host and moved to a GPU for the solver."""
 
     def __init__(self, kernel: UserKernel, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)

@@ -12,11 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from textsvm.errors import InputError
 from textsvm.evaluation.judge import judge, machine_of
+from textsvm.kernels.inputs import InputTable, as_texts, listed
 from textsvm.reporting import html
 from textsvm.reporting.files import write
 from textsvm.reporting.report import Report, make_report
-from textsvm.sources.columns import Columns
-from textsvm.sources.texts import as_texts, listed
 
 #: Figures that a report is told by on a line.
 MAIN = ("accuracy", "macro_f1", "micro_f1", "rmse")
@@ -63,14 +62,14 @@ def _given(machine: Any, X: Any) -> Any:
         raise InputError(
             "a report shows texts, and a machine on a kernel matrix has none; take textsvm.evaluation.judge"
         )
-    if machine.kernel_.reads == "columns":
+    if machine.kernel_.structure.reads_tables:
         return {name: _plain(column) for name, column in _columns(X)}
-    return as_texts(X) if machine.kernel_.reads == "texts" else X
+    return as_texts(X) if machine.kernel_.structure.reads_texts else X
 
 
 def _columns(table: Any) -> Iterator[tuple[str, Any]]:
     of_rows = isinstance(table, list | tuple)
-    for name in Columns.of(table).names:
+    for name in InputTable.of(table).names:
         yield name, [row.get(name) for row in table] if of_rows else table[name]
 
 

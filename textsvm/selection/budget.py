@@ -104,7 +104,7 @@ def _run(
     for members, grams in all_grams(model, some):
         gram, models = grams.whole().gram, [settings[k].model for k in members]
         # Each training part that a kernel learns from has a Gram of its own.
-        n_grams = 1 + len(grams.sharing(task.folds)) if grams.kernel.learns else 1
+        n_grams = 1 + len(grams.sharing(task.folds)) if grams.kernel.structure.learns else 1
         spent["gram"] += n_grams * (time.perf_counter() - clock)
         clock = time.perf_counter()
         machines = solve_folds(models, gram, sample, whole, weights)

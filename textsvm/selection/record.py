@@ -126,10 +126,10 @@ def _plain(line: dict[str, Any]) -> dict[str, Any]:
 def _key(model: Any) -> str | None:
     """What makes a setting; None for a kernel that is known by no more than its object."""
     kernel = model.make_kernel()
-    if not kernel.comparable:
+    if not kernel.structure.comparable:
         return None
     others = {name: value for name, value in model.get_params(deep=False).items() if name not in _PLACES}
-    return json.dumps(to_json({**others, "kernel": kernel.as_dict()}), sort_keys=True)
+    return json.dumps(to_json({**others, "kernel": kernel.structure.as_dict()}), sort_keys=True)
 
 
 def left(shared: Sequence[Shared], tried: Any, first: bool) -> list[Shared]:
@@ -150,7 +150,7 @@ def left(shared: Sequence[Shared], tried: Any, first: bool) -> list[Shared]:
 
 def _first(one: Shared) -> int:
     """Whose Gram is made first: those of kernels that learn come last."""
-    return min(range(len(one.kernels)), key=lambda k: one.kernels[k].learns)
+    return min(range(len(one.kernels)), key=lambda k: one.kernels[k].structure.learns)
 
 
 def of_kernel(shared: Sequence[Shared], setting: int) -> list[Shared]:

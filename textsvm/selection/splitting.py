@@ -87,7 +87,7 @@ def report_leaks(
     """Look for near-duplicates across folds, and warn of them; without rows to tell them by, for none."""
     if prepared is None:
         return []
-    bound = prepared.kernel.alike
+    bound = prepared.kernel.nearest.alike
     leaks = find_leaks(prepared.gram, folds, bound, progress)
     if message := leakage_message(leaks, bound):
         warnings.warn(message, LeakageWarning, stacklevel=stacklevel)

@@ -33,7 +33,7 @@ class WholeProgress:
         self.progress = progress
         self.grams, self.solving = [], []
         for one in shared:
-            for k in sorted(range(len(one.kernels)), key=lambda k: one.kernels[k].learns):
+            for k in sorted(range(len(one.kernels)), key=lambda k: one.kernels[k].structure.learns):
                 models = [search.settings[m].model for m in one.members[k]]
                 self.grams.append(_gram_seconds(one.kernels[k], one, len(search.all_folds)))
                 self.solving.append(solving_seconds(models, search.target, search.all_folds))
@@ -58,7 +58,7 @@ class WholeProgress:
 def _gram_seconds(kernel: Kernel, one: Shared, folds: int) -> float:
     """Predicted for the Gram of a kernel, or where it learns for that of every training part."""
     try:
-        each = kernel.seconds(one.examples, one.examples) / 2
+        each = kernel.cost.seconds(one.examples, one.examples) / 2
     except AttributeError:  # of a kernel matrix that is there
         return 0.0
-    return each * (folds if kernel.learns else 1)
+    return each * (folds if kernel.structure.learns else 1)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, validate_data
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import BLOCK_BYTES, Kernel, Predictor
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.contract import BLOCK_BYTES, Predictor
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, StageProgress

@@ -508,7 +508,7 @@ class CudaGap:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         with gpu.use(device):
             self._symbols = len(documents.alphabet) + 1
-            self._texts = Texts(documents, kernel.min_length, self._symbols)
+            self._texts = Texts(documents, kernel.structure.min_length, self._symbols)
             self._self = self._self_values(documents, self._texts, None)
             self._scale = self._position_scale(self._texts, self._self)
 
@@ -579,7 +579,7 @@ class CudaGap:
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None
     ) -> NDArray[np.float64]:
         cp = gpu.cupy()
-        texts = Texts(others, self.kernel.min_length, self._symbols)
+        texts = Texts(others, self.kernel.structure.min_length, self._symbols)
         own = self._self_values(others, texts, self._self)
         work = Sweep(self.kernel.recurrence, self._texts, texts, WEIGHTED)
         classes = coef.shape[1]
@@ -598,7 +598,7 @@ class CudaGap:
 
     def _matrix(self, others: Documents, own: SelfValues | None, progress: Progress | None = None) -> Any:
         """k(others, documents), given k(others, others) of each or not."""
-        texts = Texts(others, self.kernel.min_length, self._symbols)
+        texts = Texts(others, self.kernel.structure.min_length, self._symbols)
         if own is None:
             own = self._self_values(others, texts, self._self)
         matrix = self._zeros(len(others))
@@ -622,7 +622,7 @@ class CudaGap:
     def _self_values(self, documents: Documents, texts: Texts, columns: SelfValues | None) -> SelfValues:
         if len(documents.alphabet) + 1 != self._symbols:
             # Symbols that nothing else has match themselves here.
-            texts = Texts(documents, self.kernel.min_length, len(documents.alphabet) + 1)
+            texts = Texts(documents, self.kernel.structure.min_length, len(documents.alphabet) + 1)
         diagonal = gpu.cupy().zeros(len(texts))
         Sweep(self.kernel.recurrence, texts, texts, DIAGONAL).launch({"sums": diagonal})
         texts.forget_layouts()
@@ -643,7 +643,9 @@ def cuda_grams(
     n, (swept, mix) = len(documents), shared_pass([kernel.recurrence for kernel in kernels])
     shared = mix.shape[1] - 1
     with gpu.use(device):
-        texts = Texts(documents, min(kernel.min_length for kernel in kernels), len(documents.alphabet) + 1)
+        texts = Texts(
+            documents, min(kernel.structure.min_length for kernel in kernels), len(documents.alphabet) + 1
+        )
         diagonals = cp.zeros((shared + 1, len(texts)))
         Sweep(swept, texts, texts, DIAGONAL, shared).launch({"sums": diagonals})
         texts.forget_layouts()

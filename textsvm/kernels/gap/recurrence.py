@@ -36,7 +36,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,19 +117,19 @@ class Recurrence:
 
 
 class GapKernel(Protocol):
-    """What the twins read of the kernel, `textsvm.GapWeighted`."""
+    """Parameters of `textsvm.GapWeighted`."""
 
     p: int
     decay: float
     normalised: bool
 
     @property
-    def min_length(self) -> int:
-        """Symbols a document needs to have any feature."""
+    def structure(self) -> Any:
+        """`textsvm.kernels.contract.Structure`."""
 
     @property
     def recurrence(self) -> Recurrence:
-        """Its numbers."""
+        """Constants of the recurrence."""
 
 
 def shared_pass(recurrences: Sequence[Recurrence]) -> tuple[Recurrence, NDArray[np.float64]]:
@@ -183,7 +183,7 @@ class SelfValues(Normalisation):
         values: NDArray[np.float64],
         columns: SelfValues | None = None,
     ) -> None:
-        values[documents.lengths < kernel.min_length] = 0
+        values[documents.lengths < kernel.structure.min_length] = 0
         if not np.isfinite(values).all():
             raise InputError(
                 f"document {int(np.isfinite(values).argmin())} is too long for this gap-weighted kernel: "

@@ -258,7 +258,7 @@ class HostMers(MerRows):
             room = self._room(columns.n_symbols)
             add_own_counts(
                 rows.codes, rows.starts, rows.weights, rows.indptr, first, last,
-                columns.codes, columns.starts, columns.weights, words, begins, self.kernel.length,
+                columns.codes, columns.starts, columns.weights, words, begins, self.kernel.definition.length,
                 *room, counts,
             )  # fmt: skip
 
@@ -285,7 +285,8 @@ class HostMers(MerRows):
     def _room(self, n_symbols: int) -> tuple[Any, Any, Any, Any, int, tuple[int, ...]]:
         """Scratch for one piece, distances that count, and what the compiled loop is specialised by."""
         most, found = len(self.weights) - 1, aligned(len(self.weights) * LANES, np.uint64)
-        slots, masks, planes = scratch(n_symbols, self.kernel.length, self.kernel.centred is not None)
+        definition = self.kernel.definition
+        slots, masks, planes = scratch(n_symbols, definition.length, definition.centred is not None)
         return slots, masks, planes, found, most, upper_planes(most)
 
     def _fill(
@@ -304,7 +305,7 @@ class HostMers(MerRows):
             counts = np.zeros((len(picks), last - first, len(weights)), np.int64)
             add_counts(
                 rows.codes, rows.starts, rows.weights, rows.indptr, picks,
-                columns.codes, columns.starts, columns.weights, words, self.kernel.length,
+                columns.codes, columns.starts, columns.weights, words, self.kernel.definition.length,
                 *room, counts,
             )  # fmt: skip
             weigh_counts(

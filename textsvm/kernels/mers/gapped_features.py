@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.base import BLOCK_BYTES, Predictor, RowsPredictor
+from textsvm.kernels.contract import BLOCK_BYTES, Predictor, RowsPredictor
 from textsvm.kernels.mers.gapped_kmers import Mask
 from textsvm.kernels.mers.gapped_tables import Tables, Texts, base_of
 from textsvm.kernels.normalisation import Normalisation

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.base import BLOCK_BYTES
-from textsvm.kernels.mers.mers import Centred, Mers, mers_of
+from textsvm.kernels.contract import BLOCK_BYTES
+from textsvm.kernels.mers.mers import Mers, mers_of
 from textsvm.kernels.mers.scores import MerPredictor
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.runtime import device as devices
@@ -28,25 +28,18 @@ from textsvm.text.documents import Documents
 
 
 class Parameters(Protocol):
-    """What is read of a kernel."""
+    """Parameters of a kernel of distances between l-mers."""
 
     canonical: bool
     normalised: bool
 
     @property
-    def length(self) -> int:
-        """Symbols of an l-mer."""
+    def definition(self) -> Any:
+        """`textsvm.kernels.mers.kernel.MerDefinition`."""
 
     @property
-    def weights(self) -> NDArray[np.float64]:
-        """w(0), w(1), ...; farther pairs do not count."""
-
-    @property
-    def centred(self) -> Centred | None:
-        """Weights of positions."""
-
-    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-        """See `Kernel`."""
+    def cost(self) -> Any:
+        """`textsvm.kernels.contract.Cost`."""
 
 
 class MerRows(ABC):
@@ -66,14 +59,15 @@ class MerRows(ABC):
         self.kernel, self.documents, self.device = kernel, documents, device
         self.n = len(documents)
         # Of the pairs of both strands of two sequences, half are compared.
-        self.weights = kernel.weights * (2 if kernel.canonical else 1)
+        self.weights = kernel.definition.weights * (2 if kernel.canonical else 1)
         self.own, self.columns = self.mers(documents)
         with devices.use(device):
             self.prepare()
 
     def mers(self, documents: Documents) -> tuple[Mers, Mers]:
         """The l-mers of documents, as rows and as columns."""
-        return mers_of(documents, self.kernel.length, bool(self.kernel.canonical), self.kernel.centred)
+        definition = self.kernel.definition
+        return mers_of(documents, definition.length, bool(self.kernel.canonical), definition.centred)
 
     @abstractmethod
     def prepare(self) -> None:

@@ -112,11 +112,11 @@ class MerPredictor:
         Not whether it is there: bits of values would go by what was predicted before, in whichever thread.
         """
         kernel, symbols = self.rows.kernel, max(self.rows.columns.n_symbols, 1)
-        size = float(symbols) ** min(kernel.length, 40)  # of more letters there is no table
+        size = float(symbols) ** min(kernel.definition.length, 40)  # of more letters there is no table
         if size * 8 * (len(self.rows.weights) + len(self.coef)) > TABLE_BYTES:
             return False
-        made = kernel.length * len(self.rows.weights) * size * len(self.coef) / TABLE_RATE
-        direct = kernel.cost(documents.lengths, self.rows.documents.lengths).sum()
+        made = kernel.definition.length * len(self.rows.weights) * size * len(self.coef) / TABLE_RATE
+        direct = kernel.cost.of_rows(documents.lengths, self.rows.documents.lengths).sum()
         return bool(made <= direct)
 
 

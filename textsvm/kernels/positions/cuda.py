@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import BLOCK_BYTES
+from textsvm.kernels.contract import BLOCK_BYTES
 from textsvm.kernels.normalisation import Normalisation
+from textsvm.kernels.positions.base import normalisation_of
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
@@ -58,19 +59,6 @@ class Program(Protocol):
         """Its fields of Task."""
 
 
-class Kernel(Protocol):
-    """What is read of the kernel, `textsvm.kernels.positions.base.PositionKernel`."""
-
-    def on_card(self, longest: int) -> Program:
-        """What is computed, of texts of that length at most."""
-
-    def normalisation(self, documents: Documents, columns: Normalisation | None = None) -> Normalisation:
-        """k(s, s) of documents, and those without any feature."""
-
-    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Seconds of a core."""
-
-
 class _Planes:
     """Documents on the device in order of length, as planes: rows of symbols below `known`, or columns."""
 
@@ -112,7 +100,7 @@ class _Planes:
 class CudaPositions:
     """Rows on a GPU (`KernelRows`)."""
 
-    def __init__(self, kernel: Kernel, documents: Documents, device: Device) -> None:
+    def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         self._symbols = len(documents.alphabet)
         fitting = [planes for planes in PLANES if (1 << planes) - 1 > self._symbols]
@@ -122,7 +110,7 @@ class CudaPositions:
                 f"{(1 << PLANES[-1]) - 2:,} apart; run with --device cpu"
             )
         self._planes = fitting[0]
-        self.normalisation = kernel.normalisation(documents)
+        self.normalisation = normalisation_of(kernel, documents)
         with gpu.use(device):
             self._columns = _Planes(documents, self._planes, self._symbols, columns=True)
 
@@ -143,7 +131,7 @@ class CudaPositions:
             return out
 
     def cross(self, others: Documents, progress: Progress | None = None) -> Any:
-        own = self.kernel.normalisation(others, self.normalisation)
+        own = normalisation_of(self.kernel, others, self.normalisation)
         with gpu.use(self.device):
             return self._matrix(others, own, progress)
 
@@ -185,7 +173,7 @@ class CudaPositions:
         columns = self._columns
         rows = _Planes(others, self._planes, self._symbols, columns=False)
         longest = int(max(rows.lengths.max(initial=0), columns.lengths.max(initial=0)))
-        program = self.kernel.on_card(longest)
+        program: Program = self.kernel.definition(longest)
         arrays = {
             "rows": rows.words, "columns": columns.words, "row_firsts": rows.firsts,
             "group_firsts": columns.firsts, "row_lengths": rows.device_lengths,
@@ -216,7 +204,7 @@ class CudaPositions:
         """Rows of one launch each."""
         turns = np.arange(len(rows)) // MOST_ROWS
         if progress is not None:
-            seconds = np.cumsum(self.kernel.cost(rows.lengths, self._columns.lengths))
+            seconds = np.cumsum(self.kernel.cost.of_rows(rows.lengths, self._columns.lengths))
             turns += (seconds / LAUNCH).astype(np.int64)
         bounds = [0, *(np.flatnonzero(np.diff(turns)) + 1).tolist(), len(rows)]
         return [(a, b) for a, b in pairwise(bounds) if b > a]

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import HostRows
+from textsvm.kernels.contract import HostRows
 from textsvm.linalg.sparse import Sparse
 from textsvm.linalg.vectors import Vectors
 from textsvm.runtime import device as devices
@@ -252,8 +252,9 @@ class HostVectorRows(HostRows):
 
     def __init__(self, kernel: Any, documents: Vectors, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
+        self._function = kernel.function
         with np.errstate(over="ignore", invalid="ignore"):  # squares say which vectors are too large
-            self._columns = Products(devices.to_host(documents.values), kernel.shifts)
+            self._columns = Products(devices.to_host(documents.values), self._function.shifts)
         self._squares = self._columns.rows.squares
         for row in np.flatnonzero(~np.isfinite(self._squares))[:1]:
             raise InputError(
@@ -265,7 +266,7 @@ class HostVectorRows(HostRows):
         """See `MatrixRows`."""
         row = self._squares[None]
         with np.errstate(over="ignore"):
-            return self.kernel.value(row.copy(), row, row[0])[0].astype(np.float32)
+            return self._function.value(row.copy(), row, row[0])[0].astype(np.float32)
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
         """See `MatrixRows`."""
@@ -316,7 +317,7 @@ class HostVectorRows(HostRows):
             # Contiguous, as compiled loops are quickest.
             tile, out = (each[: shape[0] * shape[1]].reshape(shape) for each in (products, values))
             self._columns.tile(rows, place, at, tile)
-            self.kernel.put(tile, rows.squares[:, None], self._squares[place], out)
+            self._function.put(tile, rows.squares[:, None], self._squares[place], out)
             yield out, place
 
 
