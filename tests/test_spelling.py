@@ -127,7 +127,7 @@ def test_every_kernel_is_written(kernel, text):
         ('"a"b=gap', 'a column is missing in "a"b=gap'),
         ('"a=gap', 'a quote is not closed in "a=gap'),
         ("a,b=gap", "a kernel of texts reads one column and is on a, b"),
-        ("a=gap+gap", "part 0 of a sum of kernels reads columns, and part 1 texts; say which columns"),
+        ("a=gap+gap", "part 0 of a sum of kernels reads columns, and part 1 texts; name the column"),
         ("gap:decay=7", "decay=7.0 of the gap-weighted kernel must be above 0"),
     ],
 )
@@ -150,7 +150,7 @@ def test_words_are_a_spectrum_of_words():
         assert parse(text).structure.as_dict() == kernel.structure.as_dict()
         assert spell(kernel) == text
     assert parse("words").p == 1
-    assert parse("words:log").structure.as_dict() == parse("spectrum:log,tokens=words,1").as_dict()
+    assert parse("words:log").structure.as_dict() == parse("spectrum:log,tokens=words,1").structure.as_dict()
     assert parse("edit:keep-case").keep_case
     with pytest.raises(InputError, match="tokens is given twice in words:tokens=words"):
         parse("words:tokens=words")

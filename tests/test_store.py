@@ -71,11 +71,6 @@ class Numbered:
 
 
 class TableStructure(Structure):
-    view = View()
-
-    def __init__(self, kernel):
-        object.__setattr__(self, "kernel", kernel)
-
     def read(self, documents):
         return documents
 
@@ -95,7 +90,7 @@ class Table(Kernel):
         self.values = 0
 
     cost = Ability(NoCost)
-    structure = Ability(TableStructure)
+    structure = Ability(lambda kernel: TableStructure(kernel, View()))
 
     def rows(self, documents, device):
         kernel = self

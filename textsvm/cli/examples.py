@@ -204,7 +204,7 @@ def _of_kernel(kernel: Kernel, beside: bool) -> dict[str, Any]:
 
 def _reads(kernel: Any) -> str:
     """What a kernel compares, "" if it is none."""
-    from textsvm.kernels.spelling import structure_of
+    from textsvm.kernels.user import structure_of
 
     return "" if kernel is None else structure_of(kernel).examples
 

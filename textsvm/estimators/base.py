@@ -43,8 +43,7 @@ from textsvm.gram.plan import allowed_bytes, parse_bytes
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor, Weights
 from textsvm.kernels.inputs import TextForm
-from textsvm.kernels.spelling import make_kernel, structure_of
-from textsvm.kernels.user import KernelFunction
+from textsvm.kernels.user import KernelFunction, make_kernel, structure_of
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
 from textsvm.runtime.device import Device

@@ -16,7 +16,8 @@ from sklearn.utils.validation import validate_data
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor, under
-from textsvm.kernels.spelling import approximated, make_kernel, spell
+from textsvm.kernels.spelling import spell
+from textsvm.kernels.user import approximated, make_kernel
 from textsvm.linalg.vectors import Vectors
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
