@@ -308,6 +308,6 @@ def test_a_gram_is_made_once_for_all_values_of_c(monkeypatch):
 
 def test_words_are_read_only_where_there_is_a_choice(monkeypatch):
     texts, y = corpus(30)
-    assert len(auto(kernel="fast").fit(texts, y).kernel_.views) == 1
+    assert len(auto(kernel="fast").fit(texts, y).kernel_.structure.views) == 1
     monkeypatch.setattr("textsvm.text.documents.find_words", lambda *_: pytest.fail("words were read"))
     auto(kernel="fast").fit(texts, y)

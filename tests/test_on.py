@@ -358,7 +358,7 @@ def test_numbers_of_linear_kernels_are_features_and_weights(kernel, tmp_path):
     damaged(tmp_path / "m.textsvm", lambda header, arrays: arrays.update(
         {name: array[:1] for name, array in arrays.items() if name.endswith("standard.mean")}
     ))  # fmt: skip
-    with pytest.raises(InputError, match="what it learnt of numbers"):
+    with pytest.raises(InputError, match="mean and scale of its numbers"):
         load(tmp_path / "m.textsvm")
 
 

@@ -170,7 +170,7 @@ def test_it_is_saved_loaded_and_decides_the_same(tmp_path):
     np.testing.assert_array_equal(again.decision_function(NEW), model.decision_function(NEW))
     assert again.kernel_.structure.key == model.kernel_.structure.key
     save(again, tmp_path / "again")
-    assert load(tmp_path / "again").kernel_.key == again.kernel_.structure.key
+    assert load(tmp_path / "again").kernel_.structure.key == again.kernel_.structure.key
 
 
 @pytest.mark.parametrize("kernel", [Sum(PARTS, [1, 1, 2]), Sum([PARTS[0], PARTS[2]])])
@@ -391,7 +391,7 @@ BAD = [
     (Sum([Spectrum(), Spectrum()], [1]), "must be one number for each of its 2 kernels"),
     (Sum([Spectrum(), Spectrum()], 3), "must be one number for each of its 2 kernels"),
     (Sum([Spectrum(), Spectrum()], ["a", "b"]), "must be one number for each of its 2 kernels"),
-    (Sum([Spectrum(2), GapWeighted(0)]), "p=0 of the gap-weighted kernel"),
+    (Sum([Spectrum(2), GapWeighted(0)]), "p=0 of the gap kernel"),
     (Sum([Spectrum(2), Product([Spectrum(99)])]), "every document is shorter than p = 99"),
     (Sum([Spectrum(2)] * 101), "at most 100 kernels"),
 ]
