@@ -5,14 +5,14 @@ import pytest
 from problems import random_sparse
 from scipy.sparse import csr_matrix, vstack
 
-from textsvm.bench import clusters_cuda
-from textsvm.bench.sparse_vectors import ClusterColumns
+from benchmarks import clusters
+from benchmarks.sparse_vectors import ClusterColumns
 from textsvm.errors import InputError
 from textsvm.gram.plan import make_gram
 from textsvm.kernels.vectors.kernels import Gaussian, Linear, Polynomial, Sigmoid
 from textsvm.linalg import products_cuda, sparse_vectors_cuda
 from textsvm.linalg.sparse_cuda import Finish
-from textsvm.linalg.sparse_vectors_cuda import SparseColumns, Way, sparse_columns, upload
+from textsvm.linalg.sparse_vectors_cuda import ProductMethod, SparseColumns, sparse_columns, upload
 from textsvm.linalg.vectors import Vectors
 from textsvm.linalg.vectors_cuda import DigitColumns
 from textsvm.runtime import device as devices
@@ -121,7 +121,7 @@ def test_every_split_of_the_features(shares, whole, device, monkeypatch):
 
 @pytest.mark.parametrize("tile", [1, 1 << 16])
 def test_any_tile_of_sources(tile, device, monkeypatch):
-    monkeypatch.setattr(clusters_cuda, "TILE_BYTES", tile)
+    monkeypatch.setattr(clusters, "TILE_BYTES", tile)
     with devices.use(device):
         check_all(Gaussian(0.05), sparse(900, 120), sparse(200, 120, seed=1), "clusters")
 
@@ -147,7 +147,7 @@ KINDS = {"one": 1, "whole": 100, "real": 0}
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: type(kernel).__name__)
 @pytest.mark.parametrize("whole", KINDS.values(), ids=KINDS)
 def test_vectors_that_are_made_dense(kernel, whole, device, monkeypatch):
-    monkeypatch.setattr(sparse_vectors_cuda, "choose", lambda sparsity: Way("digits", "dense"))
+    monkeypatch.setattr(sparse_vectors_cuda, "choose", lambda sparsity: ProductMethod("digits", "dense"))
     x, others = sparse(500, 70, whole=whole), sparse(80, 70, seed=1, whole=whole)
     rows = kernel.rows(Vectors(x), device)
     assert isinstance(rows.columns, DigitColumns if kernel.function.name else SparseColumns)

@@ -9,7 +9,7 @@ import numpy as np
 from textsvm.errors import InputError
 from textsvm.kernels.base import is_number, is_whole
 from textsvm.kernels.mers.kernel import MOST, MerDefinition, MerKernel, gkm_weights
-from textsvm.kernels.mers.mers import Centred
+from textsvm.kernels.mers.windows import Centred
 from textsvm.kernels.options import FILTERS
 
 

@@ -19,7 +19,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel, is_number
 from textsvm.kernels.contract import Ability, Cost, Structure
 from textsvm.kernels.near import Nearest
-from textsvm.kernels.vectors.rows import HostVectorRows
+from textsvm.kernels.vectors.cpu import HostVectorRows
 from textsvm.linalg.vectors import NUMBERS, Vectors
 
 if TYPE_CHECKING:

@@ -1,0 +1,317 @@
+"""CPU twin of kernels on distances between l-mers: count pairs by distance, 64 l-mers per word.
+
+The l-mers of a column document are stored 64 to a word, one bit each; no word spans two documents. For a
+group of LANES words, masks[x, p] marks the l-mers whose symbol at position p is not x. For an l-mer u of a
+row document the words masks[u_p, p], p = 0 .. l - 1, are added bitwise by carry-save adders, four at a time:
+
+    (ones, a, b) -> ones, carry;    (ones, c, d) -> ones, carry;    (twos, carry, carry) -> twos, carry
+
+Carries go through the planes 4, 8, ... of the counter, as many as the largest distance that counts needs, and
+then into an overflow plane that stays set. Some 45 instructions compare u with LANES * 64 l-mers. For every
+distance d the bits with this count are summed over all u of a row document, in integers.
+
+Symbols are renumbered in every group (`slots`), so that any alphabet fits; slot 0 is a symbol that no l-mer
+of the group has. Weights of l-mers, up to 255, are bit planes of the columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.kernels.mers.rows import MerRows, ScoreTable
+from textsvm.kernels.mers.windows import Mers
+from textsvm.runtime.compiled import njit
+from textsvm.runtime.parallel import Progress, run
+from textsvm.runtime.simd import (
+    LANES,
+    add_ones,
+    aligned,
+    bit_and,
+    bit_or,
+    bit_xor,
+    fill,
+    get,
+    load,
+    multiply_add_whole,
+    put,
+    stack,
+    store,
+)
+
+#: l-mers per word.
+BITS = 64
+
+
+def words_of(indptr: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Words of documents, (document, first l-mer, number of l-mers), and each document's first word."""
+    numbers = np.diff(indptr)
+    each = -(-numbers // BITS)
+    begins = np.concatenate([[0], np.cumsum(each)])
+    document = np.repeat(np.arange(len(each)), each)
+    place = BITS * (np.arange(len(document)) - begins[document])
+    return (
+        np.stack(
+            [document, indptr[document] + place, np.minimum(numbers[document] - place, BITS)], axis=1
+        ).astype(np.int64),
+        begins,
+    )
+
+
+Array = NDArray[Any]
+ALL, NONE, ONE, TWO = np.uint64(2**64 - 1), np.uint64(0), np.uint64(1), np.uint64(2)
+#: Bit planes of weights.
+WEIGHT_PLANES = 8
+
+
+def upper_planes(most: int) -> tuple[int, ...]:
+    """A tuple with an item for each counter plane 4, 8, ... up to distance `most`, and for overflow."""
+    return (0,) * (max(most.bit_length() - 2, 0) + 1)
+
+
+def scratch(n_symbols: int, length: int, weighted: bool) -> tuple[Array, Array, Array]:
+    """Allocate slots, masks and planes of a group."""
+    most = min(n_symbols, LANES * (BITS + length))
+    slots = np.zeros(max(n_symbols, 1), np.int64)
+    return slots, aligned((most + 1) * (-(-length // 4) * 4) * LANES, np.uint64), _planes(weighted)
+
+
+def _planes(weighted: bool) -> Array:
+    return aligned((WEIGHT_PLANES if weighted else 1) * LANES, np.uint64)
+
+
+@njit(nogil=True, cache=True)
+def _build(codes, starts, weights, words, length, slots, masks, planes):
+    """Fill masks and planes of a group of words (document, first l-mer, number of l-mers)."""
+    padded, used = (length + 3) // 4 * 4, 1
+    planes[:] = 0
+    masks[: padded * LANES] = 0
+    masks[: length * LANES] = ALL
+    for lane in range(len(words)):
+        for bit in range(words[lane, 2]):
+            mer = words[lane, 1] + bit
+            bit_mask = ONE << np.uint64(bit)
+            for k in range(len(planes) // LANES):
+                if (weights[mer] >> (len(planes) // LANES - 1 - k)) & 1:
+                    planes[k * LANES + lane] |= bit_mask
+            for p in range(length):
+                code = codes[starts[mer] + p]
+                slot = slots[code]
+                if slot == 0:
+                    slot = used
+                    slots[code] = slot
+                    first = slot * padded * LANES
+                    masks[first : first + length * LANES] = ALL
+                    masks[first + length * LANES : first + padded * LANES] = 0
+                    used += 1
+                masks[(slot * padded + p) * LANES + lane] &= ~bit_mask
+    return used
+
+
+@njit(nogil=True, cache=True)
+def _forget(codes, starts, words, length, slots):
+    for lane in range(len(words)):
+        for mer in range(words[lane, 1], words[lane, 1] + words[lane, 2]):
+            for p in range(length):
+                slots[codes[starts[mer] + p]] = 0
+
+
+@njit(inline="always")
+def _add(ones, a, b):
+    """Full adder: sum and carry."""
+    either = bit_xor(ones, a)
+    return bit_xor(either, b), bit_or(bit_and(ones, a), bit_and(either, b))
+
+
+@njit(nogil=True, cache=True)
+def _compare(codes, starts, weights, begin, end, slots, masks, planes, length, most, upper, out):
+    """Sums over the l-mers begin .. end of a row document, for each distance and lane."""
+    padded, zero, last = (length + 3) // 4 * 4, fill(NONE), len(upper) - 1
+    higher = stack(upper, zero)
+    at = np.empty(padded, np.int64)
+    at[:] = np.arange(padded) * LANES
+    out[:] = 0
+    for mer in range(begin, end):
+        first = starts[mer]
+        for p in range(length):
+            at[p] = (slots[codes[first + p]] * padded + p) * LANES
+        ones, twos = zero, zero
+        for k in range(len(upper)):
+            put(higher, k, zero)
+        for p in range(0, padded, 4):
+            ones, a = _add(ones, load(masks, at[p]), load(masks, at[p + 1]))
+            ones, b = _add(ones, load(masks, at[p + 2]), load(masks, at[p + 3]))
+            twos, carry = _add(twos, a, b)
+            for k in range(last):
+                plane = get(higher, k)
+                put(higher, k, bit_xor(plane, carry))
+                carry = bit_and(plane, carry)
+            put(higher, last, bit_or(get(higher, last), carry))
+        near = bit_xor(get(higher, last), fill(ALL))
+        for d in range(most + 1):
+            same = bit_and(near, bit_xor(ones, fill(NONE if d & 1 else ALL)))
+            same = bit_and(same, bit_xor(twos, fill(NONE if d & 2 else ALL)))
+            for k in range(last):
+                same = bit_and(same, bit_xor(get(higher, k), fill(NONE if (d >> (k + 2)) & 1 else ALL)))
+            if len(planes) == LANES:
+                number = add_ones(bit_and(same, load(planes, 0)), load(out, d * LANES))
+            else:
+                number = zero
+                for k in range(0, len(planes), LANES):
+                    number = multiply_add_whole(
+                        number, fill(TWO), add_ones(bit_and(same, load(planes, k)), zero)
+                    )
+                number = multiply_add_whole(number, fill(np.uint64(weights[mer])), load(out, d * LANES))
+            store(out, d * LANES, number)
+
+
+@njit(nogil=True, cache=True)
+def add_counts(
+    row_codes, row_starts, row_weights, row_indptr, picks, codes, starts, weights, words, length, slots,
+    masks, planes, sums, most, upper, counts,
+):  # fmt: skip
+    """counts[i, j, d] += pairs of l-mers of row document picks[i] and column document j at distance d."""
+    for group in range(0, len(words), LANES):
+        some = words[group : group + LANES]
+        _build(codes, starts, weights, some, length, slots, masks, planes)
+        for i in range(len(picks)):
+            begin, end = row_indptr[picks[i]], row_indptr[picks[i] + 1]
+            if begin < end:
+                _compare(
+                    row_codes, row_starts, row_weights, begin, end, slots, masks, planes, length,
+                    most, upper, sums,
+                )  # fmt: skip
+                for d in range(most + 1):
+                    for lane in range(len(some)):
+                        counts[i, some[lane, 0], d] += np.int64(sums[d * LANES + lane])
+        _forget(codes, starts, some, length, slots)
+
+
+@njit(nogil=True, cache=True)
+def add_own_counts(
+    row_codes, row_starts, row_weights, row_indptr, first, last, codes, starts, weights, words, word_indptr,
+    length, slots, masks, planes, sums, most, upper, counts,
+):  # fmt: skip
+    """counts[i, 0, d] += pairs of l-mers of row document i and of column document i."""
+    pick = np.empty(1, np.int64)
+    for i in range(first, last):
+        pick[0] = i
+        own = words[word_indptr[i] : word_indptr[i + 1]].copy()
+        own[:, 0] = 0
+        add_counts(
+            row_codes, row_starts, row_weights, row_indptr, pick, codes, starts, weights, own, length,
+            slots, masks, planes, sums, most, upper, counts[i : i + 1],
+        )  # fmt: skip
+
+
+@njit(nogil=True, cache=True)
+def weigh_counts(counts, weights, row_scale, scale, out):
+    """Sums of counts (m, n, distances) times the weights of distances and both scales."""
+    for i in range(counts.shape[0]):
+        for j in range(counts.shape[1]):
+            total = 0.0
+            for d in range(len(weights)):
+                total += weights[d] * counts[i, j, d]
+            out[i, j] = total * (row_scale[i] * scale[j])
+
+
+#: Words of a batch of columns, and counts of a piece.
+WORDS, COUNTS = 256, 1 << 19
+
+
+class HostMers(MerRows):
+    """The CPU twin: see `KernelRows`."""
+
+    def prepare(self) -> None:
+        self.words, self.begins = words_of(self.columns.indptr)
+        whole = np.searchsorted(self.begins, np.arange(0, len(self.words) + WORDS, WORDS))
+        self.batches = np.unique(np.clip([0, *whole, self.n], 0, self.n))
+
+    def self_values(self, rows: Mers, columns: Mers) -> NDArray[np.float64]:
+        n, weights = len(rows.numbers), self.weights
+        counts, (words, begins) = np.zeros((n, 1, len(weights)), np.int64), words_of(columns.indptr)
+        size = max(1, n // 256)
+
+        def piece(first: int) -> None:
+            last = min(first + size, n)
+            room = self._room(columns.n_symbols)
+            add_own_counts(
+                rows.codes, rows.starts, rows.weights, rows.indptr, first, last,
+                columns.codes, columns.starts, columns.weights, words, begins, self.kernel.definition.length,
+                *room, counts,
+            )  # fmt: skip
+
+        run(piece, range(0, n, size))
+        values, ones = np.empty((n, 1)), np.ones(n)
+        weigh_counts(counts, weights, ones, ones[:1], values)
+        return values[:, 0]
+
+    def products(
+        self, rows: Mers, scale: NDArray[np.float64], progress: Progress | None = None
+    ) -> NDArray[np.float32]:
+        out = np.empty((len(rows.numbers), self.n), np.float32)
+        self._fill(rows, scale, out, False, progress)
+        return out
+
+    def half(self, progress: Progress | None = None) -> NDArray[np.float32]:
+        out = np.empty((self.n, self.n), np.float32)
+        self._fill(self.own, self.normalisation.scale, out, True, progress)
+        return out
+
+    def table(self, of_mers: NDArray[np.float64]) -> ScoreTable:
+        return ScoreTable(self.columns, self.weights, of_mers)
+
+    def _room(self, n_symbols: int) -> tuple[Any, Any, Any, Any, int, tuple[int, ...]]:
+        """Scratch for one piece, distances that count, and what the compiled loop is specialised by."""
+        most, sums = len(self.weights) - 1, aligned(len(self.weights) * LANES, np.uint64)
+        slots, masks, planes = scratch(
+            n_symbols, self.kernel.definition.length, self.kernel.definition.centred is not None
+        )
+        return slots, masks, planes, sums, most, upper_planes(most)
+
+    def _fill(
+        self, rows: Mers, scale: NDArray[np.float64], out: Any, symmetric: bool, progress: Progress | None
+    ) -> None:
+        """All values, or of a symmetric matrix those up to the end of each batch, and their mirror images."""
+        columns, weights, column_scale = self.columns, self.weights, self.normalisation.scale
+        n_symbols = max(rows.n_symbols, columns.n_symbols)
+
+        def piece(bounds: tuple[int, int, int, int]) -> None:
+            first, last, row, stop = bounds
+            picks = np.arange(row, stop)
+            words = self.words[self.begins[first] : self.begins[last]].copy()
+            words[:, 0] -= first
+            room = self._room(n_symbols)
+            counts = np.zeros((len(picks), last - first, len(weights)), np.int64)
+            add_counts(
+                rows.codes, rows.starts, rows.weights, rows.indptr, picks,
+                columns.codes, columns.starts, columns.weights, words, self.kernel.definition.length,
+                *room, counts,
+            )  # fmt: skip
+            weigh_counts(
+                counts, weights, scale[row:stop], column_scale[first:last], out[row:stop, first:last]
+            )
+            if symmetric and stop <= first:
+                out[first:last, row:stop] = out[row:stop, first:last].T
+
+        pieces, work = self._pieces(rows, symmetric)
+        run(piece, pieces, work, progress)
+
+    def _pieces(self, rows: Mers, symmetric: bool) -> tuple[list[tuple[int, int, int, int]], list[float]]:
+        """(first and last column, first and last row) of every piece, and pairs of l-mers."""
+        pieces: list[tuple[int, int, int, int]] = []
+        work: list[float] = []
+        m = len(rows.numbers)
+        if not m:
+            return pieces, work
+        for first, last in zip(self.batches[:-1].tolist(), self.batches[1:].tolist(), strict=True):
+            size = max(1, COUNTS // ((last - first) * len(self.weights)))
+            cuts = [*range(0, first, size), *range(first, last, size)] if symmetric else [*range(0, m, size)]
+            for row, stop in zip(cuts, [*cuts[1:], last if symmetric else m], strict=True):
+                pieces.append((first, last, row, stop))
+                mers = float(rows.indptr[stop] - rows.indptr[row])
+                work.append(mers * float(self.columns.indptr[last] - self.columns.indptr[first]) + 1)
+        order = np.argsort([-each for each in work], kind="stable")
+        return [pieces[i] for i in order], [work[i] for i in order]

@@ -1,0 +1,216 @@
+"""GPU twin of kernels on distances between l-mers: launches of kernels_cu/mers.cu."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.kernels.mers.cpu import words_of
+from textsvm.kernels.mers.rows import MerRows
+from textsvm.kernels.mers.windows import Mers
+from textsvm.runtime import device as gpu
+from textsvm.runtime.parallel import Progress
+
+Array = Any  # a CuPy array
+SOURCE, WARP, THREADS = "mers.cu", 32, 256
+#: Distances and alphabet sizes that kernels are compiled for; larger alphabets are compared by symbol.
+MOST, SYMBOLS = (3, 4, 7, 15), (4, 32)
+#: Rows per block, pairs of l-mers per launch, bytes of shared memory.
+TILE, LAUNCH, SHARED = 256, 1e12, 48 << 10
+
+#: struct Task of kernels_cu/mers.cu.
+TASK = np.dtype(
+    [(name, np.uint64) for name in ("row_codes", "row_starts", "row_weights", "row_indptr")]
+    + [(name, np.uint64) for name in ("codes", "starts", "weights", "indptr")]
+    + [(name, np.uint64) for name in ("words", "masks", "planes", "of_distance", "row_scale", "scale")]
+    + [(name, np.uint64) for name in ("out", "own")]
+    + [("n", np.int64)]
+    + [(name, np.int32) for name in ("n_symbols", "n_rows", "first", "tile", "chunk", "symmetric")],
+    align=True,
+)
+
+
+def defines_of(length: int, most: int, weighted: bool, symbols: int) -> gpu.Defines:
+    """Preprocessor definitions of a kernel; `symbols` is 0 for any alphabet."""
+    return (("LENGTH", length), ("MOST", most), ("WEIGHTED", int(weighted)), ("SYMBOLS", symbols))
+
+
+#: Kernels launched: (source, defines), for a choice of lengths.
+DEFINE_SETS = [
+    *((SOURCE, defines_of(10, most, weighted, 4)) for most in MOST for weighted in (False, True)),
+    *((SOURCE, defines_of(length, 3, False, 4)) for length in (1, 5, 11)),
+    (SOURCE, defines_of(6, 4, False, 32)),
+    (SOURCE, defines_of(30, 15, True, 32)),
+    (SOURCE, defines_of(3, 3, False, 0)),
+    (SOURCE, defines_of(12, 15, True, 0)),
+]
+
+
+class CudaRowMers:
+    """l-mers of row documents on the current GPU."""
+
+    def __init__(self, mers: Mers) -> None:
+        cp = gpu.cupy()
+        self.n, self.numbers, self.n_symbols = len(mers.numbers), mers.numbers, mers.n_symbols
+        gpu.require_memory(13 * len(mers.starts), f"{len(mers.starts):,} l-mers")
+        self.codes, self.starts = cp.asarray(mers.codes), cp.asarray(mers.starts)
+        self.weights, self.indptr = cp.asarray(mers.weights), cp.asarray(mers.indptr)
+
+
+class CudaColumnMers(CudaRowMers):
+    """l-mers of column documents with their words and masks, for distances up to `most`."""
+
+    def __init__(self, mers: Mers, most: int, weighted: bool) -> None:
+        super().__init__(mers)
+        cp = gpu.cupy()
+        symbols = next((size for size in SYMBOLS if mers.n_symbols <= size), 0)
+        self.most = next(each for each in MOST if most <= each)
+        self.defines = defines_of(mers.length, self.most, weighted, symbols)
+        words, begins = words_of(mers.indptr)
+        self.begins, planes = cp.asarray(begins), 8 if weighted else 1
+        of_word = mers.length * (symbols + 1)
+        self.chunk = max(1, min(int(np.diff(begins).max(initial=1)), SHARED // (8 * (of_word + planes))))
+        self.shared = 8 * self.chunk * (of_word + planes) if symbols else 0
+        self.masks = self.planes = None
+        if symbols:
+            gpu.require_memory(8 * len(words) * of_word, f"the masks of {len(mers.starts):,} l-mers")
+            self.masks = cp.empty(len(words) * of_word, cp.uint64)
+            self.planes = cp.empty(len(words) * planes, cp.uint64)
+            places = (cp.asarray(words[:, 1].copy()), cp.asarray(words[:, 2].astype(np.int32)))
+            gpu.each(
+                gpu.function(SOURCE, "mer_masks", self.defines), len(words) * of_word, *places, self.codes,
+                self.starts, self.weights, self.masks, self.planes,
+            )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Launches:
+    """Launches for some rows and columns; `of_distance` has the weight of pairs at each distance."""
+
+    rows: CudaRowMers
+    columns: CudaColumnMers
+    of_distance: Array
+
+    def own(self) -> Array:
+        """k(s, s), float64, if rows and columns are of the same documents."""
+        out = gpu.cupy().zeros(self.rows.n)
+        if self.rows.n:
+            self._launch((self.rows.n, 1), WARP, own=out)
+        return out
+
+    def fill(
+        self, row_scale: Array, scale: Array, out: Array, symmetric: bool, progress: Progress | None = None
+    ) -> None:
+        """Values times both scales, float32, (rows, columns); half of a symmetric matrix is computed."""
+        if not out.size:
+            return
+        pairs = np.cumsum(self.columns.numbers * float(self.rows.numbers.sum()))
+        cuts = np.searchsorted(pairs, np.arange(LAUNCH, pairs[-1], LAUNCH)) + 1
+        n, tiles = self.columns.n, -(-self.rows.n // TILE)
+        edges = np.unique(np.clip([0, *cuts, n], 0, n)).tolist()
+        for first, last in pairwise(edges):
+            given = {"row_scale": row_scale, "scale": scale, "out": out, "symmetric": symmetric}
+            self._launch((last - first, tiles), THREADS, first=first, **given)
+            gpu.report(progress, last, n)
+
+    def _launch(self, grid: tuple[int, int], threads: int, **given: Any) -> None:
+        rows, columns = self.rows, self.columns
+        fields = dict.fromkeys(("row_scale", "scale", "out", "own")) | {"first": 0, "symmetric": 0} | given
+        task = gpu.structure(
+            TASK, row_codes=rows.codes, row_starts=rows.starts, row_weights=rows.weights,
+            row_indptr=rows.indptr, codes=columns.codes, starts=columns.starts, weights=columns.weights,
+            indptr=columns.indptr, words=columns.begins, masks=columns.masks, planes=columns.planes,
+            of_distance=self.of_distance, n=columns.n, n_symbols=columns.n_symbols, n_rows=rows.n, tile=TILE,
+            chunk=columns.chunk, **fields,
+        )  # fmt: skip
+        kernel = gpu.function(SOURCE, "mer_values", columns.defines)
+        kernel(grid, (threads,), (task,), shared_mem=columns.shared)
+
+
+class CudaMers(MerRows):
+    """Kernel values with fixed documents on a GPU (`KernelRows`)."""
+
+    def prepare(self) -> None:
+        self.of_columns = self._columns(self.columns)
+
+    def _columns(self, mers: Mers) -> CudaColumnMers:
+        return CudaColumnMers(mers, len(self.weights) - 1, self.kernel.definition.centred is not None)
+
+    def _launches(self, rows: Mers, columns: CudaColumnMers) -> Launches:
+        of_distance = np.zeros(columns.most + 1)
+        of_distance[: len(self.weights)] = self.weights
+        return Launches(CudaRowMers(rows), columns, gpu.cupy().asarray(of_distance))
+
+    def self_values(self, rows: Mers, columns: Mers) -> NDArray[np.float64]:
+        own = self.of_columns if columns is self.columns else self._columns(columns)
+        values: NDArray[np.float64] = gpu.to_host(self._launches(rows, own).own())
+        return values
+
+    def products(self, rows: Mers, scale: NDArray[np.float64], progress: Progress | None = None) -> Array:
+        return self._fill(rows, scale, len(rows.numbers), False, progress)
+
+    def half(self, progress: Progress | None = None) -> Array:
+        return self._fill(self.own, self.normalisation.scale, self.n, True, progress)
+
+    def _fill(
+        self, rows: Mers, scale: NDArray[np.float64], m: int, symmetric: bool, progress: Progress | None
+    ) -> Array:
+        cp = gpu.cupy()
+        gpu.require_memory(4 * m * self.n, f"the {m:,} x {self.n:,} kernel values", "lower --memory")
+        out, launches = cp.empty((m, self.n), cp.float32), self._launches(rows, self.of_columns)
+        launches.fill(cp.asarray(scale), cp.asarray(self.normalisation.scale), out, symmetric, progress)
+        return out
+
+    def table(self, of_mers: NDArray[np.float64]) -> CudaScoreTable:
+        return CudaScoreTable(self.columns, self.weights, of_mers, self.of_columns.defines)
+
+
+class CudaScoreTable:
+    """`ScoreTable` on a GPU."""
+
+    def __init__(
+        self, columns: Mers, weights: NDArray[np.float64], of_mers: NDArray[np.float64], defines: gpu.Defines
+    ) -> None:
+        cp = gpu.cupy()
+        self.length, self.symbols, self.defines = columns.length, max(columns.n_symbols, 1), defines
+        size, keys = self.symbols**self.length, columns.keys(self.symbols)
+        gpu.require_memory(16 * size * (len(weights) + len(of_mers)), f"a table of {size:,} l-mers")
+        self.scores = cp.empty((size, len(of_mers)))
+        for machine, each in enumerate(of_mers):
+            # On the host: atomic sums would differ from run to run.
+            own = cp.asarray(np.bincount(keys, each, size).astype(np.float64))
+            self.scores[:, machine] = self._spread(own, weights)
+
+    def _spread(self, own: Array, weights: NDArray[np.float64]) -> Array:
+        cp = gpu.cupy()
+        sums = cp.zeros((len(weights), len(own)))
+        sums[0] = own
+        for place in range(self.length):
+            by_place = sums.reshape(len(weights), -1, self.symbols, self.symbols**place)
+            for d in range(len(weights) - 1, 0, -1):
+                near = by_place[d - 1]
+                by_place[d] += near.sum(axis=1, keepdims=True) - near
+        return (cp.asarray(weights)[:, None] * sums).sum(axis=0)
+
+    def sums(self, rows: Mers) -> NDArray[np.float64]:
+        """Weighted sums of the scores of the l-mers of documents without unknown symbols."""
+        own, machines = CudaRowMers(rows), self.scores.shape[1]
+        out = gpu.cupy().zeros((own.n, machines))
+        if own.n:
+            grid = (-(-own.n * WARP // THREADS),)
+            given = (
+                own.codes,
+                own.starts,
+                own.weights,
+                own.indptr,
+                np.int32(self.symbols),
+                np.int32(machines),
+            )
+            kernel = gpu.function(SOURCE, "mer_scores", self.defines)
+            kernel(grid, (THREADS,), (np.int64(own.n), *given, self.scores, out))
+        values: NDArray[np.float64] = gpu.to_host(out)
+        return values
