@@ -19,6 +19,7 @@ from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents, Views
 
 Array = NDArray[np.float64]
+Lengths, Values = NDArray[np.int64], NDArray[np.float64]
 #: Number of pieces of a document for occlusion.
 PIECES = 64
 
@@ -95,7 +96,7 @@ class Attributor:
         """
         return occlusion(rows.decision, documents, coef, progress)
 
-    def seconds(self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]) -> Array:
+    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
         """Predicted seconds of a core for the contributions to each document."""
         seconds: Array = PIECES * self.kernel.cost.of_rows(lengths, support_lengths)
         return seconds

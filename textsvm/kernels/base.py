@@ -43,9 +43,11 @@ from textsvm.kernels.contract import (
     Cost,
     Features,
     KernelRows,
+    Lengths,
     Predictor,
     RowsPredictor,
     Structure,
+    Values,
     under,
 )
 from textsvm.kernels.inputs import encode_inputs
@@ -383,9 +385,7 @@ class CompositeStructure(Structure):
 class CompositeCost(Cost):
     """Cost of a sum or product."""
 
-    def of_rows(
-        self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
         return np.sum(
             [part.cost.of_rows(row_lengths, column_lengths) for part in self.kernel.kernels], axis=0
         )
@@ -564,16 +564,11 @@ class SumAttributor(Attributor):
         )
 
     def contributions(
-        self,
-        rows: Any,
-        documents: Documents,
-        coef: NDArray[np.float64],
-        values: NDArray[np.float64],
-        progress: Progress | None = None,
+        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
     ) -> Contributions:
         return sum_contributions(rows, documents, coef, progress)
 
-    def seconds(self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
         terms = self.kernel.structure.terms
         return np.sum([term.attribution.seconds(lengths, support_lengths) for _, term in terms], axis=0)
 

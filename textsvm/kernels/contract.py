@@ -33,6 +33,8 @@ AHEAD = 8
 UNKNOWN_RATE = 5e5 / 60
 #: Prefix of the saved arrays of a kernel on a column.
 OWN = "own."
+#: Symbols of documents, and float64 arrays such as seconds or coefficients.
+Lengths, Values = NDArray[np.int64], NDArray[np.float64]
 AbilityT = TypeVar("AbilityT", covariant=True)
 
 
@@ -364,9 +366,7 @@ class Cost:
         """Work that is shared with kernels of equal `sharing`."""
         return None
 
-    def of_rows(
-        self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
         """Predicted seconds of a core for the kernel values of each row document with all columns.
 
         Parameters

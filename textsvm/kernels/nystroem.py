@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.contract import Ability, Cost, KernelRows, Structure
+from textsvm.kernels.contract import Ability, Cost, KernelRows, Lengths, Structure, Values
 from textsvm.kernels.near import Nearest
 from textsvm.linalg.dense import DenseRows
 from textsvm.linalg.rows import FeatureRows
@@ -144,12 +144,10 @@ class NystroemStructure(Structure):
 class NystroemCost(Cost):
     """Cost of rows by landmarks."""
 
-    def of_rows(
-        self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
         nystroem = self.kernel
         share = min(1.0, nystroem.landmarks / max(1, len(column_lengths)))
-        seconds: NDArray[np.float64] = nystroem.kernel.cost.of_rows(row_lengths, column_lengths)
+        seconds: Values = nystroem.kernel.cost.of_rows(row_lengths, column_lengths)
         return seconds * share
 
     @property

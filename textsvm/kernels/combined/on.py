@@ -29,8 +29,10 @@ from textsvm.kernels.contract import (
     Cost,
     Features,
     KernelRows,
+    Lengths,
     Predictor,
     Structure,
+    Values,
     Weights,
     under,
 )
@@ -207,10 +209,8 @@ def _bind(kernel: Any, column: Any) -> Any:
 class OnCost(Cost):
     """Cost of a kernel on numbers."""
 
-    def of_rows(
-        self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        seconds: NDArray[np.float64] = self.kernel.kernel.cost.of_rows(row_lengths, column_lengths)
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
+        seconds: Values = self.kernel.kernel.cost.of_rows(row_lengths, column_lengths)
         return seconds
 
     @property
@@ -263,12 +263,7 @@ class OnAttributor(Attributor):
     method = TOGETHER
 
     def contributions(
-        self,
-        rows: Any,
-        documents: Any,
-        coef: NDArray[np.float64],
-        values: NDArray[np.float64],
-        progress: Progress | None = None,
+        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
     ) -> Contributions:
         return _together(self.kernel.structure.read(documents), (coef * values).sum(axis=1))
 

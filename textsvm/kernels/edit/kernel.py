@@ -42,7 +42,16 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.base import SymbolKernel, check_flag, is_number
-from textsvm.kernels.contract import Ability, Cost, HostRows, KernelRows, SharedColumns, Sharing
+from textsvm.kernels.contract import (
+    Ability,
+    Cost,
+    HostRows,
+    KernelRows,
+    Lengths,
+    SharedColumns,
+    Sharing,
+    Values,
+)
 from textsvm.kernels.edit.near import HostEditNear
 from textsvm.kernels.edit.strips import LANES, STRIP, fill_distances, fits
 from textsvm.kernels.near import Near, Nearest
@@ -111,9 +120,7 @@ class EditCost(Cost):
     def sharing(self) -> SharedDistances:
         return SharedDistances(bool(self.kernel.relative))
 
-    def of_rows(
-        self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
         return row_lengths.astype(float) * column_lengths.sum() / RATE
 
     def divides(self, documents: Documents, kind: str = "cpu") -> bool:

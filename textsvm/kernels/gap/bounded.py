@@ -58,7 +58,7 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel, check_whole, is_number, is_whole
-from textsvm.kernels.contract import Ability, Cost, Features
+from textsvm.kernels.contract import Ability, Cost, Features, Lengths, Values
 from textsvm.kernels.gap.bounded_rows import (
     BoundedGapPredictor,
     BoundedGapRows,
@@ -127,12 +127,10 @@ MOST_SAVED, MOST_SECONDS, KEPT = 50_000, 3.0, 1e-8
 class BoundedGapCost(Cost):
     """Cost of the gap-weighted kernel of bounded span."""
 
-    def of_rows(
-        self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
         patterns = self.kernel.patterns
         own, others = (patterns.occurrences(n).astype(float) for n in (row_lengths, column_lengths))
-        seconds: NDArray[np.float64] = own + others.sum() / max(len(own), 1) + COMPARED * len(others) * own
+        seconds: Values = own + others.sum() / max(len(own), 1) + COMPARED * len(others) * own
         return seconds / RATE
 
     def demand(self, lengths: NDArray[np.int64]) -> float:
@@ -171,12 +169,7 @@ class BoundedGapAttributor(Attributor):
     method = SUBSEQUENCES
 
     def contributions(
-        self,
-        rows: Any,
-        documents: Documents,
-        coef: NDArray[np.float64],
-        values: NDArray[np.float64],
-        progress: Progress | None = None,
+        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
     ) -> Contributions:
         kernel, symbols, scale = self.kernel, [], rows.normalisation.scale
         for d in range(len(documents)):
@@ -191,7 +184,7 @@ class BoundedGapAttributor(Attributor):
                 progress(d + 1, len(documents))
         return Contributions(symbols)
 
-    def seconds(self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
         return BoundedGapCost(self.kernel).of_rows(lengths + support_lengths.sum(), np.zeros(1, np.int64))
 
 

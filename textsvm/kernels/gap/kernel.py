@@ -16,7 +16,16 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel, check_whole, is_number
-from textsvm.kernels.contract import Ability, Cost, HostRows, KernelRows, SharedColumns, Sharing
+from textsvm.kernels.contract import (
+    Ability,
+    Cost,
+    HostRows,
+    KernelRows,
+    Lengths,
+    SharedColumns,
+    Sharing,
+    Values,
+)
 from textsvm.kernels.gap.recurrence import (
     SUBSEQUENCES,
     Recurrence,
@@ -96,9 +105,7 @@ class GapCost(Cost):
     def sharing(self) -> SharedPass | None:
         return SharedPass(float(self.kernel.decay)) if self.kernel.recurrence.shares else None
 
-    def of_rows(
-        self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
         return self.kernel.p * row_lengths.astype(float) * column_lengths.sum() / RATE
 
     def divides(self, documents: Documents, kind: str = "cpu") -> bool:
@@ -118,12 +125,7 @@ class GapAttributor(Attributor):
     method = SUBSEQUENCES
 
     def contributions(
-        self,
-        rows: KernelRows,
-        documents: Documents,
-        coef: NDArray[np.float64],
-        values: NDArray[np.float64],
-        progress: Progress | None = None,
+        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
     ) -> Contributions:
         symbols = []
         for d in range(len(documents)):
@@ -134,8 +136,8 @@ class GapAttributor(Attributor):
             symbols.append(documents.spread(d, shares))
         return Contributions(symbols)
 
-    def seconds(self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-        seconds: NDArray[np.float64] = self.kernel.p * lengths.astype(float) * support_lengths.sum()
+    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
+        seconds: Values = self.kernel.p * lengths.astype(float) * support_lengths.sum()
         return seconds / ATTRIBUTION_RATE
 
 

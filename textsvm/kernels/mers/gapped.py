@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel, is_whole
-from textsvm.kernels.contract import Ability, Cost, Predictor
+from textsvm.kernels.contract import Ability, Cost, Lengths, Predictor, Values
 from textsvm.kernels.mers import gapped_rows as gapped_tables
 from textsvm.kernels.mers.gapped_cpu import MaskLists, groups, lists_pay
 from textsvm.kernels.mers.gapped_rows import GappedRows, Tables, Texts, values_of
@@ -181,9 +181,7 @@ MASK, KEPT = 5e-4, 4e-9
 class GappedCost(Cost):
     """Cost of the kernel of gapped k-mers."""
 
-    def of_rows(
-        self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
         kernel = self.kernel
         symbols = len(column_lengths) * row_lengths.astype(float) + column_lengths.sum()
         return len(kernel.masks) * symbols * (2 if kernel.canonical else 1) / RATE
@@ -201,12 +199,7 @@ class GappedAttributor(Attributor):
     method = PATTERNS
 
     def contributions(
-        self,
-        rows: Any,
-        documents: Documents,
-        coef: NDArray[np.float64],
-        values: NDArray[np.float64],
-        progress: Progress | None = None,
+        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
     ) -> Contributions:
         kernel, squares = self.kernel, np.zeros(len(documents))
         windows = windows_of(documents, kernel.g, kernel.canonical)
@@ -221,7 +214,7 @@ class GappedAttributor(Attributor):
                 progress(number, len(kernel.masks))
         return spread.finish(Normalisation(documents, squares, kernel.normalised).scale)
 
-    def seconds(self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
         kernel = self.kernel
         counted = GappedCost(kernel).of_rows(lengths + support_lengths.sum(), np.zeros(1, np.int64))
         return counted + len(kernel.masks) * lengths * (2 if kernel.canonical else 1) / NAMING_RATE

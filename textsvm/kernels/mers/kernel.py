@@ -47,7 +47,7 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel, check_flag, is_whole
-from textsvm.kernels.contract import Ability, Cost, Predictor
+from textsvm.kernels.contract import Ability, Cost, Lengths, Predictor, Values
 from textsvm.kernels.mers.cpu import HostMers
 from textsvm.kernels.mers.rows import MerRows
 from textsvm.kernels.mers.windows import Centred
@@ -207,9 +207,7 @@ class MerDefinition:
 class MerCost(Cost):
     """Cost of a kernel of distances between l-mers."""
 
-    def of_rows(
-        self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
         kernel, definition = self.kernel, self.kernel.definition
         rows, columns = (
             np.maximum(lengths - definition.length + 1, 0.0) for lengths in (row_lengths, column_lengths)
@@ -227,16 +225,11 @@ class MerAttributor(Attributor):
     method = MERS
 
     def contributions(
-        self,
-        rows: Any,
-        documents: Documents,
-        coef: NDArray[np.float64],
-        values: NDArray[np.float64],
-        progress: Progress | None = None,
+        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
     ) -> Contributions:
         return mer_contributions(rows, documents, coef, progress)
 
-    def seconds(self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
         return 4 * MerCost(self.kernel).of_rows(lengths, support_lengths)
 
 

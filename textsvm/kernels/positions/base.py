@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel
-from textsvm.kernels.contract import Cost, HostRows, KernelRows
+from textsvm.kernels.contract import Cost, HostRows, KernelRows, Values
 from textsvm.kernels.gap.sweep import PIECE, Picked, cut, in_lanes
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.runtime.device import Device
@@ -61,12 +61,7 @@ class PositionAttributor(Attributor):
     """Exact attribution by matches."""
 
     def contributions(
-        self,
-        rows: KernelRows,
-        documents: Documents,
-        coef: NDArray[np.float64],
-        values: NDArray[np.float64],
-        progress: Progress | None = None,
+        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
     ) -> Contributions:
         support, symbols = rows.documents, []
         codes, offsets = support.codes_for(documents), np.array(support.offsets)

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.kernels.attribution import Attribution
-from textsvm.kernels.contract import Ability
+from textsvm.kernels.contract import Ability, Lengths, Values
 from textsvm.kernels.gap.sweep import Picked
 from textsvm.kernels.positions.base import PositionAttributor, PositionCost, PositionKernel, overlaps
 from textsvm.runtime.compiled import njit
@@ -114,9 +114,7 @@ def _shifts(kernel: Any, row_lengths: NDArray[np.int64], column_lengths: NDArray
 class DiagonalCost(PositionCost):
     """Cost of a sum over diagonals."""
 
-    def of_rows(
-        self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
         words = overlaps(row_lengths, column_lengths) / 64 + len(column_lengths)
         shifts = _shifts(self.kernel, row_lengths, column_lengths)
         return shifts * words / RATE + len(column_lengths) / WRITTEN
@@ -127,7 +125,7 @@ class DiagonalAttributor(PositionAttributor):
 
     method = KMERS
 
-    def seconds(self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
         shifts = _shifts(self.kernel, lengths, support_lengths)
         return shifts * overlaps(lengths, support_lengths) / ATTRIBUTION_RATE
 

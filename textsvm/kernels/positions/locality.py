@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution
 from textsvm.kernels.base import check_whole
-from textsvm.kernels.contract import Ability
+from textsvm.kernels.contract import Ability, Lengths, Values
 from textsvm.kernels.gap.sweep import Picked, interleave
 from textsvm.kernels.positions.base import (
     PositionAttributor,
@@ -151,9 +151,7 @@ def _power(x: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
 class LocalityCost(PositionCost):
     """Cost of the locality-improved kernel."""
 
-    def of_rows(
-        self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
         return (overlaps(row_lengths, column_lengths) + 20 * len(column_lengths)) / RATE
 
 
@@ -162,7 +160,7 @@ class LocalityAttributor(PositionAttributor):
 
     method = WINDOWS
 
-    def seconds(self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
         return self.kernel.window * overlaps(lengths, support_lengths) / ATTRIBUTION_RATE
 
 

@@ -49,7 +49,7 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel
-from textsvm.kernels.contract import Ability, Cost, Features, Sharing
+from textsvm.kernels.contract import Ability, Cost, Features, Lengths, Sharing, Values
 from textsvm.kernels.normalisation import Normalisation, finished_gram
 from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.spectrum.counted import CountedDocuments
@@ -206,9 +206,7 @@ class SpectrumCost(Cost):
             return None  # the weight of a p-mer depends on all lengths
         return SharedLengths(kernel.lengths[0], kernel.weight, bool(kernel.idf))
 
-    def of_rows(
-        self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
         first, last = self.kernel.lengths
         symbols = len(column_lengths) * row_lengths.astype(float) + column_lengths.sum()
         return (last - first + 1) * symbols / RATE
@@ -261,18 +259,13 @@ class SpectrumAttributor(Attributor):
     method = SUBSTRINGS
 
     def contributions(
-        self,
-        rows: Any,
-        documents: Documents,
-        coef: NDArray[np.float64],
-        values: NDArray[np.float64],
-        progress: Progress | None = None,
+        self, rows: Any, documents: Any, coef: Values, values: Values, progress: Progress | None = None
     ) -> Contributions:
         weights = rows.x.transposed_dot(rows.normalisation.scale[:, None] * coef.T)
         contributions: Contributions = rows.space.attribute(documents, lambda at, owner: weights[at, owner])
         return contributions
 
-    def seconds(self, lengths: NDArray[np.int64], support_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
+    def seconds(self, lengths: Lengths, support_lengths: Lengths) -> Values:
         return SpectrumCost(self.kernel).of_rows(lengths + support_lengths.sum(), np.zeros(1, np.int64))
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel, is_number
-from textsvm.kernels.contract import Ability, Cost, Structure
+from textsvm.kernels.contract import Ability, Cost, Lengths, Structure, Values
 from textsvm.kernels.near import Nearest
 from textsvm.kernels.vectors.cpu import HostVectorRows
 from textsvm.linalg.vectors import NUMBERS, Vectors
@@ -76,9 +76,7 @@ class VectorFunction(ABC):
 class VectorCost(Cost):
     """Cost of a kernel of vectors."""
 
-    def of_rows(
-        self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def of_rows(self, row_lengths: Lengths, column_lengths: Lengths) -> Values:
         # The time of a product of sparse vectors depends on the numbers that both have.
         return (VALUE_RATE + NUMBER_RATE * np.asarray(row_lengths, np.float64)) * len(column_lengths)
 
