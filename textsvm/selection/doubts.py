@@ -230,7 +230,7 @@ def doubts(
         near = nearest(gram, max(m for m, _ in VOTES), of_stage(progress, "compare"))
         gram.release()
     decision, _ = mean_values(values, folds, len(given))
-    return _judged(target, np.nan_to_num(decision), near, prepared.kernel.alike)
+    return _judged(target, np.nan_to_num(decision), near, prepared.kernel.nearest.alike)
 
 
 def plain_kernel(model: SVC, texts: list[str]) -> Kernel:
@@ -243,7 +243,7 @@ def plain_kernel(model: SVC, texts: list[str]) -> Kernel:
 
 def _prepare(model: SVC, texts: Any, progress: StageProgress | None) -> Prepared:
     if not isinstance(model.kernel, str) and any(
-        getattr(leaf.bare, "odds", False) for leaf in model.make_kernel().leaves
+        getattr(leaf, "odds", False) for leaf in model.make_kernel().structure.leaves
     ):
         raise InputError("the kernel learns from the labels in doubt; give a kernel without odds")
     return model.prepare(texts, progress)
