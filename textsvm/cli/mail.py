@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from textsvm.mail.decision import Decision
     from textsvm.mail.filter import Filter
-    from textsvm.mail.server import Face
+    from textsvm.mail.server import Interface
 
 #: Exit code of errors, as Bogofilter's.
 FAILED = 3
@@ -163,11 +163,12 @@ def _pass_through(files: list[str] | None, store: Path | None, bogofilter: bool)
     data = sys.stdin.buffer.read() if names == ["-"] else Path(names[0]).read_bytes()
     written: list[bytes | memoryview] = [data]
     try:
-        from textsvm.mail.passing import pieces
+        from textsvm.mail.raw_message import RawMessage, marked_pieces
 
         with open_filter(store) as opened:
-            decision = opened.classify(data)
-        written = pieces(data, decision, bogofilter=bogofilter)
+            message = RawMessage(data)
+            decision = opened.classify(message)
+        written = marked_pieces(message, decision, bogofilter=bogofilter)
         return decision
     finally:
         sys.stdout.buffer.writelines(written)
@@ -260,22 +261,23 @@ def serve(
     sockets, own = _sockets(path, tcp)
     console.say(f"answering at {', '.join(map(_name, sockets))}")
     try:
-        server.serve(mail, sockets, console.say, _faces(milter, {"smtp": smtp, "lmtp": lmtp}, next or ""))
+        server.serve(
+            mail, sockets, console.say, _interfaces(milter, {"smtp": smtp, "lmtp": lmtp}, next or "")
+        )
     finally:
         if own:
             path.unlink(missing_ok=True)
 
 
-def _faces(milter: str | None, ports: dict[str, int | None], next: str) -> list[Face]:
+def _interfaces(milter: str | None, ports: dict[str, int | None], next: str) -> list[Interface]:
     """Servers of the other protocols."""
-    from textsvm.mail import lmtp
-    from textsvm.mail.milter import milter as as_milter
+    from textsvm.mail import mail_servers
 
-    faces: list[Face] = [partial(as_milter, milter)] if milter else []
+    interfaces: list[Interface] = [partial(mail_servers.milter, milter)] if milter else []
     for protocol, port in ports.items():
         if port:
-            faces.append(partial(lmtp.content_filter, port, next, protocol == "lmtp"))
-    return faces
+            interfaces.append(partial(mail_servers.content_filter, port, next, protocol == "lmtp"))
+    return interfaces
 
 
 def _sockets(path: Path, tcp: int | None) -> tuple[list[Socket], bool]:

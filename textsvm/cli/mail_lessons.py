@@ -19,7 +19,7 @@ from textsvm.cli.output import Force, Kind, Output, check_report
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
-    from textsvm.mail.status import Foreseen, Status
+    from textsvm.mail.filter import PriorDecisions, Status
 
 
 LESSONS = Kind("lessons of textsvm mail", rb'\{"digest": ', ".jsonl")
@@ -62,7 +62,7 @@ def learn(
                 "`textsvm mail export` and `textsvm mail import`"
             )
         if most is not None:
-            opened.keep_at_most(most)
+            opened.set_limit(most)
         new = opened.learn_all(counted, kind.value)
         counts = opened.lessons.counts()
     known = f", {counted.n - new:,} known already" if counted.n > new else ""
@@ -87,7 +87,7 @@ def relearn(kind: As, files: Messages = None, store: Store = None, quiet: option
     moved = n = unknown = 0
     with open_filter(store) as opened:
         for n, (_, data) in enumerate(read_messages(files), 1):  # noqa: B007
-            if opened.knows(data) is None:
+            if opened.learnt_kind(data) is None:
                 unknown += 1
             else:
                 moved += opened.learn(data, kind.value)
@@ -149,7 +149,7 @@ def _facts(summary: Status) -> Iterator[tuple[str, str]]:
             yield f"{name}, as foreseen", _judged(foreseen)
 
 
-def _judged(foreseen: Foreseen) -> str:
+def _judged(foreseen: PriorDecisions) -> str:
     right = foreseen.judged - foreseen.wrong - foreseen.unsure
     shares = (f"{100 * n / foreseen.judged:.0f} %" for n in (right, foreseen.unsure, foreseen.wrong))
     return "of {:,} {} right, {} unsure, {} wrong".format(foreseen.judged, *shares)
@@ -167,15 +167,15 @@ def export(
     quiet: options.Quiet = False,
 ) -> None:
     """Write all training messages as JSON Lines, or their features if the store holds no texts."""
-    from textsvm.mail.portable import line_of
+    from textsvm.mail.mailboxes import lesson_line
     from textsvm.runtime.files import replacing
 
     output = Output("FILE", file, LESSONS, force).checked({})
     n = 0
     with open_filter(store) as opened, output.place() as path, replacing(path) as temporary:
         with temporary.open("w", encoding="utf-8", newline="\n") as stream:
-            for n, lesson in enumerate(opened.lessons.read(messages=True), 1):  # noqa: B007
-                stream.write(line_of(lesson))
+            for n, lesson in enumerate(opened.lessons.iterate(messages=True), 1):  # noqa: B007
+                stream.write(lesson_line(lesson))
         if not output.is_stdout and not path.exists():
             path.touch(0o600)  # mail is private; `replacing` keeps the mode
     Console(quiet).say(f"{n:,} lessons written")
@@ -189,11 +189,11 @@ def import_(
     quiet: options.Quiet = False,
 ) -> None:
     """Learn messages that `export` wrote; known messages are skipped."""
-    from textsvm.mail.portable import lessons_of
+    from textsvm.mail.mailboxes import parse_lessons
 
     stream = sys.stdin.buffer if str(file) == "-" else file.open("rb")
     with stream, open_filter(store, create=True, texts=not without_texts) as opened:
-        new = opened.enter(lessons_of(stream, str(file)))
+        new = opened.add_lessons(parse_lessons(stream, str(file)))
         counts = opened.lessons.counts()
     Console(quiet).say(
         f"{messages(new)} learnt; there are {counts['spam']:,} spam and {counts['ham']:,} ham now"
@@ -217,7 +217,7 @@ def report(
     quiet: options.Quiet = False,
 ) -> None:
     """Write a report on the predictions for messages before they were learnt."""
-    from textsvm.mail.report import report_of
+    from textsvm.mail.report import filter_report
     from textsvm.reporting.files import write
 
     check_report("FILE", file, force, {})
@@ -225,5 +225,5 @@ def report(
     with open_filter(store) as opened:
         if mistakes and not opened.lessons.holds_texts:
             console.say("note: the store holds no texts, so the report lists no mistakes")
-        write(report_of(opened, mistakes), file)
+        write(filter_report(opened, mistakes), file)
     console.say(f"report: {file}")

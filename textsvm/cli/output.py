@@ -172,7 +172,7 @@ def check_report(
 
 def _is_part_of(target: Path, given: Path) -> bool:
     """Whether a file is `given` or in the folder `given`, links included."""
-    from textsvm.readers.archives import walk
+    from textsvm.readers.files import walk
 
     if os.path.realpath(given) == str(target):
         return True
