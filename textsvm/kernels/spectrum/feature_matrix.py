@@ -4,7 +4,7 @@ A p-mer of at least `least` training documents has a column, or with weight "int
 digit of the unary code of its largest count (see kernel.py): 1, 2, ... occurrences. Columns are ordered by
 the length of their p-mers, then by symbols. p-mers without a column are dropped before a row is normalised.
 
-Lengths are processed one after the other: entries are filtered, weighted and sorted immediately, so memory
+Lengths are processed in turn: entries are filtered, weighted and sorted immediately, so memory
 holds the matrix and the counts of a single length.
 """
 

@@ -98,7 +98,7 @@ class Vocabulary:
         return cls(p1, longest_of(documents.lengths, p1, p2), len(documents.alphabet), {})
 
     def size(self, length: int) -> int:
-        """Number of distinct p-mers of one length."""
+        """Number of distinct p-mers of a length."""
         return self.n_symbols if length == 1 else len(self.keys[length])
 
     @property
