@@ -25,7 +25,7 @@ from textsvm.bench import (
     weights,
 )
 from textsvm.bench.corpora import R8, SCORE_RANGES, Prompt, Task, essay_prompts, parted_task
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.kernels import Spectrum
 from textsvm.runtime.device import select
 

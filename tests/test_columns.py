@@ -12,10 +12,10 @@ from test_spectrum import CPU, news
 
 from textsvm import SVC, GapWeighted, Spectrum, Sum
 from textsvm.choice.trial import Examples, Trials
-from textsvm.estimators.targets import as_weights
 from textsvm.gram.base import DenseGram
 from textsvm.kernels.spectrum.counted import CountedDocuments
 from textsvm.kernels.spectrum.kernel import WEIGHTS
+from textsvm.machines.targets import as_weights
 from textsvm.runtime.parallel import limit
 from textsvm.solvers import columns, problems
 from textsvm.solvers.feature_machines import can_solve, solve_classifier

@@ -121,7 +121,7 @@ def test_a_command_that_runs_out_writes_nothing(command, task, tmp_path, monkeyp
 LOST = """
 import sys
 import cupy
-from textsvm.estimators import base
+from textsvm.machines import base
 real = base.with_classes
 def lose(*given):
     bad = cupy.RawKernel('extern "C" __global__ void bad(int* where) { where[1l << 40] = 1; }', "bad")

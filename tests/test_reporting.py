@@ -15,9 +15,8 @@ from textsvm.evaluation.judge import judge
 from textsvm.evaluation.results import evaluate
 from textsvm.readers import sample
 from textsvm.reporting import charts, html, markdown, report, threshold
-from textsvm.reporting.escape import safe
+from textsvm.reporting.escape import levels, runs, safe
 from textsvm.reporting.files import write
-from textsvm.reporting.mistakes import levels, runs
 from textsvm.reporting.report import Report, make_report
 
 HOSTILE = (

@@ -18,11 +18,9 @@ from sklearn.model_selection import (
 )
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import Target
-from textsvm.estimators.one_class import OneClassSVM
-from textsvm.estimators.svc import SVC
-from textsvm.estimators.svr import SVR
+from textsvm.estimators.svm import SVC, SVR, OneClassSVM
 from textsvm.kernels import Spectrum
+from textsvm.machines.targets import Target
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.folds import make_folds
 

@@ -485,10 +485,3 @@ def test_threads_may_share_a_model(task, kernel, monkeypatch):
     for values in found:
         np.testing.assert_array_equal(values, expected)
     assert made == [1]
-
-
-def test_deprecated_names_still_answer():
-    with pytest.warns(DeprecationWarning, match="ask for the source"):
-        assert SVC("precomputed").precomputed
-    with pytest.warns(DeprecationWarning, match="source"):
-        assert not SVC().precomputed

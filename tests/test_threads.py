@@ -27,9 +27,9 @@ from textsvm import (
     Spectrum,
     Sum,
 )
-from textsvm.estimators.base import KernelMachine
 from textsvm.kernels import Gaussian
-from textsvm.model.file import load_fitted
+from textsvm.machines.base import KernelMachine
+from textsvm.model.file import load_machine
 from textsvm.runtime import parallel
 
 THREADS = 16
@@ -113,7 +113,7 @@ def test_threads_that_share_a_model_get_the_bits_of_one(name, tmp_path):
             for name, mine in answers(shared, batches[j]).items():
                 np.testing.assert_array_equal(mine, expected[j][name])
 
-    loaded = textsvm.load(tmp_path / "m.textsvm"), load_fitted(tmp_path / "m.textsvm")
+    loaded = textsvm.load(tmp_path / "m.textsvm"), load_machine(tmp_path / "m.textsvm")
     for shared in (pickle.loads(pickle.dumps(model)), *loaded):
         in_threads(partial(check, shared))
     for one in in_threads(lambda k: textsvm.load(tmp_path / "m.textsvm")):
@@ -133,7 +133,7 @@ def test_fits_side_by_side_give_the_bits_of_one_after_the_other():
 
 FIRST = """
 import sys, threading
-from textsvm.model.file import load_fitted as load
+from textsvm.model.file import load_machine as load
 texts = [("buy now " + chr(97 + i % 26)) * 20 for i in range(600)]
 model, found, ready = load(sys.argv[1]), [None] * 16, threading.Barrier(16)
 def work(k):

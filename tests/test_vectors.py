@@ -613,7 +613,7 @@ def test_a_decision_value_that_is_no_number_is_refused(tmp_path):
     far = np.vstack([X[:1], np.full((1, 10), 1e60)])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for machine in (model, model_file.load_fitted(tmp_path / "m.textsvm")):
+        for machine in (model, model_file.load_machine(tmp_path / "m.textsvm")):
             assert np.isfinite(machine.decision_function(far[:1])).all()
             with pytest.raises(InputError, match="document 2 of those given has no finite decision value"):
                 machine.decision_function(far)

@@ -22,7 +22,7 @@ from textsvm.bench.harness import Rows, free_all
 from textsvm.bench.million import Corpus
 from textsvm.bench.resampled import resampled_documents
 from textsvm.errors import InputError
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.gram.base import DenseGram, Gram
 from textsvm.gram.cards import sharded_gram
 from textsvm.gram.shards import ShardedGram

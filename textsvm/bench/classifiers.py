@@ -18,7 +18,7 @@ from sklearn.base import clone
 
 from textsvm.bench import opponents
 from textsvm.bench.corpora import Task
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.kernels.spelling import spell
 from textsvm.selection.leakage import LeakageWarning
 from textsvm.selection.tuning import Tuning, tune

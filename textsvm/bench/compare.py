@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from textsvm.bench.opponents import Answer, answer, opponents_of
 from textsvm.errors import InputError
-from textsvm.estimators.default import NAMES, is_default
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.evaluation.comparison import Compared, judge_prediction
 from textsvm.kernels.spelling import parse
+from textsvm.machines.base import DEFAULT_KERNELS, is_default
 from textsvm.readers.columns import some
 from textsvm.runtime.parallel import StageProgress
 
@@ -31,7 +31,7 @@ WARM_UP = 20
 def candidates(device: str) -> dict[str, Callable[[], Any]]:
     """What is compared if no kernel is named, by name."""
     named = ("spectrum:2-7,log,idf", "spectrum:1-7,intersection")
-    return {name: partial(machine, name, device) for name in (*NAMES, *named)}
+    return {name: partial(machine, name, device) for name in (*DEFAULT_KERNELS, *named)}
 
 
 def machine(name: str, device: str) -> SVC:

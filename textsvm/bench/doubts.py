@@ -28,7 +28,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from textsvm.bench.corpora import IMDB, SPAM, read
 from textsvm.bench.harness import Rows, data_folder
 from textsvm.bench.panel import read_set
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.selection.doubts import doubts, plain_kernel
 
 SETS = ("spamassassin", "trec6", "spooky", "imdb", "webkb")

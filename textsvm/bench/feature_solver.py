@@ -6,7 +6,7 @@ or this fails. Then time at an equal objective on the same rows of sentences of 
 (`LinearSVC`, hinge, dual) have an entry more each for their ridges. Its bias is regularised, so its machine
 is another one; its tolerance is the first of 1, 0.1, ... that brings its primal objective as near to its own
 optimum, at 1e-5, as our duality gap is. With `--ways` the points that the rates of
-`textsvm.estimators.training` were fitted to, in a second report. Seconds are of the processor, least of
+`textsvm.machines.training` were fitted to, in a second report. Seconds are of the processor, least of
 several turns.
 """
 
@@ -27,14 +27,14 @@ from sklearn.svm import LinearSVC
 from textsvm.bench.corpora import Task, paper_tasks
 from textsvm.bench.harness import Rows, data_folder
 from textsvm.bench.panel import read_set
-from textsvm.estimators.svc import SVC
-from textsvm.estimators.training import predicted
+from textsvm.estimators.svm import SVC
 from textsvm.gram.base import DenseGram
 from textsvm.kernels import Spectrum
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.rows import FeatureRows
+from textsvm.machines.training import predicted
 from textsvm.readers import read_corpus, sample
 from textsvm.runtime.device import select
 from textsvm.runtime.parallel import limit

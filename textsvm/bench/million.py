@@ -22,7 +22,7 @@ from textsvm.bench.harness import Rows, data_folder, free_all, peak_memory
 from textsvm.bench.plots import Series, lines
 from textsvm.bench.resampled import resampled_documents, texts_of
 from textsvm.bench.scale import growth
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.kernels import Spectrum
 from textsvm.kernels.base import Kernel
 from textsvm.text.documents import Documents, encode, normalise

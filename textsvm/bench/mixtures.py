@@ -21,7 +21,7 @@ from textsvm.bench.dual_objective import gaussian_objective, require_feasible
 from textsvm.bench.harness import Rows, free_all, peak_memory
 from textsvm.bench.plots import Series, lines
 from textsvm.bench.scale import growth
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.kernels import Gaussian
 from textsvm.runtime.device import select
 

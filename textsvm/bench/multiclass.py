@@ -15,7 +15,7 @@ from typing import Any
 from textsvm.bench.classifiers import best_of, chosen, judge_opponent, search, warm_up
 from textsvm.bench.corpora import R8, parted_task
 from textsvm.bench.harness import Rows, data_folder
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.kernels import Spectrum
 from textsvm.solvers.problems import STRATEGIES
 

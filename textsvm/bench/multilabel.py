@@ -30,15 +30,15 @@ from sklearn.svm import LinearSVC
 
 from textsvm.bench.corpora import REUTERS, LabelsTask, labels_task
 from textsvm.bench.harness import Rows, data_folder
-from textsvm.estimators.targets import Target
+from textsvm.estimators.multilabel import MultilabelSVC
 from textsvm.evaluation import multilabel
 from textsvm.kernels import Spectrum, Sum
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
+from textsvm.machines.targets import Target
 from textsvm.readers import read_corpus, sample
 from textsvm.selection.folds import make_folds
 from textsvm.selection.leakage import LeakageWarning
-from textsvm.selection.multilabel import MultilabelSVC
 from textsvm.selection.thresholds import choose
 from textsvm.selection.tuning import tune
 

@@ -22,8 +22,8 @@ from textsvm.bench.corpora import Task
 from textsvm.bench.harness import Rows, data_folder, describe_environment, environment
 from textsvm.bench.opponents import OPPONENTS, SHORT, answer
 from textsvm.errors import InputError
-from textsvm.estimators.default import NAMES
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
+from textsvm.machines.base import DEFAULT_KERNELS
 from textsvm.runtime.files import replacing
 
 #: Documents that compile what will be timed.
@@ -32,7 +32,7 @@ WARM_UP = 200
 
 def machines(device: str) -> dict[str, Callable[[], Any]]:
     """What is measured, by name."""
-    return {name: partial(SVC, name, device=device) for name in NAMES}
+    return {name: partial(SVC, name, device=device) for name in DEFAULT_KERNELS}
 
 
 def names_of(folder: Path, wanted: str | None) -> list[str]:

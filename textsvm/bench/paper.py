@@ -21,7 +21,7 @@ from sklearn.svm import LinearSVC
 
 from textsvm.bench.corpora import Task, paper_tasks, spam_tasks
 from textsvm.bench.harness import data_folder, write_report
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
 from textsvm.runtime.device import select

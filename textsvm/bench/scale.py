@@ -21,7 +21,7 @@ from sklearn.base import clone
 from textsvm.bench.corpora import IMDB, REUTERS, read
 from textsvm.bench.harness import Rows, data_folder, largest_resident
 from textsvm.bench.plots import Series, lines
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
 from textsvm.runtime import device as devices

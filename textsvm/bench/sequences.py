@@ -27,7 +27,7 @@ from sklearn.svm import LinearSVC
 
 from textsvm.bench.harness import Rows, data_folder, paired
 from textsvm.errors import InputError
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.kernels import GappedKmers, Kernel, Sum
 from textsvm.kernels.spelling import spell
 from textsvm.readers.read import read_corpus

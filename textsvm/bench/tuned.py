@@ -20,7 +20,7 @@ import numpy as np
 from textsvm.bench.classifiers import OPPONENT, chosen, judge_opponent, search, warm_up
 from textsvm.bench.corpora import Task, mail_tasks, newswire_tasks
 from textsvm.bench.harness import Rows, data_folder
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.kernels import GapWeighted, Spectrum
 from textsvm.text.documents import normalise
 

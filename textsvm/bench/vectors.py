@@ -23,7 +23,7 @@ from sklearn.svm import SVC as LibSVC
 from textsvm.bench.corpora import vectors
 from textsvm.bench.dual_objective import gaussian_objective, libsvm_coef, require_feasible
 from textsvm.bench.harness import Rows, data_folder, free_all
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.kernels import Gaussian
 from textsvm.runtime.device import Device, select
 

@@ -19,10 +19,9 @@ from sklearn.model_selection import StratifiedKFold
 
 from textsvm.bench.corpora import R8, Task, essay_prompts, parted_task
 from textsvm.bench.harness import data_folder, write_report
-from textsvm.estimators.svc import SVC
-from textsvm.estimators.svr import SVR
+from textsvm.estimators.calibrated import CalibratedSVC
+from textsvm.estimators.svm import SVC, SVR
 from textsvm.kernels import Spectrum
-from textsvm.selection.calibration import CalibratedSVC
 from textsvm.solvers.problems import STRATEGIES
 
 #: Learns nothing from the documents: idf would count a copy as a document more.

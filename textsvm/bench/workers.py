@@ -23,7 +23,7 @@ from textsvm import EditDistance, GapWeighted
 from textsvm.bench.corpora import REUTERS
 from textsvm.bench.grid import texts_and_labels
 from textsvm.bench.harness import data_folder, write_report
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.runtime.parallel import limit
 from textsvm.runtime.workers import Workers, here, on_workers
 from textsvm.selection.scoring import solve_folds

@@ -123,7 +123,7 @@ def _on_columns(names: list[str]) -> Any:
 def _parts(console: Console, corpus: Corpus, labels: list[str], judging: Judging) -> tuple[list[Part], str]:
     """Training and test parts, and what they are."""
     if judging.cv is not None:
-        from textsvm.estimators.svc import SVC
+        from textsvm.estimators.svm import SVC
         from textsvm.selection.folds import make_folds
 
         folds = make_folds(judging.cv, SVC().as_target(labels, len(labels)), random_state=judging.seed)

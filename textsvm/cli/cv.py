@@ -140,7 +140,7 @@ def _report(
     with_texts = len(corpus.texts) == len(corpus)
     kernel = model.kernel if model.kernel in kernels.DEFAULTS else spell(model.kernel)
     facts = [
-        ("machine", type(model).__name__), ("kernel", str(kernel)), ("C", f"{model.C:g}"),
+        ("machine", model.estimator_name), ("kernel", str(kernel)), ("C", f"{model.C:g}"),
         ("folds", f"{len(result.folds)}, each document judged by machines that were not trained on it"),
         ("corpus", corpus.source), ("kernel matrix", result.gram),
         ("device", model_files.device_of(model).description),
@@ -220,7 +220,7 @@ def show(
 def _write_predictions(path: Path, corpus: Corpus, truth: Sequence[Any], result: CrossValidation) -> None:
     import numpy as np
 
-    from textsvm.estimators.labels import label_sets
+    from textsvm.machines.labels import label_sets
     from textsvm.runtime.files import replacing
 
     found = result.as_dict()

@@ -53,7 +53,7 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
 
 def _machine(device: str) -> Any:
     """What the demo trains."""
-    from textsvm.estimators.svc import SVC
+    from textsvm.estimators.svm import SVC
 
     return SVC(device=device)
 

@@ -15,11 +15,11 @@ from textsvm.cli.output import REPORTS, STDOUT, Force, Output
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
-    from textsvm.estimators.base import StageProgress
     from textsvm.evaluation.length_baseline import LengthBaseline
     from textsvm.evaluation.results import Results
     from textsvm.evaluation.side_by_side import SideBySide
     from textsvm.evaluation.slices import Slices
+    from textsvm.machines.base import StageProgress
     from textsvm.readers import Corpus
     from textsvm.reporting.report import Report
 
@@ -107,7 +107,7 @@ def evaluate(
     Labels are reduced to two, or numbers read from a column, as in training, unless options say otherwise.
     """
     started = time.perf_counter()
-    from textsvm.evaluation.judge import machine_of
+    from textsvm.evaluation.asked import machine_of
 
     console = Console(printing.quiet)
     span = judging.check()

@@ -122,7 +122,7 @@ def candidates(corpus: Corpus, names: list[str], device: str) -> dict[str, Any]:
     """What `compare` compares on the examples of a corpus, by name: callables that make a classifier."""
     from textsvm.bench import compare
     from textsvm.cli.kernels import DEFAULTS, spelled_out
-    from textsvm.estimators.svc import SVC
+    from textsvm.estimators.svm import SVC
 
     examples = corpus.examples
     if not names and not hasattr(examples, "shape") and not isinstance(examples, dict):

@@ -17,7 +17,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
-    from textsvm.estimators.base import KernelMachine
+    from textsvm.machines.base import KernelMachine
     from textsvm.readers import Corpus
     from textsvm.runtime.device import Device
 
@@ -103,8 +103,8 @@ def gram(
 
     textsvm gram mails.tar.gz --kernel gap --p 4 --store grams/
     """
-    from textsvm.estimators.svc import SVC
     from textsvm.gram import files
+    from textsvm.machines.classifier import Classifier
 
     if others.columns is None and others.part_of_columns is not None:
         raise WrongUsage("--against-part needs --against")
@@ -113,7 +113,7 @@ def gram(
     console = Console(printing.quiet, output is not None and output.is_stdout)
     chosen: Any = values.kernel.one()
     text = values.text.as_dict()
-    model = machines.checked(lambda: SVC(chosen, device=values.device, store=file.store, **text))
+    model = machines.checked(lambda: Classifier(chosen, device=values.device, store=file.store, **text))
     documents = columns = options.read(
         console, corpus, reading, options.Learning(regress), kernel=model.kernel
     )
@@ -160,8 +160,8 @@ def labels_of(corpus: Corpus) -> tuple[list[float] | None, list[str]]:
 
 def _stored(console: Console, model: KernelMachine, documents: Corpus) -> tuple[str, Device]:
     """Make what the store lacks of the kernel matrix, whatever its size; what was done, and where."""
-    from textsvm.estimators.storing import wanted_of
     from textsvm.gram.stored import stored_rows
+    from textsvm.machines.storing import wanted_of
     from textsvm.runtime.device import select
     from textsvm.runtime.parallel import of_stage
 

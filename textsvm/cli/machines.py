@@ -22,9 +22,9 @@ from textsvm.cli.kernels import KernelOptions, several
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
-    from textsvm.estimators.base import KernelMachine
     from textsvm.estimators.features import SpectrumFeatures
     from textsvm.kernels import Kernel
+    from textsvm.machines.base import KernelMachine
 
 Made = TypeVar("Made", bound="KernelMachine | SpectrumFeatures")
 _TEXT = "Text"
@@ -194,16 +194,16 @@ class ModelOptions:
     def _estimators(
         self, grid: dict[str, list[Any]], learning: options.Learning, **others: Any
     ) -> list[KernelMachine]:
-        from textsvm.estimators.svc import SVC
-        from textsvm.estimators.svr import SVR
-        from textsvm.selection.multilabel import MultilabelSVC
+        from textsvm.machines.classifier import Classifier
+        from textsvm.machines.regressor import Regressor
+        from textsvm.selection.multilabel import MultilabelClassifier
 
-        make: type[KernelMachine] = SVC
+        make: type[KernelMachine] = Classifier
         if learning.multilabel:
-            make = MultilabelSVC
+            make = MultilabelClassifier
             self.machine.refuse("multiclass", "class_weight", "epsilon", of="--multilabel")
         elif learning.regress is not None:
-            make = SVR
+            make = Regressor
             self.machine.refuse("multiclass", "class_weight", of="--regress")
         else:
             self.machine.refuse("epsilon", of="a classifier; it goes with --regress")
@@ -253,12 +253,12 @@ class SingleOptions(ModelOptions):
 
     def one_class(self, nu: float | None, solver: str | None = None) -> KernelMachine:
         """A one-class machine, checked."""
-        from textsvm.estimators.one_class import OneClassSVM
+        from textsvm.machines.novelty import NoveltyDetector
 
         self.machine.refuse("multiclass", "class_weight", "epsilon", of="--one-class")
         parameters = {"kernel": self._kernel("--one-class"), **_given(nu=nu, solver=solver)}
         parameters |= self.machine.fixed()
-        return checked(lambda: OneClassSVM(**parameters, **self.text.as_dict()))
+        return checked(lambda: NoveltyDetector(**parameters, **self.text.as_dict()))
 
     def _kernel(self, other: str | None) -> Kernel | str:
         """The kernel, or the name of a way to find one; for an `other` machine than a classifier a kernel."""

@@ -21,11 +21,11 @@ def device_of(model: Any) -> Any:
     return select(model.device)
 
 
-def load_model(console: Console, path: Path, device: str, fitted: bool = False) -> Any:
-    """A model from its file, to be used on a device; `fitted`: for nothing but decisions."""
-    from textsvm.model.file import load, load_fitted
+def load_model(console: Console, path: Path, device: str) -> Any:
+    """A model from its file, to be used on a device."""
+    from textsvm.model.file import load_machine
 
-    model = load_fitted(path) if fitted else load(path)
+    model = load_machine(path)
     if getattr(model, "digest_", "none needed") is None:
         console.say(
             f"note: {path} was written before models had digests, and damage to it would not be noticed; "
@@ -48,7 +48,7 @@ def save_model(
 
     `corpus` is what the model was fitted to: its support vectors are remembered by their ids.
     """
-    from textsvm.evaluation.judge import machine_of
+    from textsvm.evaluation.asked import machine_of
     from textsvm.model.file import save
 
     labels = {"positive": reading.positive, "negative": reading.negative or _opposite(model, reading)}

@@ -155,7 +155,6 @@ def train(
 
     textsvm train essays.tsv --regress score --kernel spectrum --p 1-15 --weight intersection
     """
-    from textsvm.evaluation.length_baseline import LengthBaseline
     from textsvm.model.file import require_weights
     from textsvm.model.libsvm import require_libsvms
 
@@ -188,6 +187,8 @@ def train(
     with made_from.cluster.at_work(console):
         baseline = None
         if training.targets is not None:
+            from textsvm.evaluation.length_baseline import LengthBaseline
+
             baseline = LengthBaseline.fit(training.examples, training.targets)
         results = _fit(console, model, training, held, task.one_class or reading.positive, baseline)
     summary = summarise(model, training) | {"holdout": None}
@@ -219,9 +220,9 @@ def _estimator(made_from: machines.SingleOptions, task: Task, learning: options.
     model = made_from.estimator(learning, solver)
     if task.calibrate is None:
         return model
-    from textsvm.selection.calibration import CalibratedSVC
+    from textsvm.selection.calibration import CalibratedClassifier
 
-    return CalibratedSVC(model, method=task.calibrate.value, random_state=task.seed)
+    return CalibratedClassifier(model, method=task.calibrate.value, random_state=task.seed)
 
 
 def _megabytes(size: int) -> str:
@@ -267,7 +268,7 @@ def _fit(
 
 def _near_duplicates(console: Console, model: Any, training: Corpus, held: Corpus) -> list[dict[str, Any]]:
     """Held-out documents that are nearly training ones, by their ids, and a warning of them."""
-    from textsvm.evaluation.judge import machine_of
+    from textsvm.evaluation.asked import machine_of
     from textsvm.selection.leakage import LeakageWarning, held_out_leak, leakage_message
 
     with console.progress(), console.warnings():
@@ -300,7 +301,7 @@ def summarise(model: Any, training: Corpus) -> dict[str, Any]:
     """What a training run is reported and remembered by."""
     solutions = model.solutions_
     return {
-        "estimator": type(model).__name__,
+        "estimator": model.estimator_name,
         "device": model.device_.description,
         "kernel": model.kernel_.as_dict(),
         "kernel_spelled": spell(model.kernel_),
@@ -322,7 +323,7 @@ def summarise(model: Any, training: Corpus) -> dict[str, Any]:
 
 def _approximation(model: Any) -> Any:
     """How well the kernel of a model is approximated; None if it is not."""
-    from textsvm.evaluation.judge import machine_of
+    from textsvm.evaluation.asked import machine_of
 
     return machine_of(model).approximation_
 

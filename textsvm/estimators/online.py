@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import warn_user
-from textsvm.estimators.targets import as_classes, as_known, is_integer, is_number
+from textsvm.estimators.base import warn_of_column
 from textsvm.kernels.spectrum.pmers import LONGEST, byte_pmers, unit
+from textsvm.machines.base import warn_user
+from textsvm.machines.targets import as_classes, as_known, is_integer, is_number
 from textsvm.solvers.online import OnlineMachine
 from textsvm.sources.texts import as_texts
 
@@ -111,6 +113,7 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
         """
         self.check()
         texts = self._read(X)
+        warn_of_column(y)
         classes, codes = as_classes(y, len(texts))
         self._begin(classes)
         return self._learn(texts, codes)
@@ -216,7 +219,8 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
         if not self.machine_.settle():
             warn_user(
                 f"the violation {self.machine_.violation:.2g} is above tol={self.tol:g} after "
-                f"{self.machine_.pairs:,} pairs; the next call goes on from there, and a smaller C is easier"
+                f"{self.machine_.pairs:,} pairs; the next call goes on from there, and a smaller C is easier",
+                ConvergenceWarning,
             )
         for name in self.machine_.forgotten:
             self._forget(self._digests[name], name)

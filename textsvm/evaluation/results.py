@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn import metrics
 
 from textsvm.errors import InputError
-from textsvm.estimators.labels import label_sets
 from textsvm.evaluation import multilabel
 from textsvm.evaluation.bootstrap import intervals
 from textsvm.evaluation.metrics import as_grades, check_grades, grades_of, scores
 from textsvm.evaluation.precision_recall import average_precisions, of_each
+from textsvm.machines.labels import label_sets
 from textsvm.runtime.plain_json import to_json
 
 

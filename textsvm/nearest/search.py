@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.estimators.base import KernelMachine
 from textsvm.gram.plan import allowed_bytes
 from textsvm.kernels.near import Bound, Near, Pairs
+from textsvm.machines.base import KernelMachine
 from textsvm.nearest.best import Best
 from textsvm.nearest.wanted import Wanted
 from textsvm.runtime.device import select

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 
 from textsvm.evaluation.side_by_side import SideBySide
 from textsvm.reporting import beside, learning, slices
-from textsvm.reporting.escape import printable
+from textsvm.reporting.escape import printable, visible
 from textsvm.reporting.format_metrics import HEADS, NAMES, format_interval, format_metric, length_alone
-from textsvm.reporting.mistakes import visible
 from textsvm.reporting.report import Mistake, Report
 
 #: Symbols of a document that are shown, and classes of a confusion matrix.

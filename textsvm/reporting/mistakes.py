@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import unicodedata
-from itertools import groupby
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from textsvm.evaluation.explanation import Explanation
 from textsvm.reporting import logo
-from textsvm.reporting.escape import printable, safe
+from textsvm.reporting.escape import runs, safe, visible
 from textsvm.reporting.report import Mistake, Report
 
 #: Symbols of a document, and of a similar one, that are shown.
 SHOWN, SHOWN_SIMILAR = 2000, 300
 #: Letters of DNA or RNA, and how many of them are no word; how many are drawn as a logo.
 BASES, NO_WORD, DRAWN = set("acgtun"), 12, 300
-#: Steps of colour on each side.
-LEVELS = 4
 
 
 def section(report: Report) -> str:
@@ -57,27 +50,6 @@ def section(report: Report) -> str:
         f"reads them: normalised, and the first {SHOWN:,} symbols.{method}</p></section>"
     )
     return intro + "".join(_article(each, regression) for each in report.mistakes)
-
-
-def levels(symbols: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Contributions as steps of colour, -LEVELS..LEVELS; the strongest symbols get the last one."""
-    if not len(symbols):
-        return np.zeros(0, np.int64)
-    strongest = np.percentile(np.abs(symbols), 98) or np.abs(symbols).max()
-    if strongest == 0:
-        return np.zeros(len(symbols), np.int64)
-    steps = np.minimum(np.floor(np.abs(symbols) / strongest * LEVELS + 0.3), LEVELS)
-    return (np.sign(symbols) * steps).astype(np.int64)
-
-
-def runs(text: str, symbols: NDArray[np.float64]) -> list[tuple[str, int]]:
-    """Pieces of text of one step of colour; a combining mark goes with what it stands on."""
-    steps = levels(symbols).tolist()
-    for i, symbol in enumerate(text):
-        if i and unicodedata.combining(symbol):
-            steps[i] = steps[i - 1]
-    pairs = groupby(zip(text, steps, strict=True), key=lambda pair: pair[1])
-    return [("".join(symbol for symbol, _ in run), step) for step, run in pairs]
 
 
 def _article(mistake: Mistake, regression: bool) -> str:
@@ -130,11 +102,6 @@ def _evidence(explanation: Explanation) -> str:
         parts.append(f"<details><summary>training documents that count most</summary>"
                      f'<ul class="similar">{items}</ul></details>')  # fmt: skip
     return "".join(parts)
-
-
-def visible(text: str) -> str:
-    """A substring with its white space to be seen."""
-    return printable(text.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥"))
 
 
 def _signed(value: float) -> str:

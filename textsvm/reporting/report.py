@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import textsvm
+from textsvm.evaluation.asked import machine_of
 from textsvm.evaluation.explanation import Explanation, explain
-from textsvm.evaluation.judge import machine_of
 from textsvm.evaluation.results import Results
 from textsvm.evaluation.side_by_side import SideBySide
 from textsvm.evaluation.slices import Slices
@@ -198,7 +198,7 @@ def how_wrong(results: Results) -> NDArray[np.float64]:
 def _facts(model: Any, results: Results) -> list[tuple[str, str]]:
     kernel = getattr(model, "kernel_", None)
     info = getattr(model, "info_", {})
-    facts = [("machine", type(model).__name__)]
+    facts = [("machine", model.estimator_name)]
     if kernel is not None:
         facts.append(("kernel", spell(kernel)))
     machine = machine_of(model)

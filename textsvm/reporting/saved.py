@@ -8,10 +8,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from sklearn.utils.validation import check_is_fitted
-
 from textsvm.errors import InputError
-from textsvm.evaluation.judge import judge, machine_of
+from textsvm.evaluation.asked import machine_of
+from textsvm.evaluation.judge import judge
 from textsvm.reporting import html
 from textsvm.reporting.files import write
 from textsvm.reporting.report import Report, make_report
@@ -46,7 +45,7 @@ def report_of(
     model: Any, X: Any, y: Any, positive: Any, ids: Sequence[str] | None, title: str, mistakes: int
 ) -> SavedReport:
     """See `textsvm.SVC.report`."""
-    check_is_fitted(model)
+    model.require_fitted()
     given = _given(machine_of(model), X)
     truth, n = _plain(y), len(machine_of(model).read(given, fitting=False))
     names = [str(i) for i in (range(n) if ids is None else ids)]

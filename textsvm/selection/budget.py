@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import Target
-from textsvm.estimators.storing import without_store
+from textsvm.machines.storing import without_store
+from textsvm.machines.targets import Target
 from textsvm.runtime.parallel import lap
 from textsvm.selection.fold_grams import Task
 from textsvm.selection.grid import Setting, Shared, all_grams, subset

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from textsvm.errors import InputError
 
@@ -195,7 +194,7 @@ class Conforming:
 
     def require_conformity(self: Any) -> Conformity:
         """What sets and rejections compare with; raises InputError if the model has none."""
-        check_is_fitted(self)
+        self.require_fitted()
         if self.conformity_ is None:
             raise InputError(
                 "the model was saved by an older version, which kept nothing for prediction sets; train it "

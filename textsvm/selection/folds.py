@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import Fold, Target
+from textsvm.machines.base import Fold
+from textsvm.machines.targets import Target
 from textsvm.selection.rare import NumberedFolds
 
 __all__ = ["Fold", "as_groups", "make_folds"]

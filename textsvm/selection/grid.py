@@ -9,18 +9,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Prepared, Target
-from textsvm.estimators.default import is_default
-from textsvm.estimators.storing import store_together
-from textsvm.estimators.targets import with_classes
 from textsvm.gram.plan import allowed_bytes, plan
 from textsvm.gram.shared import grams
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spectrum.kernel import fixed_default
+from textsvm.machines.base import KernelMachine, is_default
+from textsvm.machines.storing import store_together
+from textsvm.machines.targets import Target, with_classes
+from textsvm.machines.training import Prepared
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress, of_stage
@@ -86,7 +85,7 @@ def settings_of(model: KernelMachine, grid: Mapping[str, Any] | Sequence[Mapping
 
 
 def _with(model: KernelMachine, params: dict[str, Any]) -> KernelMachine:
-    made = clone(model)
+    made = model.copy()
     if isinstance(made.kernel, str) and "kernel" not in params and any("kernel__" in name for name in params):
         made.source.require_tunable(params)
         made.kernel = made.make_kernel()  # so that its parameters can be set
@@ -111,8 +110,9 @@ def _with(model: KernelMachine, params: dict[str, Any]) -> KernelMachine:
 
 def _own(value: Any) -> Any:
     """A copy of a kernel, or of a list of kernels."""
-    listed = value if isinstance(value, list | tuple) else [value]
-    return clone(value) if listed and all(isinstance(one, Kernel) for one in listed) else value
+    if isinstance(value, list | tuple) and all(isinstance(part, Kernel) for part in value):
+        return type(value)(part.copy() for part in value)
+    return value.copy() if isinstance(value, Kernel) else value
 
 
 def encode_all(

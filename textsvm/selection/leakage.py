@@ -23,9 +23,9 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine
 from textsvm.gram.base import Gram
 from textsvm.kernels.base import Kernel
+from textsvm.machines.base import KernelMachine
 from textsvm.runtime.device import select, to_host
 from textsvm.runtime.parallel import Progress
 from textsvm.selection.folds import Fold

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import nnls
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine
+from textsvm.machines.base import KernelMachine
 from textsvm.runtime.parallel import StageProgress
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.cross_validation import CrossValidation, cross_validate

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import Fold, Target
+from textsvm.machines.base import Fold
+from textsvm.machines.targets import Target
 
 #: Classes that a message names.
 NAMED = 5
@@ -113,6 +113,8 @@ class NumberedFolds:
         )
 
     def _splitter(self, seed: int | None) -> Any:
+        from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
+
         if self.classes is None:
             made = GroupKFold if self.grouped else KFold
         else:

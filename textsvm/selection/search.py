@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Prepared, Target
+from textsvm.machines.base import KernelMachine
+from textsvm.machines.targets import Target
+from textsvm.machines.training import Prepared
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap
 from textsvm.selection.fold_grams import FoldGrams, Task, train_and_test
@@ -132,7 +133,7 @@ class Search:
             folds = [self.all_folds[k] for k in numbers]
             of_inner = [values[k] for k in numbers]
             found += model.fold_predictions(of_inner, folds, self.target)
-            learnt = clone(model)
+            learnt = model.copy()
             learnt.learn_from_folds(of_inner, folds, self.target)
             found.append(learnt.predictions(values[outer], self.target.classes))
         return found

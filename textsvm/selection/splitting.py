@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import Prepared, Target
+from textsvm.machines.targets import Target
+from textsvm.machines.training import Prepared
 from textsvm.runtime.parallel import Progress
 from textsvm.selection.folds import Fold, as_groups, make_folds
 from textsvm.selection.leakage import (

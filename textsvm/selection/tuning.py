@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Prepared
+from textsvm.machines.base import KernelMachine
+from textsvm.machines.training import Prepared
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress, StageProgress, lap, of_stage
 from textsvm.runtime.plain_json import to_json

@@ -234,7 +234,7 @@ class ColumnSource(TextSource):
     kernel is on are ignored.
     """
 
-    def read(self, X: Any, estimator: Any, fitting: bool = True) -> Any:
+    def read(self, X: Any, machine: Any, fitting: bool = True) -> Any:
         """See `Source`: `Columns`, those that the kernel reads having been looked at."""
         columns = Columns.of(X)
         for view in self.make_kernel().views:

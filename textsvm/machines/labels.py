@@ -6,7 +6,6 @@ sparse matrix) of 0 and 1 has a row a document and a column a label (scikit-lear
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -76,15 +75,6 @@ def label_sets(indicator: NDArray[np.bool_], classes: NDArray[Any]) -> list[tupl
     """The labels of each document, in the order of the classes."""
     names = classes.tolist()
     return [tuple(names[a] for a in np.flatnonzero(row)) for row in indicator]
-
-
-def has_several(y: Any) -> bool:
-    """Whether labels are sets, or tuples or lists of any length but 1, rather than one a document."""
-    if isinstance(y, str) or not (isinstance(y, Sequence) or str(getattr(y, "dtype", "")) == "object"):
-        return False
-    return any(
-        isinstance(each, set | frozenset) or (isinstance(each, tuple | list) and len(each) != 1) for each in y
-    )
 
 
 def _read(y: Any) -> tuple[NDArray[Any], NDArray[np.bool_], str]:

@@ -1,64 +1,29 @@
-"""The scikit-learn face of epsilon-insensitive regression on string kernels."""
+"""Support vector regression."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import RegressorMixin
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Target
-from textsvm.estimators.targets import as_numbers, check_is_named, is_number
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
+from textsvm.machines.base import KernelMachine
+from textsvm.machines.targets import Target, as_numbers, check_is_named, is_number
 from textsvm.runtime.parallel import StageProgress
 from textsvm.solvers.problems import Regression
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
-class SVR(RegressorMixin, KernelMachine):
-    """Support vector regression of numbers on texts with a string kernel, or on vectors.
 
-    Solves the dual of the epsilon-insensitive loss with an unregularised bias (Drucker et al. 1997; as in
-    LIBSVM) exactly.
+class Regressor(KernelMachine):
+    """The machine of `textsvm.SVR`."""
 
-    Parameters
-    ----------
-    kernel : Kernel, str or callable
-        See `textsvm.SVC`.
-    C : float
-        Penalty of deviations past epsilon, > 0.
-    epsilon : float
-        Deviations up to this cost nothing, >= 0, in the unit of the targets.
-    normalise, punctuation, max_length, tol, duality_gap, max_iter, solver, memory, device, n_jobs,
-    approximate, store, tier
-        See `textsvm.SVC`.
-
-    Attributes
-    ----------
-    support_ : int64 array, shape (n_sv,)
-        Indices of the support vectors in the training texts.
-    support_documents_ : Documents
-        Their encoded texts; None with a precomputed kernel matrix.
-    dual_coef_ : float64 array, shape (1, n_sv)
-        The difference of each one's two dual variables.
-    intercept_ : float64 array, shape (1,)
-        The bias.
-    n_support_ : int64 array, shape (1,)
-    kernel_, solutions_, n_iter_, device_, gram_, seconds_, info_, n_features_in_
-        See `textsvm.SVC`.
-
-    Examples
-    --------
-    >>> from textsvm import SVR, Spectrum
-    >>> model = SVR(Spectrum(1), C=10.0).fit(["a", "ab", "abb", "abbb"], [0, 1, 2, 3])
-    >>> model.predict(["abb"]).round(1).tolist()
-    [2.1]
-    """
-
-    _POSITIVE = ("C", "tol", "duality_gap")
+    estimator_name = "SVR"
 
     def __init__(
         self,
@@ -106,7 +71,7 @@ class SVR(RegressorMixin, KernelMachine):
 
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None
-    ) -> SVR:
+    ) -> Self:
         """Train on texts.
 
         Parameters
@@ -135,22 +100,15 @@ class SVR(RegressorMixin, KernelMachine):
         return self._scores(X, progress)
 
     def as_target(self, y: Any, n: int) -> Target:
-        """See `KernelMachine`."""
         return Target(as_numbers(y, n), None)
 
     def problem(
         self, target: Target, index: NDArray[np.int64], sample_weight: NDArray[np.float64] | None = None
     ) -> Regression:
-        """See `KernelMachine`."""
         weight = np.ones(len(index)) if sample_weight is None else sample_weight[index]
         if not weight.any():
             raise InputError("sample_weight is zero for all documents; there is nothing to learn from")
         return Regression(index, target.values[index], float(self.C), weight, float(self.epsilon))
 
-    def scores(self, values: NDArray[np.float64], n_classes: int) -> NDArray[np.float64]:
-        """See `KernelMachine`."""
-        return values[:, 0]
-
     def predictions(self, scores: NDArray[np.float64], classes: NDArray[Any] | None) -> NDArray[np.float64]:
-        """See `KernelMachine`."""
         return scores

@@ -23,7 +23,7 @@ from textsvm.solvers.side_by_side import solve
 from textsvm.text.documents import Documents, Views
 
 SOLVERS = ("auto", "gram", "features")
-#: A `textsvm.estimators.base.KernelMachine`, which imports this module.
+#: A `textsvm.machines.base.KernelMachine`, which imports this module.
 Machine = Any
 
 

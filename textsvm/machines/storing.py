@@ -7,8 +7,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
-from sklearn.base import clone
-
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.gram.cards import sharded_gram, spread
@@ -22,7 +20,7 @@ from textsvm.kernels.base import Kernel
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 
-#: A `textsvm.estimators.base.KernelMachine`, which imports this module.
+#: A `textsvm.machines.base.KernelMachine`, which imports this module.
 Machine = Any
 
 
@@ -55,7 +53,7 @@ def check_tier(machine: Machine) -> None:
 
 def without_store(machine: Machine) -> Machine:
     """The same machine, of other examples than its store is of."""
-    return clone(machine).set_params(store=None, tier="auto" if machine.tier == "disk" else machine.tier)
+    return machine.copy().set_params(store=None, tier="auto" if machine.tier == "disk" else machine.tier)
 
 
 def _no_matrix(machine: Machine) -> str:
