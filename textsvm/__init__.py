@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         UserKernel,
         WeightedDegree,
     )
+    from textsvm.machines.compute import Compute
     from textsvm.model.file import save
     from textsvm.model.libsvm import save_libsvm_model
     from textsvm.nearest.neighbours import neighbours
@@ -52,6 +53,7 @@ __version__ = "0.2.0"
 _HOME = {
     "SVC": "textsvm.estimators.svm",
     "SVR": "textsvm.estimators.svm",
+    "Compute": "textsvm.machines.compute",
     "OneClassSVM": "textsvm.estimators.svm",
     "OnlineSVC": "textsvm.estimators.online",
     "SpectrumFeatures": "textsvm.estimators.features",
@@ -101,6 +103,7 @@ __all__ = [
     "SVR",
     "BoundedGap",
     "CalibratedSVC",
+    "Compute",
     "Corpus",
     "EditDistance",
     "GapWeighted",

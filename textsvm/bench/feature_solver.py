@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, diags, hstack
 from sklearn.svm import LinearSVC
 
+from textsvm import Compute
 from textsvm.bench.corpora import Task, paper_tasks
 from textsvm.bench.harness import Rows, data_folder
 from textsvm.bench.panel import read_set
@@ -154,7 +155,9 @@ def both_ways(task: Task, n: int, kernel: Kernel, C: float) -> dict[str, Any]:
     some = np.random.default_rng(0).permutation(len(task.train))[:n]
     texts, labels = [task.train[i] for i in some], np.asarray(task.y_train)[some]
     row: dict[str, Any] = {"corpus": task.name, "n": len(texts), "kernel": spell(kernel), "C": C}
-    machines = {way: SVC(kernel, C, solver=way, device="cpu") for way in ("gram", "features")}
+    machines = {
+        way: SVC(kernel, C, compute=Compute(solver=way), device="cpu") for way in ("gram", "features")
+    }
     any_one = machines["gram"]
     target = any_one.as_target(labels, len(texts))
     problem = any_one.problem(target, np.arange(len(texts)))

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm import Compute
 from textsvm.bench.corpora import IMDB, REUTERS, Task, newswire_tasks, parted_task, read
 from textsvm.bench.harness import Rows, data_folder, free_all, peak_memory
 from textsvm.bench.plots import Series, lines
@@ -55,7 +56,7 @@ def trained(task: Task, kernel: Kernel, device: str, solver: str, repeats: int =
     """One training and prediction from texts, the last of some."""
     for _ in range(repeats):
         free_all()
-        model = SVC(kernel, C=1.0, device=device, solver=solver)
+        model = SVC(kernel, C=1.0, device=device, compute=Compute(solver=solver))
         clock = time.perf_counter()
         model.fit(task.train, task.y_train)
         fitted = time.perf_counter()

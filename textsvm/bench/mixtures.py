@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm import Compute
 from textsvm.bench.dual_objective import gaussian_objective, require_feasible
 from textsvm.bench.harness import Rows, free_all, peak_memory
 from textsvm.bench.plots import Series, lines
@@ -49,7 +50,7 @@ def cell(n: int, d: int, options: argparse.Namespace, repeats: int) -> dict[str,
     x, y = mixture(n, d, 0)
     x_test, y_test = mixture(options.tests, d, 1)
     gamma = 1 / (2 * d)
-    model = SVC(Gaussian(gamma), C=C, memory=options.memory, device=options.device)
+    model = SVC(Gaussian(gamma), C=C, compute=Compute(memory=options.memory), device=options.device)
     for _ in range(repeats):
         free_all()
         clock = time.perf_counter()

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm import Compute
 from textsvm.bench.corpora import Task, paper_tasks
 from textsvm.bench.harness import Rows, data_folder
 from textsvm.estimators.svm import SVC
@@ -37,7 +38,7 @@ SENTENCES = 3
 def machine(kernel: Kernel, C: float, landmarks: int | None, device: str) -> SVC:
     """With so many landmarks, or exact."""
     approximate = None if landmarks is None else f"nystrom:{landmarks}"
-    return SVC(kernel, C, normalise="none", device=device, approximate=approximate)
+    return SVC(kernel, C, normalise="none", device=device, compute=Compute(approximate=approximate))
 
 
 def agree(name: str, task: Task, device: str) -> dict[str, Any]:

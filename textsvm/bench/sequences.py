@@ -25,6 +25,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
+from textsvm import Compute
 from textsvm.bench.harness import Rows, data_folder, paired
 from textsvm.errors import InputError
 from textsvm.estimators.svm import SVC
@@ -104,7 +105,7 @@ def ours(name: str, train: Part, test: Part, options: argparse.Namespace) -> dic
     for together in () if options.quick else TOGETHER:
         kernels.append(Sum([GappedKmers(g, m, canonical=canonical) for g, m in together]))
     clock = time.perf_counter()
-    model = SVC(device=options.device, memory="4GiB")
+    model = SVC(device=options.device, compute=Compute(memory="4GiB"))
     grid = {"kernel": kernels, "C": list(COSTS)}
     best = tune(model, *train, grid, metric="roc_auc", cv=5).best_params_
     chosen = time.perf_counter() - clock

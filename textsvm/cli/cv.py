@@ -87,7 +87,7 @@ def cv(
     truth = options.targets(documents, learning.multilabel)
     read = time.perf_counter() - started
     working = made_from.cluster.at_work(console)
-    with working, console.progress(), console.warnings(), console.kept_in(model.store):
+    with working, console.progress(), console.warnings(), console.kept_in(model.compute.store):
         result = cross_validate(
             model,
             documents.examples,

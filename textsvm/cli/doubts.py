@@ -76,7 +76,7 @@ def doubts(
     examples.settle(console, model, made_from.kernel.named, documents)
     labels = options.targets(documents)
     working = made_from.cluster.at_work(console)
-    with working, console.progress(), console.warnings(), console.kept_in(model.store):
+    with working, console.progress(), console.warnings(), console.kept_in(model.compute.store):
         found = find(
             model, documents.examples, labels,
             cv=listing.folds, random_state=listing.seed, progress=console.stage,

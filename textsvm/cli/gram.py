@@ -105,6 +105,7 @@ def gram(
     """
     from textsvm.gram import files
     from textsvm.machines.classifier import Classifier
+    from textsvm.machines.compute import Compute
 
     if others.columns is None and others.part_of_columns is not None:
         raise WrongUsage("--against-part needs --against")
@@ -113,7 +114,9 @@ def gram(
     console = Console(printing.quiet, output is not None and output.is_stdout)
     chosen: Any = values.kernel.one()
     text = values.text.as_dict()
-    model = machines.checked(lambda: Classifier(chosen, device=values.device, store=file.store, **text))
+    model = machines.checked(
+        lambda: Classifier(chosen, device=values.device, compute=Compute(store=file.store), **text)
+    )
     documents = columns = options.read(
         console, corpus, reading, options.Learning(regress), kernel=model.kernel
     )
@@ -166,13 +169,15 @@ def _stored(console: Console, model: KernelMachine, documents: Corpus) -> tuple[
     from textsvm.runtime.parallel import of_stage
 
     device = select(model.device)
-    with console.progress(), console.kept_in(model.store), model.at_work(device):
+    with console.progress(), console.kept_in(model.compute.store), model.at_work(device):
         encoded = model.encode(model.read(documents.examples), None, console.stage)
         kernel = model.source.kernel_for(encoded)
         kernel.fit_on(kernel.read(encoded), device)
         wanted = wanted_of(model, kernel, encoded, device)
-        assert model.store is not None
-        return stored_rows(model.store, wanted, None, of_stage(console.stage, "gram")).description, device
+        assert model.compute.store is not None
+        return stored_rows(
+            model.compute.store, wanted, None, of_stage(console.stage, "gram")
+        ).description, device
 
 
 def _matrix(console: Console, model: KernelMachine, documents: Corpus, columns: Corpus) -> tuple[Any, Device]:
@@ -183,9 +188,9 @@ def _matrix(console: Console, model: KernelMachine, documents: Corpus, columns: 
     # Of a sum, the result and that of a part.
     matrices = 1 + model.make_kernel().depth
     _require_memory(4 * len(documents) * len(columns) * matrices, device)
-    with console.progress(), console.kept_in(model.store):
+    with console.progress(), console.kept_in(model.compute.store):
         if columns is documents:
-            model.memory = 1 << 62  # there is room for it, so the whole of it
+            model.set_params(compute__memory=1 << 62)  # there is room for the whole of it
             gram = model.prepare(documents.examples, console.stage).gram
             return gram.window().values, device
         with model.at_work(device):

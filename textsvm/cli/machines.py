@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Made = TypeVar("Made", bound="KernelMachine | SpectrumFeatures")
 _TEXT = "Text"
 _MACHINE = "Machine"
+#: Options that are parameters of `textsvm.Compute`.
+_COMPUTE = ("memory", "approximate", "store", "tier")
 #: Values of C that `tune` tries if none are given.
 _GRID_OF_C = "1,10,100"
 
@@ -160,10 +162,7 @@ class MachineOptions:
 
     def fixed(self) -> dict[str, Any]:
         """The others that are given, as parameters of an estimator."""
-        names = (
-            "class_weight", "tol", "duality_gap", "max_iter", "memory", "device", "approximate", "store",
-            "tier",
-        )  # fmt: skip
+        names = ("class_weight", "tol", "duality_gap", "max_iter", "device", *_COMPUTE)
         return _given(**{name: getattr(self, name) for name in names})
 
     def refuse(self, *names: str, of: str) -> None:
@@ -209,7 +208,7 @@ class ModelOptions:
             self.machine.refuse("epsilon", of="a classifier; it goes with --regress")
         fixed = self.machine.fixed() | self.text.as_dict() | others
         points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-        return [checked(lambda point=point: make(**point, **fixed)) for point in points]  # type: ignore[misc]
+        return [checked(lambda point=point: _made(make, point | fixed)) for point in points]  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
@@ -244,7 +243,7 @@ class SingleOptions(ModelOptions):
         regress = "--regress" if learning.regress is not None else None
         kernel = self._kernel("--multilabel" if learning.multilabel else regress)
         grid = {"kernel": [kernel], **self.machine.varied()}
-        made = self._estimators(grid, learning, **_given(budget=self.choosing.budget, solver=solver))
+        made = self._estimators(grid, learning, **_given(time_budget=self.choosing.budget, solver=solver))
         if len(made) > 1:
             raise WrongUsage(
                 "-C, --epsilon and --multiclass take one value here; `textsvm tune` tries several"
@@ -258,7 +257,7 @@ class SingleOptions(ModelOptions):
         self.machine.refuse("multiclass", "class_weight", "epsilon", of="--one-class")
         parameters = {"kernel": self._kernel("--one-class"), **_given(nu=nu, solver=solver)}
         parameters |= self.machine.fixed()
-        return checked(lambda: NoveltyDetector(**parameters, **self.text.as_dict()))
+        return checked(lambda: _made(NoveltyDetector, parameters | self.text.as_dict()))
 
     def _kernel(self, other: str | None) -> Kernel | str:
         """The kernel, or the name of a way to find one; for an `other` machine than a classifier a kernel."""
@@ -286,6 +285,15 @@ def _given(**options: Any) -> dict[str, Any]:
         for name, value in options.items()
         if value is not None
     }
+
+
+def _made(kind: type[KernelMachine], parameters: dict[str, Any]) -> KernelMachine:
+    """A machine with these parameters; some of them go into its `Compute`."""
+    from textsvm.machines.compute import Compute
+
+    compute = {name: parameters[name] for name in (*_COMPUTE, "solver") if name in parameters}
+    rest = {name: value for name, value in parameters.items() if name not in compute}
+    return kind(**rest, compute=Compute(**compute))
 
 
 def checked(make: Callable[[], Made]) -> Made:

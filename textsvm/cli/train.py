@@ -250,7 +250,7 @@ def _fit(
 
     console.say(f"note: {_what_is_learnt(training)}")
     notes.lone_classes(console, {} if training.targets is not None else _counts(training))
-    store = getattr(model, "estimator", model).store
+    store = getattr(model, "estimator", model).compute.store
     with console.progress(), console.warnings(), console.kept_in(store):
         model.fit(
             training.examples,

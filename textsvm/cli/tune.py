@@ -175,7 +175,7 @@ def tune(
     # What was found is kept until the model is written: a disk that is full then costs no search.
     with search.kept(console) as table:
         working = made_from.cluster.at_work(console)
-        with working, console.progress(), console.warnings(), console.kept_in(model.store):
+        with working, console.progress(), console.warnings(), console.kept_in(model.compute.store):
             result = find(
                 model, documents.examples, truth, grid, metric=search.metric, minutes=search.minutes,
                 nested=search.nested, resume=table, positive=reading.positive, progress=_as_a_whole(console),

@@ -33,8 +33,7 @@ class MultilabelSVC(ClassifierMixin, KernelEstimator, MultilabelClassifier):
     cv : int, scikit-learn splitter, or sequence of (train, test) index pairs
         Folds of the thresholds. A number means shuffled ones, not stratified: a document has several labels.
         A label that no document of a training part has is left out of that fold.
-    normalise, punctuation, max_length, tol, duality_gap, max_iter, solver, memory, device, n_jobs,
-    approximate, store, tier
+    normalise, punctuation, max_length, tol, duality_gap, max_iter, device, n_jobs, compute
         See `textsvm.SVC`.
     random_state : int, optional
         Seed of the folds, where `cv` is a number.

@@ -37,7 +37,7 @@ class SVC(ClassifierMixin, KernelEstimator, Classifier):
     multiclass : {"ovr", "ovo", "crammer-singer"}
         More than two classes: a machine for each class against the rest, a machine for each pair, or a
         machine for each class, solved together.
-    budget : float, optional
+    time_budget : float, optional
         Seconds that the choice of "auto" may take, as predicted from counts of operations. None: half of what
         TF-IDF of characters with a linear machine would take.
     class_weight : None, "balanced" or dict, optional
@@ -54,29 +54,12 @@ class SVC(ClassifierMixin, KernelEstimator, Classifier):
         Stop as well once the relative duality gap is at most this (GTSVM's rule); 0.01 is a loose fit.
     max_iter : int
         Bound on solver iterations of a machine; -1 leaves it to the solver.
-    solver : {"auto", "gram", "features"}
-        By kernel values, or without any, from the features of kernels that have them: the same optimum,
-        for documents without number. "auto" takes what is predicted to be quicker and says it in `gram_`.
-    memory : int or str, optional
-        Bytes that rows of the kernel matrix, or of features, may take ("2GiB" is understood). None: half of
-        what is free, of vectors on a CPU a quarter.
     device : {"auto", "cpu", "cuda", "cuda:0", "cuda:0,1", "cuda:all", ...}
-        Where numerics run; on several GPUs kernel matrices are divided, and `memory` is that of each.
+        Where numerics run; on several GPUs kernel matrices are divided.
     n_jobs : int, optional
         Threads; None or -1 uses all cores.
-    approximate : str, optional
-        "nystrom:4096" stands for the kernel by its values with 4,096 of the training texts, its landmarks
-        (`textsvm.kernels.nystroem`): as many kernel values a text, instead of one with each other text. They
-        are drawn from the texts alone, not from labels, and in model selection from each training part. C is
-        best chosen anew on it.
-    store : path, optional
-        Folder in which the kernel matrix is kept on disk (`textsvm.gram.store`): made there once, and read
-        by whatever is trained on the same texts later. A run that is killed goes on where it was.
-    tier : {"auto", "device", "host", "disk", "recompute"}
-        Where the kernel matrix lies while it is solved: whole on `device`; whole in main memory, with the
-        rows in use on the card; in the `store`, with the rows in use in memory; nowhere, rows being computed
-        when they are asked for. "auto" takes the first if it fits, else what is predicted to be quickest
-        (`textsvm.gram.tiers`); `gram_` says it. On a CPU "host" and "device" are one.
+    compute : Compute
+        What the machine is trained from, and where the kernel matrix is kept: see `textsvm.Compute`.
 
     Attributes
     ----------
@@ -110,7 +93,7 @@ class SVC(ClassifierMixin, KernelEstimator, Classifier):
         What did the work.
     approximation_ : Approximation
         Number of landmarks and features, and the share of the trace of the kernel matrix that they capture;
-        None without `approximate`. With it, `support_` are the landmarks, whatever their labels.
+        None without `Compute.approximate`. With it, `support_` are the landmarks, whatever their labels.
     gram_ : str
         Where the rows of the kernel matrix came from; why there is none.
     seconds_ : dict
@@ -154,8 +137,7 @@ class SVR(RegressorMixin, KernelEstimator, Regressor):
         Penalty of deviations past epsilon, > 0.
     epsilon : float
         Deviations up to this cost nothing, >= 0, in the unit of the targets.
-    normalise, punctuation, max_length, tol, duality_gap, max_iter, solver, memory, device, n_jobs,
-    approximate, store, tier
+    normalise, punctuation, max_length, tol, duality_gap, max_iter, device, n_jobs, compute
         See `textsvm.SVC`.
 
     Attributes
@@ -196,8 +178,7 @@ class OneClassSVM(OutlierMixin, KernelEstimator, NoveltyDetector):
         See `textsvm.SVC`.
     nu : float
         Bound on the share of training texts outside, and below the share of support vectors; in (0, 1].
-    normalise, punctuation, max_length, tol, duality_gap, max_iter, solver, memory, device, n_jobs,
-    approximate, store, tier
+    normalise, punctuation, max_length, tol, duality_gap, max_iter, device, n_jobs, compute
         See `textsvm.SVC`.
 
     Attributes

@@ -28,6 +28,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from copy import deepcopy
+from dataclasses import is_dataclass, replace
 from inspect import signature
 from math import inf
 from numbers import Real
@@ -104,7 +105,14 @@ class Parameters:
             else:
                 setattr(self, name, value)
         for name, theirs in inner.items():
-            known[name].set_params(**theirs)
+            part = getattr(self, name)
+            if hasattr(part, "set_params"):
+                part.set_params(**theirs)
+            elif is_dataclass(part) and set(theirs) <= set(vars(part)):
+                setattr(self, name, replace(part, **theirs))  # type: ignore[type-var]
+            else:
+                remedy = "; set kernel=Spectrum(...) or another kernel first" if name == "kernel" else ""
+                raise ValueError(f"{name} is {part!r} and has no parameter {next(iter(theirs))!r}{remedy}")
         return self
 
     def copy(self) -> Self:

@@ -8,7 +8,6 @@ single text waits for neither SciPy nor Numba.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import time
@@ -24,8 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel, Parameters, Predictor, Weights
-from textsvm.kernels.spelling import make_kernel, reads_of
+from textsvm.kernels.spelling import is_spelled_out, make_kernel, parse, reads_of
 from textsvm.kernels.user import KernelFunction
+from textsvm.machines.compute import Compute
 from textsvm.machines.decisions import quiet_overflow, require_numbers
 from textsvm.machines.targets import Target, as_weights, is_integer, is_number, with_classes
 from textsvm.runtime import device as devices
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from textsvm.machines.training import Prepared
     from textsvm.solvers.problems import Machines, Problem
 
+#: The default of `compute`; it is never changed.
+DEFAULT_COMPUTE = Compute()
 #: Values of `kernel` that leave the kernel to the classifier.
 DEFAULT_KERNELS = ("auto", "fast")
 #: Indices of training rows and of test rows.
@@ -125,19 +127,16 @@ class KernelMachine(Parameters, ABC):
     """Parameters and steps of all machines; their parameters are documented at `textsvm.SVC`."""
 
     kernel: Kernel | KernelFunction | str
+    C: float
     normalise: str
     punctuation: bool
     max_length: int | None
     tol: float
     duality_gap: float | None
     max_iter: int
-    solver: str
-    memory: int | str | None
     device: str
     n_jobs: int | None
-    approximate: str | None
-    store: str | os.PathLike[str] | None
-    tier: str
+    compute: Compute
 
     #: Name of the estimator, in model files and reports.
     estimator_name: ClassVar[str]
@@ -146,29 +145,39 @@ class KernelMachine(Parameters, ABC):
     #: Parameters that must be finite numbers above 0 (`duality_gap` may be None).
     _POSITIVE: ClassVar[tuple[str, ...]] = ("C", "tol", "duality_gap")
 
+    def _assign(self, parameters: dict[str, Any]) -> None:
+        """Set the parameters of the constructor, given its `locals()`."""
+        vars(self).update((name, value) for name, value in parameters.items() if name != "self")
+
     @property
     def source(self) -> Source:
         """Where the rows of the kernel matrix come from."""
-        if isinstance(self.kernel, str) and self.kernel == "precomputed":
+        kernel = self.kernel
+        if isinstance(kernel, str) and kernel == "precomputed":
             from textsvm.sources.matrix import MatrixSource
 
             return MatrixSource()
-        reads, landmarks = reads_of(self.kernel), landmarks_of(self.approximate)
+        if isinstance(kernel, str) and is_spelled_out(kernel):
+            kernel = parse(kernel)
+        reads, landmarks = reads_of(kernel), landmarks_of(self.compute.approximate)
         if reads == "vectors":
             from textsvm.sources.vectors import VectorSource
 
-            return VectorSource(self.kernel, landmarks)
+            return VectorSource(kernel, landmarks)
         form = TextForm(self.normalise, self.punctuation, self.max_length)
         if reads == "columns":
             from textsvm.sources.columns import ColumnSource
 
-            return ColumnSource(self.kernel, form, landmarks)
-        return TextSource(self.kernel, form, landmarks)
+            return ColumnSource(kernel, form, landmarks)
+        return TextSource(kernel, form, landmarks)
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""
+        compute = self.compute
+        if not isinstance(compute, Compute):
+            raise InputError(f"compute must be textsvm.Compute(...), got {compute!r}")
         self.source.check()
-        check_approximate(self.approximate, self.kernel)
+        check_approximate(compute.approximate, self.kernel)
         for name in self._POSITIVE:
             value = getattr(self, name)
             if not (name == "duality_gap" and value is None) and not (
@@ -178,11 +187,11 @@ class KernelMachine(Parameters, ABC):
         if not (is_integer(self.max_iter) and (self.max_iter > 0 or self.max_iter == -1)):
             raise InputError(f"max_iter={self.max_iter!r} must be a whole number above 0, or -1 for no bound")
         check_jobs(self.n_jobs)
-        if self.memory is not None:
+        if compute.memory is not None:
             from textsvm.gram.plan import parse_bytes
 
-            parse_bytes(self.memory)
-        if (self.solver, self.store, self.tier) != ("auto", None, "auto"):
+            parse_bytes(compute.memory)
+        if (compute.solver, compute.store, compute.tier) != ("auto", None, "auto"):
             from textsvm.machines.storing import check_store
             from textsvm.machines.training import check_solver
 
@@ -202,7 +211,8 @@ class KernelMachine(Parameters, ABC):
         InputError
             If `kernel` is nothing that a kernel can be made from.
         """
-        return make_kernel(self.kernel)
+        spelled = isinstance(self.kernel, str) and is_spelled_out(self.kernel)
+        return parse(self.kernel) if spelled else make_kernel(self.kernel)
 
     def encode(
         self, texts: list[str], known: Documents | Views | None = None, progress: StageProgress | None = None
@@ -267,7 +277,7 @@ class KernelMachine(Parameters, ABC):
         if progress is not None:
             # Preparing, and compiling at first use, come before any work is counted.
             progress("gram", 0, 1)
-        memory = self.source.memory(self.memory, len(examples), device)
+        memory = self.source.memory(self.compute.memory, len(examples), device)
         kernel.require_memory(len(examples), allowed_bytes(memory, device))
         gram = make_gram(self, kernel, examples, device, memory, of_stage(progress, "gram"))
         devices.synchronize(device)

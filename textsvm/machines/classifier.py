@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
-from textsvm.machines.base import KernelMachine, is_default
+from textsvm.machines.base import DEFAULT_COMPUTE, KernelMachine, is_default
+from textsvm.machines.compute import Compute
 from textsvm.machines.decisions import scores_of_classes, winners
 from textsvm.machines.targets import (
     Target,
@@ -53,33 +53,12 @@ class Classifier(KernelMachine):
         tol: float = 1e-3,
         duality_gap: float | None = None,
         max_iter: int = -1,
-        solver: str = "auto",
-        memory: int | str | None = None,
         device: str = "auto",
         n_jobs: int | None = None,
-        approximate: str | None = None,
-        budget: float | None = None,
-        store: str | os.PathLike[str] | None = None,
-        tier: str = "auto",
+        compute: Compute = DEFAULT_COMPUTE,
+        time_budget: float | None = None,
     ) -> None:
-        self.kernel = kernel
-        self.C = C
-        self.multiclass = multiclass
-        self.class_weight = class_weight
-        self.normalise = normalise
-        self.punctuation = punctuation
-        self.max_length = max_length
-        self.tol = tol
-        self.duality_gap = duality_gap
-        self.max_iter = max_iter
-        self.solver = solver
-        self.memory = memory
-        self.device = device
-        self.n_jobs = n_jobs
-        self.approximate = approximate
-        self.budget = budget
-        self.store = store
-        self.tier = tier
+        self._assign(locals())
 
     @property
     def source(self) -> Source:
@@ -95,8 +74,9 @@ class Classifier(KernelMachine):
         if not isinstance(self.multiclass, str) or self.multiclass not in STRATEGIES:
             raise InputError(f"multiclass={self.multiclass!r} is not one of {', '.join(STRATEGIES)}")
         check_class_weight(self.class_weight)
-        if self.budget is not None and not (is_number(self.budget) and 0 <= self.budget < np.inf):
-            raise InputError(f"budget={self.budget!r} must be a number of seconds, or None")
+        seconds = self.time_budget
+        if seconds is not None and not (is_number(seconds) and 0 <= seconds < np.inf):
+            raise InputError(f"time_budget must be a number of seconds or None, got {seconds!r}")
 
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None

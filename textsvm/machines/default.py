@@ -94,5 +94,5 @@ def choice_of(
     whole = model.problem(given.target, np.arange(len(documents)), given.weight, 1.0)
     device = devices.select(model.device)
     return choose(
-        documents, given.target.values, whole.weight, device, float(model.C), model.budget, progress
+        documents, given.target.values, whole.weight, device, float(model.C), model.time_budget, progress
     )

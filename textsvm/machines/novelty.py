@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
-from textsvm.machines.base import KernelMachine
+from textsvm.machines.base import DEFAULT_COMPUTE, KernelMachine
+from textsvm.machines.compute import Compute
 from textsvm.machines.targets import Target, check_is_named, is_number
 from textsvm.runtime.parallel import StageProgress
 from textsvm.solvers.problems import OneClass
@@ -37,29 +37,11 @@ class NoveltyDetector(KernelMachine):
         tol: float = 1e-3,
         duality_gap: float | None = None,
         max_iter: int = -1,
-        solver: str = "auto",
-        memory: int | str | None = None,
         device: str = "auto",
         n_jobs: int | None = None,
-        approximate: str | None = None,
-        store: str | os.PathLike[str] | None = None,
-        tier: str = "auto",
+        compute: Compute = DEFAULT_COMPUTE,
     ) -> None:
-        self.kernel = kernel
-        self.nu = nu
-        self.normalise = normalise
-        self.punctuation = punctuation
-        self.max_length = max_length
-        self.tol = tol
-        self.duality_gap = duality_gap
-        self.max_iter = max_iter
-        self.solver = solver
-        self.memory = memory
-        self.device = device
-        self.n_jobs = n_jobs
-        self.approximate = approximate
-        self.store = store
-        self.tier = tier
+        self._assign(locals())
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""

@@ -32,6 +32,7 @@ from textsvm.kernels.combined.rows import under
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.spelling import spell
 from textsvm.machines.base import KernelMachine
+from textsvm.machines.compute import Compute
 from textsvm.model.bytes import Content, is_libsvm_model, one_line, packed, read
 from textsvm.runtime import device as devices
 from textsvm.runtime.files import replacing
@@ -242,8 +243,8 @@ def _machine_form(model: KernelMachine, kept: Kept) -> tuple[dict[str, Any], dic
     parameters = {parameter: getattr(model, parameter) for parameter in _PARAMETERS[name]}
     if "C" in parameters:
         parameters["C"] = getattr(model, "C_", parameters["C"])  # of a kernel that was chosen
-    if model.approximate is not None:
-        parameters[_APPROXIMATE] = model.approximate
+    if model.compute.approximate is not None:
+        parameters[_APPROXIMATE] = model.compute.approximate
     if isinstance(parameters.get("class_weight"), Mapping):
         parameters["class_weight"] = [[label_form(a), w] for a, w in parameters["class_weight"].items()]
     header = {
@@ -316,7 +317,7 @@ def _given(header: dict[str, Any]) -> tuple[str, dict[str, Any], Any]:
         known = tuple(parameter for parameter in known if parameter not in ("multiclass", "class_weight"))
     parameters = {parameter: given[parameter] for parameter in known}
     if _APPROXIMATE in given:
-        parameters[_APPROXIMATE] = given[_APPROXIMATE]
+        parameters["compute"] = Compute(approximate=given[_APPROXIMATE])
     if isinstance(parameters.get("class_weight"), list):
         parameters["class_weight"] = {read_label(form): weight for form, weight in parameters["class_weight"]}
     kernel = read_kernel(header["kernel"]) if isinstance(header["kernel"], dict) else header["kernel"]

@@ -61,7 +61,7 @@ def search(
         if others is not None:
             rows = model.encode(model.read(texts, fitting=False), columns, progress)
         near = kernel.near(kernel.read(columns), None if others is None else kernel.read(rows), device)
-        side = _side(allowed_bytes(model.memory, device), SIDES[device.kind], len(rows), len(columns))
+        side = _side(allowed_bytes(model.compute.memory, device), SIDES[device.kind], len(rows), len(columns))
         tiles = Tiles(near, others is None, _blocks(len(rows), side), _blocks(len(columns), side))
         yield from tiles.search(wanted, of_stage(progress, "neighbours"))
 

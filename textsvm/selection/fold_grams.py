@@ -79,7 +79,7 @@ class FoldGrams:
         way: Way | None = None,
     ) -> None:
         self.model, self.examples, self.kernel, self._whole = model, examples, kernel, whole
-        if kernel.learns and model.store is not None:
+        if kernel.learns and model.compute.store is not None:
             self.model = without_store(model)
         self._terms, self._way = terms, way
         self._texts: FoldGrams | None = None
@@ -109,7 +109,7 @@ class FoldGrams:
         """Fit the kernel to some of the examples, or to all, and make the rows of all."""
         if self._way is not None and self._way.features:
             return self._list(kernel, train, self._way.why)
-        placed = self.model.store is not None or self.model.tier not in ("auto", "device")
+        placed = self.model.compute.store is not None or self.model.compute.tier not in ("auto", "device")
         if placed or self._terms is None or not self._terms.serves(kernel):
             read = kernel.read(self.examples)
             kernel.fit(read if train is None else read.take(train))
@@ -184,7 +184,8 @@ def grams_of(model: KernelMachine, examples: Any, task: Task) -> FoldGrams:
 def terms_of(model: KernelMachine, kernels: Sequence[Kernel], examples: Any) -> TermGrams:
     """Where the Grams of these kernels' terms are kept, within the memory of the model."""
     device = devices.select(model.device)
-    return TermGrams(kernels, examples, device, model.source.memory(model.memory, len(examples), device))
+    memory = model.source.memory(model.compute.memory, len(examples), device)
+    return TermGrams(kernels, examples, device, memory)
 
 
 @dataclass(frozen=True)

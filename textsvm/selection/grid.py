@@ -153,15 +153,15 @@ def all_grams(
         If there is a store, and texts are wanted in several forms.
     """
     device = devices.select(model.device)
-    if model.store is not None and len(shared) > 1:
+    if model.compute.store is not None and len(shared) > 1:
         raise InputError(
             "a store has kernel matrices of texts in one form, and this grid has several (normalise, "
             "punctuation, max_length); tune these without a store"
         )
     for one in shared:
-        memory = model.source.memory(model.memory, len(one.examples), device)
+        memory = model.source.memory(model.compute.memory, len(one.examples), device)
         learning = [k for k, kernel in enumerate(one.kernels) if kernel.learns]
-        if model.store is not None or not _together(model, len(one.examples), memory, device):
+        if model.compute.store is not None or not _together(model, len(one.examples), memory, device):
             learning = sorted(range(len(one.kernels)), key=lambda k: one.kernels[k].learns)
         fixed = [k for k in range(len(one.kernels)) if k not in learning]
         making, clock = of_stage(progress, "gram"), time.perf_counter()
@@ -171,7 +171,7 @@ def all_grams(
             whole = Prepared(one.examples, one.kernels[k], gram, seconds)
             yield one.members[k], FoldGrams(model, one.examples, one.kernels[k], whole)
             clock = time.perf_counter()
-        if model.store is not None:
+        if model.compute.store is not None:
             store_together(model, one.kernels, one.examples, device, making)
             clock = time.perf_counter()
         terms = terms_of(model, [one.kernels[k] for k in learning], one.examples)
@@ -184,7 +184,7 @@ def all_grams(
 
 def _together(model: KernelMachine, n: int, memory: int | str | None, device: Device) -> bool:
     """Whether whole matrices are made in memory, where kernels can share a pass."""
-    return model.tier in ("auto", "device") and plan(n, allowed_bytes(memory, device)).dense
+    return model.compute.tier in ("auto", "device") and plan(n, allowed_bytes(memory, device)).dense
 
 
 def simplicity(setting: Setting) -> tuple[float, float]:

@@ -8,7 +8,6 @@ to all documents are problems over one Gram, solved side by side.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
-from textsvm.machines.base import Fold, KernelMachine
+from textsvm.machines.base import DEFAULT_COMPUTE, Fold, KernelMachine
+from textsvm.machines.compute import Compute
 from textsvm.machines.labels import FORMS, as_indicator, in_form
 from textsvm.machines.targets import Target
 from textsvm.runtime import device as devices
@@ -51,33 +51,12 @@ class MultilabelClassifier(KernelMachine):
         tol: float = 1e-3,
         duality_gap: float | None = None,
         max_iter: int = -1,
-        solver: str = "auto",
-        memory: int | str | None = None,
         device: str = "auto",
         n_jobs: int | None = None,
-        approximate: str | None = None,
-        store: str | os.PathLike[str] | None = None,
-        tier: str = "auto",
+        compute: Compute = DEFAULT_COMPUTE,
         random_state: int | None = 0,
     ) -> None:
-        self.kernel = kernel
-        self.C = C
-        self.thresholds = thresholds
-        self.cv = cv
-        self.normalise = normalise
-        self.punctuation = punctuation
-        self.max_length = max_length
-        self.tol = tol
-        self.duality_gap = duality_gap
-        self.max_iter = max_iter
-        self.solver = solver
-        self.memory = memory
-        self.device = device
-        self.n_jobs = n_jobs
-        self.approximate = approximate
-        self.store = store
-        self.tier = tier
-        self.random_state = random_state
+        self._assign(locals())
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""
