@@ -23,8 +23,7 @@ class MultilabelSVC(ClassifierMixin, KernelEstimator, MultilabelClassifier):
     Parameters
     ----------
     kernel : "fast", Kernel, str or callable
-        "fast" is ``Spectrum((1, 5), "log", idf=True)``.
-        See `textsvm.SVC`.
+        "fast" is ``Spectrum((1, 5), "log", idf=True)``, and "auto" the same. See `textsvm.SVC`.
     C : float
         Penalty of margin violations, > 0.
     thresholds : {"cv", "zero"}

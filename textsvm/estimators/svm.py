@@ -26,7 +26,8 @@ class SVC(ClassifierMixin, KernelEstimator, Classifier):
         "auto" chooses a sum of spectrum kernels, and C, by cross-validation on the training texts
         (`textsvm.choice`); "fast" is ``Spectrum((1, 5), "log", idf=True)``, whatever the texts. A kernel
         that is named is used as it is: ``GapWeighted(p=5, decay=0.5)``, ``Spectrum((1, 2), tokens="words")``
-        for words as symbols; a name ("spectrum", "edit", "gap", ...) stands for that kernel's defaults.
+        for words as symbols; a name ("spectrum", "edit", "gap", ...) stands for that kernel's defaults, and
+        "spectrum:1-5,log,idf" or "words:1-2+gap:4" is a kernel as the command line takes it.
         `Gaussian`, `Linear`, `Polynomial` and `Sigmoid`, and sums and products of them, are kernels of
         vectors: `fit` takes rows of numbers instead of texts, as scikit-learn's SVC does. Sums and products
         of `On` read a table, as ``Sum([On("subject", Spectrum(4)), On(["hour", "size"], Gaussian())])`` does.
@@ -132,7 +133,7 @@ class SVR(RegressorMixin, KernelEstimator, Regressor):
     Parameters
     ----------
     kernel : Kernel, str or callable
-        See `textsvm.SVC`.
+        See `textsvm.SVC`; "auto" is "fast" here, for nothing is chosen by cross-validation.
     C : float
         Penalty of deviations past epsilon, > 0.
     epsilon : float
@@ -175,7 +176,7 @@ class OneClassSVM(OutlierMixin, KernelEstimator, NoveltyDetector):
     Parameters
     ----------
     kernel : Kernel, str or callable
-        See `textsvm.SVC`.
+        See `textsvm.SVC`; "auto" is "fast" here, for nothing is chosen by cross-validation.
     nu : float
         Bound on the share of training texts outside, and below the share of support vectors; in (0, 1].
     normalise, punctuation, max_length, tol, duality_gap, max_iter, device, n_jobs, compute

@@ -12,7 +12,7 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
 from textsvm.machines.base import DEFAULT_COMPUTE, KernelMachine
 from textsvm.machines.compute import Compute
-from textsvm.machines.targets import Target, check_is_named, is_number
+from textsvm.machines.targets import Target, is_number
 from textsvm.runtime.parallel import StageProgress
 from textsvm.solvers.problems import OneClass
 
@@ -46,7 +46,6 @@ class NoveltyDetector(KernelMachine):
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""
         super().check()
-        check_is_named(self.kernel)
         if not is_number(self.nu) or not 0 < self.nu <= 1:
             raise InputError(f"nu={self.nu!r} must be above 0 and at most 1")
 

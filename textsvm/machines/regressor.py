@@ -12,7 +12,7 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.user import KernelFunction
 from textsvm.machines.base import DEFAULT_COMPUTE, KernelMachine
 from textsvm.machines.compute import Compute
-from textsvm.machines.targets import Target, as_numbers, check_is_named, is_number
+from textsvm.machines.targets import Target, as_numbers, is_number
 from textsvm.runtime.parallel import StageProgress
 from textsvm.solvers.problems import Regression
 
@@ -46,7 +46,6 @@ class Regressor(KernelMachine):
     def check(self) -> None:
         """Raise InputError if a parameter is out of range; `fit` calls it first."""
         super().check()
-        check_is_named(self.kernel)
         if not is_number(self.epsilon) or not 0 <= self.epsilon < np.inf:
             raise InputError(f"epsilon={self.epsilon!r} must be a finite number of at least 0")
 

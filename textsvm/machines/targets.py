@@ -144,12 +144,6 @@ def as_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64] |
     return weight
 
 
-def check_is_named(kernel: object) -> None:
-    """Raise InputError if a kernel is to be chosen, which takes classes."""
-    if isinstance(kernel, str) and kernel == "auto":
-        raise InputError('kernel="auto" is for SVC, which chooses by its classes; name a kernel')
-
-
 def check_class_weight(class_weight: object) -> None:
     """Raise InputError if this is none of None, "balanced" and a dict of numbers above 0."""
     if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
