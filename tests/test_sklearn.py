@@ -357,9 +357,9 @@ def test_compute_is_a_parameter_like_others(kind):
     assert model.compute == Compute(memory="1GiB")
     assert model.kernel == Spectrum(2) or model.kernel.p == 2
     assert kind().compute is kind().compute == Compute()
-    with pytest.raises(ValueError, match="compute is Compute.* and has no parameter 'speed'"):
+    with pytest.raises(ValueError, match=r"compute is Compute.* and has no parameter 'speed'"):
         model.set_params(compute__speed=1)
-    with pytest.raises(InputError, match="compute must be textsvm.Compute"):
+    with pytest.raises(InputError, match="compute must be"):
         kind(Spectrum(2), compute="1GiB").check()
 
 
