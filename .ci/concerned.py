@@ -2,8 +2,8 @@
 
     python .ci/concerned.py [BASE]
 
-A change is the difference between BASE and HEAD. The default of BASE is the newest commit at least four hours older
-than HEAD, so that a series of commits counts as one change.
+A change is the difference between BASE and HEAD. The default of BASE is the newest commit at least four hours
+older than HEAD, so that a series of commits counts as one change.
 """
 
 from __future__ import annotations

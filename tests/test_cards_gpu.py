@@ -26,7 +26,7 @@ from textsvm.gram.cards import sharded_gram, spread
 from textsvm.gram.shards import ShardedGram
 from textsvm.gram.shared import grams
 from textsvm.runtime import device as devices
-from textsvm.runtime.device import cupy, select, together, use
+from textsvm.runtime.device import cupy, join_cards, select, use
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.tuning import tune
 from textsvm.text.documents import encode
@@ -54,7 +54,7 @@ def cards(request, monkeypatch):
         if not device.cards:
             pytest.skip("there is one GPU only")
     else:
-        device = together([0, 0])
+        device = join_cards([0, 0])
     monkeypatch.setattr(devices, "select", lambda wish="auto": device if wish == "cards" else select(wish))
     return device
 

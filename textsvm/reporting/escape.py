@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.runtime.printable import printable
+from textsvm.errors import printable
 
 __all__ = ["levels", "printable", "runs", "safe", "visible"]
 
