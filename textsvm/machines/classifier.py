@@ -25,7 +25,6 @@ from textsvm.machines.targets import (
 )
 from textsvm.runtime.parallel import StageProgress
 from textsvm.solvers.class_scores import STRATEGIES, number_of_machines
-from textsvm.solvers.problems import Classification, Machines
 from textsvm.sources.base import Source
 from textsvm.sources.texts import TextForm, TextSource
 
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from textsvm.machines.training import Prepared
+    from textsvm.solvers.problems import Classification, Machines
 
 
 class Classifier(KernelMachine):
@@ -151,6 +151,8 @@ class Classifier(KernelMachine):
         C: float | None = None,
     ) -> Classification:
         """The learning problem of some rows, with `C` in place of the parameter if given."""
+        from textsvm.solvers.problems import Classification
+
         assert target.classes is not None
         codes = target.values[index]
         weight = np.ones(len(index)) if sample_weight is None else sample_weight[index]

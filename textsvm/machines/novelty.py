@@ -14,10 +14,11 @@ from textsvm.machines.base import DEFAULT_COMPUTE, KernelMachine
 from textsvm.machines.compute import Compute
 from textsvm.machines.targets import Target, is_number
 from textsvm.runtime.parallel import StageProgress
-from textsvm.solvers.problems import OneClass
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from textsvm.solvers.problems import OneClass
 
 
 class NoveltyDetector(KernelMachine):
@@ -100,6 +101,8 @@ class NoveltyDetector(KernelMachine):
     def problem(
         self, target: Target, index: NDArray[np.int64], sample_weight: NDArray[np.float64] | None = None
     ) -> OneClass:
+        from textsvm.solvers.problems import OneClass
+
         weight = np.ones(len(index)) if sample_weight is None else sample_weight[index]
         if not weight.any():
             raise InputError("sample_weight is zero for all documents; there is nothing to learn from")

@@ -25,10 +25,11 @@ from textsvm.machines.targets import Target
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap
 from textsvm.selection.thresholds import choose
-from textsvm.solvers.problems import Labelling, Machines
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from textsvm.solvers.problems import Labelling, Machines
 
 THRESHOLDS = ("cv", "zero")
 
@@ -131,6 +132,8 @@ class MultilabelClassifier(KernelMachine):
         self, target: Target, index: NDArray[np.int64], sample_weight: NDArray[np.float64] | None = None
     ) -> Labelling:
         """See `KernelMachine`; labels that none or all of the documents have are left out."""
+        from textsvm.solvers.problems import Labelling
+
         weight = np.ones(len(index)) if sample_weight is None else sample_weight[index]
         return Labelling(index, target.values[index], float(self.C), weight)
 
