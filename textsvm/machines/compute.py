@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -52,8 +52,13 @@ class Compute:
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name, as scikit-learn asks for them."""
-        return asdict(self)
+        return dict(vars(self))
+
+    def __sklearn_clone__(self) -> Compute:
+        return self  # nothing can change it
 
     def __repr__(self) -> str:
-        changed = {name: value for name, value in asdict(self).items() if value != asdict(Compute())[name]}
-        return f"Compute({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+        changed = (
+            f"{name}={value!r}" for name, value in vars(self).items() if value != getattr(Compute, name)
+        )
+        return f"Compute({', '.join(changed)})"
