@@ -20,7 +20,7 @@ import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, EditDistance, GapWeighted, InputError, OneClassSVM, Spectrum
 from textsvm.model.bytes import sealed
 from textsvm.model.file import describe, load_machine
-from textsvm.solvers.problems import STRATEGIES
+from textsvm.solvers.class_scores import STRATEGIES
 
 KERNELS = [
     Spectrum(p=2),

@@ -94,8 +94,8 @@ MODELS = [
 
 
 @pytest.mark.parametrize(("model", "labels"), MODELS, ids=lambda value: type(value).__name__)
-def test_machines_answer_as_estimators_do(model, labels, tmp_path):
-    from textsvm.evaluation.asked import predict
+def test_fitted_machines_answer_as_estimators_do(model, labels, tmp_path):
+    from textsvm.evaluation.judge import predict
 
     model = clone(model).fit(TEXTS, labels)
     save(model, tmp_path / "m", {"reading": {"headers": True}})

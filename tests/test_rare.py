@@ -7,13 +7,12 @@ import pytest
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
-from textsvm.errors import InputError
+from textsvm.errors import InputError, RareClassWarning
 from textsvm.estimators.calibrated import CalibratedSVC
 from textsvm.estimators.svm import SVC
 from textsvm.machines.targets import Target
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.folds import make_folds
-from textsvm.selection.rare import RareClassWarning
 from textsvm.selection.tuning import tune
 
 pytestmark = pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning")

@@ -47,8 +47,8 @@ def explain(
     outputs = wanted.outputs(model, files)
     console = Console(printing.quiet, any(each is not None and each.is_stdout for each in outputs))
 
-    from textsvm.evaluation.asked import machine_of
     from textsvm.evaluation.explanation import explain as ask
+    from textsvm.evaluation.judge import machine_of
     from textsvm.readers import read_documents
 
     fitted = model_files.load_model(console, model, "cpu")
@@ -92,7 +92,8 @@ def _show(console: Console, identifier: str, found: Explanation) -> None:
     """One explanation for people."""
     from rich.text import Text
 
-    from textsvm.reporting.escape import printable, visible
+    from textsvm.errors import printable
+    from textsvm.reporting.formatting import visible
 
     number = found.towards is None
     said = found.prediction
@@ -129,7 +130,8 @@ def coloured(found: Explanation) -> Text:
     """The text, each symbol on the colour of what it contributes."""
     from rich.text import Text
 
-    from textsvm.reporting.escape import printable, runs
+    from textsvm.errors import printable
+    from textsvm.reporting.formatting import runs
 
     text = Text()
     for piece, step in runs(found.text, found.symbols):
@@ -142,7 +144,7 @@ def key(found: Explanation) -> Text:
     """What the colours mean."""
     from rich.text import Text
 
-    from textsvm.reporting.escape import printable
+    from textsvm.errors import printable
 
     towards, away = (printable(str(side)) for side in _sides(found))
     how = found.attribution.description

@@ -48,7 +48,7 @@ def save_model(
 
     `corpus` is what the model was fitted to: its support vectors are remembered by their ids.
     """
-    from textsvm.evaluation.asked import machine_of
+    from textsvm.evaluation.judge import machine_of
     from textsvm.model.file import save
 
     labels = {"positive": reading.positive, "negative": reading.negative or _opposite(model, reading)}

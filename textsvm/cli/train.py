@@ -268,7 +268,7 @@ def _fit(
 
 def _near_duplicates(console: Console, model: Any, training: Corpus, held: Corpus) -> list[dict[str, Any]]:
     """Held-out documents that are nearly training ones, by their ids, and a warning of them."""
-    from textsvm.evaluation.asked import machine_of
+    from textsvm.evaluation.judge import machine_of
     from textsvm.selection.leakage import LeakageWarning, held_out_leak, leakage_message
 
     with console.progress(), console.warnings():
@@ -323,7 +323,7 @@ def summarise(model: Any, training: Corpus) -> dict[str, Any]:
 
 def _approximation(model: Any) -> Any:
     """How well the kernel of a model is approximated; None if it is not."""
-    from textsvm.evaluation.asked import machine_of
+    from textsvm.evaluation.judge import machine_of
 
     return machine_of(model).approximation_
 

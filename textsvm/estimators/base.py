@@ -80,9 +80,9 @@ class Estimator(BaseEstimator, Parameters):
         InputError
             If examples and labels do not fit each other, or the model.
         """
-        from textsvm.reporting.saved import report_of
+        from textsvm.reporting.files import report
 
-        return report_of(self, X, y, positive, ids, title=title, mistakes=mistakes)
+        return report(self, X, y, positive, ids=ids, title=title, mistakes=mistakes)
 
     def _sk_visual_block_(self) -> Any:
         """One block of scikit-learn's diagram, with kernel and device below the name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -54,7 +54,9 @@ class Window:
 
 
 class Gram(Protocol):
-    """Where the rows of an n x n kernel matrix come from.
+    """Source of the rows of an n x n kernel matrix: all that a dual solver sees.
+
+    Implementations inherit from it.
 
     Attributes
     ----------
@@ -65,12 +67,21 @@ class Gram(Protocol):
         Whether several threads may read rows at once, each through a window of its own.
     description : str
         Where the rows come from, for people.
+    shards : sequence of `textsvm.gram.shards.Shard`
+        Blocks of columns on several cards; empty where the rows live on one device.
+    features : FeatureRows, optional
+        Rows of features whose products are the kernel values.
+    ahead : int
+        Number of rows that are best computed at a time.
     """
 
     n: int
     device: Device
     concurrent: bool
     description: str
+    shards: Sequence[Any] = ()
+    features: Any = None
+    ahead: int = 64
 
     def diag(self) -> Any:
         """K[i, i] for all i, shape (n,), float32."""
@@ -81,11 +92,15 @@ class Gram(Protocol):
     def window(self) -> Window:
         """The resident rows; of a concurrent Gram a window of the caller's own."""
 
+    def copies(self) -> Sequence[Gram]:
+        """A copy of the whole matrix on each card, for independent problems; empty where there are none."""
+        return []
+
     def release(self) -> None:
         """Give the memory of the rows back; they cannot be read any more."""
 
 
-class DenseGram:
+class DenseGram(Gram):
     """A symmetric matrix given as an array (`Gram`); every row is resident.
 
     Parameters

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.gram.base import Window
+from textsvm.gram.base import Gram, Window
 from textsvm.kernels.base import AHEAD, MatrixRows
 from textsvm.runtime import device as devices
 
@@ -41,7 +41,7 @@ def most_rows(n: int, memory: int) -> int:
     return low
 
 
-class CachedGram:
+class CachedGram(Gram):
     """Rows on demand, those used longest ago making room (LRU; `Gram`).
 
     Parameters

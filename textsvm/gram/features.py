@@ -24,7 +24,7 @@ class RowsOfFeatures(MatrixRows, Protocol):
         """The features, made once."""
 
 
-class FeatureGram:
+class FeatureGram(Gram):
     """Rows of a kernel that has features (`Gram`); who can use the features themselves finds them here.
 
     Parameters

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.gram.base import DenseGram, Window
+from textsvm.gram.base import DenseGram, Gram, Window
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 
@@ -34,7 +34,7 @@ class Shard:
     values: Any
 
 
-class ShardedGram:
+class ShardedGram(Gram):
     """Columns of a matrix on several cards (`Gram`); rows are brought together on the first of them.
 
     Parameters
@@ -70,7 +70,7 @@ class ShardedGram:
         devices.synchronize(self.device)
         return Window(whole, every, np.zeros(self.n, np.int64))
 
-    def copies(self) -> list[DenseGram]:
+    def copies(self) -> Sequence[Gram]:
         """All of it on each card, for problems that share nothing; empty where a card has no room for it.
 
         They are kept until the Gram is released: what solves once over a Gram mostly does so again.

@@ -25,10 +25,9 @@ from scipy.sparse.csgraph import connected_components
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.kernels.base import Kernel
-from textsvm.machines.base import KernelMachine
+from textsvm.machines.base import Fold, KernelMachine
 from textsvm.runtime.device import select, to_host
 from textsvm.runtime.parallel import Progress
-from textsvm.selection.folds import Fold
 from textsvm.selection.nearest import inverse_roots
 
 #: Of kernels of texts.

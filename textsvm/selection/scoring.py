@@ -21,8 +21,7 @@ from textsvm.machines.targets import Target, as_weights
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.workers import Workers, current
 from textsvm.selection.folds import Fold
-from textsvm.solvers.problems import Machines
-from textsvm.solvers.products import decision_values
+from textsvm.solvers.problems import Machines, decision_values
 from textsvm.solvers.side_by_side import solve
 
 #: Metrics that take longer than all the others.

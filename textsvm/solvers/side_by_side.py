@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from textsvm.gram.base import Gram
-from textsvm.gram.features import FeatureGram
 from textsvm.runtime.parallel import Progress, part
 from textsvm.solvers import from_features, problems
 from textsvm.solvers.problems import Machines, Problem
@@ -26,7 +26,8 @@ def solve(
 ) -> list[list[Machines]]:
     """Solve many problems over one Gram; see `textsvm.solvers.problems.solve`."""
     several = [problem for path in paths for problem in path]
-    if not isinstance(gram, FeatureGram) or gram.holds(MOST_ROWS):
+    rows: Any = gram
+    if gram.features is None or rows.holds(MOST_ROWS):
         return problems.solve(gram, paths, tol, max_iter, duality_gap, progress)
     if not all(from_features.can_solve(problem) for problem in several):
         return problems.solve(gram, paths, tol, max_iter, duality_gap, progress)
