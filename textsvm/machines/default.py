@@ -1,4 +1,4 @@
-"""A classifier whose kernel nobody named: chosen by cross-validation, trained on features if it is quick."""
+"""Classifiers with kernel="auto" or "fast": choose the kernel and C, then train."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix, issparse
 
 from textsvm.errors import InputError
 from textsvm.sources.texts import is_missing
@@ -68,7 +67,11 @@ def in_form(indicator: NDArray[np.bool_], classes: NDArray[Any], form: str) -> A
     """
     if form == "tuples":
         return label_sets(indicator, classes)
-    return indicator.astype(np.int64) if form == "indicator" else csr_matrix(indicator, dtype=np.int64)
+    if form == "indicator":
+        return indicator.astype(np.int64)
+    from scipy.sparse import csr_matrix
+
+    return csr_matrix(indicator, dtype=np.int64)
 
 
 def label_sets(indicator: NDArray[np.bool_], classes: NDArray[Any]) -> list[tuple[Any, ...]]:
@@ -80,7 +83,7 @@ def label_sets(indicator: NDArray[np.bool_], classes: NDArray[Any]) -> list[tupl
 def _read(y: Any) -> tuple[NDArray[Any], NDArray[np.bool_], str]:
     if y is None:
         raise InputError("this estimator requires y to be passed, but the target y is None; give labels")
-    if issparse(y):
+    if hasattr(y, "tocsr"):  # a sparse matrix
         values = y.toarray()
         return np.arange(values.shape[1]), _as_bool(values), "sparse"
     if len(getattr(y, "shape", ())) == 2:

@@ -1,4 +1,4 @@
-"""What a user hands over as labels, numbers, weights and parameters -> checked arrays, or an InputError."""
+"""Check labels, numbers, weights and parameters."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn import config_context
 
 from textsvm.errors import InputError
 from textsvm.evaluation.metrics import as_grades, scores
@@ -215,9 +214,8 @@ def judge(
         grades = (int(target.values.min()), int(target.values.max()))
     if predicted is None:
         predicted = model.predictions(decision, target.classes)
-    with config_context(assume_finite=True, skip_parameter_validation=True):
-        areas = not AREAS.isdisjoint(names)
-        found = scores(truth, predicted, decision, target.classes, grades, areas, target.positive)
+    areas = not AREAS.isdisjoint(names)
+    found = scores(truth, predicted, decision, target.classes, grades, areas, target.positive)
     if target.classes is not None:
         absent = ~(_occurring(truth, target.classes) | _occurring(predicted, target.classes))
         found |= {f"f1[{label}]": np.nan for label in target.classes[absent]}
