@@ -61,7 +61,7 @@ def probabilities_of(maps: Mapping[str, NDArray[Any]], decision: NDArray[np.floa
 
 
 def checked_maps(state: Mapping[str, NDArray[Any]], n_classes: int) -> dict[str, NDArray[Any]]:
-    """Check the arrays of `textsvm.CalibratedSVC.calibration_state`; raises ValueError if they are damaged."""
+    """Check the arrays of `textsvm.CalibratedSVC.calibration_state`; ValueError if they are damaged."""
     n_maps = 1 if n_classes == 2 else n_classes
     taken = {name: np.asarray(values) for name, values in state.items()}
     if set(taken) not in ({"a", "b"}, {"x", "y", "starts"}):
