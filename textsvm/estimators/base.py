@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -44,45 +44,6 @@ class Estimator(BaseEstimator, Parameters):
     def require_fitted(self) -> None:
         """Raise scikit-learn's NotFittedError before `fit`."""
         check_is_fitted(self)
-
-    def report(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        positive: Any = None,
-        ids: Sequence[str] | None = None,
-        title: str = "Evaluation",
-        mistakes: int = 10,
-    ) -> Any:
-        """Evaluate on labelled examples: the report that ``textsvm evaluate --report`` writes.
-
-        Parameters
-        ----------
-        X : see `fit`; n examples, other than the training examples
-        y : sequence, length n
-            Their labels or numbers.
-        positive : label, optional
-            The class of two that precision and recall are for; the second if not given. OneClassSVM needs it.
-        ids : sequence of str, length n, optional
-            Names of the examples; their numbers if not given.
-        title : str
-        mistakes : int
-            Number of the worst mistakes that are shown with the text and an explanation.
-
-        Returns
-        -------
-        SavedReport
-            `results` has the figures; ``save("x.html")`` (or .md, .json) writes it, and a notebook shows it.
-
-        Raises
-        ------
-        InputError
-            If examples and labels do not fit each other, or the model.
-        """
-        from textsvm.reporting.files import report
-
-        return report(self, X, y, positive, ids=ids, title=title, mistakes=mistakes)
 
     def _sk_visual_block_(self) -> Any:
         """One block of scikit-learn's diagram, with kernel and device below the name."""

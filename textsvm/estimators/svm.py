@@ -113,8 +113,6 @@ class SVC(ClassifierMixin, KernelEstimator, Classifier):
     >>> model = SVC(Spectrum(3)).fit(texts, ["spam", "spam", "ham", "ham"])
     >>> model.predict(["win a prize", "noon?"]).tolist()
     ['spam', 'ham']
-    >>> model.report(["prize!", "at lunch"], ["spam", "ham"])  # .save("report.html") writes the page
-    SavedReport(2 examples, accuracy=1, macro_f1=1)
     """
 
     __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
