@@ -243,8 +243,8 @@ def settle_grid(options: KernelOptions, model: Any, grid: dict[str, list[Any]], 
 def candidates(corpus: Corpus, names: list[str], device: str) -> dict[str, Any]:
     """Factories of the classifiers that `compare` compares on a corpus, by name."""
     from textsvm.cli.kernels import DEFAULTS, spelled_out
-    from textsvm.estimators.svc import SVC
     from textsvm.evaluation import opponents
+    from textsvm.machines.classifier import Classifier
 
     examples = corpus.examples
     if not names and not hasattr(examples, "shape") and not isinstance(examples, dict):
@@ -255,7 +255,7 @@ def candidates(corpus: Corpus, names: list[str], device: str) -> dict[str, Any]:
         factories[name] = (
             partial(opponents.machine, name, device)
             if kernel is None
-            else partial(SVC, kernel, device=device)
+            else partial(Classifier, kernel, device=device)
         )
     return factories
 
