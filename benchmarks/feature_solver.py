@@ -92,7 +92,7 @@ def row_of(problem: Classification, by: str, seconds: float, found: dict[str, An
 def equal(task: TrainTest, by: str) -> dict[str, Any]:
     """A solver on a Gram-sized problem; AssertionError if it ends above SMO."""
     kernel, documents, problem = Spectrum(4), encode(task.train), two_classes(task, 10.0)
-    rows = kernel.feature_rows(documents, CPU)
+    rows = kernel.features.rows(documents, CPU)
     gram = DenseGram(kernel.rows(documents, CPU).gram())
     [[exact]], of_smo = least(lambda: problems.solve(gram, [[problem]], tol=TOL))
     found, seconds = least(lambda: SOLVERS[by](problem, rows))
@@ -205,7 +205,7 @@ def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     task = TrainTest(
         task.name, task.train[:: options.every], task.y_train[:: options.every], [], np.array([])
     )
-    features = fixed_default().feature_rows(encode(task.train), CPU)
+    features = fixed_default().features.rows(encode(task.train), CPU)
     for C in (1.0, 10.0):
         report.row(f"{task.name} {C}", against_liblinear, task, features, C)
     if options.ways:

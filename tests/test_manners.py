@@ -35,7 +35,7 @@ def as_it_is(estimator):
     """The parameters of an estimator, its kernel by what it says of itself."""
     found = estimator.get_params(deep=False)
     kernel = found.pop("kernel")
-    return {**found, "kernel": kernel if isinstance(kernel, str) else kernel.as_dict()}
+    return {**found, "kernel": kernel if isinstance(kernel, str) else kernel.structure.as_dict()}
 
 
 def test_the_command_line_makes_the_machine_that_python_makes():
@@ -48,14 +48,14 @@ def test_the_command_line_makes_the_machine_that_python_makes():
         (options().estimator(LearningOptions(multilabel=True)), textsvm.MultilabelSVC()),
     ):
         ours, theirs = as_it_is(made), as_it_is(default)
-        assert made.make_kernel().as_dict() == default.make_kernel().as_dict()
+        assert made.make_kernel().structure.as_dict() == default.make_kernel().structure.as_dict()
         assert {**ours, "kernel": None} == {**theirs, "kernel": None}
 
 
 @pytest.mark.parametrize("name", KERNELS.simple())
 def test_a_named_kernel_is_the_one_of_python(name):
     made = options(kernel=[name]).estimator(LearningOptions())
-    assert made.make_kernel().as_dict() == KERNELS[name]().as_dict()
+    assert made.make_kernel().structure.as_dict() == KERNELS[name]().structure.as_dict()
     assert as_it_is(made) == as_it_is(textsvm.SVC(made.kernel))
 
 

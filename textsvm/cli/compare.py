@@ -111,7 +111,7 @@ def compare(
 def _on_columns(names: list[str]) -> Any:
     """First candidate whose kernel names columns."""
     kernels = [spelled_out(name) for name in names if name not in DEFAULTS]
-    return next((kernel for kernel in kernels if kernel.reads == "columns"), None)
+    return next((kernel for kernel in kernels if kernel.structure.reads_tables), None)
 
 
 def _parts(

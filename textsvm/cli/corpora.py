@@ -136,7 +136,7 @@ def _columns_of(kernel: Kernel, with_vectors: bool) -> dict[str, Any]:
     """Columns that a kernel is on, without the vectors of --vectors and the unnamed text column."""
     from textsvm.readers.corpus import VECTORS
 
-    names = [view.column for view in kernel.views]
+    names = [view.column for view in kernel.structure.views]
     texts = list(dict.fromkeys(name for name in names if isinstance(name, str)))
     numbers = list(dict.fromkeys(part for name in names if isinstance(name, tuple) for part in name))
     if with_vectors:
@@ -175,7 +175,7 @@ def given_to(model: Any, corpus: Corpus) -> Any:
     examples = corpus.examples
     machine = getattr(model, "estimator_", model)
     if machine.kernel_ is not None:
-        _require(machine.kernel_.reads, "the model", corpus)
+        _require(machine.kernel_.structure.examples, "the model", corpus)
     table = isinstance(examples, dict)
     if not hasattr(examples.get(VECTORS) if table else examples, "indptr" if table else "shape"):
         return examples
@@ -185,7 +185,7 @@ def given_to(model: Any, corpus: Corpus) -> Any:
         return fit_columns(model, examples)
     widths = [
         machine.support_documents_.of(view).n_features
-        for view in machine.kernel_.views
+        for view in machine.kernel_.structure.views
         if view.column == (VECTORS,)
     ]
     return {**examples, VECTORS: widened(examples[VECTORS], max(widths, default=0))}
@@ -200,7 +200,8 @@ def check_letters(kernel: Any, corpus: Corpus) -> None:
     """Raise InputError if a FASTA or FASTQ record has a letter outside a kernel's alphabet."""
     if not corpus.of_sequences:
         return
-    for letters in {leaf.letters for leaf in getattr(kernel, "leaves", ()) if leaf.letters}:
+    leaves = kernel.structure.leaves if hasattr(kernel, "structure") else ()
+    for letters in {leaf.structure.letters for leaf in leaves} - {""}:
         foreign = re.compile(f"[^{letters}]", re.IGNORECASE)
         for identifier, text in zip(corpus.ids, corpus.texts, strict=True):
             if match := foreign.search(text):
@@ -300,9 +301,9 @@ def _sum_on_columns(kernel: Any, examples: dict[str, Any]) -> Kernel:
 
 def _reads(kernel: Any) -> str:
     """Kind of document that a kernel compares; "" for None."""
-    from textsvm.kernels.spelling import reads_of
+    from textsvm.kernels.user import structure_of
 
-    return "" if kernel is None else reads_of(kernel)
+    return "" if kernel is None else structure_of(kernel).examples
 
 
 def _require(reads: str, subject: str, corpus: Corpus) -> None:

@@ -69,10 +69,12 @@ class JudgingOptions:
     ] = None
     device: options.Device = "auto"
 
-    def check(self) -> tuple[int, int] | None:
+    def check(self, model: Path) -> tuple[int, int] | None:
         """Range of grades; raises WrongUsage."""
         if len(self.beside or []) >= MOST_MODELS:
             raise WrongUsage(f"--beside: at most {MOST_MODELS} models can be compared")
+        if model in (self.beside or []):
+            raise WrongUsage(f"--beside {model} is the evaluated model itself; name another model")
         return None if self.grades is None else _range(self.grades)
 
 
@@ -91,7 +93,7 @@ def evaluate(
     """
     started = time.perf_counter()
     console = Console(printing.quiet)
-    span = judging.check()
+    span = judging.check(model)
     file.check({"the model": model, "the corpus": corpus, "another model": judging.beside})
 
     from textsvm.evaluation.comparison import side_by_side

@@ -158,7 +158,7 @@ def features(
     console.say_device(used)
     report = {
         "output": str(output.path), "rows": matrix.shape[0], "columns": matrix.shape[1],
-        "entries": matrix.nnz, "kernel": kernel.as_dict(), "kernel_spelled": spell(kernel),
+        "entries": matrix.nnz, "kernel": kernel.structure.as_dict(), "kernel_spelled": spell(kernel),
         "min_df": model.min_df, "like": None if file.like is None else str(file.like),
         "labels": numbered, "device": used.description, "seconds": seconds,
     }  # fmt: skip

@@ -137,7 +137,7 @@ def gram(
     report = {
         "output": str(output.path if output else file.store), "rows": len(documents),
         "columns": len(columns), "labels": names,
-        "kernel": kernel.as_dict(), "kernel_spelled": spell(kernel), "device": used.description,
+        "kernel": kernel.structure.as_dict(), "kernel_spelled": spell(kernel), "device": used.description,
         "seconds": seconds,
     }  # fmt: skip
     console.print_json(report) if printing.json else show_matrix(console, "kernel matrix", report)
@@ -166,7 +166,7 @@ def _stored(console: Console, model: KernelMachine, documents: Corpus) -> tuple[
     with console.work(model.compute.store), model.at_work(device):
         encoded = model.encode(model.read(documents.examples), None, console.stage)
         kernel = model.source.kernel_for(encoded)
-        kernel.fit_on(kernel.read(encoded), device)
+        kernel.fit(kernel.structure.read(encoded), device)
         request = wanted_of(model, kernel, encoded, device)
         rows = stored_rows(str(model.compute.store), request, None, of_stage(console.stage, "gram"))
         return rows.description, device
@@ -178,7 +178,7 @@ def _matrix(console: Console, model: KernelMachine, documents: Corpus, columns: 
 
     device = select(model.device)
     # A sum needs the result and a matrix per level of its parts.
-    matrices = 1 + model.make_kernel().depth
+    matrices = 1 + model.make_kernel().structure.depth
     _require_memory(4 * len(documents) * len(columns) * matrices, device)
     if columns is documents:
         model.set_params(compute__memory=1 << 62)  # there is room for the whole matrix
@@ -187,10 +187,10 @@ def _matrix(console: Console, model: KernelMachine, documents: Corpus, columns: 
     with model.at_work(device):
         encoded = model.encode(model.read(columns.examples), None, console.stage)
         kernel = model.source.kernel_for(encoded)
-        kernel.fit_on(kernel.read(encoded), device)
+        kernel.fit(kernel.structure.read(encoded), device)
         given = model.read(documents.examples, fitting=False)
-        others = kernel.read(model.encode(given, encoded, console.stage))
-        rows = kernel.rows(kernel.read(encoded), device)
+        others = kernel.structure.read(model.encode(given, encoded, console.stage))
+        rows = kernel.rows(kernel.structure.read(encoded), device)
         return rows.cross(others, console.progress_of("gram")), device
 
 

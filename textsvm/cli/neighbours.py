@@ -197,7 +197,7 @@ def _report(
     console.say_device(used)
     report = {
         "output": str(output.path), "rows": counts[0], "columns": counts[1], "pairs": counts[2],
-        "kernel": kernel.as_dict(), "kernel_spelled": spell(kernel), "device": used.description,
+        "kernel": kernel.structure.as_dict(), "kernel_spelled": spell(kernel), "device": used.description,
         "seconds": seconds,
     }  # fmt: skip
     if printing.json:

@@ -162,7 +162,10 @@ def train(
         documents = _of_one_class(documents, task.one_class)
     corpora.targets(documents, learning.multilabel)
     seconds = {"read": time.perf_counter() - started}
-    if model_options.text.max_length is None and getattr(model, "estimator", model).make_kernel().quadratic:
+    if (
+        model_options.text.max_length is None
+        and getattr(model, "estimator", model).make_kernel().cost.quadratic
+    ):
         corpora.say_long_documents(console, documents)
     training, held = corpora.hold_out(console, documents, task.holdout, task.seed)
     if task.one_class is not None:
@@ -249,7 +252,7 @@ def _near_duplicates(console: Console, model: Any, training: Corpus, held: Corpu
             machine, training.examples, held.examples, progress=console.progress_of("duplicates")
         )
         remedy = "`textsvm cv` with group_duplicates keeps them together"
-        if message := leakage_message([leak], machine.kernel_.alike, remedy):
+        if message := leakage_message([leak], machine.kernel_.nearest.alike, remedy):
             warnings.warn(message, LeakageWarning, stacklevel=2)
     return [
         {"test": held.ids[test], "train": training.ids[train], "value": value}
@@ -276,7 +279,7 @@ def _summary(model: Any, training: Corpus) -> dict[str, Any]:
     return {
         "estimator": model.estimator_name,
         "device": model.device_.description,
-        "kernel": model.kernel_.as_dict(),
+        "kernel": model.kernel_.structure.as_dict(),
         "kernel_spelled": spell(model.kernel_),
         "chosen": getattr(model, "chosen_", "") or None,
         "C": getattr(model, "C_", getattr(model, "C", None)),

@@ -14,11 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from textsvm.errors import InputError
 from textsvm.estimators.base import warn_of_column
+from textsvm.kernels.inputs import as_texts
 from textsvm.kernels.spectrum.byte_pmers import LONGEST, byte_pmers, unit
 from textsvm.machines.base import warn_user
 from textsvm.machines.targets import as_classes, as_known, is_integer, is_number
 from textsvm.solvers.online import OnlineMachine
-from textsvm.sources.texts import as_texts
 
 
 class OnlineSVC(ClassifierMixin, BaseEstimator):

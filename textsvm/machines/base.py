@@ -22,9 +22,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import Kernel, Parameters, Predictor, Weights
-from textsvm.kernels.spelling import is_spelled_out, make_kernel, parse, reads_of
-from textsvm.kernels.user import KernelFunction
+from textsvm.kernels.base import Kernel, Parameters
+from textsvm.kernels.contract import Predictor, Weights
+from textsvm.kernels.inputs import TextForm
+from textsvm.kernels.spelling import is_spelled_out, parse
+from textsvm.kernels.user import KernelFunction, make_kernel, structure_of
 from textsvm.machines.compute import Compute
 from textsvm.machines.decisions import quiet_overflow, require_numbers
 from textsvm.machines.targets import Target, as_weights, is_integer, is_number, with_classes
@@ -33,7 +35,7 @@ from textsvm.runtime import parallel
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Lock, StageProgress, of_stage
 from textsvm.sources.base import Kept, Source
-from textsvm.sources.texts import TextForm, TextSource
+from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents, Views
 
 if TYPE_CHECKING:
@@ -159,13 +161,13 @@ class KernelMachine(Parameters, ABC):
             return MatrixSource()
         if isinstance(kernel, str) and is_spelled_out(kernel):
             kernel = parse(kernel)
-        reads, landmarks = reads_of(kernel), landmarks_of(self.compute.approximate)
-        if reads == "vectors":
+        structure, landmarks = structure_of(kernel), landmarks_of(self.compute.approximate)
+        if structure.reads_vectors:
             from textsvm.sources.vectors import VectorSource
 
             return VectorSource(kernel, landmarks)
         form = TextForm(self.normalise, self.punctuation, self.max_length)
-        if reads == "columns":
+        if structure.reads_tables:
             from textsvm.sources.columns import ColumnSource
 
             return ColumnSource(kernel, form, landmarks)
@@ -197,6 +199,10 @@ class KernelMachine(Parameters, ABC):
 
             check_solver(self)
             check_store(self)
+
+    def copy(self) -> Self:
+        """A machine with the same parameters that is not fitted."""
+        return self.__sklearn_clone__()
 
     def require_fitted(self) -> None:
         """Raise InputError before `fit`."""
@@ -278,7 +284,7 @@ class KernelMachine(Parameters, ABC):
             # Preparing, and compiling at first use, come before any work is counted.
             progress("gram", 0, 1)
         memory = self.source.memory(self.compute.memory, len(examples), device)
-        kernel.require_memory(len(examples), allowed_bytes(memory, device))
+        kernel.cost.require_memory(len(examples), allowed_bytes(memory, device))
         gram = make_gram(self, kernel, examples, device, memory, of_stage(progress, "gram"))
         devices.synchronize(device)
         return Prepared(examples, kernel, gram, {"gram": time.perf_counter() - clock})
@@ -345,14 +351,14 @@ class KernelMachine(Parameters, ABC):
 
     def keep_machines(self, kernel: Kernel, examples: Any, target: Target, machines: Machines) -> None:
         """Set the fitted attributes that do not depend on where the rows came from."""
-        self.approximation_ = kernel.approximation
-        kernel, index, every = kernel.condense(machines.index, machines.coef)
+        self.approximation_ = kernel.structure.approximation
+        kernel, index, every = kernel.structure.condense(machines.index, machines.coef)
         used = np.flatnonzero((every != 0).any(axis=0))
         support = index[used]
         self.solutions_ = machines.solutions
         self.n_iter_ = sum(solution.iterations for solution in machines.solutions)
         before = vars(self).get("kernel_", self)
-        had_columns = before is None or getattr(before, "reads", "texts") != "texts"
+        had_columns = before is None or (before is not self and not before.structure.reads_texts)
         kept = self.source.keep(kernel, examples, support)
         coef = np.ascontiguousarray(every[:, used])
         self.restore(kept.kernel, kept.documents, support, coef, machines.bias, target.classes, {})
@@ -432,7 +438,7 @@ class KernelMachine(Parameters, ABC):
             examples = self.encode(given, None, progress)
             kernel = self.source.kernel_for(examples)
             examples = with_classes(examples, target)
-            kernel.fit_on(kernel.read(examples), devices.select(self.device))
+            kernel.fit(kernel.structure.read(examples), devices.select(self.device))
             encoded = {"encode": time.perf_counter() - clock}
             prepared = self.compare(examples, kernel, progress)
         return replace(prepared, seconds=encoded | prepared.seconds)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.user import KernelFunction
 from textsvm.machines.base import DEFAULT_COMPUTE, KernelMachine, is_default
 from textsvm.machines.compute import Compute
@@ -26,7 +27,7 @@ from textsvm.machines.targets import (
 from textsvm.runtime.parallel import StageProgress
 from textsvm.solvers.class_scores import STRATEGIES, number_of_machines
 from textsvm.sources.base import Source
-from textsvm.sources.texts import TextForm, TextSource
+from textsvm.sources.texts import TextSource
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 from textsvm.choice.choose import Choice, choose
 from textsvm.errors import InputError
-from textsvm.kernels.base import Kernel
-from textsvm.kernels.combined.sums import Sum
+from textsvm.kernels.base import Kernel, Sum
+from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spectrum.kernel import Spectrum, fixed_default
 from textsvm.machines.classifier import Classifier
 from textsvm.machines.targets import Target, with_classes
 from textsvm.machines.training import train
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress
-from textsvm.sources.texts import TextForm, TextSource
+from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents, Views
 
 

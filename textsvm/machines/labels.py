@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.sources.texts import is_missing
+from textsvm.kernels.inputs import is_missing
 
 #: How labels were given: a sequence of tuples, an array, a sparse matrix.
 FORMS = ("tuples", "indicator", "sparse")

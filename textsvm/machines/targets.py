@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
-from textsvm.sources.texts import is_missing
+from textsvm.kernels.inputs import is_missing
 
 
 @dataclass(frozen=True)

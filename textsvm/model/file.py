@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from textsvm import __version__
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.combined.rows import under
+from textsvm.kernels.contract import under
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.spelling import spell
 from textsvm.machines.base import KernelMachine
@@ -476,7 +476,7 @@ def as_count(value: Any) -> int:
 def read_kernel(header: dict[str, Any], level: int = 0) -> Kernel:
     """A kernel and those it is made of, checked by the outermost."""
     from textsvm.kernels import KERNELS
-    from textsvm.kernels.combined.sums import MOST_DEPTH
+    from textsvm.kernels.base import MOST_DEPTH
 
     if level > MOST_DEPTH:
         raise InputError(f"its kernels are nested more than {MOST_DEPTH} deep")

@@ -383,7 +383,7 @@ def _header_lines(model: Any, counts: NDArray[np.int64] | None) -> list[str]:
     if kernel.name == "polynomial":
         lines.append(f"degree {int(kernel.degree)}")
     if kernel.name != "linear":
-        lines.append(f"gamma {number_text(kernel.gamma_)}")
+        lines.append(f"gamma {number_text(kernel.function.gamma)}")
     if kernel.name in ("polynomial", "sigmoid"):
         lines.append(f"coef0 {number_text(kernel.coef0)}")
     lines += [f"nr_class {2 if counts is None else len(counts)}", f"total_sv {len(model.support_)}"]

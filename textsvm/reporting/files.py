@@ -11,11 +11,10 @@ from typing import Any
 
 from textsvm.errors import InputError, json_escaped
 from textsvm.evaluation.judge import judge, machine_of
+from textsvm.kernels.inputs import InputTable, as_texts, listed
 from textsvm.reporting import html, markdown
 from textsvm.reporting.report import MISTAKES, Report, make_report
 from textsvm.runtime.files import replacing
-from textsvm.sources.columns import Columns
-from textsvm.sources.texts import as_texts, listed
 
 FORMATS = {".html": html.render, ".htm": html.render, ".md": markdown.render}
 #: Metrics in the `repr` of a report.
@@ -121,14 +120,14 @@ def _examples(machine: Any, X: Any) -> Any:
         raise InputError(
             "a report shows texts, and a machine on a kernel matrix has none; take textsvm.evaluation.judge"
         )
-    if machine.kernel_.reads == "columns":
+    if machine.kernel_.structure.reads_tables:
         return {name: _plain(column) for name, column in _columns(X)}
-    return as_texts(X) if machine.kernel_.reads == "texts" else X
+    return as_texts(X) if machine.kernel_.structure.reads_texts else X
 
 
 def _columns(table: Any) -> Iterator[tuple[str, Any]]:
     of_rows = isinstance(table, list | tuple)
-    for name in Columns.of(table).names:
+    for name in InputTable.of(table).names:
         yield name, [row.get(name) for row in table] if of_rows else table[name]
 
 

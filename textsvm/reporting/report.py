@@ -198,7 +198,7 @@ def explain_within_budget(
         return [None] * len(lengths)
     if not len(lengths):
         return []
-    seconds = np.cumsum(model.kernel_.contributions_cost(lengths, model.support_documents_.lengths))
+    seconds = np.cumsum(model.kernel_.attribution.seconds(lengths, model.support_documents_.lengths))
     affordable = int(np.searchsorted(seconds, EXPLAINING, side="right"))
     first = select_examples(texts, range(affordable))
     explanations = explain(model, first, positive=positive, substrings=12, similar=3, progress=progress)
