@@ -100,7 +100,7 @@ class FoldGrams:
         kernel = self.kernel.structure.near_duplicate_kernel
         if kernel is None or kernel is self.kernel:
             return None if kernel is None else self.whole(progress)
-        self._texts = FoldGrams(self.model, self.examples, kernel.copy())
+        self._texts = FoldGrams(self.model, self.examples, kernel.__sklearn_clone__())
         return self._texts.whole(progress)
 
     def _compare(
@@ -168,7 +168,7 @@ class FoldGrams:
         sharing = self.sharing(folds)
         for done, numbers in enumerate(sharing):
             step = of_all(progress, done, len(sharing))
-            prepared = self._compare(self.kernel.copy(), np.unique(folds[numbers[0]][0]), step)
+            prepared = self._compare(self.kernel.__sklearn_clone__(), np.unique(folds[numbers[0]][0]), step)
             yield numbers, prepared, step
             prepared.gram.release()
 
@@ -322,7 +322,7 @@ def _part(whole: _Whole, numbers: list[int]) -> FoldResults:
     """What a worker does."""
     model, task = whole.model, whole.task
     with model.at_work(devices.select(model.device)), limit(1):
-        grams = FoldGrams(model, whole.examples, whole.kernel.copy())
+        grams = FoldGrams(model, whole.examples, whole.kernel.__sklearn_clone__())
         some = replace(task, folds=[task.folds[i] for i in numbers])
         found = train_and_test(whole.models, grams, some, {})
     return replace(found, last=replace(found.last, examples=None))
