@@ -33,7 +33,7 @@ from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, optio
 from textsvm.gram.base import DenseGram, Gram
 from textsvm.gram.cached import CachedGram, needed_bytes
 from textsvm.kernels import GapWeighted, Gaussian
-from textsvm.kernels.base import MatrixRows
+from textsvm.kernels.contract import MatrixRows
 from textsvm.linalg.vectors import Vectors
 from textsvm.runtime.device import select
 from textsvm.solvers import smo

@@ -15,9 +15,10 @@ from textsvm.choice.choose import FEWEST, MOST_TRIED
 from textsvm.choice.shortlist import Recipe
 from textsvm.choice.trial import FOLDS, Trial, TrialExamples, Trials
 from textsvm.evaluation.explanation import explain
+from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import spell
 from textsvm.runtime.device import select
-from textsvm.sources.texts import TextForm, TextSource
+from textsvm.sources.texts import TextSource
 from textsvm.text.documents import encode
 
 
@@ -108,7 +109,7 @@ def test_order_of_words_is_found_by_a_sum_with_words():
     texts, y = orders()
     model = auto().fit(texts, y)
     assert isinstance(model.kernel_, Sum)
-    assert any(leaf.tokens == "words" for leaf in model.kernel_.leaves)
+    assert any(leaf.tokens == "words" for leaf in model.kernel_.structure.leaves)
     fast = auto(kernel="fast").fit(texts[:36], y[:36]).score(texts[36:], y[36:])
     assert auto().fit(texts[:36], y[:36]).score(texts[36:], y[36:]) > fast
 
@@ -151,7 +152,7 @@ def test_decisions_of_a_fold_do_not_depend_on_its_labels(n_classes, recipe):
         target = np.where(fold == 1, (y + change) % n_classes, y)
         examples = TrialExamples(encode(texts).with_classes(target), target, n_classes, np.ones(60), fold)
         trials, kernel = Trials(examples, select("cpu")), recipe.kernel()
-        gram = None if kernel.has_features else trials._gram(recipe, kernel)
+        gram = None if kernel.features is not None else trials._gram(recipe, kernel)
         if gram is None:
             trials.count(kernel)
         decided.append(trials._values(kernel, gram, 1, [1.0, 30.0]))
@@ -526,6 +527,6 @@ def test_a_gram_is_made_once_for_all_values_of_c(monkeypatch):
 
 def test_words_are_read_only_where_there_is_a_choice(monkeypatch):
     texts, y = corpus(30)
-    assert len(auto(kernel="fast").fit(texts, y).kernel_.views) == 1
+    assert len(auto(kernel="fast").fit(texts, y).kernel_.structure.views) == 1
     monkeypatch.setattr("textsvm.text.documents.find_words", lambda *_: pytest.fail("words were read"))
     auto(kernel="fast").fit(texts, y)

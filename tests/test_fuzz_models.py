@@ -142,9 +142,9 @@ def test_models_that_fit_made_are_not_refused():
         (textsvm.BoundedGap(64), 100),
     ):
         kernel.check()
-        assert kernel.demand(np.full(2, n)) <= 1, kernel
-    assert textsvm.GapWeighted(300).demand(np.full(2, 1000)) > 1
-    assert textsvm.BoundedGap(64).demand(np.full(6, 816)) > 1  # took 13 s
+        assert kernel.cost.demand(np.full(2, n)) <= 1, kernel
+    assert textsvm.GapWeighted(300).cost.demand(np.full(2, 1000)) > 1
+    assert textsvm.BoundedGap(64).cost.demand(np.full(6, 816)) > 1  # took 13 s
 
 
 def test_few_windows_of_many_masks_take_little_memory():

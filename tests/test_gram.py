@@ -12,7 +12,7 @@ from textsvm.gram.base import DenseGram
 from textsvm.gram.cached import CachedGram, needed_bytes
 from textsvm.gram.plan import make_gram, parse_bytes, plan, show_bytes
 from textsvm.kernels import GapWeighted, Spectrum, Sum
-from textsvm.kernels.base import AHEAD
+from textsvm.kernels.contract import AHEAD
 from textsvm.runtime.device import select
 from textsvm.solvers.chains import solve_dual
 from textsvm.solvers.dual import svc

@@ -104,7 +104,7 @@ def test_values_with_landmarks_are_those_of_the_kernel(mails):
     kernel = Nystroem(GAP, 30).fit(documents)
     ours, exact = kernel.rows(documents, device), GAP.rows(documents, device)
     ours.make_features()
-    index, _ = kernel.condense(np.arange(120), np.ones((1, 120)))[1:]
+    index, _ = kernel.structure.condense(np.arange(120), np.ones((1, 120)))[1:]
     assert len(index) == 30
     np.testing.assert_allclose(ours.rows(index), exact.rows(index), atol=2e-5)
     gram = ours.gram()
@@ -117,10 +117,10 @@ def test_values_with_landmarks_are_those_of_the_kernel(mails):
 def test_blocks_change_nothing(mails, monkeypatch):
     documents, device = encode(mails[0]), select("cpu")
     kernel = Nystroem(GAP, 20).fit(documents)
-    whole = kernel.features_of(documents, device).x.values
+    whole = kernel._features_of(documents, device).x.values
     monkeypatch.setattr(nystroem, "HOST_BLOCK", 8 * 20 * 7)
     seen = []
-    again = kernel.features_of(documents, device, lambda done, total: seen.append(done / total))
+    again = kernel._features_of(documents, device, lambda done, total: seen.append(done / total))
     np.testing.assert_allclose(again.x.values, whole, atol=1e-6)
     assert np.all(np.diff(seen) >= 0)
     assert seen[-1] == 1

@@ -36,10 +36,9 @@ from textsvm import (
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import data_warnings
 from textsvm.gram.shared import grams
-from textsvm.kernels import KERNELS
-from textsvm.kernels.base import Kernel
-from textsvm.kernels.combined.on import on_leaves
 from textsvm.kernels.combined.table import Numbers, Table
+from textsvm.kernels.spelling import spell
+from textsvm.kernels.user import make_kernel
 from textsvm.model.bytes import sealed
 from textsvm.runtime.device import select
 from textsvm.selection.fold_grams import Task, grams_of, train_and_test
@@ -102,21 +101,22 @@ def test_values_are_the_sum_of_what_each_part_says():
 
 def test_a_sum_on_a_column_is_a_sum_on_it_of_each_part():
     inner = Sum([Spectrum(2), Product([Spectrum(1, tokens="words"), EditDistance()])], [3, 1])
-    spread = on_leaves(Sum([On("body", inner), On("hour", Sum([Gaussian(), Linear()]))]))
-    assert [type(leaf) for leaf in spread.leaves] == [On] * 5
-    assert [leaf.column for leaf in spread.leaves] == ["body"] * 3 + ["hour"] * 2
-    np.testing.assert_array_equal(gram_of(On("body", inner)), gram_of(on_leaves(On("body", inner))))
+    spread = make_kernel(Sum([On("body", inner), On("hour", Sum([Gaussian(), Linear()]))]))
+    columns = [leaf.structure.view.column for leaf in spread.structure.leaves]
+    assert columns == ["body"] * 3 + [("hour",)] * 2
+    assert [leaf.structure.as_dict()["name"] for leaf in spread.structure.leaves] == ["on"] * 5
+    np.testing.assert_array_equal(gram_of(On("body", inner)), gram_of(make_kernel(On("body", inner))))
     expected = svc(inner).prepare(TABLE["body"]).gram.rows(np.arange(N))
     np.testing.assert_array_equal(gram_of(On("body", inner)), expected)
 
 
-def test_what_a_kernel_says_of_itself_it_says_on_a_column_too():
-    for made in [*map(KERNELS.__getitem__, KERNELS.simple()), UserKernel]:
-        said = {name for kind in made.__mro__ if kind not in Kernel.__mro__ for name in vars(kind)}
-        lost = said & set(vars(Kernel)) - set(vars(On))
-        assert {name for name in lost if not name.startswith("_")} == set()
-    assert On("body", GapWeighted(3)).in_shards
-    assert not On("body", Sum([GapWeighted(3), GapWeighted(2)])).in_shards
+def test_a_kernel_of_texts_is_itself_on_a_column():
+    kernel = make_kernel(On("body", GapWeighted(3)))
+    assert type(kernel) is GapWeighted
+    assert repr(kernel) == repr(clone(kernel)) == "On(column='body', kernel=GapWeighted(p=3))"
+    assert spell(kernel) == "body=gap:3"
+    assert kernel.cost.in_shards
+    assert not make_kernel(On("body", Sum([GapWeighted(3), GapWeighted(2)]))).cost.in_shards
 
 
 def test_the_kernel_that_was_given_stays_as_it_is():
@@ -225,7 +225,8 @@ def test_a_fold_takes_as_many_grams_as_before_for_texts_that_learn_nothing():
 
 def test_a_grid_over_other_columns_shares_what_kernels_have_in_common():
     ranges = [On("body", Spectrum((1, p))) for p in (1, 2, 3)]
-    shared = [gram.description for _, gram in grams(ranges, svc(BOTH).encode(TABLE), CPU)]
+    kernels = list(map(make_kernel, ranges))
+    shared = [gram.description for _, gram in grams(kernels, svc(BOTH).encode(TABLE), CPU)]
     assert all(description.endswith("from the sum over lengths") for description in shared)
     kernels = [*ranges, On("subject", Spectrum((1, 2))), BOTH]
     found = tune(svc(kernels[0]), TABLE, LABELS, {"kernel": kernels}, cv=3)
@@ -287,9 +288,9 @@ def test_a_table_is_shown_line_by_line_and_numbers_have_their_share():
         found.symbols[end - len(line) - 1 : end - 1].sum() for line, end in zip(lines, ends, strict=True)
     ]
     kept = model.kept
-    for number, (weight, term) in enumerate(model.kernel_.terms):
+    for number, (weight, term) in enumerate(model.kernel_.structure.terms):
         documents = model.encode(rows([0]), kept.documents)
-        of_term = term.rows(term.read(kept.documents), CPU).cross(term.read(documents))
+        of_term = term.rows(term.structure.read(kept.documents), CPU).cross(term.structure.read(documents))
         expected = weight * float(of_term[0] @ model.dual_coef_[0])
         assert shares[number] == pytest.approx(expected, abs=1e-5)
     named = [each.text.partition(": ")[0] for each in explain(model, rows([0]), substrings=500)[0].substrings]
@@ -357,7 +358,7 @@ def test_numbers_of_linear_kernels_are_features_and_weights(kernel, tmp_path):
     damaged(tmp_path / "m.textsvm", lambda header, arrays: arrays.update(
         {name: array[:1] for name, array in arrays.items() if name.endswith("standard.mean")}
     ))  # fmt: skip
-    with pytest.raises(InputError, match="what it learnt of numbers"):
+    with pytest.raises(InputError, match="mean and scale of its numbers"):
         load(tmp_path / "m.textsvm")
 
 
@@ -394,7 +395,7 @@ def test_copies_are_looked_for_in_texts():
     assert held_out_leak(model, rows(range(12), copied), rows(range(12, N), copied)).share == 1
     model = svc(On("hour", Linear())).fit(rows(range(12), copied), LABELS[:12])
     assert held_out_leak(model, rows(range(12), copied), rows(range(12, N), copied)).share == 0
-    assert kernel.alike == product.alike == Spectrum.alike < Linear.alike
+    assert kernel.nearest.alike == product.nearest.alike == Spectrum().nearest.alike < Linear().nearest.alike
     with pytest.raises(InputError, match="near-duplicates are looked for in texts"):
         cross_validate(svc(On("hour", Linear())), same_numbers, LABELS, group_duplicates=0.9)
 

@@ -7,10 +7,11 @@ from sklearn.utils import get_tags
 
 from textsvm import SVC, EditDistance, GapWeighted, Gaussian, InputError, Linear, On, Spectrum, Sum
 from textsvm.gram.plan import make_gram
+from textsvm.kernels.inputs import TextForm
 from textsvm.runtime.device import select
 from textsvm.sources.columns import ColumnSource
 from textsvm.sources.matrix import MatrixSource
-from textsvm.sources.texts import TextForm, TextSource
+from textsvm.sources.texts import TextSource
 from textsvm.sources.vectors import VectorSource
 
 TEXTS = ["a banana", "the bandana", "banana bread", "on monday", "a sunday", "monday, tuesday", "a mandarin"]

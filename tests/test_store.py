@@ -43,6 +43,7 @@ from textsvm.gram.panels import Damaged, Panels, checksums
 from textsvm.gram.store import Store, Wanted, digest
 from textsvm.gram.stored import BANDS, stored_gram, stored_rows
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.contract import Ability, Cost, Structure
 from textsvm.readers import sample
 from textsvm.runtime.device import select
 from textsvm.runtime.parallel import limit
@@ -70,6 +71,16 @@ class Numbered:
         return self.index
 
 
+class TableStructure(Structure):
+    def read(self, documents):
+        return documents
+
+
+class NoCost(Cost):
+    def seconds(self, rows, columns):
+        return 0.0
+
+
 class Table(Kernel):
     """Values that are looked up in MATRIX, and counted."""
 
@@ -79,11 +90,8 @@ class Table(Kernel):
         self.which = which
         self.values = 0
 
-    def read(self, documents):
-        return documents
-
-    def seconds(self, rows, columns):
-        return 0.0
+    cost = Ability(NoCost)
+    structure = Ability(lambda kernel: TableStructure(kernel, View()))
 
     def rows(self, documents, device):
         kernel = self
@@ -657,7 +665,7 @@ def test_ctrl_c_leaves_a_store_that_goes_on(tmp_path):
             process.kill()
         assert process.returncode == 130
         assert out == b""
-        assert b"what was made of the kernel matrix is in " in err
+        assert b"the computed part of the kernel matrix is in " in err
         assert b"Traceback" not in err
         assert len(files(store)) >= wanted_panels
         assert not list(store.glob("*/.*.tmp"))

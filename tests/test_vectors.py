@@ -55,15 +55,15 @@ CPU = select("cpu")
 
 
 def of_gaussian(kernel):
-    return lambda x, y: oracles.gaussian(x, y, kernel.gamma_)
+    return lambda x, y: oracles.gaussian(x, y, kernel.function.gamma)
 
 
 def of_polynomial(kernel):
-    return lambda x, y: oracles.polynomial(x, y, kernel.gamma_, kernel.coef0, kernel.degree)
+    return lambda x, y: oracles.polynomial(x, y, kernel.function.gamma, kernel.coef0, kernel.degree)
 
 
 def of_sigmoid(kernel):
-    return lambda x, y: oracles.sigmoid(x, y, kernel.gamma_, kernel.coef0)
+    return lambda x, y: oracles.sigmoid(x, y, kernel.function.gamma, kernel.coef0)
 
 
 CASES = [

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from textsvm.nearest.neighbours import neighbours
     from textsvm.readers import Corpus, read_corpus, stream_corpus
     from textsvm.readers.libsvm import read_libsvm, write_libsvm
+    from textsvm.reporting.files import report
     from textsvm.runtime.workers import on_workers
     from textsvm.selection.calibration import CalibratedSVC
     from textsvm.selection.cross_validation import cross_validate
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-# Imported when first used: `import textsvm` loads neither scikit-learn nor Numba.
+# Imported when first used: `import textsvm` loads neither scikit-learn nor Numba. Other names are kernels.
 _HOME = {
     "SVC": "textsvm.estimators.svc",
     "SVR": "textsvm.estimators.svr",
@@ -64,24 +65,6 @@ _HOME = {
     "report": "textsvm.reporting.files",
     "kmer_scores": "textsvm.evaluation.mutations",
     "mutation_scores": "textsvm.evaluation.mutations",
-    "Spectrum": "textsvm.kernels",
-    "EditDistance": "textsvm.kernels",
-    "GapWeighted": "textsvm.kernels",
-    "BoundedGap": "textsvm.kernels",
-    "GappedKmers": "textsvm.kernels",
-    "WeightedDegree": "textsvm.kernels",
-    "Oligo": "textsvm.kernels",
-    "LocalityImproved": "textsvm.kernels",
-    "Linear": "textsvm.kernels",
-    "Polynomial": "textsvm.kernels",
-    "Gaussian": "textsvm.kernels",
-    "Gkm": "textsvm.kernels",
-    "Mismatch": "textsvm.kernels",
-    "Sigmoid": "textsvm.kernels",
-    "On": "textsvm.kernels",
-    "Sum": "textsvm.kernels",
-    "Product": "textsvm.kernels",
-    "UserKernel": "textsvm.kernels",
     "neighbours": "textsvm.nearest.neighbours",
     "read_gram": "textsvm.gram.files",
     "write_gram": "textsvm.gram.files",
@@ -151,9 +134,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name not in _HOME:
+    if name not in __all__:
         raise AttributeError(f"module 'textsvm' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(_HOME.get(name, "textsvm.kernels")), name)
 
 
 def __dir__() -> list[str]:

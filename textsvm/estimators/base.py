@@ -9,7 +9,7 @@ What is said of machines whose solver stopped before they converged.
 
 The parameter `approximate` of the estimators: "nystrom:4096".
 
-How a machine shows itself: in a notebook, and its report on labelled examples.
+How a machine shows itself in a notebook.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import import_module
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,9 +39,10 @@ from textsvm.estimators.storing import check_store, make_gram
 from textsvm.estimators.targets import Target, as_weights, is_integer, is_number, with_classes
 from textsvm.estimators.training import Prepared, check_solver, described, train
 from textsvm.gram.plan import allowed_bytes, parse_bytes
-from textsvm.kernels.base import Kernel, Predictor, Weights
-from textsvm.kernels.spelling import make_kernel, reads_of
-from textsvm.kernels.user import KernelFunction
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.contract import Predictor, Weights
+from textsvm.kernels.inputs import TextForm
+from textsvm.kernels.user import KernelFunction, make_kernel, structure_of
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
 from textsvm.runtime.device import Device
@@ -51,12 +51,9 @@ from textsvm.solvers.problems import Machines, Problem
 from textsvm.sources.base import Kept, Source
 from textsvm.sources.columns import ColumnSource
 from textsvm.sources.matrix import MatrixSource
-from textsvm.sources.texts import TextForm, TextSource
+from textsvm.sources.texts import TextSource
 from textsvm.sources.vectors import VectorSource
 from textsvm.text.documents import Documents, Views
-
-if TYPE_CHECKING:  # reports are built on machines
-    from collections.abc import Sequence
 
 
 def how_far(machines: Machines, tol: float, names: Callable[[int], list[str]]) -> str:
@@ -132,45 +129,7 @@ def check_approximate(approximate: Any, kernel: object) -> None:
 
 
 class Shown:
-    """What estimators have for people."""
-
-    def report(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        positive: Any = None,
-        ids: Sequence[str] | None = None,
-        title: str = "Evaluation",
-        mistakes: int = 10,
-    ) -> Any:
-        """Judge it on labelled examples: the report that ``textsvm evaluate --report`` writes.
-
-        Parameters
-        ----------
-        X : see `fit`; n examples, not those that it was trained on
-        y : sequence, length n
-            Their labels or numbers.
-        positive : label, optional
-            Of two classes the one to be found; the second if not given. A OneClassSVM needs it.
-        ids : sequence of str, length n, optional
-            What the examples are called; their numbers if not given.
-        title : str
-        mistakes : int
-            How many of the worst are shown with the text and why it was decided so.
-
-        Returns
-        -------
-        SavedReport
-            `results` has the figures; ``save("x.html")`` (or .md, .json) writes it, and a notebook shows it.
-
-        Raises
-        ------
-        InputError
-            If examples and labels do not fit each other, or the model.
-        """
-        files: Any = import_module("textsvm.reporting.files")
-        return files.report(self, X, y, positive, ids=ids, title=title, mistakes=mistakes)
+    """Representation of estimators in notebooks."""
 
     def _sk_visual_block_(self) -> Any:
         """scikit-learn's picture of an estimator: one block, with kernel and device below its name."""
@@ -229,10 +188,11 @@ class KernelMachine(Shown, BaseEstimator, ABC):
         """Where the rows of the kernel matrix come from."""
         if isinstance(self.kernel, str) and self.kernel == "precomputed":
             return MatrixSource()
-        if reads_of(self.kernel) == "vectors":
+        structure = structure_of(self.kernel)
+        if structure.reads_vectors:
             return VectorSource(self.kernel, landmarks_of(self.approximate))
         form = TextForm(self.normalise, self.punctuation, self.max_length)
-        kind = ColumnSource if reads_of(self.kernel) == "columns" else TextSource
+        kind = ColumnSource if structure.reads_tables else TextSource
         return kind(self.kernel, form, landmarks_of(self.approximate))
 
     def check(self) -> None:
@@ -321,7 +281,7 @@ class KernelMachine(Shown, BaseEstimator, ABC):
             # Preparing, and compiling at first use, come before any work is counted.
             progress("gram", 0, 1)
         memory = self.source.memory(self.memory, len(examples), device)
-        kernel.require_memory(len(examples), allowed_bytes(memory, device))
+        kernel.cost.require_memory(len(examples), allowed_bytes(memory, device))
         gram = make_gram(self, kernel, examples, device, memory, of_stage(progress, "gram"))
         devices.synchronize(device)
         return Prepared(examples, kernel, gram, {"gram": time.perf_counter() - clock})
@@ -392,14 +352,14 @@ class KernelMachine(Shown, BaseEstimator, ABC):
 
     def keep_machines(self, kernel: Kernel, examples: Any, target: Target, machines: Machines) -> None:
         """The same, of what solved it wherever the rows came from."""
-        self.approximation_ = kernel.approximation
-        kernel, index, every = kernel.condense(machines.index, machines.coef)
+        self.approximation_ = kernel.structure.approximation
+        kernel, index, every = kernel.structure.condense(machines.index, machines.coef)
         used = np.flatnonzero((every != 0).any(axis=0))
         support = index[used]
         self.solutions_ = machines.solutions
         self.n_iter_ = sum(solution.iterations for solution in machines.solutions)
         before = vars(self).get("kernel_", self)
-        had_columns = before is None or getattr(before, "reads", "texts") != "texts"
+        had_columns = before is None or (before is not self and not before.structure.reads_texts)
         kept = self.source.keep(kernel, examples, support)
         coef = np.ascontiguousarray(every[:, used])
         self.restore(kept.kernel, kept.documents, support, coef, machines.bias, target.classes, {})
@@ -475,7 +435,7 @@ class KernelMachine(Shown, BaseEstimator, ABC):
             examples = self.encode(given, None, progress)
             kernel = self.source.kernel_for(examples)
             examples = with_classes(examples, target)
-            kernel.fit_on(kernel.read(examples), devices.select(self.device))
+            kernel.fit(kernel.structure.read(examples), devices.select(self.device))
             encoded = {"encode": time.perf_counter() - clock}
             prepared = self.compare(examples, kernel, progress)
         return replace(prepared, seconds=encoded | prepared.seconds)

@@ -13,12 +13,12 @@ from textsvm.choice.choose import Choice, choose
 from textsvm.errors import InputError
 from textsvm.estimators.targets import Target, with_classes
 from textsvm.estimators.training import train
-from textsvm.kernels.base import Kernel
-from textsvm.kernels.combined.sums import Sum
+from textsvm.kernels.base import Kernel, Sum
+from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spectrum.kernel import Spectrum, fixed_default
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress
-from textsvm.sources.texts import TextForm, TextSource
+from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents, Views
 
 #: A `textsvm.SVC`, which imports this module.

@@ -21,7 +21,7 @@ from textsvm.estimators.decisions import (
     scores_of_classes,
     winners,
 )
-from textsvm.kernels.base import Predictor
+from textsvm.kernels.contract import Predictor
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Lock, StageProgress, of_stage
 from textsvm.sources.base import Kept

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, issparse
 
 from textsvm.errors import InputError
-from textsvm.sources.texts import is_missing
+from textsvm.kernels.inputs import is_missing
 
 #: How labels were given: a sequence of tuples, an array, a sparse matrix.
 FORMS = ("tuples", "indicator", "sparse")

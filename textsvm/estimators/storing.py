@@ -77,7 +77,7 @@ def _why_not(machine: Machine) -> str:
     if trouble := _no_matrix(machine):
         return trouble
     made = machine.make_kernel()
-    if not made.comparable or any(callable(view.tokens) for view in made.views):
+    if not made.structure.comparable or any(callable(view.tokens) for view in made.structure.views):
         return "a function has no parameters that a stored kernel matrix could be known by"
     return ""
 
@@ -95,11 +95,11 @@ def store_together(
     memory = allowed_bytes(machine.source.memory(machine.memory, len(examples), device), device)
     alike: dict[Hashable, list[Kernel]] = {}
     for kernel in kernels:
-        if kernel.sharing is not None and not kernel.learns:
-            alike.setdefault((kernel.sharing, kernel.view), []).append(kernel)
+        if kernel.cost.sharing is not None and not kernel.structure.learns:
+            alike.setdefault((kernel.cost.sharing, kernel.structure.view), []).append(kernel)
     with machine.at_work(device):
         for several in alike.values():
-            fitted = [kernel.fit(kernel.read(examples)) for kernel in several]
+            fitted = [kernel.fit(kernel.structure.read(examples)) for kernel in several]
             wanted = [wanted_of(machine, kernel, examples, device) for kernel in fitted]
             complete_together(machine.store, wanted, memory, progress)
 
@@ -118,10 +118,12 @@ def make_gram(
         if sharded is not None:
             return sharded
     if machine.tier == "auto" and machine.store is None and _why_not(machine):
-        return spread(gram_of(kernel.rows(kernel.read(examples), device), memory, progress), device, memory)
+        return spread(
+            gram_of(kernel.rows(kernel.structure.read(examples), device), memory, progress), device, memory
+        )
     asked = Asked(memory, machine.tier, machine.store)
     planned = Planned(wanted_of(machine, kernel, examples, device), asked)
     gram = planned.gram(progress)
-    if planned.tier == "recompute" and machine.tier == "auto" and kernel.quadratic:
+    if planned.tier == "recompute" and machine.tier == "auto" and kernel.cost.quadratic:
         gram.description += "; a store (--store DIR) would keep them on disk"
     return spread(gram, device, memory)

@@ -18,12 +18,13 @@ from textsvm.estimators.decisions import scores_of_classes, winners
 from textsvm.estimators.default import Given, fit_default, is_default
 from textsvm.estimators.targets import as_classes, as_weights, check_class_weight, class_factors, is_number
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.user import KernelFunction
 from textsvm.runtime.parallel import StageProgress
 from textsvm.solvers.class_scores import STRATEGIES, number_of_machines
 from textsvm.solvers.problems import Classification, Machines
 from textsvm.sources.base import Source
-from textsvm.sources.texts import TextForm, TextSource
+from textsvm.sources.texts import TextSource
 
 
 class SVC(ClassifierMixin, KernelMachine):
@@ -141,8 +142,6 @@ class SVC(ClassifierMixin, KernelMachine):
     >>> model = SVC(Spectrum(3)).fit(texts, ["spam", "spam", "ham", "ham"])
     >>> model.predict(["win a prize", "noon?"]).tolist()
     ['spam', 'ham']
-    >>> model.report(["prize!", "at lunch"], ["spam", "ham"])  # .save("report.html") writes the page
-    SavedReport(2 examples, accuracy=1, macro_f1=1)
     """
 
     _POSITIVE = ("C", "tol", "duality_gap")

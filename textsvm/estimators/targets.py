@@ -12,7 +12,7 @@ from sklearn.utils import column_or_1d
 
 from textsvm.errors import InputError
 from textsvm.estimators.labels import has_several
-from textsvm.sources.texts import is_missing
+from textsvm.kernels.inputs import is_missing
 
 
 @dataclass(frozen=True)

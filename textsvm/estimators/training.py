@@ -138,16 +138,21 @@ def why_not(machine: Machine, kernel: Kernel, device: Device, with_bias: bool) -
     instead = 'take solver="auto" (--solver auto)'
     if machine.approximate is not None:
         return f"machines on landmarks are trained from their values with all texts; {instead}"
-    if not kernel.has_features:
+    if kernel.features is None or not kernel.features.countable:
         return (
             f"the kernel {spell(kernel)} has no list of features to be trained from, as spectrum, "
             f"bounded-gap, linear and sums of them have; {instead} or another kernel"
         )
-    if device.kind == "cuda" and any(leaf.bare.reads == "vectors" for leaf in kernel.leaves):
+    if device.kind == "cuda" and _reads_numbers(kernel):
         return f"machines of vectors are trained from kernel values on a card; {instead}"
     if not with_bias:
         return f"machines of crammer-singer are trained from kernel values; {instead}, or ovr or ovo"
     return ""
+
+
+def _reads_numbers(kernel: Kernel) -> bool:
+    """Whether a part of the kernel compares vectors."""
+    return any(view.tokens == "numbers" for view in kernel.structure.views)
 
 
 def too_large(kernel: Kernel, documents: Any, device: Device, allowed: int) -> str:
@@ -164,7 +169,8 @@ def too_large(kernel: Kernel, documents: Any, device: Device, allowed: int) -> s
 
 def occurrences(kernel: Kernel, documents: Any) -> int:
     """How often any feature occurs in documents."""
-    return int(sum(leaf.occurrences(leaf.read(documents).lengths).sum() for _, leaf in kernel.terms))
+    terms = [(term.features, term.structure.read(documents)) for _, term in kernel.structure.terms]
+    return int(sum(features.occurrences(read.lengths).sum() for features, read in terms))
 
 
 def predicted(kernel: Kernel, documents: Any, problem: Problem, device: Device) -> tuple[float, float]:
@@ -174,11 +180,7 @@ def predicted(kernel: Kernel, documents: Any, problem: Problem, device: Device) 
     gram = found * rates.count + n**2 * rates.pair + n * found * rates.product
     solve = found * (rates.solve + machines * rates.machine) + n * rates.row + machines * rates.start
     if device.kind == "cpu":
-        solve *= (
-            OF_VECTORS
-            if any(leaf.bare.reads == "vectors" for leaf in kernel.leaves)
-            else SLOWER.get(type(problem), 1.0)
-        )
+        solve *= OF_VECTORS if _reads_numbers(kernel) else SLOWER.get(type(problem), 1.0)
     return gram / threads, found * rates.count / threads + solve / max(1, min(threads, machines))
 
 
@@ -217,12 +219,12 @@ def train(
     clock, disk = time.perf_counter(), way.features and _on_disk(machine, kernel, documents, device)
     with scratch.on_disk(disk):
         if way.features:
-            rows = kernel.feature_rows(documents, device)
+            rows = kernel.features.rows(documents, device)
             gram: Any = SparseGram(rows, device, way.why + "; on disk" * disk)
             devices.synchronize(device)
             prepared = Prepared(documents, kernel, gram, {"features": time.perf_counter() - clock})
         else:
-            kernel.fit_on(kernel.read(documents), device)
+            kernel.fit(kernel.structure.read(documents), device)
             seconds["encode"] += time.perf_counter() - clock
             prepared = machine.compare(documents, kernel, progress)
         seconds.update(prepared.seconds)
@@ -250,13 +252,14 @@ def _on_disk(machine: Machine, kernel: Kernel, documents: Any, device: Device) -
 
 def disk_bytes(kernel: Kernel, documents: Any, device: Device) -> int | None:
     """Bytes of the features of documents, if they can lie on disk: those of spectrum kernels, on the CPU."""
-    parts = [leaf.feature_bytes(leaf.read(documents)) for leaf in kernel.leaves]
+    leaves = kernel.structure.leaves
+    parts = [leaf.features.bytes(leaf.structure.read(documents)) if leaf.features else 0 for leaf in leaves]
     return sum(parts) if device.kind == "cpu" and all(parts) else None
 
 
 def described(prepared: Prepared) -> str:
     """What the rows of a Gram came from, and what they stand for."""
-    approximation, gram = prepared.kernel.approximation, prepared.gram.description
+    approximation, gram = prepared.kernel.structure.approximation, prepared.gram.description
     return gram if approximation is None else f"{approximation.description}; {gram}"
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram, Window
-from textsvm.kernels.base import AHEAD, MatrixRows
+from textsvm.kernels.contract import AHEAD, MatrixRows
 from textsvm.runtime import device as devices
 
 #: Bytes of each variable that are not rows: its slot, and the owner and last use of a slot.

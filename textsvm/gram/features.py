@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from textsvm.gram.base import DenseGram, Gram, Window
 from textsvm.gram.cached import CachedGram
 from textsvm.gram.plan import allowed_bytes, make_gram, plan
-from textsvm.kernels.base import MatrixRows
+from textsvm.kernels.contract import MatrixRows
 from textsvm.linalg.rows import FeatureRows
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress

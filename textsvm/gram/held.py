@@ -22,7 +22,7 @@ from textsvm.gram.plan import show_bytes
 from textsvm.gram.rates import kept
 from textsvm.gram.store import Wanted, panel_rows
 from textsvm.gram.stored import StoredRows
-from textsvm.kernels.base import AHEAD, MatrixRows
+from textsvm.kernels.contract import AHEAD, MatrixRows
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
 from textsvm.runtime.device import Device

@@ -9,7 +9,7 @@ from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.gram.cached import CachedGram
 from textsvm.gram.tiles import whole_gram
-from textsvm.kernels.base import MatrixRows
+from textsvm.kernels.contract import MatrixRows
 from textsvm.runtime.device import Device, free_memory
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.workers import current

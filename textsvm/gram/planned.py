@@ -80,7 +80,7 @@ class Planned:
     def rows(self) -> Any:
         """What computes rows."""
         kernel = self.wanted.kernel
-        return kernel.rows(kernel.read(self.wanted.examples), self.wanted.device)
+        return kernel.rows(kernel.structure.read(self.wanted.examples), self.wanted.device)
 
     @cached_property
     def allowed(self) -> int:

@@ -1,6 +1,6 @@
 """The Grams of many kernels on the same documents, as a grid over their parameters needs them.
 
-What parameters have in common is computed once: each kernel says what that is (`Kernel.sharing`). Sharing
+What parameters have in common is computed once: each kernel says what that is (`Cost.sharing`). Sharing
 takes memory for two matrices or more. Within the budget there are as many to a pass as fit; where not even
 one matrix fits, rows are computed on demand, kernel by kernel.
 
@@ -24,8 +24,9 @@ from textsvm.gram.base import DenseGram, Gram
 from textsvm.gram.cards import sharded_gram, spread
 from textsvm.gram.plan import allowed_bytes, make_gram, plan
 from textsvm.gram.tiles import Recipe, shared_grams, whole_gram
-from textsvm.kernels.base import Kernel, Sharing
+from textsvm.kernels.base import Kernel
 from textsvm.kernels.combined.rows import add, scale
+from textsvm.kernels.contract import Sharing
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.parallel import part as part_of
@@ -110,14 +111,14 @@ def _passes(parts: Sequence[_Part], room: int) -> Iterator[_Pass]:
     """The work in order, given how many matrices fit."""
     alike: dict[Hashable, list[_Part]] = {}
     for number, part in enumerate(parts):
-        shared = part.kernel.sharing if room >= 2 else None
-        alike.setdefault(number if shared is None else (shared, part.kernel.view), []).append(part)
+        shared = part.kernel.cost.sharing if room >= 2 else None
+        alike.setdefault(number if shared is None else (shared, part.kernel.structure.view), []).append(part)
     for of_kind in alike.values():
-        sharing = of_kind[0].kernel.sharing
+        sharing = of_kind[0].kernel.cost.sharing
         if sharing is None or len(of_kind) == 1:
             yield _Pass(of_kind, None)
             continue
-        for positions in sharing.passes([part.kernel.bare for part in of_kind], room):
+        for positions in sharing.passes([part.kernel for part in of_kind], room):
             yield _Pass([of_kind[i] for i in positions], sharing if len(positions) > 1 else None)
 
 
@@ -146,36 +147,38 @@ class _Making:
     def _batches(self) -> list[list[int]]:
         """Numbers of kernels that are made together: the sums for which there is room beside their parts."""
         sums = [number for number in range(len(self.kernels)) if not self._is_whole(number)]
-        size = max(1, self.room - 1 - max([self.kernels[number].depth for number in sums], default=0))
+        size = max(
+            1, self.room - 1 - max([self.kernels[number].structure.depth for number in sums], default=0)
+        )
         batches = [sums[first : first + size] for first in range(0, len(sums), size)] or [[]]
         batches[0] = [number for number in range(len(self.kernels)) if number not in sums] + batches[0]
         return batches
 
     def _is_whole(self, number: int) -> bool:
         """Whether the Gram of a kernel is not made from those of its terms, of which there may be no room."""
-        kernel = self.kernels[number]
-        return self.room <= kernel.depth or any(term is kernel for _, term in kernel.terms)
+        kernel, structure = self.kernels[number], self.kernels[number].structure
+        return self.room <= structure.depth or any(term is kernel for _, term in structure.terms)
 
     def _passes_of(self, batch: Sequence[int]) -> Iterator[_Pass]:
         whole = [number for number in batch if self._is_whole(number)]
         parts = [_Part(self.kernels[number], number, []) for number in whole]
-        known: dict[Hashable, _Part] = {part.kernel.key: part for part in parts}
+        known: dict[Hashable, _Part] = {part.kernel.structure.key: part for part in parts}
         for number in batch[len(whole) :]:
-            self.missing[number] = len(self.kernels[number].terms)
-            for weight, term in self.kernels[number].terms:
-                if term.key not in known:
-                    known[term.key] = _Part(term, None, [])
-                    parts.append(known[term.key])
-                known[term.key].sums.append((number, weight))
+            self.missing[number] = len(self.kernels[number].structure.terms)
+            for weight, term in self.kernels[number].structure.terms:
+                if term.structure.key not in known:
+                    known[term.structure.key] = _Part(term, None, [])
+                    parts.append(known[term.structure.key])
+                known[term.structure.key].sums.append((number, weight))
         return _passes(parts, self.room - (len(batch) - len(whole)))
 
     def _cost(self, step: _Pass) -> float:
         """Whole microseconds, so that sums of them are exact and progress never steps back."""
-        costs = [part.kernel.seconds(self.documents, self.documents) for part in step.parts]
+        costs = [part.kernel.cost.seconds(self.documents, self.documents) for part in step.parts]
         return float(np.ceil(1e6 * max(costs)))
 
     def _made(self, step: _Pass, progress: Progress | None) -> Iterator[tuple[_Part, Gram]]:
-        read = step.parts[0].kernel.read(self.documents)
+        read = step.parts[0].kernel.structure.read(self.documents)
         kernels = [part.kernel.fit(read) for part in step.parts]
         if step.sharing is None:
             ((part,), (kernel,)) = step.parts, kernels
@@ -189,10 +192,9 @@ class _Making:
             else:
                 yield part, make_gram(rows, self.allowed, progress)
             return
-        bare = [kernel.bare for kernel in kernels]
-        said = step.sharing.description(bare)
+        said = step.sharing.description(kernels)
         description = f"{plan(len(read), self.allowed).description}, {said}"
-        recipe = Recipe(bare, step.sharing, self.device.kind)
+        recipe = Recipe(kernels, step.sharing, self.device.kind)
         for position, gram in shared_grams(recipe, read, self.device, description, progress):
             yield step.parts[position], gram
 
@@ -220,5 +222,5 @@ class _Making:
             scale(self.totals[number], weight)
 
     def _description(self, number: int) -> str:
-        terms = len(self.kernels[number].terms)
+        terms = len(self.kernels[number].structure.terms)
         return f"{plan(len(self.documents), self.allowed).description}, from those of its {terms} parts"

@@ -79,14 +79,14 @@ class Wanted:
 
     def texts(self) -> dict[str, Any]:
         """What all Grams of a store have in common, as JSON values."""
-        views = {repr(view): digest(self.examples.of(view)) for view in self.kernel.views}
+        views = {repr(view): digest(self.examples.of(view)) for view in self.kernel.structure.views}
         return {"n": self.n, "form": to_json(dict(self.form)), "views": views}
 
     def gram(self) -> dict[str, Any]:
         """What tells its Gram from others of the store."""
         state = self.kernel.state()
         return {
-            "kernel": json.loads(json.dumps(to_json(self.kernel.as_dict()))),
+            "kernel": json.loads(json.dumps(to_json(self.kernel.structure.as_dict()))),
             "learnt": digest(state) if state else "",
         }
 
@@ -291,7 +291,7 @@ def panel_rows(wanted: Wanted, memory: int) -> int:
     n = wanted.n
     rows = min(max(ROWS_OF_LARGE, PANEL_BYTES // max(1, 4 * n)), memory // max(1, 16 * n))
     if wanted.device.kind == "cpu":
-        seconds = wanted.kernel.seconds(wanted.examples, wanted.examples) / max(1, n) / n_threads()
+        seconds = wanted.kernel.cost.seconds(wanted.examples, wanted.examples) / max(1, n) / n_threads()
         rows = min(rows, int(PANEL_SECONDS / max(seconds, 1e-9)))
     return max(1, min(n, max(LEAST_ROWS, rows)))
 

@@ -246,7 +246,7 @@ class StoredRows:
             self._band = None  # its memory, before there is another one
             kernel, texts = self._wanted.kernel, self._wanted.examples
             with devices.use(self.device):
-                some = kernel.read(texts.take(np.arange(start, self.n)))
+                some = kernel.structure.read(texts.take(np.arange(start, self.n)))
                 rows = kernel.rows(some, self.device) if self.prepare is None else self.prepare(start, some)
                 self._band = start, rows, devices.to_host(rows.diag())
         return self._band

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from textsvm.gram.store import Kept, Store, Wanted, panel_rows
 from textsvm.gram.stored import StoredRows
-from textsvm.kernels.base import SharedColumns
+from textsvm.kernels.contract import SharedColumns
 from textsvm.runtime.parallel import Progress
 
 
@@ -54,7 +54,7 @@ def complete_together(
 def _make(store: Store, kept: list[Kept], wanted: list[Wanted], progress: Progress | None) -> None:
     """Make the panels that are missing, of each Gram in turn; nothing where no pass has all."""
     shared = _Pass(wanted)
-    if not shared.possible(wanted[0].kernel.read(wanted[0].examples.take(np.arange(1)))):
+    if not shared.possible(wanted[0].kernel.structure.read(wanted[0].examples.take(np.arange(1)))):
         return
     with store.writing(kept):
         missing = [each.panels.missing() for each in kept]  # another process may have made some since
@@ -77,8 +77,8 @@ class _Pass:
     """Rows of all kernels; what was computed last is kept until all have taken theirs."""
 
     def __init__(self, wanted: Sequence[Wanted]) -> None:
-        self.kernels = [each.kernel.bare for each in wanted]
-        self.sharing: Any = wanted[0].kernel.sharing
+        self.kernels = [each.kernel for each in wanted]
+        self.sharing: Any = wanted[0].kernel.cost.sharing
         self.device = wanted[0].device
         self._columns: tuple[int, SharedColumns] | None = None
         self._rows: tuple[bytes, list[Any]] | None = None

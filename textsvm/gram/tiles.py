@@ -2,7 +2,7 @@
 
 Documents are put in the order of their length and cut into blocks of about the same work. Tile (a, b),
 a <= b, is block a against block b: the shorter document of a pair is the row, as it is where a matrix is made
-whole, for a sum of floats depends on its order (`Kernel.divides` says which kernels that is enough for).
+whole, for a sum of floats depends on its order (`Cost.divides` says which kernels that is enough for).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.gram.base import DenseGram
-from textsvm.kernels.base import Sharing
+from textsvm.kernels.contract import Sharing
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
@@ -49,7 +49,7 @@ class Recipe:
     def divides(self, documents: Any) -> bool:
         """Whether tiles have the bits of the whole matrices."""
         if self.sharing is None:
-            return bool(self.kernels[0].divides(documents, self.device))
+            return bool(self.kernels[0].cost.divides(documents, self.device))
         return self.device == "cpu" and self.sharing.divides(self.kernels, documents)
 
     def tile(self, rows: Any, columns: Any) -> list[NDArray[np.float32]]:
@@ -120,11 +120,11 @@ def tiling(recipe: Recipe, documents: Any) -> Tiling | None:
     workers = current()
     if workers is None or not recipe.divides(documents):
         return None
-    seconds = max(kernel.seconds(documents, documents) for kernel in recipe.kernels) / 2
+    seconds = max(kernel.cost.seconds(documents, documents) for kernel in recipe.kernels) / 2
     if not workers.pays(seconds):
         return None
     # In the one view that all parts of the kernel have.
-    documents = recipe.kernels[0].leaves[0].read(documents)
+    documents = recipe.kernels[0].structure.leaves[0].structure.read(documents)
     lengths = documents.lengths
     order = np.argsort(lengths, kind="stable")
     size = 4 * len(recipe.kernels) * len(order) ** 2 / 2

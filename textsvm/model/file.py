@@ -28,7 +28,8 @@ import textsvm
 from textsvm.errors import InputError
 from textsvm.estimators.base import landmarks_of
 from textsvm.estimators.decisions import check_reject, checked_maps
-from textsvm.kernels.combined.rows import under
+from textsvm.kernels.contract import under
+from textsvm.kernels.inputs import TextForm
 from textsvm.model.bytes import Content, is_libsvm_model, one_line, packed, read
 from textsvm.model.parts import (
     as_count,
@@ -42,7 +43,7 @@ from textsvm.model.parts import (
 )
 from textsvm.runtime.files import replacing
 from textsvm.solvers.class_scores import STRATEGIES, number_of_machines
-from textsvm.sources.texts import TextForm, TextSource
+from textsvm.sources.texts import TextSource
 
 if TYPE_CHECKING:
     from textsvm.estimators.base import KernelMachine

@@ -136,7 +136,7 @@ def as_count(value: Any) -> int:
 def read_kernel(header: dict[str, Any], level: int = 0) -> Kernel:
     """A kernel and those it is made of, checked by the outermost."""
     from textsvm.kernels import KERNELS
-    from textsvm.kernels.combined.sums import MOST_DEPTH
+    from textsvm.kernels.base import MOST_DEPTH
 
     if level > MOST_DEPTH:
         raise InputError(f"its kernels are nested more than {MOST_DEPTH} deep")

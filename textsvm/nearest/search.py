@@ -1,7 +1,7 @@
 """Pairs of texts that are alike, tile by tile: exact, in bounded memory, half of the pairs of one set.
 
 Rows and columns are taken in blocks, and a kernel says of a block of rows and a block of columns which pairs
-are wanted (`Kernel.near`). Of one set only blocks of columns from that of the rows on are looked at. All
+are wanted (`Kernel.nearest`). Of one set only blocks of columns from that of the rows on are looked at. All
 pairs above a bound come out block of rows by block of rows; where the k nearest are asked for, the k-th value
 so far is the bound, and a pair of one set is offered to both of its texts.
 """
@@ -56,11 +56,12 @@ def search(
     with model.at_work(device):
         columns = model.encode(model.read(texts if others is None else others), None, progress)
         kernel = model.source.kernel_for(columns)
-        kernel.fit_on(kernel.read(columns), device)
+        kernel.fit(kernel.structure.read(columns), device)
         rows = columns
         if others is not None:
             rows = model.encode(model.read(texts, fitting=False), columns, progress)
-        near = kernel.near(kernel.read(columns), None if others is None else kernel.read(rows), device)
+        read = kernel.structure.read
+        near = kernel.nearest.prepare(read(columns), None if others is None else read(rows), device)
         side = _side(allowed_bytes(model.memory, device), SIDES[device.kind], len(rows), len(columns))
         tiles = Tiles(near, others is None, _blocks(len(rows), side), _blocks(len(columns), side))
         yield from tiles.search(wanted, of_stage(progress, "neighbours"))

@@ -44,7 +44,7 @@ class Wanted:
             raise InputError(
                 f"at_least={value!r} is no normalised kernel value; it must be above 0 and at most 1"
             )
-        if self.within is not None and not kernel.has_distances:
+        if self.within is not None and not kernel.nearest.has_distances:
             raise InputError(
                 f"within={self.within} is a distance and the {kernel.name} kernel has none; give at_least, "
                 "or take the edit kernel"

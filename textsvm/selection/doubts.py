@@ -230,20 +230,20 @@ def doubts(
         near = nearest(gram, max(m for m, _ in VOTES), of_stage(progress, "compare"))
         gram.release()
     decision, _ = mean_values(values, folds, len(given))
-    return _judged(target, np.nan_to_num(decision), near, prepared.kernel.alike)
+    return _judged(target, np.nan_to_num(decision), near, prepared.kernel.nearest.alike)
 
 
 def plain_kernel(model: SVC, texts: list[str]) -> Kernel:
     """Default kernel, which learns nothing from labels; with words if the texts have words."""
     nothing = Target(np.zeros(len(texts), np.int64), np.zeros(1))
     documents = encode(clone(model).set_params(kernel="auto"), Given(texts, nothing, None), None)
-    statistics = shortlist.look(documents.of(View()), documents.of(shortlist.WORDS))
+    statistics = shortlist.describe(documents.of(View()), documents.of(shortlist.WORDS))
     return shortlist.Recipe(words=statistics.has_words).kernel()
 
 
 def _prepare(model: SVC, texts: Any, progress: StageProgress | None) -> Prepared:
     if not isinstance(model.kernel, str) and any(
-        getattr(leaf.bare, "odds", False) for leaf in model.make_kernel().leaves
+        getattr(leaf, "odds", False) for leaf in model.make_kernel().structure.leaves
     ):
         raise InputError("the kernel learns from the labels in doubt; give a kernel without odds")
     return model.prepare(texts, progress)

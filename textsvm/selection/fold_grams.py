@@ -79,14 +79,14 @@ class FoldGrams:
         way: Way | None = None,
     ) -> None:
         self.model, self.examples, self.kernel, self._whole = model, examples, kernel, whole
-        if kernel.learns and model.store is not None:
+        if kernel.structure.learns and model.store is not None:
             self.model = without_store(model)
         self._terms, self._way = terms, way
         self._texts: FoldGrams | None = None
         if way is not None and way.features:
             self._device = devices.select(model.device)
-            self._counted = kernel.count(examples, self._device)
-        elif terms is None and kernel.learns:
+            self._counted = kernel.features.count_terms(examples, self._device)
+        elif terms is None and kernel.structure.learns:
             self._terms = terms_of(model, [kernel], examples)
 
     def whole(self, progress: StageProgress | None = None) -> Prepared:
@@ -96,8 +96,8 @@ class FoldGrams:
         return self._whole
 
     def copies_by(self, progress: StageProgress | None = None) -> Prepared | None:
-        """Rows that tell which examples are nearly the same, of `Kernel.copies_by`."""
-        kernel = self.kernel.copies_by
+        """Rows that tell which examples are nearly the same, of `Structure.near_duplicate_kernel`."""
+        kernel = self.kernel.structure.near_duplicate_kernel
         if kernel is None or kernel is self.kernel:
             return None if kernel is None else self.whole(progress)
         self._texts = FoldGrams(self.model, self.examples, clone(kernel))
@@ -111,7 +111,7 @@ class FoldGrams:
             return self._list(kernel, train, self._way.why)
         placed = self.model.store is not None or self.model.tier not in ("auto", "device")
         if placed or self._terms is None or not self._terms.serves(kernel):
-            read = kernel.read(self.examples)
+            read = kernel.structure.read(self.examples)
             kernel.fit(read if train is None else read.take(train))
             return self.model.compare(self.examples, kernel, progress)
         clock = time.perf_counter()
@@ -122,7 +122,7 @@ class FoldGrams:
     def _list(self, kernel: Kernel, train: NDArray[np.int64] | None, why: str) -> Prepared:
         """The same, from features that were counted once."""
         clock, some = time.perf_counter(), np.arange(len(self.examples)) if train is None else train
-        rows = kernel.counted_rows(self._counted, some, self._device)
+        rows = kernel.features.counted_rows(self._counted, some, self._device)
         devices.synchronize(self._device)
         gram = SparseGram(rows, self._device, why)
         return Prepared(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
@@ -130,7 +130,7 @@ class FoldGrams:
     @property
     def moves(self) -> bool:
         """Whether there is a Gram for each training part, which workers can make."""
-        return self.kernel.learns and self._way is None
+        return self.kernel.structure.learns and self._way is None
 
     def release(self) -> None:
         """Give the memory of the Gram of all examples back, and of that of their texts."""
@@ -142,7 +142,7 @@ class FoldGrams:
 
     def sharing(self, folds: Sequence[Fold]) -> list[list[int]]:
         """Numbers of the folds that share a Gram."""
-        if not self.kernel.learns:
+        if not self.kernel.structure.learns:
             return [list(range(len(folds)))]
         alike: dict[bytes, list[int]] = {}
         for number, (train, _) in enumerate(folds):
@@ -151,7 +151,7 @@ class FoldGrams:
 
     def describe(self, description: str, folds: Sequence[Fold]) -> str:
         """Where rows came from, for people, with the number of Grams if there is more than one."""
-        if not self.kernel.learns:
+        if not self.kernel.structure.learns:
             return description
         return (
             f"{description}, one for each of the {len(self.sharing(folds))} parts that the kernel learns from"
@@ -161,7 +161,7 @@ class FoldGrams:
         self, folds: Sequence[Fold], progress: StageProgress | None
     ) -> Iterator[tuple[list[int], Prepared, StageProgress | None]]:
         """Numbers of folds, their Gram, and the progress of work on it; the Gram lasts until the next one."""
-        if not self.kernel.learns:
+        if not self.kernel.structure.learns:
             yield list(range(len(folds))), self.whole(progress), progress
             return
         self.release()
@@ -247,7 +247,7 @@ def train_and_test(
 
 def _seconds(models: Sequence[KernelMachine], grams: FoldGrams, task: Task) -> float:
     """Seconds that a core is predicted to take for a Gram of every part and all machines, roughly."""
-    each = grams.kernel.seconds(grams.examples, grams.examples) / 2
+    each = grams.kernel.cost.seconds(grams.examples, grams.examples) / 2
     solving = solving_seconds(models, task.target, task.folds)
     return each * len(grams.sharing(task.folds)) + solving
 

@@ -87,7 +87,7 @@ def report_leaks(
     """Find near-duplicates across folds and warn about them; none without a Gram of texts."""
     if prepared is None:
         return []
-    bound = prepared.kernel.alike
+    bound = prepared.kernel.nearest.alike
     leaks = find_leaks(prepared.gram, folds, bound, progress)
     if message := leakage_message(leaks, bound):
         warnings.warn(message, LeakageWarning, stacklevel=stacklevel)

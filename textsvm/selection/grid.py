@@ -132,7 +132,7 @@ def encode_all(
             kernel = settings[k].model.source.kernel_for(examples)
             given = settings[k].params.get("kernel", model.kernel)
             # A callable object is copied with its model; it is known by what was given.
-            key = kernel.key if kernel.comparable else id(given)
+            key = kernel.structure.key if kernel.structure.comparable else id(given)
             kernels.setdefault(key, kernel)
             members.setdefault(key, []).append(k)
         shared.append(Shared(examples, list(kernels.values()), list(members.values())))
@@ -160,9 +160,9 @@ def all_grams(
         )
     for one in shared:
         memory = model.source.memory(model.memory, len(one.examples), device)
-        learning = [k for k, kernel in enumerate(one.kernels) if kernel.learns]
+        learning = [k for k, kernel in enumerate(one.kernels) if kernel.structure.learns]
         if model.store is not None or not _together(model, len(one.examples), memory, device):
-            learning = sorted(range(len(one.kernels)), key=lambda k: one.kernels[k].learns)
+            learning = sorted(range(len(one.kernels)), key=lambda k: one.kernels[k].structure.learns)
         fixed = [k for k in range(len(one.kernels)) if k not in learning]
         making, clock = of_stage(progress, "gram"), time.perf_counter()
         for at, gram in grams([one.kernels[k] for k in fixed], one.examples, device, memory, making):

@@ -4,11 +4,11 @@ Two documents are near-duplicates if their normalised kernel value
 
     K(s, t) / sqrt(K(s, s) K(t, t))
 
-is at least a bound. Of a kernel on texts and numbers the parts on texts are asked (`Kernel.copies_by`), for
-equal numbers make no copy. Rows are read a block at a time, where they live; only the pairs leave it. Groups
-are the connected components of the graph of all pairs: what has been found so far is kept as one edge from
-each document to the first of its component, so a corpus of nothing but copies takes no more memory than any
-other.
+is at least a bound. Of a kernel on texts and numbers the parts on texts are asked
+(`Structure.near_duplicate_kernel`), for equal numbers make no copy. Rows are read a block at a time, where
+they live; only the pairs leave it. Groups are the connected components of the graph of all pairs: what has
+been found so far is kept as one edge from each document to the first of its component, so a corpus of nothing
+but copies takes no more memory than any other.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from scipy.sparse.csgraph import connected_components
 from textsvm.errors import InputError
 from textsvm.estimators.base import Fold, KernelMachine
 from textsvm.gram.base import Gram
-from textsvm.kernels.base import Kernel
+from textsvm.kernels.near import Nearest
 from textsvm.runtime.device import select, to_host
 from textsvm.runtime.parallel import Progress
 from textsvm.selection.nearest import inverse_roots
 
 #: Of kernels of texts.
-BOUND = Kernel.alike
+BOUND = Nearest.alike
 #: Kernel values that are looked at together.
 BLOCK = 4 << 20
 
@@ -167,16 +167,16 @@ def held_out_leak(
         If the bound is out of range.
     """
     assert model.kernel_ is not None
-    kernel = model.kernel_.copies_by
+    kernel = model.kernel_.structure.near_duplicate_kernel
     if kernel is None:
         return Leak(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), 0.0)
-    bound = kernel.alike if bound is None else bound
+    bound = kernel.nearest.alike if bound is None else bound
     check_bound(bound)
     device = select(model.device)
     with model.at_work(device):
         documents = model.encode(model.read(training, fitting=False), None)
-        others = kernel.read(model.encode(model.read(held, fitting=False), documents))
-        rows = kernel.rows(kernel.read(documents), device)
+        others = kernel.structure.read(model.encode(model.read(held, fitting=False), documents))
+        rows = kernel.rows(kernel.structure.read(documents), device)
         scale, scale_of_held = (inverse_roots(each.diag()) for each in (rows, kernel.rows(others, device)))
         nearest, best = np.zeros(len(others), np.int64), np.zeros(len(others))
         size = max(1, BLOCK // max(1, rows.n))

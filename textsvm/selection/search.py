@@ -287,17 +287,17 @@ def _plain(line: dict[str, Any]) -> dict[str, Any]:
 def _key(model: Any) -> str | None:
     """Identity of a setting; None for a kernel that cannot be compared between processes."""
     kernel = model.make_kernel()
-    if not kernel.comparable:
+    if not kernel.structure.comparable:
         return None
     others = {name: value for name, value in model.get_params(deep=False).items() if name not in _PLACES}
-    return json.dumps(to_json({**others, "kernel": kernel.as_dict()}), sort_keys=True)
+    return json.dumps(to_json({**others, "kernel": kernel.structure.as_dict()}), sort_keys=True)
 
 
 def left(shared: Sequence[Shared], tried: Any, first: bool) -> list[Shared]:
     """Kernels with settings left to try; `first`: also the first kernel, which finds near-duplicates."""
     remaining = []
     for number, group in enumerate(shared):
-        first_kernel = min(range(len(group.kernels)), key=lambda k: group.kernels[k].learns)
+        first_kernel = min(range(len(group.kernels)), key=lambda k: group.kernels[k].structure.learns)
         keep = [
             k
             for k, members in enumerate(group.members)

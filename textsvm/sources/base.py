@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.base import Kernel, Predictor, Weights
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.contract import Predictor, Weights
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress
 

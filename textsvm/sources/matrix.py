@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, validate_data
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import BLOCK_BYTES, Kernel, Predictor
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.contract import BLOCK_BYTES, Predictor, Structure
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, StageProgress
 from textsvm.sources.base import Kept, Source
+from textsvm.text.documents import View
 
 #: |K_ij - K_ji| may be RELATIVE |K_ij| plus ABSOLUTE times the largest value of all: as float32 arithmetic
 #: in another order leaves them.
@@ -137,21 +139,23 @@ class GivenMatrix:
         return GivenMatrix(self.values[indices][:, indices])
 
 
+class GivenStructure(Structure):
+    """Structure of a kernel matrix: examples have a single view, the matrix."""
+
+    def read(self, documents: Any) -> Any:
+        return documents
+
+
 class GivenKernel(Kernel):
-    """The kernel whose values were given."""
+    """The kernel of a given matrix of kernel values."""
 
     name: ClassVar[str] = "precomputed"
 
-    def read(self, documents: Any) -> Any:
-        """See `Kernel`: the matrix itself."""
-        return documents
-
-    def fit(self, documents: Any) -> Kernel:
-        """See `Kernel`: there is nothing to learn."""
-        return self
+    @property
+    def structure(self) -> GivenStructure:
+        return GivenStructure(self, View())
 
     def rows(self, documents: Any, device: Device) -> Any:
-        """Rows of a `GivenMatrix`."""
         return GivenRows(documents.values, device)
 
 

@@ -14,9 +14,10 @@ from scipy.sparse import csr_array, issparse
 from sklearn.utils.validation import validate_data
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import Kernel, Predictor
-from textsvm.kernels.combined.rows import under
-from textsvm.kernels.spelling import approximated, make_kernel, spell
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.contract import Predictor, under
+from textsvm.kernels.spelling import spell
+from textsvm.kernels.user import approximated, make_kernel
 from textsvm.linalg.vectors import Vectors
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
@@ -226,7 +227,7 @@ class VectorSource(Source):
     def require_weights(self) -> None:
         """See `Source`."""
         kernel = self.make_kernel()
-        if not kernel.has_weights:
+        if kernel.features is None or not kernel.features.has_weights:
             raise InputError(
                 f"a model of {spell(kernel)} cannot do without its support vectors: linear kernels, and sums "
                 "of them, can"
@@ -240,7 +241,8 @@ class VectorSource(Source):
         kernel, support = kept.kernel, kept.documents
         assert kernel is not None
         nothing = support.take(np.empty(0, np.int64))
-        return Kept(kept.support[:0], kernel, nothing, kept.n_features, kernel.weight_vectors(support, coef))
+        weights = kernel.features.weights(support, coef)
+        return Kept(kept.support[:0], kernel, nothing, kept.n_features, weights)
 
     def others(self, given: Vectors, kept: Kept) -> Vectors:
         """See `Source`."""
@@ -258,10 +260,9 @@ class VectorSource(Source):
         kernel = kept.kernel
         assert kernel is not None
         arrays = {_VECTORS + name: array for name, array in pack(kept.documents).items()}
-        if kept.weights is not None:
-            state = kept.weights.state(TOLERANCE)
-            return kernel.as_dict(), arrays | {_WEIGHTS + name: array for name, array in state.items()}
-        return kernel.as_dict(), arrays | {_STATE + name: one for name, one in kernel.state().items()}
+        structure, prefix = kernel.structure, _STATE if kept.weights is None else _WEIGHTS
+        state = structure.state() if kept.weights is None else kept.weights.state(TOLERANCE)
+        return structure.as_dict(), arrays | {prefix + name: array for name, array in state.items()}
 
     def restore(
         self, n_features: int | None, support: NDArray[np.int64], arrays: dict[str, NDArray[Any]]
@@ -272,9 +273,9 @@ class VectorSource(Source):
         kernel, documents = self.make_kernel(), unpack(under(_VECTORS, arrays), (len(support), n_features))
         if weights := under(_WEIGHTS, arrays):
             self.require_weights()
-            made = kernel.restore_weight_vectors(weights, cast("Any", documents))
+            made = kernel.features.restore_weights(weights, cast("Any", documents))
             return Kept(support, kernel, documents, n_features, made)
-        kernel.restore(under(_STATE, arrays))
+        kernel.structure.restore(under(_STATE, arrays))
         return Kept(support, kernel, documents, n_features)
 
 
