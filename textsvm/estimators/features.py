@@ -25,13 +25,13 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from textsvm.errors import InputError
-from textsvm.estimators.targets import is_integer, is_number
 from textsvm.kernels import Spectrum
 from textsvm.kernels.inputs import TextForm, as_texts
 from textsvm.kernels.spectrum import matrix as host
 from textsvm.kernels.spectrum import vocabulary as names
 from textsvm.kernels.spectrum.learnt_weights import FeatureWeights, is_weighted
 from textsvm.kernels.spectrum.matrix import Columns
+from textsvm.machines.targets import is_integer, is_number
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
 from textsvm.runtime.device import Device
