@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.memory import free_all, peak_memory
 from benchmarks.plots import Series, lines
 from benchmarks.scale import growth
 from benchmarks.vectors import gaussian_objective, require_feasible
-from textsvm.bench.harness import BenchmarkReport, benchmark, free_all, option, peak_memory
+from textsvm.bench.harness import BenchmarkReport, benchmark, option
 from textsvm.estimators.svc import SVC
 from textsvm.kernels import Gaussian
 

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from benchmarks.corpora import IMDB
+from benchmarks.memory import largest_resident
 from benchmarks.plots import Series, lines
 from textsvm.bench.corpora import REUTERS, read
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, largest_resident, option
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.svc import SVC
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 import textsvm
 from textsvm import SVC, EditDistance, GapWeighted
-from textsvm.bench.corpora import Task, paper_tasks
+from textsvm.bench.corpora import TrainTest, paper_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.errors import InputError
 from textsvm.gram import store
@@ -103,7 +103,7 @@ class Run:
         return {str(path): path.stat().st_mtime_ns for path in self.store.glob("*/*.rows")}
 
 
-def fault_runs(task: Task, kills: int, seed: int = 0) -> list[dict[str, Any]]:
+def fault_runs(task: TrainTest, kills: int, seed: int = 0) -> list[dict[str, Any]]:
     """Kill runs in the middle of making, and in the middle of training; every result must be equal."""
     store.PANEL_BYTES, store.ROWS_OF_LARGE, store.LEAST_ROWS = 0, 8, 8  # so that there are many
     with tempfile.TemporaryDirectory() as folder:
@@ -234,7 +234,7 @@ def _against(
     return {"what": what, "this": best[0], "that": best[1], "ratio": best[0] / best[1], "how": how}
 
 
-def training(task: Task, texts: int) -> list[dict[str, Any]]:
+def training(task: TrainTest, texts: int) -> list[dict[str, Any]]:
     """Seconds of training: the matrix computed, made in a store, found there; with memory for a quarter."""
     some = np.random.default_rng(0).permutation(len(task.train))[:texts]
     given = [task.train[i] for i in some], task.y_train[some]

@@ -22,7 +22,8 @@ from scipy.sparse import issparse
 from sklearn.svm import SVC as LibSVC
 
 from benchmarks.corpora import vectors
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, free_all, option
+from benchmarks.memory import free_all
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.svc import SVC
 from textsvm.kernels import Gaussian
 from textsvm.runtime import device as devices

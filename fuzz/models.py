@@ -135,10 +135,10 @@ def _place() -> Path:
 def _decide(model: Any) -> None:
     machine = getattr(model, "estimator_", model)
     kernel = getattr(machine, "kernel_", None)
-    kind = kernel.structure.examples if hasattr(kernel, "structure") else None
+    kind = None if kernel is None else kernel.structure.examples
+    leaves = () if kernel is None else kernel.structure.leaves
     given: Any = NEW
-    leaves = [leaf.structure for leaf in kernel.structure.leaves] if hasattr(kernel, "structure") else []
-    if any(leaf.letters or leaf.view.tokens == "blosum62" for leaf in leaves):
+    if any(leaf.structure.letters or leaf.structure.view.tokens == "blosum62" for leaf in leaves):
         given = ["acgtacgtaca", "", LONG_DNA[1]]
     if kind == "columns":
         given = {"text": NEW, "n": [float(i) for i in range(len(NEW))]}

@@ -152,7 +152,7 @@ def test_decisions_of_a_fold_do_not_depend_on_its_labels(n_classes, recipe):
         target = np.where(fold == 1, (y + change) % n_classes, y)
         examples = TrialExamples(encode(texts).with_classes(target), target, n_classes, np.ones(60), fold)
         trials, kernel = Trials(examples, select("cpu")), recipe.kernel()
-        gram = None if kernel.features else trials._gram(recipe, kernel)
+        gram = None if kernel.features is not None else trials._gram(recipe, kernel)
         if gram is None:
             trials.count(kernel)
         decided.append(trials._values(kernel, gram, 1, [1.0, 30.0]))

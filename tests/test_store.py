@@ -665,7 +665,7 @@ def test_ctrl_c_leaves_a_store_that_goes_on(tmp_path):
             process.kill()
         assert process.returncode == 130
         assert out == b""
-        assert b"what was made of the kernel matrix is in " in err
+        assert b"the computed part of the kernel matrix is in " in err
         assert b"Traceback" not in err
         assert len(files(store)) >= wanted_panels
         assert not list(store.glob("*/.*.tmp"))

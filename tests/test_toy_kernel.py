@@ -161,7 +161,7 @@ def test_it_is_explained_and_reported():
 
 def test_it_has_options_on_the_command_line():
     options = options_of(KERNELS)
-    assert options(kernel=["symbols"], power="2").one().power == 2
+    assert options(kernel=["symbols"], power="2").single().power == 2
     assert [kernel.power for kernel in options(kernel=["symbols"]).grid(tuning=True)] == [1, 2]
     with pytest.raises(Exception, match="--power is not an option of the edit kernel"):
         options(kernel=["edit"], power="1").grid()

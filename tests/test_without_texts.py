@@ -445,7 +445,7 @@ class TestCommandLine:
         assert asked.returncode == 0
         why = run("explain", bare, "-", "--json", stdin=b"What a wonderful film.")
         assert json.loads(why.stdout)["similar"] == []
-        assert b"no training documents are named" in why.stderr
+        assert b"no training documents are listed" in why.stderr
         shown = run("evaluate", bare, *corpus, "--report", tmp_path / "r.html")
         assert shown.returncode == 0, shown.stderr
         assert "left out, with their texts" in (tmp_path / "r.html").read_text()

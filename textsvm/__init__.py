@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from textsvm.nearest.neighbours import neighbours
     from textsvm.readers import Corpus, read_corpus, stream_corpus
     from textsvm.readers.libsvm import read_libsvm, write_libsvm
+    from textsvm.reporting.files import report
     from textsvm.runtime.workers import on_workers
     from textsvm.selection.calibration import CalibratedSVC
     from textsvm.selection.cross_validation import cross_validate

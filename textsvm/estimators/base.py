@@ -9,7 +9,7 @@ What is said of machines whose solver stopped before they converged.
 
 The parameter `approximate` of the estimators: "nystrom:4096".
 
-How a machine shows itself: in a notebook, and its report on labelled examples.
+How a machine shows itself in a notebook.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import import_module
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -55,9 +54,6 @@ from textsvm.sources.matrix import MatrixSource
 from textsvm.sources.texts import TextSource
 from textsvm.sources.vectors import VectorSource
 from textsvm.text.documents import Documents, Views
-
-if TYPE_CHECKING:  # reports are built on machines
-    from collections.abc import Sequence
 
 
 def how_far(machines: Machines, tol: float, names: Callable[[int], list[str]]) -> str:
@@ -133,45 +129,7 @@ def check_approximate(approximate: Any, kernel: object) -> None:
 
 
 class Shown:
-    """What estimators have for people."""
-
-    def report(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        positive: Any = None,
-        ids: Sequence[str] | None = None,
-        title: str = "Evaluation",
-        mistakes: int = 10,
-    ) -> Any:
-        """Judge it on labelled examples: the report that ``textsvm evaluate --report`` writes.
-
-        Parameters
-        ----------
-        X : see `fit`; n examples, not those that it was trained on
-        y : sequence, length n
-            Their labels or numbers.
-        positive : label, optional
-            Of two classes the one to be found; the second if not given. A OneClassSVM needs it.
-        ids : sequence of str, length n, optional
-            What the examples are called; their numbers if not given.
-        title : str
-        mistakes : int
-            How many of the worst are shown with the text and why it was decided so.
-
-        Returns
-        -------
-        SavedReport
-            `results` has the figures; ``save("x.html")`` (or .md, .json) writes it, and a notebook shows it.
-
-        Raises
-        ------
-        InputError
-            If examples and labels do not fit each other, or the model.
-        """
-        files: Any = import_module("textsvm.reporting.files")
-        return files.report(self, X, y, positive, ids=ids, title=title, mistakes=mistakes)
+    """Representation of estimators in notebooks."""
 
     def _sk_visual_block_(self) -> Any:
         """scikit-learn's picture of an estimator: one block, with kernel and device below its name."""

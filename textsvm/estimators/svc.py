@@ -142,8 +142,6 @@ class SVC(ClassifierMixin, KernelMachine):
     >>> model = SVC(Spectrum(3)).fit(texts, ["spam", "spam", "ham", "ham"])
     >>> model.predict(["win a prize", "noon?"]).tolist()
     ['spam', 'ham']
-    >>> model.report(["prize!", "at lunch"], ["spam", "ham"])  # .save("report.html") writes the page
-    SavedReport(2 examples, accuracy=1, macro_f1=1)
     """
 
     _POSITIVE = ("C", "tol", "duality_gap")

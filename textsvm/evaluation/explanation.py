@@ -84,7 +84,7 @@ class Explanation:
         Class of positive contributions; for several labels per document the label with the largest value;
         None for regression.
     against : label, optional
-        With two classes, the other one.
+        The other class of two.
     value, bias : float
     text : str
         The document as the model reads it.

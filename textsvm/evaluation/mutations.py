@@ -124,7 +124,7 @@ def mutation_scores(
 
     Returns
     -------
-    list of Mutations, one per text
+    list of Mutations, in the order of the texts
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Results: how well predictions fit known labels or numbers, with bootstrap intervals.
 
-Intervals are those of the percentile bootstrap (Efron 1979): a resample draws n of the n documents with
+Intervals are from the percentile bootstrap (Efron 1979): a resample draws n of the n documents with
 replacement, and is a row of counts, so all metrics follow from weighted sums (`textsvm.evaluation.metrics`).
 """
 

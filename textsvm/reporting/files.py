@@ -96,6 +96,13 @@ def report(
     ------
     InputError
         If X or y cannot be used.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, Spectrum, report
+    >>> model = SVC(Spectrum(2)).fit(["win a prize", "a prize", "at noon", "lunch at noon"], [1, 1, 0, 0])
+    >>> report(model, ["prize!", "at lunch"], [1, 0])  # .save("report.html") writes the page
+    SavedReport(2 examples, accuracy=1, macro_f1=1)
     """
     check_is_fitted(model)
     machine = machine_of(model)

@@ -6,7 +6,7 @@ whose probability of k is p if
 
     (1 + #{i : s_i <= p}) / (n + 1) > 1 - coverage,
 
-over all training texts, or over those of class k alone (Mondrian: the promise then holds for each class); the
+over all training texts, or over texts of class k alone (Mondrian: the promise then holds for each class); the
 likeliest class is in every set. A text is unlike every class if the same share of the training texts, by
 their largest decision values, is at most the share that may be rejected. For texts drawn as the training
 texts were, both promises hold on average over draws; the final machines were trained on a little more than

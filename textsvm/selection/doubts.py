@@ -237,7 +237,7 @@ def plain_kernel(model: SVC, texts: list[str]) -> Kernel:
     """Default kernel, which learns nothing from labels; with words if the texts have words."""
     nothing = Target(np.zeros(len(texts), np.int64), np.zeros(1))
     documents = encode(clone(model).set_params(kernel="auto"), Given(texts, nothing, None), None)
-    statistics = shortlist.look(documents.of(View()), documents.of(shortlist.WORDS))
+    statistics = shortlist.describe(documents.of(View()), documents.of(shortlist.WORDS))
     return shortlist.Recipe(words=statistics.has_words).kernel()
 
 
