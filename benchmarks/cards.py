@@ -22,7 +22,7 @@ from benchmarks.memory import free_all
 from benchmarks.million import Corpus
 from textsvm.bench.harness import BenchmarkReport, benchmark, option
 from textsvm.errors import InputError
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.gram.base import DenseGram, Gram
 from textsvm.gram.cards import sharded_gram
 from textsvm.gram.shards import ShardedGram

@@ -29,7 +29,7 @@ from sklearn.base import clone
 from benchmarks.corpora import IMDB, R8, mail_tasks, newswire_tasks, parted_task
 from textsvm.bench.corpora import TrainTest
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.evaluation import opponents
 from textsvm.kernels import GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel

@@ -6,7 +6,7 @@ or this fails. Then time at an equal objective on the same rows of sentences of 
 (`LinearSVC`, hinge, dual) have an entry more each for their ridges. Its bias is regularised, so its machine
 is another one; its tolerance is the first of 1, 0.1, ... that brings its primal objective as near to its own
 optimum, at 1e-5, as our duality gap is. With `--ways` the points that the rates of
-`textsvm.estimators.training` were fitted to, in a second report. Seconds are of the processor, least of
+`textsvm.machines.training` were fitted to, in a second report. Seconds are of the processor, least of
 several turns.
 """
 
@@ -24,17 +24,18 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, diags, hstack
 from sklearn.svm import LinearSVC
 
+from textsvm import Compute
 from textsvm.bench.corpora import TrainTest, paper_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.bench.panel import read_set
-from textsvm.estimators.svc import SVC
-from textsvm.estimators.training import predicted
+from textsvm.estimators.svm import SVC
 from textsvm.gram.base import DenseGram
 from textsvm.kernels import Spectrum
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.rows import FeatureRows
+from textsvm.machines.training import predicted
 from textsvm.readers import read_corpus, sample
 from textsvm.runtime.device import select
 from textsvm.runtime.parallel import limit
@@ -154,7 +155,9 @@ def both_ways(task: TrainTest, n: int, kernel: Kernel, C: float) -> dict[str, An
     some = np.random.default_rng(0).permutation(len(task.train))[:n]
     texts, labels = [task.train[i] for i in some], np.asarray(task.y_train)[some]
     row: dict[str, Any] = {"corpus": task.name, "n": len(texts), "kernel": spell(kernel), "C": C}
-    machines = {way: SVC(kernel, C, solver=way, device="cpu") for way in ("gram", "features")}
+    machines = {
+        way: SVC(kernel, C, compute=Compute(solver=way), device="cpu") for way in ("gram", "features")
+    }
     any_one = machines["gram"]
     target = any_one.as_target(labels, len(texts))
     problem = any_one.problem(target, np.arange(len(texts)))

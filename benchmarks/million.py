@@ -20,9 +20,10 @@ from benchmarks.corpora import IMDB, newswire_tasks, parted_task, resampled_docu
 from benchmarks.memory import free_all, peak_memory
 from benchmarks.plots import Series, lines
 from benchmarks.scale import growth
+from textsvm import Compute
 from textsvm.bench.corpora import REUTERS, TrainTest, read
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.kernels import Spectrum
 from textsvm.kernels.base import Kernel
 from textsvm.text.documents import Documents, encode, normalise
@@ -55,7 +56,7 @@ def trained(task: TrainTest, kernel: Kernel, device: str, solver: str, repeats: 
     """One training and prediction from texts, the last of some."""
     for _ in range(repeats):
         free_all()
-        model = SVC(kernel, C=1.0, device=device, solver=solver)
+        model = SVC(kernel, C=1.0, device=device, compute=Compute(solver=solver))
         clock = time.perf_counter()
         model.fit(task.train, task.y_train)
         fitted = time.perf_counter()

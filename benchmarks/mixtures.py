@@ -19,8 +19,9 @@ from benchmarks.memory import free_all, peak_memory
 from benchmarks.plots import Series, lines
 from benchmarks.scale import growth
 from benchmarks.vectors import gaussian_objective, require_feasible
+from textsvm import Compute
 from textsvm.bench.harness import BenchmarkReport, benchmark, option
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.kernels import Gaussian
 
 #: Gaussians in each class, and how far their means are spread beside a deviation of 1, in any dimension.
@@ -47,7 +48,7 @@ def cell(n: int, d: int, options: argparse.Namespace, repeats: int) -> dict[str,
     x, y = mixture(n, d, 0)
     x_test, y_test = mixture(options.tests, d, 1)
     gamma = 1 / (2 * d)
-    model = SVC(Gaussian(gamma), C=C, memory=options.memory, device=options.device)
+    model = SVC(Gaussian(gamma), C=C, compute=Compute(memory=options.memory), device=options.device)
     for _ in range(repeats):
         free_all()
         clock = time.perf_counter()

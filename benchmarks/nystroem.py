@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm import Compute
 from textsvm.bench.corpora import TrainTest, paper_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.kernels import EditDistance, GapWeighted
 from textsvm.kernels.base import Kernel
 
@@ -36,7 +37,7 @@ SENTENCES = 3
 def machine(kernel: Kernel, C: float, landmarks: int | None, device: str) -> SVC:
     """With so many landmarks, or exact."""
     approximate = None if landmarks is None else f"nystrom:{landmarks}"
-    return SVC(kernel, C, normalise="none", device=device, approximate=approximate)
+    return SVC(kernel, C, normalise="none", device=device, compute=Compute(approximate=approximate))
 
 
 def agree(name: str, task: TrainTest, device: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from benchmarks.plots import bars
 from textsvm.bench.corpora import TrainTest, paper_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, paired
 from textsvm.bench.kernels import Matrix, count_vectorizer, rapidfuzz, strkernels
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.evaluation import opponents
 from textsvm.gram.base import DenseGram
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import textsvm
-from textsvm import SVC, EditDistance, GapWeighted
+from textsvm import SVC, Compute, EditDistance, GapWeighted
 from textsvm.bench.corpora import TrainTest, paper_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.errors import InputError
@@ -67,7 +67,9 @@ class Run:
             return child
         try:
             memory = len(self.texts) * 300  # of 4 bytes: 75 rows
-            machine = SVC(EditDistance(0.05), C=10, device="cpu", memory=memory, store=self.store)
+            machine = SVC(
+                EditDistance(0.05), C=10, device="cpu", compute=Compute(memory=memory, store=self.store)
+            )
             textsvm.save(machine.fit(self.texts, self.labels), self.model)
         except BaseException:
             os._exit(1)
@@ -251,7 +253,7 @@ def training(task: TrainTest, texts: int) -> list[dict[str, Any]]:
             (folder, quarter),
         ):
             clock = time.perf_counter()
-            model = SVC(kernel, device="cpu", store=where, memory=memory).fit(*given)
+            model = SVC(kernel, device="cpu", compute=Compute(store=where, memory=memory)).fit(*given)
             runs.append((time.perf_counter() - clock, model))
     objectives = [model.solutions_[0].objective for _, model in runs]
     change = max(abs(each / objectives[0] - 1) for each in objectives)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from textsvm import SVC, EditDistance, GapWeighted
+from textsvm import SVC, Compute, EditDistance, GapWeighted
 from textsvm.bench.corpora import TrainTest, paper_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.gram.cached import needed_bytes
@@ -51,14 +51,18 @@ def measured(task: TrainTest, name: str, device: Device, folder: Path) -> Rates:
 def rows_of(task: TrainTest, name: str, device: Device, folder: Path) -> list[dict[str, Any]]:
     """Every tier and share of one problem; the matrix is in the store already, for the tiers that read it."""
     n = len(task.train)
-    _, _, objective = run(SVC(KERNELS[name], store=folder / "store", device=device.kind), task)
+    _, _, objective = run(
+        SVC(KERNELS[name], compute=Compute(store=folder / "store"), device=device.kind), task
+    )
     rates, found = measured(task, name, device, folder), []
     for share in SHARES:
         case = Case(n, int(share * n))
         for tier in ("recompute", "disk", *(["host"] if device.kind == "cuda" else [])):
             store = folder / "store" if tier == "disk" else None
             memory = needed_bytes(n, case.capacity)
-            model = SVC(KERNELS[name], tier=tier, memory=memory, store=store, device=device.kind)
+            model = SVC(
+                KERNELS[name], compute=Compute(tier=tier, memory=memory, store=store), device=device.kind
+            )
             asked, seconds, other = run(model, task)
             assert abs(other / objective - 1) < 1e-5, (other, objective)
             predicted = Case(n, case.capacity, tier == "disk", 1.0 if tier == "disk" else 0.0)

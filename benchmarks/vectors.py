@@ -24,7 +24,7 @@ from sklearn.svm import SVC as LibSVC
 from benchmarks.corpora import vectors
 from benchmarks.memory import free_all
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.kernels import Gaussian
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device

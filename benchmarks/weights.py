@@ -19,10 +19,9 @@ from sklearn.model_selection import StratifiedKFold
 from benchmarks.corpora import R8, essay_prompts, parted_task
 from textsvm.bench.corpora import TrainTest
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder
-from textsvm.estimators.svc import SVC
-from textsvm.estimators.svr import SVR
+from textsvm.estimators.calibrated import CalibratedSVC
+from textsvm.estimators.svm import SVC, SVR
 from textsvm.kernels import Spectrum
-from textsvm.selection.calibration import CalibratedSVC
 from textsvm.solvers.class_scores import STRATEGIES
 
 #: Learns nothing from the documents: idf would count a copy as a document more.

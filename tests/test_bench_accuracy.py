@@ -16,7 +16,7 @@ from benchmarks import classifiers, essays, mixtures, vectors, weights
 from benchmarks.__main__ import main
 from benchmarks.corpora import R8, SCORE_RANGES, Prompt, essay_prompts, parted_task
 from textsvm.bench.corpora import TrainTest
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.kernels import Spectrum
 from textsvm.runtime.device import select
 

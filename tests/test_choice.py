@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 
 import textsvm
-from textsvm import SVC, GappedKmers, InputError, Spectrum, Sum
+from textsvm import SVC, Compute, GappedKmers, InputError, Spectrum, Sum
 from textsvm.choice import choose, shortlist
 from textsvm.choice import trial as trial_module
 from textsvm.choice.choose import FEWEST, MOST_TRIED
@@ -330,11 +330,11 @@ def test_weights_of_texts_and_classes_count():
 
 def test_a_budget_of_nothing_still_chooses():
     texts, y = corpus(700)
-    model = auto(budget=0).fit(texts, y)
+    model = auto(time_budget=0).fit(texts, y)
     assert f"on {FEWEST} of 700 texts" in model.chosen_
     for budget in (-1, np.inf, "long", True):
         with pytest.raises(InputError, match="budget"):
-            auto(budget=budget).fit(texts[:4], y[:4])
+            auto(time_budget=budget).fit(texts[:4], y[:4])
 
 
 def test_a_part_of_the_examples_keeps_every_class_and_its_share():
@@ -393,8 +393,10 @@ def test_fast_is_the_fixed_kernel(n_classes):
 def test_features_and_gram_decide_the_same():
     for kernel in (orders, corpus):
         texts, y = kernel()
-        model = auto(solver="features").fit(texts, y)
-        named = auto(kernel=clone(model.kernel_), C=model.C_, tol=1e-5, solver="gram").fit(texts, y)
+        model = auto(compute=Compute(solver="features")).fit(texts, y)
+        named = auto(kernel=clone(model.kernel_), C=model.C_, tol=1e-5, compute=Compute(solver="gram")).fit(
+            texts, y
+        )
         assert model.gram_.startswith("none, ")
         np.testing.assert_allclose(model.decision_function(texts), named.decision_function(texts), atol=1e-2)
 

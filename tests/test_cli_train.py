@@ -15,8 +15,8 @@ from textsvm import SVC, SVR, OneClassSVM
 from textsvm.cli.kernels import DEFAULTS
 from textsvm.cli.machines import MachineOptions, TextOptions
 from textsvm.cli.train import TaskOptions
-from textsvm.estimators.default import NAMES
 from textsvm.kernels.spelling import spell
+from textsvm.machines.base import DEFAULT_KERNELS
 from textsvm.readers import read_corpus, sample
 from textsvm.text.documents import View
 
@@ -102,7 +102,7 @@ def test_a_budget_bounds_what_is_tried(tmp_path):
 
 
 def test_names_of_defaults_are_those_of_the_estimator():
-    assert DEFAULTS == NAMES
+    assert DEFAULTS == DEFAULT_KERNELS
 
 
 @pytest.mark.parametrize(("strategy", "machines"), [("ovo", 3), ("ovr", 3), ("crammer-singer", 1)])

@@ -10,12 +10,12 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from test_spectrum import CPU, news
 
-from textsvm import SVC, GapWeighted, Spectrum, Sum
+from textsvm import SVC, Compute, GapWeighted, Spectrum, Sum
 from textsvm.choice.trial import TrialExamples, Trials
-from textsvm.estimators.targets import as_weights
 from textsvm.gram.base import DenseGram
-from textsvm.kernels.spectrum.counted import CountedDocuments
+from textsvm.kernels.spectrum.counted_documents import CountedDocuments
 from textsvm.kernels.spectrum.kernel import WEIGHTS
+from textsvm.machines.targets import as_weights
 from textsvm.runtime.parallel import limit
 from textsvm.solvers import columns, problems
 from textsvm.solvers.feature_machines import solve_classifier
@@ -227,12 +227,14 @@ def test_some_rows_of_all():
 def test_a_bound_on_iterations_is_kept_and_told():
     texts, y = corpus(60)
     with pytest.warns(ConvergenceWarning, match="bound on epochs"):
-        model = SVC("fast", C=100.0, max_iter=120, tol=1e-6, solver="features", device="cpu").fit(texts, y)
+        model = SVC(
+            "fast", C=100.0, max_iter=120, tol=1e-6, compute=Compute(solver="features"), device="cpu"
+        ).fit(texts, y)
     assert any(not one.converged for one in model.solutions_)
     assert all(one.iterations <= 240 for one in model.solutions_)
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
-        SVC("fast", solver="features", device="cpu").fit(texts, y)
+        SVC("fast", compute=Compute(solver="features"), device="cpu").fit(texts, y)
 
 
 @pytest.mark.parametrize("n_classes", [2, 5, 20])

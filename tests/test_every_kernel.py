@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import textsvm
-from textsvm import SVC, BoundedGap, CalibratedSVC, EditDistance, GapWeighted, Product, Spectrum, Sum
+from textsvm import SVC, BoundedGap, CalibratedSVC, Compute, EditDistance, GapWeighted, Product, Spectrum, Sum
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels import KERNELS
 
@@ -54,7 +54,7 @@ NEW = ["Buy the cheap report now now", "meeting about the prize, see the agenda"
 
 @pytest.mark.parametrize(("kernel", "approximate"), CASES, ids=str)
 def test_a_model_is_the_same_wherever_it_goes(kernel, approximate, tmp_path):
-    machine = SVC(kernel, approximate=approximate, device="cpu")
+    machine = SVC(kernel, compute=Compute(approximate=approximate), device="cpu")
     model = CalibratedSVC(machine, cv=2, method="sigmoid").fit(TEXTS, LABELS)
     textsvm.save(model, tmp_path / "m.textsvm")
     expected = model.predict_proba(NEW)

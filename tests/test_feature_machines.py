@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from test_columns import TEXT, corpus
 from test_spectrum import CPU
 
-from textsvm import SVC, Spectrum
+from textsvm import SVC, Compute, Spectrum
 from textsvm.gram.base import DenseGram
 from textsvm.linalg import sparse
 from textsvm.linalg.rows import FeatureRows
@@ -169,7 +169,9 @@ def test_conjugate_gradients_end_at_the_optimum_of_the_face(monkeypatch):
 
 def test_the_default_classifier_takes_the_duality_gap():
     texts, y = corpus(200, n_classes=2, noise=0.3)
-    whole = SVC("fast", C=10.0, tol=1e-6, solver="features", device="cpu").fit(texts, y)
-    soon = SVC("fast", C=10.0, tol=1e-6, duality_gap=0.1, solver="features", device="cpu").fit(texts, y)
+    whole = SVC("fast", C=10.0, tol=1e-6, compute=Compute(solver="features"), device="cpu").fit(texts, y)
+    soon = SVC(
+        "fast", C=10.0, tol=1e-6, duality_gap=0.1, compute=Compute(solver="features"), device="cpu"
+    ).fit(texts, y)
     assert soon.n_iter_ < whole.n_iter_
     assert soon.solutions_[0].duality_gap <= 0.1

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from test_selection import texts
 
 from textsvm.errors import InputError
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.gram.base import DenseGram
 from textsvm.gram.cached import CachedGram, needed_bytes
 from textsvm.kernels import Spectrum

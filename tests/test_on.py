@@ -16,6 +16,7 @@ from textsvm import (
     SVC,
     SVR,
     CalibratedSVC,
+    Compute,
     EditDistance,
     GapWeighted,
     Gaussian,
@@ -249,8 +250,8 @@ def test_scikit_learn_splits_data_frames():
 MACHINES = [
     (svc(), LABELS),
     (svc(multiclass="ovo"), [f"{i % 3}" for i in range(N)]),
-    (svc(TEXTS, solver="features"), LABELS),
-    (svc(approximate="nystrom:9"), LABELS),
+    (svc(TEXTS, compute=Compute(solver="features")), LABELS),
+    (svc(compute=Compute(approximate="nystrom:9")), LABELS),
     (svc(On(["hour", "size"], Gaussian())), LABELS),
     (svc(On("body", EditDistance())), LABELS),
     (CalibratedSVC(svc(), cv=2, method="sigmoid"), LABELS),
@@ -323,8 +324,8 @@ def test_with_case_and_without_one_line_shows_both():
 
 
 def test_spectrum_kernels_alone_are_trained_on_features_and_kept_without_texts(tmp_path):
-    by_gram = svc(TEXTS, solver="gram", tol=1e-6).fit(TABLE, LABELS)
-    model = svc(TEXTS, solver="features", tol=1e-6).fit(TABLE, LABELS)
+    by_gram = svc(TEXTS, compute=Compute(solver="gram"), tol=1e-6).fit(TABLE, LABELS)
+    model = svc(TEXTS, compute=Compute(solver="features"), tol=1e-6).fit(TABLE, LABELS)
     expected = by_gram.decision_function(TABLE)
     np.testing.assert_allclose(model.decision_function(TABLE), expected, atol=1e-3)
     save(model, tmp_path / "m.textsvm", texts=False)
@@ -334,7 +335,7 @@ def test_spectrum_kernels_alone_are_trained_on_features_and_kept_without_texts(t
     found = cross_validate(svc(TEXTS), TABLE, LABELS, cv=3).decision
     assert np.isfinite(found).all()
     with pytest.raises(InputError, match="has no list of features"):
-        svc(solver="features").fit(TABLE, LABELS)
+        svc(compute=Compute(solver="features")).fit(TABLE, LABELS)
     with pytest.raises(InputError, match="cannot do without its support vectors' texts"):
         save(svc().fit(TABLE, LABELS), tmp_path / "n.textsvm", texts=False)
 
@@ -344,8 +345,8 @@ WEIGHED = Sum([*TEXTS.kernels, On(["hour", "size"], Linear()), On("vector", Line
 
 @pytest.mark.parametrize("kernel", [WEIGHED, On(["hour", "size"], Linear())], ids=["beside texts", "alone"])
 def test_numbers_of_linear_kernels_are_features_and_weights(kernel, tmp_path):
-    by_gram = svc(kernel, solver="gram", tol=1e-6).fit(TABLE, LABELS)
-    model = svc(kernel, solver="features", tol=1e-6).fit(TABLE, LABELS)
+    by_gram = svc(kernel, compute=Compute(solver="gram"), tol=1e-6).fit(TABLE, LABELS)
+    model = svc(kernel, compute=Compute(solver="features"), tol=1e-6).fit(TABLE, LABELS)
     expected = by_gram.decision_function(TABLE)
     assert model.gram_.startswith("none, ")
     np.testing.assert_allclose(model.decision_function(TABLE), expected, atol=2e-3)
@@ -366,10 +367,10 @@ def test_features_of_folds_are_standardised_by_their_training_part_alone():
     table = TABLE | {"hour": [*range(N - 3), 1000, 2000, 3000]}
     cut, kernel = N - 6, Sum([BODY, On(["hour", "size"], Linear())])
     task = Task(svc().as_target(LABELS, N), None, [(np.arange(cut), np.arange(cut, N))])
-    model = svc(kernel, solver="features", tol=1e-6)
+    model = svc(kernel, compute=Compute(solver="features"), tol=1e-6)
     grams = grams_of(model, model.encode(model.read(table)), task)
     found = train_and_test([model], grams, task, dict.fromkeys(("gram", "solve", "score"), 0.0)).values[0][0]
-    fitted = svc(kernel, solver="gram", tol=1e-6).fit(rows(range(cut), table), LABELS[:cut])
+    fitted = svc(kernel, compute=Compute(solver="gram"), tol=1e-6).fit(rows(range(cut), table), LABELS[:cut])
     np.testing.assert_allclose(
         found, fitted.decision_function(rows(range(cut, N), table)), rtol=0.02, atol=2e-3
     )
@@ -377,7 +378,7 @@ def test_features_of_folds_are_standardised_by_their_training_part_alone():
 
 def test_all_rows_as_landmarks_are_the_kernel_itself():
     expected = svc(tol=1e-6).fit(TABLE, LABELS).decision_function(TABLE)
-    model = svc(approximate=f"nystrom:{N}", tol=1e-6).fit(TABLE, LABELS)
+    model = svc(compute=Compute(approximate=f"nystrom:{N}"), tol=1e-6).fit(TABLE, LABELS)
     np.testing.assert_allclose(model.decision_function(TABLE), expected, atol=5e-3)
 
 

@@ -15,6 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from textsvm import (
     SVC,
     CalibratedSVC,
+    Compute,
     EditDistance,
     GapWeighted,
     InputError,
@@ -301,7 +302,7 @@ def test_sums_that_learn_share_their_terms(monkeypatch, memory):
         learning,
         Sum([learning, fixed, Spectrum(1, idf=True)], [1, 1, 0]),
     ]
-    model = SVC(device="cpu", memory=memory)
+    model = SVC(device="cpu", compute=Compute(memory=memory))
     found = tune(model, DOCUMENTS, LABELS, {"kernel": sums, "C": [0.1, 10]}, cv=3)
     if memory is None:
         # One for each training part, and one that the best is fitted to; what does not learn is made once.

@@ -15,6 +15,7 @@ from textsvm import (
     SVC,
     SVR,
     CalibratedSVC,
+    Compute,
     EditDistance,
     GapWeighted,
     InputError,
@@ -245,7 +246,7 @@ def test_functions_of_tokens_that_look_alike_are_two_views():
 @pytest.mark.parametrize("memory", [None, 3 * 4 * 16**2, 4 * 16**2])
 def test_tuning_over_views_that_learn(memory):
     kernels = [CHARACTERS, WORDS, Sum([CHARACTERS, WORDS]), SUM, Sum([CHARACTERS, PRODUCT])]
-    model = SVC(device="cpu", memory=memory)
+    model = SVC(device="cpu", compute=Compute(memory=memory))
     found = tune(model, TEXTS, LABELS, {"kernel": kernels, "C": [0.1, 10]}, cv=3)
     for row in found.table:
         alone = cross_validate(SVC(**row["params"], device="cpu"), TEXTS, LABELS, cv=3)

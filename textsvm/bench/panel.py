@@ -21,9 +21,9 @@ from sklearn.metrics import f1_score
 from textsvm.bench.corpora import TrainTest
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, environment, option
 from textsvm.errors import InputError
-from textsvm.estimators.default import NAMES
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.evaluation.opponents import OPPONENTS, SHORT, answer
+from textsvm.machines.base import DEFAULT_KERNELS
 
 #: Number of documents in the warm-up.
 WARM_UP = 200
@@ -31,7 +31,7 @@ WARM_UP = 200
 
 def machines(device: str) -> dict[str, Callable[[], Any]]:
     """Makers of the measured classifiers, by name."""
-    return {name: partial(SVC, name, device=device) for name in NAMES}
+    return {name: partial(SVC, name, device=device) for name in DEFAULT_KERNELS}
 
 
 def names_of(folder: Path, wanted: str | None) -> list[str]:

@@ -26,7 +26,7 @@ from sklearn.svm import LinearSVC
 
 from textsvm.bench.corpora import TrainTest, paper_tasks, spam_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option, paired
-from textsvm.estimators.svc import SVC
+from textsvm.estimators.svm import SVC
 from textsvm.gram.base import DenseGram
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel

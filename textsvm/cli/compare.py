@@ -119,10 +119,10 @@ def _parts(
 ) -> tuple[list[Part], str]:
     """Training and test parts, and a description of them."""
     if judging.cv is not None:
-        from textsvm.estimators.svc import SVC
+        from textsvm.machines.classifier import Classifier
         from textsvm.selection.folds import make_folds
 
-        folds = make_folds(judging.cv, SVC().as_target(labels, len(labels)), random_state=judging.seed)
+        folds = make_folds(judging.cv, Classifier().as_target(labels, len(labels)), random_state=judging.seed)
         return [(train.tolist(), test.tolist()) for train, test in folds], f"in {len(folds)} folds"
     if judging.holdout is None and {"train", "test"} <= set(corpus.part):
         parts = [[i for i, part in enumerate(corpus.part) if part == wanted] for wanted in ("train", "test")]

@@ -123,7 +123,9 @@ def truth(corpus: Corpus) -> list[Any]:
 
 def columns(given: Any, kernel: Any = None) -> dict[str, Any]:
     """Arguments `text` and `numbers` of the readers: the columns of the options, else the kernel's."""
-    on_columns = getattr(kernel, "reads", "") == "columns"
+    from textsvm.kernels.user import structure_of
+
+    on_columns = kernel is not None and structure_of(kernel).reads_tables
     if given.text is None and given.numbers is None and on_columns:
         return _columns_of(kernel, given.vectors is not None)
     text: Any = given.text and given.text[0]
@@ -243,8 +245,8 @@ def settle_grid(options: KernelOptions, model: Any, grid: dict[str, list[Any]], 
 def candidates(corpus: Corpus, names: list[str], device: str) -> dict[str, Any]:
     """Factories of the classifiers that `compare` compares on a corpus, by name."""
     from textsvm.cli.kernels import DEFAULTS, spelled_out
-    from textsvm.estimators.svc import SVC
     from textsvm.evaluation import opponents
+    from textsvm.machines.classifier import Classifier
 
     examples = corpus.examples
     if not names and not hasattr(examples, "shape") and not isinstance(examples, dict):
@@ -255,7 +257,7 @@ def candidates(corpus: Corpus, names: list[str], device: str) -> dict[str, Any]:
         factories[name] = (
             partial(opponents.machine, name, device)
             if kernel is None
-            else partial(SVC, kernel, device=device)
+            else partial(Classifier, kernel, device=device)
         )
     return factories
 

@@ -87,7 +87,7 @@ def cv(
     corpora.settle(console, model, model_options.kernel.named, documents)
     truth = corpora.targets(documents, learning.multilabel)
     read = time.perf_counter() - started
-    with model_options.cluster.at_work(console, model.store):
+    with model_options.cluster.at_work(console, model.compute.store):
         result = cross_validate(
             model,
             documents.examples,
@@ -139,7 +139,7 @@ def _report(
     with_texts = len(corpus.texts) == len(corpus)
     kernel = model.kernel if model.kernel in kernels.DEFAULTS else spell(model.kernel)
     facts = [
-        ("machine", type(model).__name__), ("kernel", str(kernel)), ("C", f"{model.C:g}"),
+        ("machine", model.estimator_name), ("kernel", str(kernel)), ("C", f"{model.C:g}"),
         ("folds", f"{len(result.folds)}, each document judged by machines that were not trained on it"),
         ("corpus", corpus.source), ("kernel matrix", result.gram),
         ("device", model_files.device_of(model).description),
@@ -221,7 +221,7 @@ def _show(console: Console, title: str, result: CrossValidation, alone: dict[str
 def _prediction_lines(corpus: Corpus, truth: Sequence[Any], result: CrossValidation) -> Iterator[str]:
     import numpy as np
 
-    from textsvm.estimators.labels import label_sets
+    from textsvm.machines.labels import label_sets
 
     values = result.as_dict()
     if isinstance(truth[0], tuple):

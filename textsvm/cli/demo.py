@@ -25,9 +25,9 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
     """Train a spam filter on embedded messages, compare it with scikit-learn, and explain a prediction."""
     console = Console(quiet)
 
-    from textsvm.estimators.svc import SVC
     from textsvm.evaluation import opponents
     from textsvm.evaluation.explanation import explain
+    from textsvm.machines.classifier import Classifier
     from textsvm.readers import sample
     from textsvm.selection.folds import shuffle_split
 
@@ -36,8 +36,8 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
     rest, held = shuffle_split(len(corpus), 1 / 3, 0, corpus.labels)
     training, test = corpus.subset(rest), corpus.subset(held)
     few = training.subset(range(100))
-    opponents.answer(SVC(device=device), few.texts, few.labels or [], few.texts)  # compiles
-    model = SVC(device=device)
+    opponents.answer(Classifier(device=device), few.texts, few.labels or [], few.texts)  # compiles
+    model = Classifier(device=device)
     ours = opponents.answer(model, training.texts, training.labels or [], test.texts)
     theirs = opponents.answer(opponents.first(), training.texts, training.labels or [], test.texts)
     console.say_device(model.device_)

@@ -14,13 +14,13 @@ from textsvm.cli.output import Force, check_report
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
-    from textsvm.estimators.base import StageProgress
     from textsvm.evaluation.comparison import SideBySide
     from textsvm.evaluation.length_baseline import LengthBaseline
     from textsvm.evaluation.results import Results
     from textsvm.evaluation.slices import Slices
     from textsvm.readers import Corpus
     from textsvm.reporting.report import Report
+    from textsvm.runtime.parallel import StageProgress
 
 #: Most models in a comparison.
 MOST_MODELS = 8

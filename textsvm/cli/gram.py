@@ -15,7 +15,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
-    from textsvm.estimators.base import KernelMachine
+    from textsvm.machines.base import KernelMachine
     from textsvm.readers import Corpus
     from textsvm.runtime.device import Device
 
@@ -95,8 +95,9 @@ def gram(
 
     textsvm gram mails.tar.gz --kernel gap --p 4 --store grams/
     """
-    from textsvm.estimators.svc import SVC
     from textsvm.gram import files
+    from textsvm.machines.classifier import Classifier
+    from textsvm.machines.compute import Compute
 
     if against.columns is None and against.part_of_columns is not None:
         raise WrongUsage("--against-part needs --against")
@@ -105,7 +106,9 @@ def gram(
     console = Console(printing.quiet, output is not None and output.is_stdout)
     kernel: Any = values.kernel.single()
     text = values.text.as_dict()
-    model = machines.checked(lambda: SVC(kernel, device=values.device, store=file.store, **text))
+    model = machines.checked(
+        lambda: Classifier(kernel, device=values.device, compute=Compute(store=file.store), **text)
+    )
     documents = columns = corpora.read(
         console, corpus, reading, options.LearningOptions(regress), kernel=model.kernel
     )
@@ -123,7 +126,7 @@ def gram(
         seconds = {"gram": time.perf_counter() - clock}
         console.say(f"kernel matrix: {description}")
     else:
-        with values.cluster.at_work(console, model.store):
+        with values.cluster.at_work(console, model.compute.store):
             matrix, used = _matrix(console, model, documents, columns)
         seconds = {"gram": time.perf_counter() - clock}
         clock = time.perf_counter()
@@ -154,19 +157,19 @@ def labels_of(corpus: Corpus) -> tuple[list[float] | None, list[str]]:
 
 def _stored(console: Console, model: KernelMachine, documents: Corpus) -> tuple[str, Device]:
     """Compute the missing part of a stored kernel matrix; returns its description and the device."""
-    from textsvm.estimators.storing import wanted_of
     from textsvm.gram.stored import stored_rows
+    from textsvm.machines.storing import wanted_of
     from textsvm.runtime.device import select
     from textsvm.runtime.parallel import of_stage
 
     device = select(model.device)
-    with console.work(model.store), model.at_work(device):
+    with console.work(model.compute.store), model.at_work(device):
         encoded = model.encode(model.read(documents.examples), None, console.stage)
         kernel = model.source.kernel_for(encoded)
         kernel.fit(kernel.structure.read(encoded), device)
         request = wanted_of(model, kernel, encoded, device)
-        assert model.store is not None
-        return stored_rows(model.store, request, None, of_stage(console.stage, "gram")).description, device
+        rows = stored_rows(str(model.compute.store), request, None, of_stage(console.stage, "gram"))
+        return rows.description, device
 
 
 def _matrix(console: Console, model: KernelMachine, documents: Corpus, columns: Corpus) -> tuple[Any, Device]:
@@ -178,7 +181,7 @@ def _matrix(console: Console, model: KernelMachine, documents: Corpus, columns: 
     matrices = 1 + model.make_kernel().structure.depth
     _require_memory(4 * len(documents) * len(columns) * matrices, device)
     if columns is documents:
-        model.memory = 1 << 62  # there is room for the whole matrix
+        model.set_params(compute__memory=1 << 62)  # there is room for the whole matrix
         gram = model.prepare(documents.examples, console.stage).gram
         return gram.window().values, device
     with model.at_work(device):

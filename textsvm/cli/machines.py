@@ -21,14 +21,16 @@ from textsvm.cli.kernels import KernelOptions, several
 from textsvm.cli.options import option
 
 if TYPE_CHECKING:
-    from textsvm.estimators.base import KernelMachine
     from textsvm.estimators.features import SpectrumFeatures
     from textsvm.kernels import Kernel
+    from textsvm.machines.base import KernelMachine
 
 Made = TypeVar("Made", bound="KernelMachine | SpectrumFeatures")
 _text = partial(option, panel="Text")
 _machine = partial(option, panel="Machine")
 _choice = partial(option, panel=KERNEL_PANEL)
+#: Options that are parameters of `textsvm.Compute`.
+_COMPUTE = ("memory", "approximate", "store", "tier")
 #: Default values of C in `tune`.
 _GRID_OF_C = "1,10,100"
 
@@ -130,10 +132,7 @@ class MachineOptions:
 
     def fixed(self) -> dict[str, Any]:
         """Other given options as parameters of an estimator."""
-        names = (
-            "class_weight", "tol", "duality_gap", "max_iter", "memory", "device", "approximate", "store",
-            "tier",
-        )  # fmt: skip
+        names = ("class_weight", "tol", "duality_gap", "max_iter", "device", *_COMPUTE)
         return _given(**{name: getattr(self, name) for name in names})
 
     def refuse(self, *names: str, of: str) -> None:
@@ -198,22 +197,22 @@ class ModelOptions:
     def _estimators(
         self, grid: dict[str, list[Any]], learning: options.LearningOptions, **others: Any
     ) -> list[KernelMachine]:
-        from textsvm.estimators.svc import SVC
-        from textsvm.estimators.svr import SVR
-        from textsvm.selection.multilabel import MultilabelSVC
+        from textsvm.machines.classifier import Classifier
+        from textsvm.machines.regressor import Regressor
+        from textsvm.selection.multilabel import MultilabelClassifier
 
-        make: type[KernelMachine] = SVC
+        make: type[KernelMachine] = Classifier
         if learning.multilabel:
-            make = MultilabelSVC
+            make = MultilabelClassifier
             self.machine.refuse("multiclass", "class_weight", "epsilon", of="--multilabel")
         elif learning.regress is not None:
-            make = SVR
+            make = Regressor
             self.machine.refuse("multiclass", "class_weight", of="--regress")
         else:
             self.machine.refuse("epsilon", of="a classifier; it goes with --regress")
         fixed = self.machine.fixed() | self.text.as_dict() | others
         points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-        return [checked(lambda point=point: make(**point, **fixed)) for point in points]  # type: ignore[misc]
+        return [checked(partial(_machine_of, make, point | fixed)) for point in points]
 
 
 @dataclass(frozen=True)
@@ -242,7 +241,7 @@ class SingleOptions(ModelOptions):
         regress = "--regress" if learning.regress is not None else None
         kernel = self._kernel("--multilabel" if learning.multilabel else regress)
         grid = {"kernel": [kernel], **self.machine.varied()}
-        models = self._estimators(grid, learning, **_given(budget=self.choosing.budget, solver=solver))
+        models = self._estimators(grid, learning, **_given(time_budget=self.choosing.budget, solver=solver))
         if len(models) > 1:
             raise WrongUsage(
                 "-C, --epsilon and --multiclass take one value here; `textsvm tune` tries several"
@@ -251,12 +250,12 @@ class SingleOptions(ModelOptions):
 
     def one_class(self, nu: float | None, solver: str | None = None) -> KernelMachine:
         """Checked one-class machine."""
-        from textsvm.estimators.one_class import OneClassSVM
+        from textsvm.machines.novelty import NoveltyDetector
 
         self.machine.refuse("multiclass", "class_weight", "epsilon", of="--one-class")
         parameters = {"kernel": self._kernel("--one-class"), **_given(nu=nu, solver=solver)}
         parameters |= self.machine.fixed()
-        return checked(lambda: OneClassSVM(**parameters, **self.text.as_dict()))
+        return checked(partial(_machine_of, NoveltyDetector, parameters | self.text.as_dict()))
 
     def _kernel(self, mode: str | None) -> Kernel | str:
         """Kernel, or the name of a way to choose it; `mode` is the option that excludes such a choice."""
@@ -284,6 +283,15 @@ def _given(**options: Any) -> dict[str, Any]:
         for name, value in options.items()
         if value is not None
     }
+
+
+def _machine_of(kind: type[KernelMachine], parameters: dict[str, Any]) -> KernelMachine:
+    """A machine with these parameters; some of them go into its `Compute`."""
+    from textsvm.machines.compute import Compute
+
+    compute = {name: parameters[name] for name in (*_COMPUTE, "solver") if name in parameters}
+    rest = {name: value for name, value in parameters.items() if name not in compute}
+    return kind(**rest, compute=Compute(**compute))
 
 
 def checked(make: Callable[[], Made]) -> Made:

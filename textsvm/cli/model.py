@@ -21,7 +21,7 @@ def model(
     """
     console = Console(quiet)
     from textsvm.errors import InputError
-    from textsvm.model.contents import describe
+    from textsvm.model.file import describe
     from textsvm.runtime.plain_json import to_json
 
     contents = describe(model)

@@ -42,11 +42,11 @@ def device_of(model: Any) -> Any:
     return select(model.device)
 
 
-def load_model(console: Console, path: Path, device: str, fitted: bool = False) -> Any:
-    """Load a model for use on a device; `fitted`: only for decisions."""
-    from textsvm.model.file import load, load_fitted
+def load_model(console: Console, path: Path, device: str) -> Any:
+    """Load a model for use on a device."""
+    from textsvm.model.file import load_machine
 
-    model = load_fitted(path) if fitted else load(path)
+    model = load_machine(path)
     if getattr(model, "digest_", "none needed") is None:
         console.say(
             f"note: {path} has no digest, so damage cannot be detected; "

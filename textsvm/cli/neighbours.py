@@ -19,8 +19,8 @@ from textsvm.cli.output import NEIGHBOURS, NPZ, STDOUT, Force, Output, writing
 from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
-    from textsvm.estimators.base import KernelMachine
     from textsvm.kernels.near import Pairs
+    from textsvm.machines.base import KernelMachine
     from textsvm.nearest.wanted import Wanted
     from textsvm.readers import Corpus
 

@@ -135,7 +135,7 @@ def predict(
     console = Console(quiet)
     bounds = None if unsure is None else kernels.several("--unsure", unsure, float)
 
-    fitted = model_files.load_model(console, model, device, fitted=not calibrated.conformal)
+    fitted = model_files.load_model(console, model, device)
     if (calibrated.proba or bounds) and not hasattr(fitted, "predict_proba"):
         raise InputError(
             f"{model} gives no probabilities; train it with `textsvm train --calibrate sigmoid`"

@@ -144,7 +144,6 @@ def train(
     output = file.checked(corpus, task.calibrate is not None)
     console = Console(printing.quiet, output.is_stdout)
 
-    from textsvm.evaluation.length_baseline import LengthBaseline
     from textsvm.model.file import require_weights
     from textsvm.model.libsvm import require_libsvms
 
@@ -172,12 +171,14 @@ def train(
     if task.one_class is not None:
         of_class = (i for i, label in enumerate(training.labels or []) if label == task.one_class)
         training = training.subset(of_class)
-    store = getattr(model, "estimator", model).store
+    store = getattr(model, "estimator", model).compute.store
     console.say(f"note: {_describe(training)}")
     corpora.say_lone_classes(console, {} if training.targets is not None else _counts(training))
     with model_options.cluster.at_work(console, store):
         baseline = None
         if training.targets is not None:
+            from textsvm.evaluation.length_baseline import LengthBaseline
+
             baseline = LengthBaseline.fit(training.examples, training.targets)
         model.fit(
             training.examples,
@@ -224,9 +225,9 @@ def _estimator(
     model = model_options.estimator(learning, solver)
     if task.calibrate is None:
         return model
-    from textsvm.selection.calibration import CalibratedSVC
+    from textsvm.selection.calibration import CalibratedClassifier
 
-    return CalibratedSVC(model, method=task.calibrate.value, random_state=task.seed)
+    return CalibratedClassifier(model, method=task.calibrate.value, random_state=task.seed)
 
 
 def _size(size: int) -> str:
@@ -276,7 +277,7 @@ def _summary(model: Any, training: Corpus) -> dict[str, Any]:
 
     solutions, approximation = model.solutions_, machine_of(model).approximation_
     return {
-        "estimator": type(model).__name__,
+        "estimator": model.estimator_name,
         "device": model.device_.description,
         "kernel": model.kernel_.structure.as_dict(),
         "kernel_spelled": spell(model.kernel_),

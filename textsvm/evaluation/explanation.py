@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from textsvm.errors import InputError
-from textsvm.estimators.labels import label_sets
 from textsvm.evaluation.judge import machine_of
 from textsvm.kernels.attribution import Attribution, Contributions, complete
+from textsvm.machines.labels import label_sets
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
@@ -180,7 +179,7 @@ def explain(
 
 def _readable(model: Any, consequence: str) -> Any:
     """The machine of a fitted model that reads texts, or columns with texts."""
-    check_is_fitted(model)
+    model.require_fitted()
     if getattr(model, "support_documents_", None) is None:
         raise InputError(f"a model of a precomputed kernel matrix has no texts, {consequence}")
     machine = machine_of(model)

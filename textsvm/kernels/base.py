@@ -20,8 +20,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from copy import deepcopy
-from inspect import signature
 from math import inf
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -55,6 +53,7 @@ from textsvm.kernels.near import Nearest
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
+from textsvm.runtime.parameters import Parameters
 from textsvm.text.documents import Documents, View, Views
 from textsvm.text.tokens import Tokens, check_tokens
 
@@ -63,27 +62,13 @@ if TYPE_CHECKING:
 
 #: Limits of a sum or product: number of leaves, and levels of nesting.
 MOST_PARTS, MOST_DEPTH = 100, 10
-_DEFAULTS: dict[type, dict[str, Any]] = {}
 
 
-def _defaults(kind: type) -> dict[str, Any]:
-    """Default values of the constructor parameters of a class, by name, in alphabetical order."""
-    if kind not in _DEFAULTS:
-        parameters = sorted(signature(kind).parameters.values(), key=lambda parameter: parameter.name)
-        _DEFAULTS[kind] = {
-            parameter.name: parameter.default
-            for parameter in parameters
-            if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        }
-    return _DEFAULTS[kind]
-
-
-class Kernel(ABC):
-    """A kernel: an object of its parameters, with scikit-learn's parameter interface.
+class Kernel(Parameters, ABC):
+    """A kernel: an object of its parameters.
 
     A subclass has a `name`, stores its constructor parameters under their names, and implements `rows`; the
-    rest has defaults. It does not derive from scikit-learn's `BaseEstimator`, whose import takes more than a
-    second.
+    rest has defaults.
 
     Attributes
     ----------
@@ -128,48 +113,11 @@ class Kernel(ABC):
         """Whether equal parameters mean equal kernels."""
         return True
 
-    if TYPE_CHECKING:
-
-        def __init__(self, *values: Any, **parameters: Any) -> None: ...
-
     @property
     def structure(self) -> Structure:
         return Structure(self, View(column=self._column))
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name; with `deep` those of nested kernels as well, as "name__parameter"."""
-        params: dict[str, Any] = {}
-        for name in _defaults(type(self)):
-            value = getattr(self, name)
-            if deep and hasattr(value, "get_params") and not isinstance(value, type):
-                params |= {f"{name}__{key}": inner for key, inner in value.get_params().items()}
-            params[name] = value
-        return params
-
-    def set_params(self, **given: Any) -> Self:
-        """Set parameters, also nested ones ("name__parameter").
-
-        Raises
-        ------
-        ValueError
-            If there is no such parameter.
-        """
-        known, nested = self.get_params(), dict[str, dict[str, Any]]()
-        for key, value in given.items():
-            name, _, rest = key.partition("__")
-            if name not in known:
-                raise ValueError(
-                    f"Invalid parameter {name!r} for {self!r}; there is {', '.join(_defaults(type(self)))}"
-                )
-            if rest:
-                nested.setdefault(name, {})[rest] = value
-            else:
-                setattr(self, name, value)
-        for name, values in nested.items():
-            known[name].set_params(**values)
-        return self
-
-    def check(self) -> None:  # noqa: B027 (nothing to check)
+    def check(self) -> None:
         """Raise InputError if a parameter is out of range."""
 
     def fit(self, documents: Documents, device: Device | None = None) -> Self:
@@ -202,7 +150,7 @@ class Kernel(ABC):
         """Arrays learnt by `fit`, to be saved with a model."""
         return {}
 
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:  # noqa: B027 (nothing is learnt)
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Restore what `fit` learnt from the arrays of `state`."""
 
     def __call__(self, texts: Any, others: Any = None) -> NDArray[np.float32]:
@@ -257,25 +205,14 @@ class Kernel(ABC):
 
     __rmul__ = __mul__
 
-    def __sklearn_clone__(self) -> Self:
-        parameters = {name: self._copied(name, getattr(self, name)) for name in _defaults(type(self))}
-        kernel = type(self)(**parameters)
+    def copy(self) -> Self:
+        kernel = super().copy()
         if self._column is not None:
             kernel._column = self._column
         return kernel
 
-    def _copied(self, name: str, value: Any) -> Any:
-        """Copy of the value of a parameter."""
-        if isinstance(value, list | tuple):
-            return type(value)(self._copied(name, each) for each in value)
-        return value.__sklearn_clone__() if isinstance(value, Kernel) else deepcopy(value)
-
     def __repr__(self) -> str:
-        defaults, values = _defaults(type(self)), self.get_params(deep=False)
-        changed = (
-            f"{name}={values[name]!r}" for name in values if repr(values[name]) != repr(defaults[name])
-        )
-        own = f"{type(self).__name__}({', '.join(changed)})"
+        own = super().__repr__()
         return own if self._column is None else f"On(column={self._column!r}, kernel={own})"
 
 
@@ -341,7 +278,7 @@ class CompositeStructure(Structure):
 
     def with_parts(self, change: Callable[[Any], Any]) -> Any:
         """A fresh kernel with changed parts."""
-        kernel = self.kernel.__sklearn_clone__()
+        kernel = self.kernel.copy()
         if _is_list(kernel.kernels):
             kernel.kernels = type(kernel.kernels)(
                 change(part) if isinstance(part, Kernel) else part for part in kernel.kernels

@@ -247,7 +247,7 @@ class Structure:
 
     def bound(self) -> Any:
         """A fresh kernel of the same parameters, in which `On` is applied to leaves only."""
-        return self.kernel.__sklearn_clone__()
+        return self.kernel.copy()
 
     @property
     def leaves(self) -> tuple[Any, ...]:
@@ -444,7 +444,7 @@ class Features:
         raise NotImplementedError
 
     def count(self, documents: Documents, device: Device | None = None) -> Any:
-        """Count the features of documents (`textsvm.kernels.spectrum.counted`), on a CPU by default."""
+        """Count the features of documents (`kernels.spectrum.counted_documents`), on a CPU by default."""
         raise NotImplementedError
 
     def fit_counted(self, counted: Any, train: NDArray[np.int64]) -> None:

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from textsvm.errors import InputError
-from textsvm.estimators.svc import SVC
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.edit.kernel import EditDistance
 from textsvm.kernels.user import KernelFunction
+from textsvm.machines.classifier import Classifier
+from textsvm.machines.compute import Compute
 from textsvm.nearest.search import joined, search
 from textsvm.nearest.wanted import K, Wanted
 from textsvm.runtime.parallel import StageProgress
@@ -114,7 +115,7 @@ def neighbours(
     return Neighbours(found.rows, found.columns, found.values, found.distances, shape)
 
 
-def machine(kernel: Any, wanted: Wanted, **parameters: Any) -> SVC:
+def machine(kernel: Any, wanted: Wanted, memory: Any = None, **parameters: Any) -> Classifier:
     """What compares texts, checked: an estimator that is not fitted.
 
     Raises
@@ -126,7 +127,7 @@ def machine(kernel: Any, wanted: Wanted, **parameters: Any) -> SVC:
         kernel = EditDistance() if wanted.within is not None else "fast"
     if isinstance(kernel, str) and kernel == "precomputed":
         raise InputError("neighbours are found by comparing texts; kernel='precomputed' compares none")
-    model = SVC(kernel, **parameters)
+    model = Classifier(kernel, compute=Compute(memory=memory), **parameters)
     model.check()
     wanted.check(model.make_kernel())
     return model

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.estimators.base import KernelMachine
 from textsvm.gram.plan import allowed_bytes
 from textsvm.kernels.near import Bound, Near, Pairs
+from textsvm.machines.base import KernelMachine
 from textsvm.nearest.best import Best
 from textsvm.nearest.wanted import Wanted
 from textsvm.runtime.device import select
@@ -62,7 +62,7 @@ def search(
             rows = model.encode(model.read(texts, fitting=False), columns, progress)
         read = kernel.structure.read
         near = kernel.nearest.prepare(read(columns), None if others is None else read(rows), device)
-        side = _side(allowed_bytes(model.memory, device), SIDES[device.kind], len(rows), len(columns))
+        side = _side(allowed_bytes(model.compute.memory, device), SIDES[device.kind], len(rows), len(columns))
         tiles = Tiles(near, others is None, _blocks(len(rows), side), _blocks(len(columns), side))
         yield from tiles.search(wanted, of_stage(progress, "neighbours"))
 

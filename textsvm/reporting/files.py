@@ -9,8 +9,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from sklearn.utils.validation import check_is_fitted
-
 from textsvm.errors import InputError, json_escaped
 from textsvm.evaluation.judge import judge, machine_of
 from textsvm.kernels.inputs import InputTable, as_texts, listed
@@ -104,7 +102,7 @@ def report(
     >>> report(model, ["prize!", "at lunch"], [1, 0])  # .save("report.html") writes the page
     SavedReport(2 examples, accuracy=1, macro_f1=1)
     """
-    check_is_fitted(model)
+    model.require_fitted()
     machine = machine_of(model)
     examples, truth = _examples(machine, X), _plain(y)
     n = len(machine.read(examples, fitting=False))

@@ -225,7 +225,7 @@ def how_wrong(results: Results) -> NDArray[np.float64]:
 
 def _facts(model: Any, results: Results) -> list[tuple[str, str]]:
     kernel, info, machine = getattr(model, "kernel_", None), getattr(model, "info_", {}), machine_of(model)
-    facts = [("machine", type(model).__name__)]
+    facts = [("machine", model.estimator_name)]
     if kernel is not None:
         facts.append(("kernel", spell(kernel)))
     if isinstance(getattr(machine, "C", None), int | float):

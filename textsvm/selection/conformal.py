@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from textsvm.errors import InputError
 
@@ -174,7 +173,7 @@ class Conforming:
 
     def require_conformity(self: Any) -> Conformity:
         """Out-of-fold values of the training texts; InputError if the model has none."""
-        check_is_fitted(self)
+        self.require_fitted()
         if self.conformity_ is None:
             raise InputError(
                 "the model was saved by an older version, without values for prediction sets; train it again"

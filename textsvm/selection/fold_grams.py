@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
-from textsvm.estimators.base import KernelMachine, Prepared, Target
-from textsvm.estimators.storing import without_store
-from textsvm.estimators.training import Way, choose_way
 from textsvm.gram.features import SparseGram
 from textsvm.gram.terms import TermGrams
 from textsvm.kernels.base import Kernel
+from textsvm.machines.base import KernelMachine
+from textsvm.machines.storing import without_store
+from textsvm.machines.targets import Target
+from textsvm.machines.training import Prepared, Way, choose_way
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap, limit, of_stage
 from textsvm.runtime.workers import Workers, current
@@ -79,7 +79,7 @@ class FoldGrams:
         way: Way | None = None,
     ) -> None:
         self.model, self.examples, self.kernel, self._whole = model, examples, kernel, whole
-        if kernel.structure.learns and model.store is not None:
+        if kernel.structure.learns and model.compute.store is not None:
             self.model = without_store(model)
         self._terms, self._way = terms, way
         self._texts: FoldGrams | None = None
@@ -100,7 +100,7 @@ class FoldGrams:
         kernel = self.kernel.structure.near_duplicate_kernel
         if kernel is None or kernel is self.kernel:
             return None if kernel is None else self.whole(progress)
-        self._texts = FoldGrams(self.model, self.examples, clone(kernel))
+        self._texts = FoldGrams(self.model, self.examples, kernel.__sklearn_clone__())
         return self._texts.whole(progress)
 
     def _compare(
@@ -109,7 +109,7 @@ class FoldGrams:
         """Fit the kernel to some of the examples, or to all, and make the rows of all."""
         if self._way is not None and self._way.features:
             return self._list(kernel, train, self._way.why)
-        placed = self.model.store is not None or self.model.tier not in ("auto", "device")
+        placed = self.model.compute.store is not None or self.model.compute.tier not in ("auto", "device")
         if placed or self._terms is None or not self._terms.serves(kernel):
             read = kernel.structure.read(self.examples)
             kernel.fit(read if train is None else read.take(train))
@@ -168,7 +168,7 @@ class FoldGrams:
         sharing = self.sharing(folds)
         for done, numbers in enumerate(sharing):
             step = of_all(progress, done, len(sharing))
-            prepared = self._compare(clone(self.kernel), np.unique(folds[numbers[0]][0]), step)
+            prepared = self._compare(self.kernel.__sklearn_clone__(), np.unique(folds[numbers[0]][0]), step)
             yield numbers, prepared, step
             prepared.gram.release()
 
@@ -184,7 +184,8 @@ def grams_of(model: KernelMachine, examples: Any, task: Task) -> FoldGrams:
 def terms_of(model: KernelMachine, kernels: Sequence[Kernel], examples: Any) -> TermGrams:
     """Where the Grams of these kernels' terms are kept, within the memory of the model."""
     device = devices.select(model.device)
-    return TermGrams(kernels, examples, device, model.source.memory(model.memory, len(examples), device))
+    memory = model.source.memory(model.compute.memory, len(examples), device)
+    return TermGrams(kernels, examples, device, memory)
 
 
 @dataclass(frozen=True)
@@ -294,7 +295,7 @@ def _by_workers(
     grams.release()
     parts = grams.sharing(task.folds)
     # On the kind of device that is at work here, whatever a worker would choose by itself.
-    model = clone(grams.model).set_params(device=devices.select(grams.model.device).kind)
+    model = grams.model.copy().set_params(device=devices.select(grams.model.device).kind)
     whole = _Whole(models, model, grams.examples, grams.kernel, task)
     work = [len(part) * float(len(task.folds[part[0]][0])) ** 2 for part in parts]
     last: dict[int, Prepared] = {}
@@ -321,7 +322,7 @@ def _part(whole: _Whole, numbers: list[int]) -> FoldResults:
     """What a worker does."""
     model, task = whole.model, whole.task
     with model.at_work(devices.select(model.device)), limit(1):
-        grams = FoldGrams(model, whole.examples, clone(whole.kernel))
+        grams = FoldGrams(model, whole.examples, whole.kernel.__sklearn_clone__())
         some = replace(task, folds=[task.folds[i] for i in numbers])
         found = train_and_test(whole.models, grams, some, {})
     return replace(found, last=replace(found.last, examples=None))

@@ -22,7 +22,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError, RareClassWarning
-from textsvm.estimators.base import Fold, Prepared, Target
+from textsvm.machines.base import Fold
+from textsvm.machines.targets import Target
+from textsvm.machines.training import Prepared
 from textsvm.runtime.parallel import Progress
 from textsvm.selection.leakage import (
     Leak,

@@ -9,18 +9,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Prepared, Target
-from textsvm.estimators.default import is_default
-from textsvm.estimators.storing import store_together
-from textsvm.estimators.targets import with_classes
 from textsvm.gram.plan import allowed_bytes, plan
 from textsvm.gram.shared import grams
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spectrum.kernel import fixed_default
+from textsvm.machines.base import KernelMachine, is_default
+from textsvm.machines.storing import store_together
+from textsvm.machines.targets import Target, with_classes
+from textsvm.machines.training import Prepared
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress, of_stage
@@ -86,7 +85,7 @@ def settings_of(model: KernelMachine, grid: Mapping[str, Any] | Sequence[Mapping
 
 
 def _with(model: KernelMachine, params: dict[str, Any]) -> KernelMachine:
-    made = clone(model)
+    made = model.copy()
     if isinstance(made.kernel, str) and "kernel" not in params and any("kernel__" in name for name in params):
         made.source.require_tunable(params)
         made.kernel = made.make_kernel()  # so that its parameters can be set
@@ -111,8 +110,9 @@ def _with(model: KernelMachine, params: dict[str, Any]) -> KernelMachine:
 
 def _own(value: Any) -> Any:
     """A copy of a kernel, or of a list of kernels."""
-    listed = value if isinstance(value, list | tuple) else [value]
-    return clone(value) if listed and all(isinstance(one, Kernel) for one in listed) else value
+    if isinstance(value, list | tuple) and all(isinstance(part, Kernel) for part in value):
+        return type(value)(part.__sklearn_clone__() for part in value)
+    return value.__sklearn_clone__() if isinstance(value, Kernel) else value
 
 
 def encode_all(
@@ -153,15 +153,15 @@ def all_grams(
         If there is a store, and texts are wanted in several forms.
     """
     device = devices.select(model.device)
-    if model.store is not None and len(shared) > 1:
+    if model.compute.store is not None and len(shared) > 1:
         raise InputError(
             "a store has kernel matrices of texts in one form, and this grid has several (normalise, "
             "punctuation, max_length); tune these without a store"
         )
     for one in shared:
-        memory = model.source.memory(model.memory, len(one.examples), device)
+        memory = model.source.memory(model.compute.memory, len(one.examples), device)
         learning = [k for k, kernel in enumerate(one.kernels) if kernel.structure.learns]
-        if model.store is not None or not _together(model, len(one.examples), memory, device):
+        if model.compute.store is not None or not _together(model, len(one.examples), memory, device):
             learning = sorted(range(len(one.kernels)), key=lambda k: one.kernels[k].structure.learns)
         fixed = [k for k in range(len(one.kernels)) if k not in learning]
         making, clock = of_stage(progress, "gram"), time.perf_counter()
@@ -171,7 +171,7 @@ def all_grams(
             whole = Prepared(one.examples, one.kernels[k], gram, seconds)
             yield one.members[k], FoldGrams(model, one.examples, one.kernels[k], whole)
             clock = time.perf_counter()
-        if model.store is not None:
+        if model.compute.store is not None:
             store_together(model, one.kernels, one.examples, device, making)
             clock = time.perf_counter()
         terms = terms_of(model, [one.kernels[k] for k in learning], one.examples)
@@ -184,7 +184,7 @@ def all_grams(
 
 def _together(model: KernelMachine, n: int, memory: int | str | None, device: Device) -> bool:
     """Whether whole matrices are made in memory, where kernels can share a pass."""
-    return model.tier in ("auto", "device") and plan(n, allowed_bytes(memory, device)).dense
+    return model.compute.tier in ("auto", "device") and plan(n, allowed_bytes(memory, device)).dense
 
 
 def simplicity(setting: Setting) -> tuple[float, float]:

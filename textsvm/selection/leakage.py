@@ -23,9 +23,9 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import Fold, KernelMachine
 from textsvm.gram.base import Gram
 from textsvm.kernels.near import Nearest
+from textsvm.machines.base import Fold, KernelMachine
 from textsvm.runtime.device import select, to_host
 from textsvm.runtime.parallel import Progress
 from textsvm.selection.nearest import inverse_roots

@@ -16,10 +16,11 @@ from typing import Any
 import joblib
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Prepared, Target
+from textsvm.machines.base import KernelMachine
+from textsvm.machines.targets import Target
+from textsvm.machines.training import Prepared
 from textsvm.runtime import device as devices
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import StageProgress, lap
@@ -138,7 +139,7 @@ class GridSearch:
         for inside, outer in self.inner:
             folds, inner_values = [self.all_folds[k] for k in inside], [values[k] for k in inside]
             predictions += model.fold_predictions(inner_values, folds, self.target)
-            learnt = clone(model)
+            learnt = model.copy()
             learnt.learn_from_folds(inner_values, folds, self.target)
             predictions.append(learnt.predictions(values[outer], self.target.classes))
         return predictions

@@ -27,9 +27,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Prepared, Target
-from textsvm.estimators.storing import without_store
 from textsvm.kernels.base import Kernel
+from textsvm.machines.base import KernelMachine
+from textsvm.machines.storing import without_store
+from textsvm.machines.targets import Target
+from textsvm.machines.training import Prepared
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress, StageProgress, lap, of_stage
 from textsvm.runtime.plain_json import to_json

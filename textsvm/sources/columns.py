@@ -26,7 +26,7 @@ class ColumnSource(TextSource):
     kernel is on are ignored.
     """
 
-    def read(self, X: Any, estimator: Any, fitting: bool = True) -> Any:
+    def read(self, X: Any, machine: Any, fitting: bool = True) -> Any:
         """See `Source`: an `InputTable`; columns that the kernel reads are checked."""
         table = InputTable.of(X)
         for view in self.make_kernel().structure.views:

@@ -5,7 +5,6 @@ Documents as arrays of a model file, and back: everything is checked when it is 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
 from typing import Any, cast
@@ -143,7 +142,7 @@ class TextSource(Source):
         """
         return make_kernel(self.kernel)
 
-    def read(self, X: Any, estimator: Any, fitting: bool = True) -> list[str]:
+    def read(self, X: Any, machine: Any, fitting: bool = True) -> list[str]:
         """See `Source`."""
         return as_texts(X)
 
@@ -151,9 +150,6 @@ class TextSource(Source):
         self, given: list[str], known: Documents | Views | None = None, progress: StageProgress | None = None
     ) -> Documents | Views:
         """See `Source`; documents of one view, or `Views` where parts of the kernel have several."""
-        if isinstance(known, np.ndarray):
-            warnings.warn("encode takes documents, not their alphabet", DeprecationWarning, stacklevel=3)
-            known = Documents.none(known)
         return self._encoded(given, self.make_kernel().structure.views, known, progress)
 
     def prepare_for(

@@ -11,7 +11,6 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
-from sklearn.utils.validation import validate_data
 
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
@@ -23,7 +22,6 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress
 from textsvm.sources.base import Kept, Source
-from textsvm.sources.matrix import as_input_error
 from textsvm.sources.texts import TOLERANCE
 from textsvm.text.stored import StoredTexts
 
@@ -132,20 +130,14 @@ def canonical(values: Any) -> Any:
     return values
 
 
-def on_gpu(X: Any, estimator: Any, fitting: bool) -> Any:
+def on_gpu(X: Any, machine: Any, fitting: bool) -> Any:
     """A matrix on a card, checked there."""
     xp = devices.array_module(devices.device_of(X))
     if X.ndim != 2 or X.dtype.kind not in "fiub" or not X.size:
         raise InputError(
             f"X is an array of shape {X.shape} and type {X.dtype} on a card; rows of real numbers are needed"
         )
-    if fitting:
-        estimator.n_features_in_ = int(X.shape[1])
-    elif X.shape[1] != estimator.n_features_in_:
-        raise InputError(
-            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
-            f"{estimator.n_features_in_} features as input"
-        )
+    machine.check_columns(X, int(X.shape[1]), fitting)
     values = xp.ascontiguousarray(X, dtype=X.dtype if X.dtype in TYPES else np.float64)
     if not bool(xp.isfinite(values).all()):
         check_finite(devices.to_host(values))
@@ -183,19 +175,16 @@ class VectorSource(Source):
         input_tags.string, input_tags.two_d_array, input_tags.pairwise = False, True, False
         input_tags.sparse = True
 
-    def read(self, X: Any, estimator: Any, fitting: bool = True) -> Vectors:
+    def read(self, X: Any, machine: Any, fitting: bool = True) -> Vectors:
         """See `Source`: `Vectors`, of finite numbers and as many columns as there were in training."""
         if devices.is_on_gpu(X):
-            return Vectors(on_gpu(X, estimator, fitting))
+            return Vectors(on_gpu(X, machine, fitting))
         require_numbers(X, self.make_kernel())
-        with as_input_error():
-            values = validate_data(
-                estimator, X, reset=fitting, accept_sparse="csr", dtype=TYPES, order="C",
-                ensure_all_finite=False,
-            )  # fmt: skip
+        values = machine.check_rows(X, vectors=True)
+        machine.check_columns(X, values.shape[1], fitting)
         if issparse(values):
             values = canonical(values)
-        check_finite(values, getattr(estimator, "feature_names_in_", None))
+        check_finite(values, getattr(machine, "feature_names_in_", None))
         return Vectors(values)
 
     def prepare(self, given: Vectors, known: Any = None, progress: StageProgress | None = None) -> Vectors:

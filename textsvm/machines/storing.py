@@ -7,8 +7,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
-from sklearn.base import clone
-
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.gram.cards import sharded_gram, spread
@@ -22,45 +20,47 @@ from textsvm.kernels.base import Kernel
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 
-#: A `textsvm.estimators.base.KernelMachine`, which imports this module.
+#: A `textsvm.machines.base.KernelMachine`, which imports this module.
 Machine = Any
 
 
 def check_store(machine: Machine) -> None:
     """Raise InputError if a store is asked for that is none, or that a machine has no kernel matrix for."""
     check_tier(machine)
-    if machine.store is None:
+    if machine.compute.store is None:
         return
-    if not isinstance(machine.store, str | os.PathLike) or not str(machine.store):
-        raise InputError(f"store={machine.store!r} must be the name of a folder")
+    if not isinstance(machine.compute.store, str | os.PathLike) or not str(machine.compute.store):
+        raise InputError(f"store={machine.compute.store!r} must be the name of a folder")
     if trouble := _why_not(machine):
         raise InputError(f"{trouble}; leave store out (--store)")
-    Store(machine.store)
+    Store(machine.compute.store)
 
 
 def check_tier(machine: Machine) -> None:
     """Raise InputError if a tier is asked for that is none, or that a machine has no kernel matrix for."""
-    tier = machine.tier
+    tier = machine.compute.tier
     if not isinstance(tier, str) or tier not in TIERS:
         raise InputError(f"tier={tier!r} is not one of {', '.join(TIERS)}")
     if tier == "auto":
         return
     if trouble := _why_not(machine) if tier in ("host", "disk") else _no_matrix(machine):
         raise InputError(f"{trouble}; leave tier out (--tier)")
-    if tier == "disk" and machine.store is None:
+    if tier == "disk" and machine.compute.store is None:
         raise InputError('tier="disk" needs a folder to keep the kernel matrix in: name one (store, --store)')
-    if tier == "recompute" and machine.store is not None:
+    if tier == "recompute" and machine.compute.store is not None:
         raise InputError('tier="recompute" computes rows again and reads no store; leave one of the two out')
 
 
 def without_store(machine: Machine) -> Machine:
     """The same machine, of other examples than its store is of."""
-    return clone(machine).set_params(store=None, tier="auto" if machine.tier == "disk" else machine.tier)
+    return machine.copy().set_params(
+        compute__store=None, compute__tier="auto" if machine.compute.tier == "disk" else machine.compute.tier
+    )
 
 
 def _no_matrix(machine: Machine) -> str:
     """Why a machine has no kernel matrix of its own; "" if it has."""
-    kernel, solver, approximate = machine.kernel, machine.solver, machine.approximate
+    kernel, solver, approximate = machine.kernel, machine.compute.solver, machine.compute.approximate
     if isinstance(kernel, str) and kernel == "precomputed":
         return "a kernel matrix that is given is not stored again"
     if isinstance(kernel, str) and kernel == "auto":
@@ -92,7 +92,7 @@ def store_together(
     machine: Machine, kernels: Sequence[Kernel], examples: Any, device: Device, progress: Progress | None
 ) -> None:
     """Make what the store lacks of the Grams of kernels that share a pass, together; others are left."""
-    memory = allowed_bytes(machine.source.memory(machine.memory, len(examples), device), device)
+    memory = allowed_bytes(machine.source.memory(machine.compute.memory, len(examples), device), device)
     alike: dict[Hashable, list[Kernel]] = {}
     for kernel in kernels:
         if kernel.cost.sharing is not None and not kernel.structure.learns:
@@ -101,7 +101,7 @@ def store_together(
         for several in alike.values():
             fitted = [kernel.fit(kernel.structure.read(examples)) for kernel in several]
             wanted = [wanted_of(machine, kernel, examples, device) for kernel in fitted]
-            complete_together(machine.store, wanted, memory, progress)
+            complete_together(machine.compute.store, wanted, memory, progress)
 
 
 def make_gram(
@@ -113,17 +113,17 @@ def make_gram(
     progress: Progress | None,
 ) -> Gram:
     """The Gram of examples and a fitted kernel, within the memory that rows may take."""
-    if machine.store is None and machine.tier in ("auto", "device"):
+    if machine.compute.store is None and machine.compute.tier in ("auto", "device"):
         sharded = sharded_gram(kernel, examples, device, memory, progress)
         if sharded is not None:
             return sharded
-    if machine.tier == "auto" and machine.store is None and _why_not(machine):
+    if machine.compute.tier == "auto" and machine.compute.store is None and _why_not(machine):
         return spread(
             gram_of(kernel.rows(kernel.structure.read(examples), device), memory, progress), device, memory
         )
-    asked = Asked(memory, machine.tier, machine.store)
+    asked = Asked(memory, machine.compute.tier, machine.compute.store)
     planned = Planned(wanted_of(machine, kernel, examples, device), asked)
     gram = planned.gram(progress)
-    if planned.tier == "recompute" and machine.tier == "auto" and kernel.cost.quadratic:
+    if planned.tier == "recompute" and machine.compute.tier == "auto" and kernel.cost.quadratic:
         gram.description += "; a store (--store DIR) would keep them on disk"
     return spread(gram, device, memory)

@@ -23,7 +23,7 @@ from textsvm.solvers.side_by_side import solve
 from textsvm.text.documents import Documents, Views
 
 SOLVERS = ("auto", "gram", "features")
-#: A `textsvm.estimators.base.KernelMachine`, which imports this module.
+#: A `textsvm.machines.base.KernelMachine`, which imports this module.
 Machine = Any
 
 
@@ -114,14 +114,18 @@ def choose_way(machine: Machine, kernel: Kernel, documents: Any, problem: Proble
     InputError
         If features are asked for and there are none, or the problem cannot be solved with them.
     """
-    asked = machine.solver == "gram" or machine.store is not None or machine.tier != "auto"
+    asked = (
+        machine.compute.solver == "gram"
+        or machine.compute.store is not None
+        or machine.compute.tier != "auto"
+    )
     if asked or not isinstance(documents, Documents | Views | Vectors):
         return Way(False, "as asked for")
-    n, allowed = len(documents), allowed_bytes(machine.memory, device)
+    n, allowed = len(documents), allowed_bytes(machine.compute.memory, device)
     trouble = why_not(machine, kernel, device, from_features.can_solve(problem)) or too_large(
         kernel, documents, device, allowed
     )
-    if machine.solver == "features":
+    if machine.compute.solver == "features":
         if trouble:
             raise InputError(trouble)
         return Way(True, "as asked for")
@@ -136,7 +140,7 @@ def choose_way(machine: Machine, kernel: Kernel, documents: Any, problem: Proble
 def why_not(machine: Machine, kernel: Kernel, device: Device, with_bias: bool) -> str:
     """Why machines cannot be trained from the features of a kernel, in a sentence; "" if they can."""
     instead = 'take solver="auto" (--solver auto)'
-    if machine.approximate is not None:
+    if machine.compute.approximate is not None:
         return f"machines on landmarks are trained from their values with all texts; {instead}"
     if kernel.features is None or not kernel.features.countable:
         return (
@@ -247,7 +251,7 @@ def train(
 def _on_disk(machine: Machine, kernel: Kernel, documents: Any, device: Device) -> bool:
     """Whether features of documents are more than may be kept in memory, and can lie on disk."""
     needed = disk_bytes(kernel, documents, device)
-    return needed is not None and needed > allowed_bytes(machine.memory, device)
+    return needed is not None and needed > allowed_bytes(machine.compute.memory, device)
 
 
 def disk_bytes(kernel: Kernel, documents: Any, device: Device) -> int | None:
@@ -265,7 +269,7 @@ def described(prepared: Prepared) -> str:
 
 def check_solver(machine: Machine) -> None:
     """Raise InputError if `solver` is none of the solvers, or features are asked for and there are none."""
-    solver = machine.solver
+    solver = machine.compute.solver
     if not isinstance(solver, str) or solver not in SOLVERS:
         raise InputError(f"solver={solver!r} is not one of {', '.join(SOLVERS)}")
     if solver != "features":
