@@ -155,7 +155,7 @@ def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     with gpu.use(gpu.select("cuda")):
         for name in options.sets:
             gamma, x = SETS[name], vectors_of(name)
-            finish = Finish("gaussian", (gamma,), Gaussian(gamma).value)
+            finish = Finish("gaussian", (gamma,), Gaussian(gamma).function.value)
             agree(x, finish)
             for way, make in ways(x, finish):
                 report.row(f"{name} {way}", way_row, name, way, x, make)

@@ -44,7 +44,7 @@ class Kernels(UserDict[str, Any]):
             module, _, class_name = kernel.partition(":")
             kernel = getattr(import_module(f"{__name__}.{module}"), class_name)
             self.data[name] = kernel, options
-        return kernel  # type: ignore[no-any-return]
+        return kernel
 
     def options(self, name: str) -> tuple[Option, ...]:
         """Options of a kernel, without importing it; none for kernels that are not registered."""

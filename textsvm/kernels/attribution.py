@@ -19,7 +19,8 @@ from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents, Views
 
 Array = NDArray[np.float64]
-Lengths, Values = NDArray[np.int64], NDArray[np.float64]
+Lengths = NDArray[np.int64]
+Values = NDArray[np.float64]
 #: Number of pieces of a document for occlusion.
 PIECES = 64
 

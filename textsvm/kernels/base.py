@@ -88,7 +88,7 @@ class Kernel(Parameters, ABC):
 
     name: ClassVar[str]
     cost: Ability[Cost] = Ability(Cost)
-    features: Ability[Features | None] = Ability(lambda kernel: None)
+    features: Ability[Any] = Ability(lambda kernel: None)
     attribution: Ability[Attributor] = Ability(Attributor)
     nearest: Ability[Nearest] = Ability(Nearest)
     #: Column of a table that the kernel reads, see `On`.
@@ -190,7 +190,8 @@ class Kernel(Parameters, ABC):
     def __add__(self, other: Any) -> Sum:
         if not isinstance(other, Kernel):
             return NotImplemented
-        weights, kernels = (mine + theirs for mine, theirs in zip(_terms(self), _terms(other), strict=True))
+        (weights, kernels), (more_weights, more_kernels) = _terms(self), _terms(other)
+        weights, kernels = weights + more_weights, kernels + more_kernels
         return Sum(kernels, None if set(weights) == {1.0} else weights)
 
     def __radd__(self, other: Any) -> Any:
@@ -541,7 +542,7 @@ class Sum(Composite):
         self.weights = weights
 
     @property
-    def features(self) -> SumFeatures | None:  # type: ignore[override]
+    def features(self) -> SumFeatures | None:
         terms = self.structure.terms
         return SumFeatures(self) if all(term.features is not None for _, term in terms) else None
 

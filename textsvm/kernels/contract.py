@@ -34,7 +34,8 @@ UNKNOWN_RATE = 5e5 / 60
 #: Prefix of the saved arrays of a kernel on a column.
 OWN = "own."
 #: Symbols of documents, and float64 arrays such as seconds or coefficients.
-Lengths, Values = NDArray[np.int64], NDArray[np.float64]
+Lengths = NDArray[np.int64]
+Values = NDArray[np.float64]
 AbilityT = TypeVar("AbilityT", covariant=True)
 
 

@@ -317,12 +317,13 @@ class On(Kernel):
         return True
 
     @property
-    def features(self) -> OnFeatures | None:  # type: ignore[override]
+    def features(self) -> OnFeatures | None:
         return None if self.kernel.features is None else OnFeatures(self)
 
     @property
     def _columns(self) -> tuple[str, ...]:
-        return tuple(self.column) if isinstance(self.column, list | tuple) else (self.column,)
+        column: Any = self.column
+        return tuple(column) if isinstance(column, list | tuple) else (column,)
 
     def check(self) -> None:
         self._check_columns()
@@ -358,12 +359,12 @@ class On(Kernel):
 
     def rows(self, documents: Any, device: Device) -> KernelRows:
         rows: Any = StandardisedRows(self.kernel.rows(self._standardised(documents), device), self.standard_)
-        return rows  # type: ignore[no-any-return]
+        return rows
 
     def predictor(self, support: Any, coef: NDArray[np.float64], device: Device) -> Predictor:
         own = self.kernel.predictor(self._standardised(support), coef, device)
         predictor: Any = StandardisedRows(own, self.standard_)
-        return predictor  # type: ignore[no-any-return]
+        return predictor
 
     def state(self) -> dict[str, NDArray[Any]]:
         own = {OWN + name: array for name, array in self.kernel.state().items()}
