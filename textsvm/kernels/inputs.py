@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.kernels.combined.table import Numbers, Table
-from textsvm.linalg.vectors import NUMBERS, Vectors
+from textsvm.linalg.vectors import NUMBERS, Vectors, is_sparse
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress, part
 from textsvm.text.documents import Documents, View, Views, encode, encode_as
