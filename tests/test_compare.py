@@ -121,7 +121,7 @@ def test_names_cannot_break_the_page():
         (["--cv", "1"], "--cv must be at least 2, got 1"),
         (["--cv", "3", "--holdout", "0.5"], "do not go together"),
         (["--report", "x.md"], "must end in .html"),
-        (["--report", "no/x.html"], "is not there"),
+        (["--report", "no/x.html"], "does not exist"),
         (["--device", "gpu"], "device"),
     ],
 )

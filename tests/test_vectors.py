@@ -183,8 +183,8 @@ def test_gamma_is_that_of_scikit_learn(form):
     y = np.arange(X.shape[0]) % 2
     for gamma in ("scale", "auto"):
         theirs = svm.SVC(gamma=gamma).fit(X, y)._gamma
-        assert Gaussian(gamma).fit(Vectors(X)).gamma_ == pytest.approx(theirs, rel=1e-5)
-    assert Gaussian().fit(Vectors(np.ones((3, 2)))).gamma_ == 1.0
+        assert Gaussian(gamma).fit(Vectors(X)).function.gamma == pytest.approx(theirs, rel=1e-5)
+    assert Gaussian().fit(Vectors(np.ones((3, 2)))).function.gamma == 1.0
 
 
 def problem(n=150, k=2, seed=0):

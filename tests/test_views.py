@@ -30,12 +30,12 @@ from textsvm import (
 )
 from textsvm.evaluation.explanation import explain
 from textsvm.gram.shared import grams
+from textsvm.kernels import inputs
 from textsvm.kernels.edit import kernel as edit
 from textsvm.kernels.spectrum import kernel as spectrum
 from textsvm.kernels.spelling import spell
 from textsvm.model.bytes import sealed
 from textsvm.runtime.device import select
-from textsvm.sources import texts as texts_source
 from textsvm.text.documents import Documents, View, Views, encode_as, normalise
 
 CPU = select("cpu")
@@ -83,9 +83,9 @@ def test_parts_read_their_own_view_of_the_texts():
     np.testing.assert_allclose(gram_of(SUM), expected, atol=1e-6)
     np.testing.assert_allclose(gram_of(PRODUCT), parts[2] * parts[3], atol=1e-6)
     both = Sum([SUM, PRODUCT])
-    assert both.views == (View(), View("words"), View(keep_case=True))
+    assert both.structure.views == (View(), View("words"), View(keep_case=True))
     np.testing.assert_allclose(gram_of(both), (expected + parts[2] * parts[3]) / 2, atol=1e-6)
-    documents = in_views(TEXTS, both.views)
+    documents = in_views(TEXTS, both.structure.views)
     _, shared = next(grams([both], documents, CPU))
     np.testing.assert_allclose(shared.rows(np.arange(len(documents))), gram_of(both), atol=1e-6)
 
@@ -102,8 +102,8 @@ def test_others_are_read_in_the_same_views():
     rows = kernel.fit(documents).rows(documents, CPU)
 
     def cross(part):
-        read = part.read(documents)
-        return part.fit(read).rows(read, CPU).cross(part.read(others)).astype(float)
+        read = part.structure.read(documents)
+        return part.fit(read).rows(read, CPU).cross(part.structure.read(others)).astype(float)
 
     total = cross(CHARACTERS) / 2 + cross(WORDS) / 4 + cross(CASED) / 4
     expected = (total + cross(CASED) * cross(PRODUCT.kernels[1])) / 2
@@ -203,7 +203,7 @@ def counted(monkeypatch, module, name):
 def test_tuning_over_views_shares_documents_and_grams(monkeypatch):
     made = counted(monkeypatch, spectrum, "host_grams")
     distances = [counted(monkeypatch, edit.HostEdit, name) for name in ("distances_gram", "gram")]
-    encoded = counted(monkeypatch, texts_source, "encode_as")
+    encoded = counted(monkeypatch, inputs, "encode_as")
     words = Spectrum(2, tokens="words")
     kernels = [
         Spectrum(2),

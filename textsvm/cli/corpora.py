@@ -123,7 +123,7 @@ def truth(corpus: Corpus) -> list[Any]:
 
 def columns(given: Any, kernel: Any = None) -> dict[str, Any]:
     """Arguments `text` and `numbers` of the readers: the columns of the options, else the kernel's."""
-    on_columns = getattr(kernel, "reads", "") == "columns"
+    on_columns = kernel is not None and structure_of(kernel).reads_tables
     if given.text is None and given.numbers is None and on_columns:
         return _columns_of(kernel, given.vectors is not None)
     text: Any = given.text and given.text[0]

@@ -16,8 +16,8 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import Parameters
 from textsvm.machines.base import KernelMachine
+from textsvm.runtime.parameters import Parameters
 
 #: The values that scikit-learn repeats in its messages on arrays.
 _REPEATED = re.compile(r":\s*array=.*\]\.\s*", re.DOTALL)

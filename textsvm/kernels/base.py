@@ -20,9 +20,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from copy import deepcopy
-from dataclasses import is_dataclass, replace
-from inspect import signature
 from math import inf
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -56,6 +53,7 @@ from textsvm.kernels.near import Nearest
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
+from textsvm.runtime.parameters import Parameters
 from textsvm.text.documents import Documents, View, Views
 from textsvm.text.tokens import Tokens, check_tokens
 
@@ -64,91 +62,13 @@ if TYPE_CHECKING:
 
 #: Limits of a sum or product: number of leaves, and levels of nesting.
 MOST_PARTS, MOST_DEPTH = 100, 10
-_DEFAULTS: dict[type, dict[str, Any]] = {}
-
-
-def _defaults(kind: type) -> dict[str, Any]:
-    """Default values of the constructor parameters of a class, by name, in alphabetical order."""
-    if kind not in _DEFAULTS:
-        parameters = sorted(signature(kind).parameters.values(), key=lambda parameter: parameter.name)
-        _DEFAULTS[kind] = {
-            parameter.name: parameter.default
-            for parameter in parameters
-            if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        }
-    return _DEFAULTS[kind]
-
-
-class Parameters:
-    """An object of its constructor's parameters, with scikit-learn's parameter interface."""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, *values: Any, **parameters: Any) -> None: ...
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name; with `deep` those of nested kernels as well, as "name__parameter"."""
-        params: dict[str, Any] = {}
-        for name in _defaults(type(self)):
-            value = getattr(self, name)
-            if deep and hasattr(value, "get_params") and not isinstance(value, type):
-                params |= {f"{name}__{key}": inner for key, inner in value.get_params().items()}
-            params[name] = value
-        return params
-
-    def set_params(self, **given: Any) -> Self:
-        """Set parameters, also nested ones ("name__parameter").
-
-        Raises
-        ------
-        ValueError
-            If there is no such parameter.
-        """
-        known, nested = self.get_params(), dict[str, dict[str, Any]]()
-        for key, value in given.items():
-            name, _, rest = key.partition("__")
-            if name not in known:
-                raise ValueError(
-                    f"Invalid parameter {name!r} for {self!r}; there is {', '.join(_defaults(type(self)))}"
-                )
-            if rest:
-                nested.setdefault(name, {})[rest] = value
-            else:
-                setattr(self, name, value)
-        for name, theirs in nested.items():
-            part = getattr(self, name)
-            if hasattr(part, "set_params"):
-                part.set_params(**theirs)
-            elif is_dataclass(part) and set(theirs) <= set(vars(part)):
-                setattr(self, name, replace(part, **theirs))  # type: ignore[type-var]
-            else:
-                remedy = "; set kernel=Spectrum(...) or another kernel first" if name == "kernel" else ""
-                raise ValueError(f"{name} is {part!r} and has no parameter {next(iter(theirs))!r}{remedy}")
-        return self
-
-    def __sklearn_clone__(self) -> Self:
-        return type(self)(**{name: self._copied(name, getattr(self, name)) for name in _defaults(type(self))})
-
-    def _copied(self, name: str, value: Any) -> Any:
-        """Copy of the value of a parameter."""
-        if isinstance(value, list | tuple):
-            return type(value)(self._copied(name, each) for each in value)
-        return value.__sklearn_clone__() if isinstance(value, Parameters) else deepcopy(value)
-
-    def __repr__(self) -> str:
-        defaults, values = _defaults(type(self)), self.get_params(deep=False)
-        changed = (
-            f"{name}={values[name]!r}" for name in values if repr(values[name]) != repr(defaults[name])
-        )
-        return f"{type(self).__name__}({', '.join(changed)})"
 
 
 class Kernel(Parameters, ABC):
-    """A kernel: an object of its parameters, with scikit-learn's parameter interface.
+    """A kernel: an object of its parameters.
 
     A subclass has a `name`, stores its constructor parameters under their names, and implements `rows`; the
-    rest has defaults. It does not derive from scikit-learn's `BaseEstimator`, whose import takes more than a
-    second.
+    rest has defaults.
 
     Attributes
     ----------
@@ -284,8 +204,8 @@ class Kernel(Parameters, ABC):
 
     __rmul__ = __mul__
 
-    def __sklearn_clone__(self) -> Self:
-        kernel = super().__sklearn_clone__()
+    def copy(self) -> Self:
+        kernel = super().copy()
         if self._column is not None:
             kernel._column = self._column
         return kernel
@@ -357,7 +277,7 @@ class CompositeStructure(Structure):
 
     def with_parts(self, change: Callable[[Any], Any]) -> Any:
         """A fresh kernel with changed parts."""
-        kernel = self.kernel.__sklearn_clone__()
+        kernel = self.kernel.copy()
         if _is_list(kernel.kernels):
             kernel.kernels = type(kernel.kernels)(
                 change(part) if isinstance(part, Kernel) else part for part in kernel.kernels

@@ -246,7 +246,7 @@ class Structure:
 
     def bound(self) -> Any:
         """A fresh kernel of the same parameters, in which `On` is applied to leaves only."""
-        return self.kernel.__sklearn_clone__()
+        return self.kernel.copy()
 
     @property
     def leaves(self) -> tuple[Any, ...]:

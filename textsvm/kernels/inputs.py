@@ -221,9 +221,7 @@ def as_numbers(name: str, column: Any) -> Any:
         If a cell is no finite number, or no vector of the column's length.
     """
     if is_sparse(column):
-        from scipy.sparse import csr_array
-
-        rows: Any = csr_array(column)
+        rows: Any = _compressed(column)
         if not rows.has_canonical_format:
             rows = rows.copy()
             rows.sum_duplicates()
@@ -422,9 +420,7 @@ def as_vectors(X: Any, known: Vectors | None = None) -> Vectors:
     """Read vectors from an array, a sparse matrix, a data frame or a list of rows."""
     xp = devices.array_module(devices.device_of(X)) if devices.is_on_gpu(X) else np
     try:
-        from scipy.sparse import csr_array
-
-        values = csr_array(X) if is_sparse(X) else xp.asarray(X)
+        values = _compressed(X) if is_sparse(X) else xp.asarray(X)
         values = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"vectors must be rows of numbers: {error}") from error
@@ -437,3 +433,9 @@ def as_vectors(X: Any, known: Vectors | None = None) -> Vectors:
     if known is not None and values.shape[1] != known.n_features:
         raise InputError(f"vectors have {values.shape[1]} numbers, and the others {known.n_features}")
     return Vectors(values)
+
+
+def _compressed(matrix: Any) -> Any:
+    from scipy.sparse import csr_array
+
+    return csr_array(matrix)

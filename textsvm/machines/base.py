@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import Kernel, Parameters
+from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor, Weights
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import is_spelled_out, parse
@@ -34,6 +34,7 @@ from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Lock, StageProgress, of_stage
+from textsvm.runtime.parameters import Parameters
 from textsvm.sources.base import Kept, Source
 from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents, Views
@@ -199,10 +200,6 @@ class KernelMachine(Parameters, ABC):
 
             check_solver(self)
             check_store(self)
-
-    def copy(self) -> Self:
-        """A machine with the same parameters that is not fitted."""
-        return self.__sklearn_clone__()
 
     def require_fitted(self) -> None:
         """Raise InputError before `fit`."""

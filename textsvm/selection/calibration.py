@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.base import Parameters
 from textsvm.machines.base import is_default
 from textsvm.machines.classifier import Classifier
 from textsvm.machines.decisions import check_reject, checked_maps, decide, probabilities_of
 from textsvm.machines.targets import Target, with_classes
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap
+from textsvm.runtime.parameters import Parameters
 from textsvm.selection.conformal import Conforming, Conformity
 
 if TYPE_CHECKING:

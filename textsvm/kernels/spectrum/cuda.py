@@ -188,7 +188,7 @@ def cuda_grams(
         if total is None or last >= begin:
             lengths = (begin, max(begin, last))
             fresh: Any = kernel
-            more = fresh.__sklearn_clone__().set_params(p=lengths, normalised=False).fit(documents)
+            more = fresh.copy().set_params(p=lengths, normalised=False).fit(documents)
             rows = CudaSpectrum(more, documents, device)
             size = max(1, last + 1 - begin)  # 1 where no document has a length, and there is nothing to sum
             part = rows.gram(within(progress, begin - p1, size, max(1, p2 + 1 - p1)))
