@@ -13,11 +13,10 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
 
 from textsvm.errors import InputError
 from textsvm.kernels.combined.table import Numbers, Table
-from textsvm.linalg.vectors import NUMBERS, Vectors
+from textsvm.linalg.vectors import NUMBERS, Vectors, is_sparse
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress, part
 from textsvm.text.documents import Documents, View, Views, encode, encode_as
@@ -190,7 +189,7 @@ class InputTable:
         if len(parts) == 1:
             return Numbers(parts[0], widths)
         for name, values in zip(names, parts, strict=True):
-            if issparse(values):
+            if is_sparse(values):
                 raise InputError(
                     f"column {name!r} holds compressed rows, which are compared alone; give it an On of its "
                     "own"
@@ -221,8 +220,8 @@ def as_numbers(name: str, column: Any) -> Any:
     InputError
         If a cell is no finite number, or no vector of the column's length.
     """
-    if issparse(column):
-        rows: Any = csr_array(column)
+    if is_sparse(column):
+        rows: Any = _compressed(column)
         if not rows.has_canonical_format:
             rows = rows.copy()
             rows.sum_duplicates()
@@ -421,16 +420,22 @@ def as_vectors(X: Any, known: Vectors | None = None) -> Vectors:
     """Read vectors from an array, a sparse matrix, a data frame or a list of rows."""
     xp = devices.array_module(devices.device_of(X)) if devices.is_on_gpu(X) else np
     try:
-        values = csr_array(X) if issparse(X) else xp.asarray(X)
+        values = _compressed(X) if is_sparse(X) else xp.asarray(X)
         values = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"vectors must be rows of numbers: {error}") from error
     if values.ndim != 2:
         raise InputError(f"vectors must be rows of numbers, got an array of shape {values.shape}")
-    if issparse(values):
+    if is_sparse(values):
         values.sum_duplicates()
-    if not bool(xp.isfinite(values.data if issparse(values) else values).all()):
+    if not bool(xp.isfinite(values.data if is_sparse(values) else values).all()):
         raise InputError("vectors must be of finite numbers; fill or remove missing and infinite numbers")
     if known is not None and values.shape[1] != known.n_features:
         raise InputError(f"vectors have {values.shape[1]} numbers, and the others {known.n_features}")
     return Vectors(values)
+
+
+def _compressed(matrix: Any) -> Any:
+    from scipy.sparse import csr_array
+
+    return csr_array(matrix)

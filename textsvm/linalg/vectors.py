@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 
 from textsvm.linalg.dense import DenseRows
 from textsvm.linalg.rows import FeatureRows
@@ -18,6 +17,11 @@ from textsvm.text.documents import View
 
 #: View of kernels on vectors.
 NUMBERS = View("numbers")
+
+
+def is_sparse(values: Any) -> bool:
+    """Whether values are a sparse matrix; without SciPy, which prediction of texts does not import."""
+    return hasattr(values, "tocsr")
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Vectors:
     @property
     def sparse(self) -> bool:
         """Whether the matrix is in CSR form."""
-        return bool(issparse(self.values))
+        return is_sparse(self.values)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
