@@ -8,8 +8,7 @@ from problems import gaussian
 from test_smo import ArrayRows
 
 from textsvm.bench import corpora, keeping, sigma, tight_search
-from textsvm.gram.base import DenseGram
-from textsvm.gram.cached import needed_bytes
+from textsvm.gram.base import DenseGram, needed_bytes
 from textsvm.solvers.dual import svr
 from textsvm.solvers.smo import solve
 

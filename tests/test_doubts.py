@@ -10,8 +10,8 @@ from test_reporting import HOSTILE, Page
 from textsvm import SVC, CalibratedSVC, Gaussian, InputError, Spectrum, doubts
 from textsvm.bench import doubts as bench
 from textsvm.gram.base import DenseGram
+from textsvm.nearest import rows as near
 from textsvm.reporting.review import Review, render
-from textsvm.selection import nearest as near
 from textsvm.selection.doubts import far_off, judge_weights
 
 WORDS = {

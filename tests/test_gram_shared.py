@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from textsvm.errors import InputError
-from textsvm.gram.base import DenseGram
-from textsvm.gram.cached import CachedGram
+from textsvm.gram.base import CachedGram, DenseGram
 from textsvm.gram.shared import grams
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum, UserKernel
 from textsvm.kernels.edit import kernel as edit

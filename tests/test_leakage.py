@@ -10,8 +10,7 @@ from test_selection import texts
 
 from textsvm.errors import InputError
 from textsvm.estimators.svc import SVC
-from textsvm.gram.base import DenseGram
-from textsvm.gram.cached import CachedGram, needed_bytes
+from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.kernels import Spectrum
 from textsvm.runtime.device import select
 from textsvm.selection import leakage

@@ -11,8 +11,7 @@ from test_selection import classes_of, numbers, texts
 
 from textsvm.estimators.svc import SVC
 from textsvm.estimators.svr import SVR
-from textsvm.gram.base import DenseGram
-from textsvm.gram.cached import CachedGram, needed_bytes
+from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.runtime.device import cupy, select, use
 from textsvm.selection import leakage

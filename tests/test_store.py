@@ -37,10 +37,11 @@ from textsvm import (
 from textsvm.errors import InputError
 from textsvm.gram import panels as panel_files
 from textsvm.gram import store as stores
-from textsvm.gram.cached import CachedGram, needed_bytes
+from textsvm.gram.base import CachedGram, needed_bytes
+from textsvm.gram.build import build_gram, stored_rows
 from textsvm.gram.panels import Damaged, Panels, checksums
-from textsvm.gram.store import Store, Wanted, digest
-from textsvm.gram.stored import BANDS, stored_gram, stored_rows
+from textsvm.gram.plan import BANDS
+from textsvm.gram.store import GramRequest, Store, digest
 from textsvm.kernels.base import Kernel
 from textsvm.readers import sample
 from textsvm.runtime.device import select
@@ -104,7 +105,7 @@ def small(monkeypatch):
 
 
 def wanted(kernel=None, index=range(N), **form):
-    return Wanted(kernel or Table(), Numbered(list(index)), form, CPU)
+    return GramRequest(kernel or Table(), Numbered(list(index)), form, CPU)
 
 
 def files(folder):
@@ -124,7 +125,7 @@ class TestWhole(GramContract):
         self.folder = tmp_path
 
     def gram(self):
-        return stored_gram(self.folder, wanted(), "1GiB")
+        return build_gram(wanted(), "1GiB", store=self.folder)
 
 
 @pytest.mark.usefixtures("small")
@@ -132,7 +133,7 @@ class TestOnDemand(TestWhole):
     """Rows read when a solver wants them."""
 
     def gram(self):
-        return stored_gram(self.folder, wanted(), needed_bytes(N, 6))
+        return build_gram(wanted(), needed_bytes(N, 6), store=self.folder)
 
 
 def test_half_of_the_values_are_computed(tmp_path, small):
@@ -237,8 +238,8 @@ def test_a_damaged_panel_is_found_and_made_again(tmp_path, small, damage, number
 
 
 def test_panels_that_are_damaged_while_they_are_in_use(tmp_path, small):
-    gram = stored_gram(tmp_path, wanted(), needed_bytes(N, 4))
-    gram = stored_gram(tmp_path, wanted(), needed_bytes(N, 4))
+    gram = build_gram(wanted(), needed_bytes(N, 4), store=tmp_path)
+    gram = build_gram(wanted(), needed_bytes(N, 4), store=tmp_path)
     right = files(tmp_path)
     for path in tmp_path.glob("*/*.rows"):
         flip(path, 5)
@@ -326,7 +327,7 @@ def test_kernels_that_learnt_something_else_are_others(tmp_path):
     documents = SVC().encode(TEXTS)
     for part in (np.arange(60), np.arange(30)):
         kernel = Spectrum(2, "log", idf=True).fit(documents.take(part))
-        stored_rows(tmp_path, Wanted(kernel, documents, {}, CPU))
+        stored_rows(tmp_path, GramRequest(kernel, documents, {}, CPU))
     assert len(list(tmp_path.glob("spectrum-*"))) == 2
 
 
@@ -439,7 +440,7 @@ def test_making_and_reading_keep_within_their_memory(tmp_path):
 
     checksums(np.ones((1, 2), np.uint32), np.arange(1), np.uint64(1))  # compiled
     tracemalloc.start()
-    gram = stored_gram(tmp_path, wanted(Ones(), range(n)), memory)
+    gram = build_gram(wanted(Ones(), range(n)), memory, store=tmp_path)
     for start in range(0, n, 40):
         gram.window().refill(np.arange(start, start + 40))
     peak = tracemalloc.get_traced_memory()[1]
@@ -535,12 +536,12 @@ def test_a_store_that_may_only_be_read(tmp_path):
 
 def test_panels_heed_memory_and_predicted_time(tmp_path):
     documents = SVC().encode(["a" * 1000] * 500)
-    assert stores.panel_rows(Wanted(Spectrum(2), documents, {}, CPU), 1 << 40) == 500
-    assert stores.panel_rows(Wanted(Spectrum(2), documents, {}, CPU), 16 * 500 * 40) == 40
-    slow = stores.panel_rows(Wanted(GapWeighted(200), documents, {}, CPU), 1 << 40)
+    assert stores.panel_rows(GramRequest(Spectrum(2), documents, {}, CPU), 1 << 40) == 500
+    assert stores.panel_rows(GramRequest(Spectrum(2), documents, {}, CPU), 16 * 500 * 40) == 40
+    slow = stores.panel_rows(GramRequest(GapWeighted(200), documents, {}, CPU), 1 << 40)
     assert stores.LEAST_ROWS <= slow < 500
     many = SVC().encode(["a"] * 200_000)
-    assert stores.panel_rows(Wanted(Spectrum(1), many, {}, CPU), 1 << 40) == stores.ROWS_OF_LARGE
+    assert stores.panel_rows(GramRequest(Spectrum(1), many, {}, CPU), 1 << 40) == stores.ROWS_OF_LARGE
 
 
 def test_rows_that_are_read_in_several_pieces(tmp_path, small, monkeypatch):
@@ -569,7 +570,7 @@ def test_digests_tell_what_differs():
 
 def test_progress_is_told(tmp_path, small):
     told = []
-    stored_gram(tmp_path, wanted(), "1GiB", lambda done, total: told.append(done / total))
+    build_gram(wanted(), "1GiB", store=tmp_path, progress=lambda done, total: told.append(done / total))
     assert told.count(1.0) == 2  # made, then read
     assert len(told) >= 16
 

@@ -28,7 +28,7 @@ from textsvm.bench.corpora import Task, paper_tasks
 from textsvm.bench.harness import Rows, data_folder
 from textsvm.bench.panel import read_set
 from textsvm.estimators.svc import SVC
-from textsvm.estimators.training import predicted
+from textsvm.estimators.training import features_of
 from textsvm.gram.base import DenseGram
 from textsvm.kernels import Spectrum
 from textsvm.kernels.base import Kernel
@@ -159,7 +159,7 @@ def both_ways(task: Task, n: int, kernel: Kernel, C: float) -> dict[str, Any]:
     target = any_one.as_target(labels, len(texts))
     problem = any_one.problem(target, np.arange(len(texts)))
     with limit(1):
-        expected = predicted(kernel, any_one.encode(texts), problem, CPU)
+        expected = features_of(kernel, any_one.encode(texts), problem, CPU).seconds(len(texts), CPU.kind)
     for (way, machine), seconds in zip(machines.items(), expected, strict=True):
         _, taken = least(lambda machine=machine: machine.fit(texts, labels), 2)  # type: ignore[misc]
         row |= {f"{way}, CPU s": taken, f"{way}, predicted": seconds}

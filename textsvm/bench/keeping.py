@@ -3,7 +3,7 @@
 The same solver on the same problems under budgets of 5 to 50 % of the Gram; every way takes the same
 iterations to the same objective, which is asserted, and differs in the rows it computes:
 
-    LRU               rows used longest ago make room (`textsvm.gram.cached`)
+    LRU               rows used longest ago make room (`textsvm.gram.base`)
     LRU, with 8 (64)  the same, when that many rows are asked for at a time: the worst violators, too
     LAT               the row of the smallest index makes room (Wen et al., SIGMA, section 4.1.4)
     free pinned       LRU, but rows of free variables stay while there are others
@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 
 from textsvm.bench.corpora import REGRESSION, paper_tasks, regression, vectors
 from textsvm.bench.harness import Rows, data_folder
-from textsvm.gram.base import DenseGram, Gram
-from textsvm.gram.cached import CachedGram, needed_bytes
+from textsvm.gram.base import CachedGram, DenseGram, Gram, needed_bytes
 from textsvm.kernels import GapWeighted, Gaussian
 from textsvm.kernels.base import MatrixRows
 from textsvm.linalg.vectors import Vectors

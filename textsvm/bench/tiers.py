@@ -1,4 +1,4 @@
-"""textsvm bench tiers: what the planner predicts of each tier (`textsvm.gram.tiers`), and what is measured.
+"""textsvm bench tiers: what the planner predicts of each tier (`textsvm.gram.plan`), and what is measured.
 
 One machine (C = 1) under memory for a share of its matrix: the rows that it asks for, and the seconds of Gram
 and solver, of every tier; all have the objective of the whole matrix to 1e-5. Rates are measured in the same
@@ -11,6 +11,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,12 @@ import numpy as np
 from textsvm import SVC, EditDistance, GapWeighted
 from textsvm.bench.corpora import Task, paper_tasks
 from textsvm.bench.harness import Rows, data_folder
-from textsvm.gram.cached import needed_bytes
-from textsvm.gram.held import bus_rate, measured_rate
-from textsvm.gram.rates import measured_disk
-from textsvm.gram.tiers import Case, Rates
+from textsvm.gram.base import needed_bytes
+from textsvm.gram.measure import bus_rate, measured_disk, measured_rate
+from textsvm.gram.plan import Case, Rates
 from textsvm.kernels.base import Kernel
 from textsvm.runtime.device import Device, select
-from textsvm.solvers.side_by_side import solve
+from textsvm.solvers.solve import solve
 
 SHARES = (0.05, 0.1, 0.25, 0.5)
 KERNELS: dict[str, Kernel] = {"gap:5": GapWeighted(5), "edit": EditDistance(0.05)}
@@ -55,17 +55,17 @@ def rows_of(task: Task, name: str, device: Device, folder: Path) -> list[dict[st
     _, _, objective = run(SVC(KERNELS[name], store=folder / "store", device=device.kind), task)
     rates, found = measured(task, name, device, folder), []
     for share in SHARES:
-        case = Case(n, int(share * n))
+        case = Case(n, 0, capacity=int(share * n))
         for tier in ("recompute", "disk", *(["host"] if device.kind == "cuda" else [])):
             store = folder / "store" if tier == "disk" else None
             memory = needed_bytes(n, case.capacity)
             model = SVC(KERNELS[name], tier=tier, memory=memory, store=store, device=device.kind)
             asked, seconds, other = run(model, task)
             assert abs(other / objective - 1) < 1e-5, (other, objective)
-            predicted = Case(n, case.capacity, tier == "disk", 1.0 if tier == "disk" else 0.0)
+            predicted = replace(case, store=tier == "disk", stored=float(tier == "disk"))
             found.append({
                 "problem": f"{task.name}, {name}", "n": n, "share": share, "tier": tier,
-                "rows asked, n": asked / n, "predicted, n": case.asked / n, "s": seconds,
+                "rows asked, n": asked / n, "predicted, n": case.rows_read / n, "s": seconds,
                 "predicted, s": predicted.seconds(tier, rates),
                 "rates": f"{rates.compute / 1e6:.2g} M values/s, read {rates.read / 1e9:.2g} GB/s",
             })  # fmt: skip

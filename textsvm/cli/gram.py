@@ -160,8 +160,8 @@ def labels_of(corpus: Corpus) -> tuple[list[float] | None, list[str]]:
 
 def _stored(console: Console, model: KernelMachine, documents: Corpus) -> tuple[str, Device]:
     """Make what the store lacks of the kernel matrix, whatever its size; what was done, and where."""
-    from textsvm.estimators.storing import wanted_of
-    from textsvm.gram.stored import stored_rows
+    from textsvm.estimators.storing import gram_request
+    from textsvm.gram.build import stored_rows
     from textsvm.runtime.device import select
     from textsvm.runtime.parallel import of_stage
 
@@ -170,9 +170,9 @@ def _stored(console: Console, model: KernelMachine, documents: Corpus) -> tuple[
         encoded = model.encode(model.read(documents.examples), None, console.stage)
         kernel = model.source.kernel_for(encoded)
         kernel.fit_on(kernel.read(encoded), device)
-        wanted = wanted_of(model, kernel, encoded, device)
+        request = gram_request(model, kernel, encoded, device)
         assert model.store is not None
-        return stored_rows(model.store, wanted, None, of_stage(console.stage, "gram")).description, device
+        return stored_rows(model.store, request, None, of_stage(console.stage, "gram")).description, device
 
 
 def _matrix(console: Console, model: KernelMachine, documents: Corpus, columns: Corpus) -> tuple[Any, Device]:

@@ -18,7 +18,7 @@ from textsvm.kernels.spelling import spell
 if TYPE_CHECKING:
     from textsvm.estimators.base import KernelMachine
     from textsvm.kernels.near import Pairs
-    from textsvm.nearest.wanted import Wanted
+    from textsvm.nearest.search import Criteria
     from textsvm.readers import Corpus
 
 _PANEL = "Neighbours"
@@ -52,12 +52,12 @@ class WhichOptions:
     ] = None
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> Criteria:
         """What the library calls it."""
-        from textsvm.nearest.wanted import K, Wanted
+        from textsvm.nearest.search import Criteria, K
 
         nothing = self.nearest is self.at_least is self.within is None
-        return Wanted(K if nothing else self.nearest, self.at_least, self.within)
+        return Criteria(K if nothing else self.nearest, self.at_least, self.within)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Comparing:
     ] = None
     device: options.Device = "auto"
 
-    def model(self, wanted: Wanted) -> KernelMachine:
+    def model(self, wanted: Criteria) -> KernelMachine:
         """As the options describe it."""
         from textsvm.nearest.neighbours import machine
 
@@ -159,7 +159,7 @@ def _read(console: Console, path: Path, table: options.Table, model: KernelMachi
 
 
 def _search(
-    console: Console, model: KernelMachine, rows: Corpus, columns: Corpus, wanted: Wanted
+    console: Console, model: KernelMachine, rows: Corpus, columns: Corpus, wanted: Criteria
 ) -> Iterator[Pairs]:
     from textsvm.nearest.search import search
 
@@ -195,8 +195,7 @@ def _write_lines(stream: Any, pairs: Pairs, rows: Corpus, columns: Corpus) -> in
 
 
 def _write_matrix(output: Output, found: list[Pairs], rows: Corpus, columns: Corpus) -> int:
-    from textsvm.nearest.files import write_pairs
-    from textsvm.nearest.search import joined
+    from textsvm.nearest.search import joined, write_pairs
 
     pairs = joined(found)
     with output.place() as path:

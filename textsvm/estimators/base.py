@@ -38,8 +38,9 @@ from textsvm.errors import InputError
 from textsvm.estimators.decisions import quiet_overflow, require_numbers
 from textsvm.estimators.storing import check_store, make_gram
 from textsvm.estimators.targets import Target, as_weights, is_integer, is_number, with_classes
-from textsvm.estimators.training import Prepared, check_solver, described, train
-from textsvm.gram.plan import allowed_bytes, parse_bytes
+from textsvm.estimators.training import Prepared, check_solver, train
+from textsvm.gram.measure import allowed_bytes
+from textsvm.gram.plan import parse_bytes
 from textsvm.kernels.base import Kernel, Predictor, Weights
 from textsvm.kernels.spelling import make_kernel, reads_of
 from textsvm.kernels.user import KernelFunction
@@ -386,7 +387,7 @@ class KernelMachine(Shown, BaseEstimator, ABC):
 
     def keep(self, prepared: Prepared, target: Target, machines: Machines) -> None:
         """Set the fitted attributes from a solved problem; warn where it did not converge."""
-        self.gram_ = described(prepared)
+        self.gram_ = prepared.description
         self.seconds_ = dict(prepared.seconds)
         self.keep_machines(prepared.kernel, prepared.examples, target, machines)
 

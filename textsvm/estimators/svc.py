@@ -88,7 +88,7 @@ class SVC(ClassifierMixin, KernelMachine):
         Where the kernel matrix lies while it is solved: whole on `device`; whole in main memory, with the
         rows in use on the card; in the `store`, with the rows in use in memory; nowhere, rows being computed
         when they are asked for. "auto" takes the first if it fits, else what is predicted to be quickest
-        (`textsvm.gram.tiers`); `gram_` says it. On a CPU "host" and "device" are one.
+        (`textsvm.gram.plan`); `gram_` says it. On a CPU "host" and "device" are one.
 
     Attributes
     ----------

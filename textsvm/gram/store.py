@@ -53,7 +53,7 @@ _NOT_READ = ("characters", "classes")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class GramRequest:
     """A Gram that is wanted.
 
     Attributes
@@ -92,7 +92,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredGram:
     """Where a Gram is, or is to be.
 
     Attributes
@@ -164,12 +164,12 @@ class Store:
                 "empty folder"
             )
 
-    def find(self, wanted: Wanted, memory: int, rows: int | None = None) -> Kept:
+    def find(self, wanted: GramRequest, memory: int, rows: int | None = None) -> StoredGram:
         """Where a Gram is in it, or is to be.
 
         Parameters
         ----------
-        wanted : Wanted
+        wanted : GramRequest
         memory : int
             Bytes that rows may take; a new Gram's panels heed them.
         rows : int, optional
@@ -196,7 +196,7 @@ class Store:
                 "format": FORMAT, "textsvm": textsvm.__version__, "spelled": spell(wanted.kernel), **gram,
                 "texts": texts, "rows_of_panel": size, "device": wanted.device.description,
             }  # fmt: skip
-        return Kept(self, Panels(folder, wanted.n, size, name), {**manifest, "texts": texts})
+        return StoredGram(self, Panels(folder, wanted.n, size, name), {**manifest, "texts": texts})
 
     def _require_same(self, texts: Mapping[str, Any]) -> None:
         known = self.texts
@@ -232,7 +232,7 @@ class Store:
             _write_json(self.folder / _STORE, self.texts)
 
     @contextmanager
-    def writing(self, several: Sequence[Kept]) -> Iterator[None]:
+    def writing(self, several: Sequence[StoredGram]) -> Iterator[None]:
         """Hold it for writing some of its Grams, with room for what is missing and manifests in place.
 
         Raises
@@ -252,7 +252,7 @@ class Store:
                     self._require_room(several, "what was made is kept", full=True)
                 raise
 
-    def _require_room(self, several: Sequence[Kept], rest: str, full: bool = False) -> None:
+    def _require_room(self, several: Sequence[StoredGram], rest: str, full: bool = False) -> None:
         """Raise InputError if the disk has no room for the panels that are missing, or is full."""
         panels = [each.panels for each in several]
         needed = sum(one.bytes_of(number) for one in panels for number in one.missing())
@@ -286,7 +286,7 @@ class Store:
             yield
 
 
-def panel_rows(wanted: Wanted, memory: int) -> int:
+def panel_rows(wanted: GramRequest, memory: int) -> int:
     """Rows of a panel of a new Gram, by bytes, the memory that rows may take, and predicted seconds."""
     n = wanted.n
     rows = min(max(ROWS_OF_LARGE, PANEL_BYTES // max(1, 4 * n)), memory // max(1, 16 * n))

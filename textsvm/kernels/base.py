@@ -443,6 +443,8 @@ class Kernel(Operators, Parameters, ABC):
         counts single characters takes 22,030 pairs of unlike documents for copies.
     has_distances : bool
         Whether the pairs that `near` finds have distances, whole numbers, and can be bounded by them.
+    descent : bool
+        Whether coordinate descent suits its features (`FeatureRows.descent`).
     in_shards : bool
         Whether its rows on a card have ``gram_in_shards(shards, number, progress)`` (`textsvm.gram.cards`).
     """
@@ -454,6 +456,7 @@ class Kernel(Operators, Parameters, ABC):
     reads: ClassVar[str] = "texts"
     alike: ClassVar[float] = 0.98
     has_distances: ClassVar[bool] = False
+    descent: ClassVar[bool] = True
     in_shards: ClassVar[bool] = False
 
     @property

@@ -38,7 +38,7 @@ from textsvm.runtime.parallel import StageProgress, lap
 from textsvm.selection.conformal import Conforming, Conformity
 from textsvm.selection.fold_grams import Task, grams_of, train_and_test
 from textsvm.selection.folds import make_folds
-from textsvm.selection.scoring import mean_values, read
+from textsvm.selection.scoring import mean_values, read_training_data
 
 METHODS = ("sigmoid", "isotonic")
 
@@ -126,7 +126,7 @@ class CalibratedSVC(ClassifierMixin, Conforming, Shown, BaseEstimator):
         """
         self.check()
         estimator = SVC() if self.estimator is None else clone(self.estimator)
-        given, target, weight = read(estimator, X, y, sample_weight)
+        given, target, weight = read_training_data(estimator, X, y, sample_weight)
         estimator.read(X)  # a table names its columns, and the fitted estimator keeps the names
         task, tested = self._task(estimator, target, weight)
         seconds = dict.fromkeys(("encode", "gram", "solve", "score"), 0.0)

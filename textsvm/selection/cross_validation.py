@@ -31,7 +31,7 @@ from textsvm.selection.scoring import (
     mean_and_sd,
     mean_values,
     metric_names,
-    read,
+    read_training_data,
     warn_unfinished,
 )
 from textsvm.selection.splitting import Splitting, report_leaks
@@ -174,7 +174,7 @@ def cross_validate(
     >>> found.pooled["accuracy"]
     1.0
     """
-    given, target, weight = read(model, X, y, sample_weight, positive)
+    given, target, weight = read_training_data(model, X, y, sample_weight, positive)
     names = metric_names(target, metrics)
     anew = isinstance(model, SVC) and is_default(model.kernel)
     model = clone(model) if anew else model  # without what it may have chosen before

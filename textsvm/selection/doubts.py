@@ -35,11 +35,11 @@ from textsvm.estimators.base import Prepared, Target
 from textsvm.estimators.default import Given, encode, is_default
 from textsvm.estimators.svc import SVC
 from textsvm.kernels.base import Kernel
+from textsvm.nearest.rows import Nearest, nearest
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, of_stage
 from textsvm.selection.folds import make_folds
-from textsvm.selection.nearest import Nearest, nearest
-from textsvm.selection.scoring import fold_scores, mean_values, read, solve_folds
+from textsvm.selection.scoring import fold_scores, mean_values, read_training_data, solve_folds
 from textsvm.text.documents import View
 
 #: Nearest texts that vote, and the power of the kernel values by which they do.
@@ -219,7 +219,7 @@ def doubts(
     if model is not None and not isinstance(model, SVC):
         raise InputError(f"{type(model).__name__} is no SVC; doubts are about labels of classes")
     estimator = SVC() if model is None else clone(model)
-    given, target, _ = read(estimator, texts, labels, None)
+    given, target, _ = read_training_data(estimator, texts, labels, None)
     folds = make_folds(cv, target, random_state=random_state)
     if is_default(estimator.kernel):
         estimator.kernel = plain_kernel(estimator, given)

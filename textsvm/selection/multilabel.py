@@ -29,7 +29,7 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap
 from textsvm.selection.fold_grams import Task, grams_of, train_and_test
 from textsvm.selection.folds import make_folds
-from textsvm.selection.scoring import mean_values, read
+from textsvm.selection.scoring import mean_values, read_training_data
 from textsvm.selection.thresholds import choose
 from textsvm.solvers.problems import Labelling, Machines
 
@@ -163,7 +163,7 @@ class MultilabelSVC(ClassifierMixin, KernelMachine):
         if self.thresholds == "zero":
             self._fit(X, y, sample_weight, progress)
             return self
-        given, target, weight = read(self, X, y, sample_weight)
+        given, target, weight = read_training_data(self, X, y, sample_weight)
         self.read(X)  # a table names its columns, and the fitted estimator keeps the names
         folds = make_folds(self.cv, target, random_state=self.random_state)
         everyone = np.arange(len(target.values))

@@ -32,7 +32,7 @@ from textsvm.selection.folds import Fold
 from textsvm.selection.grid import all_grams, encode_all, settings_of
 from textsvm.selection.leakage import Leak
 from textsvm.selection.record import Record, left, of_kernel
-from textsvm.selection.scoring import mean_and_sd, read, warn_unfinished
+from textsvm.selection.scoring import mean_and_sd, read_training_data, warn_unfinished
 from textsvm.selection.search import Search
 from textsvm.selection.splitting import Splitting, report_leaks
 from textsvm.selection.whole import WholeProgress
@@ -183,7 +183,7 @@ def tune(
     started = time.perf_counter()
     if minutes is not None:
         _check_minutes(minutes)
-    given, target, weight = read(model, X, y, sample_weight, positive)
+    given, target, weight = read_training_data(model, X, y, sample_weight, positive)
     search = Search(settings_of(model, grid), target, weight, metric)
     splitting = Splitting(cv, groups, repeats, random_state, group_duplicates)
     search.split(splitting, nested)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram, Gram
-from textsvm.gram.shards import ShardedGram
+from textsvm.gram.cards import ShardedGram
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
 from textsvm.runtime.parallel import Progress

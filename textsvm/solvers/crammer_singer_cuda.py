@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
-from textsvm.gram.shards import ShardedGram
+from textsvm.gram.cards import ShardedGram
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress
 from textsvm.solvers import cuda_queue, shards_cuda

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_matrix
 from threadpoolctl import threadpool_limits
 
-from textsvm.gram.base import Gram
-from textsvm.gram.features import FeatureGram
+from textsvm.gram.base import FeatureGram, Gram
 from textsvm.linalg.rows import FeatureRows
 from textsvm.runtime.device import array_module, to_host
 from textsvm.runtime.parallel import n_threads

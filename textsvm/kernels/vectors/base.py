@@ -41,6 +41,7 @@ class VectorKernel(Kernel):
     reads: ClassVar[str] = "vectors"
     # Neighbours are no copies: with a small gamma all vectors are close.
     alike: ClassVar[float] = 1 - 1e-5
+    descent: ClassVar[bool] = False
     finish: ClassVar[str] = ""
     shifts: ClassVar[bool] = False
 
