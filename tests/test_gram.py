@@ -10,7 +10,7 @@ from test_smo import ArrayRows
 from textsvm.errors import InputError
 from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.gram.build import make_gram
-from textsvm.gram.plan import parse_bytes, plan, show_bytes
+from textsvm.gram.plan import Case, parse_bytes, plan, show_bytes
 from textsvm.kernels import GapWeighted, Spectrum, Sum
 from textsvm.kernels.base import AHEAD
 from textsvm.runtime.device import select
