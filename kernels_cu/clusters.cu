@@ -1,6 +1,6 @@
 // needs: finish.cuh
 // Kernel values of some vectors, the sources, with clusters of others. The derivation is in
-// textsvm/bench/clusters.py and clusters_cuda.py; here only what each thread does.
+// benchmarks/clusters.py; here only what each thread does.
 //
 // NUMBER (float or double): of vectors and sums. FINISH: see finish.cuh.
 

@@ -1,5 +1,5 @@
 // Catanzaro's comparison of data layouts: Gaussian kernel values of all points with two of them, high and low; and
-// his reductions to the smallest and the largest value with its place. What they show is in textsvm/bench/layouts.py.
+// his reductions to the smallest and the largest value with its place. What they show is in benchmarks/layouts.py.
 
 // n points of d numbers, d a multiple of 4, in the layout that a kernel names. Values are exp2(scale * distance^2).
 struct Points {

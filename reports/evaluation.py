@@ -8,10 +8,10 @@ import sys
 import time
 from pathlib import Path
 
+from benchmarks.corpora import full_tasks
+from benchmarks.peers import CHOSEN
 from textsvm import SVC, CalibratedSVC
-from textsvm.bench.corpora import full_tasks
 from textsvm.bench.harness import data_folder
-from textsvm.bench.peers import CHOSEN
 from textsvm.evaluation.judge import judge
 from textsvm.reporting.files import write
 from textsvm.reporting.report import make_report

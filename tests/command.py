@@ -17,7 +17,8 @@ from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
 
-REVIEWS = str(Path(__file__).resolve().parent.parent / "corpora" / "samples" / "reviews.csv")
+ROOT = Path(__file__).resolve().parent.parent
+REVIEWS = str(ROOT / "corpora" / "samples" / "reviews.csv")
 READING = (REVIEWS, "--text", "text", "--label", "label")
 #: What the server has run before the first fork, in a folder of its own.
 WARM = (
@@ -35,14 +36,14 @@ WARM = (
 )
 
 
-def run(*arguments, stdin=b"", cwd=None, timeout=120, stdout=None, stderr=None):
-    """Run textsvm; `stdin` is bytes, `stdout` and `stderr` are files other than those that are read here."""
+def run(*arguments, stdin=b"", cwd=None, timeout=120, stdout=None, stderr=None, program="textsvm"):
+    """Run textsvm (or `benchmarks`); `stdin` is bytes, `stdout` and `stderr` are optional files."""
     if not hasattr(os, "fork"):
-        return run_fresh(*arguments, stdin=stdin, cwd=cwd, timeout=timeout)
+        return run_fresh(*arguments, stdin=stdin, cwd=cwd, timeout=timeout, program=program)
     with tempfile.TemporaryDirectory() as folder:
         files = [str(Path(folder, "stdin")), stdout or f"{folder}/stdout", stderr or f"{folder}/stderr"]
         Path(files[0]).write_bytes(stdin)
-        argv = ["textsvm", *map(str, arguments)]
+        argv = [program, *map(str, arguments)]
         request = {"argv": argv, "cwd": str(cwd or os.getcwd()), "files": files, "timeout": timeout}
         server = _server()
         server.stdin.write(json.dumps(request) + "\n")
@@ -52,13 +53,13 @@ def run(*arguments, stdin=b"", cwd=None, timeout=120, stdout=None, stderr=None):
         return subprocess.CompletedProcess(argv, code, *heard)
 
 
-def run_fresh(*arguments, stdin=b"", cwd=None, env=None, timeout=120):
-    """Run textsvm in a new Python."""
+def run_fresh(*arguments, stdin=b"", cwd=None, env=None, timeout=120, program="textsvm"):
+    """Run textsvm (or `benchmarks`) in a new Python."""
     return subprocess.run(
-        [sys.executable, "-m", "textsvm", *map(str, arguments)],
+        [sys.executable, "-m", program, *map(str, arguments)],
         input=stdin,
         capture_output=True,
-        cwd=cwd,
+        cwd=ROOT if program == "benchmarks" else cwd,
         env={**os.environ, **(env or {})},
         timeout=timeout,
     )
@@ -134,8 +135,17 @@ def _textsvm(argv):
 
     sys.argv = argv
     try:
-        cli.main()
+        if argv[0] == "benchmarks":
+            sys.path.insert(0, str(ROOT))
+            from benchmarks.__main__ import main
+
+            main()
+        else:
+            cli.main()
     except SystemExit as exit:
+        if isinstance(exit.code, str):
+            print(exit.code, file=sys.stderr)
+            return 1
         return exit.code
     return 0
 

@@ -12,19 +12,10 @@ from scipy.sparse import csr_array
 from sklearn import svm
 from sklearn.metrics.pairwise import rbf_kernel
 
-from textsvm.bench import (
-    classifiers,
-    dual_objective,
-    essays,
-    mixtures,
-    multiclass,
-    multilabel,
-    reviews,
-    tuned,
-    vectors,
-    weights,
-)
-from textsvm.bench.corpora import R8, SCORE_RANGES, Prompt, Task, essay_prompts, parted_task
+from benchmarks import classifiers, essays, mixtures, vectors, weights
+from benchmarks.__main__ import main
+from benchmarks.corpora import R8, SCORE_RANGES, Prompt, essay_prompts, parted_task
+from textsvm.bench.corpora import Task
 from textsvm.estimators.svc import SVC
 from textsvm.kernels import Spectrum
 from textsvm.runtime.device import select
@@ -151,7 +142,7 @@ def test_the_counts_of_r8(data):
 def test_vectors_on_few_examples_agree_with_libsvm(data, tmp_path, monkeypatch):
     monkeypatch.setenv("TEXTSVM_DATA", str(data))
     few = ["--every", "40", "--repeats", "1", "--libsvm", "--device", "cpu"]
-    vectors.main([*few, "-o", str(tmp_path / "vectors")])
+    main(["vectors", *few, "-o", str(tmp_path / "vectors")])
     rows = json.loads((tmp_path / "vectors.json").read_text())["rows"]
     assert [row["key"] for row in rows] == list(vectors.TASKS)
     judged = [row for row in rows if not row["key"].endswith("-cs")]
@@ -173,16 +164,16 @@ def test_the_objective_from_coefficients_alone_is_that_of_the_machines(classes):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(90, 3)), np.arange(90) % classes
     model = svm.SVC(gamma=0.4, C=2.0, tol=1e-8).fit(csr_array(x), y)
-    coef = dual_objective.libsvm_coef(model)
-    dual_objective.require_feasible(coef, 2.0)
+    coef = vectors.libsvm_coef(model)
+    vectors.require_feasible(coef, 2.0)
     cpu = select("cpu")
-    found = dual_objective.gaussian_objective(csr_array(x)[model.support_], coef, 0.4, None, cpu)
+    found = vectors.gaussian_objective(csr_array(x)[model.support_], coef, 0.4, None, cpu)
     pairs = [np.isin(y, pair) for pair in combinations(range(classes), 2)]
     kernel = rbf_kernel(x, gamma=0.4)
     machines = [SVC("precomputed", C=2.0, tol=1e-8).fit(kernel[np.ix_(one, one)], y[one]) for one in pairs]
     assert found == pytest.approx(-sum(machine.solutions_[0].objective for machine in machines), rel=1e-6)
     with pytest.raises(AssertionError):
-        dual_objective.require_feasible(coef, 1.0)
+        vectors.require_feasible(coef, 1.0)
 
 
 def test_the_objective_of_crammer_and_singers_machine():
@@ -190,13 +181,11 @@ def test_the_objective_of_crammer_and_singers_machine():
     x, y = rng.normal(size=(90, 3)), np.arange(90) % 3
     model = SVC("precomputed", C=2.0, multiclass="crammer-singer").fit(rbf_kernel(x, gamma=0.4), y)
     own = y[model.support_]
-    dual_objective.require_feasible(model.dual_coef_, 2.0, own)
+    vectors.require_feasible(model.dual_coef_, 2.0, own)
     given = (x[model.support_], model.dual_coef_, 0.4, own, select("cpu"))
-    assert dual_objective.gaussian_objective(*given) == pytest.approx(
-        -model.solutions_[0].objective, rel=1e-6
-    )
+    assert vectors.gaussian_objective(*given) == pytest.approx(-model.solutions_[0].objective, rel=1e-6)
     with pytest.raises(AssertionError):
-        dual_objective.require_feasible(model.dual_coef_, 2.0, (own + 1) % 3)
+        vectors.require_feasible(model.dual_coef_, 2.0, (own + 1) % 3)
 
 
 def test_mixtures_are_the_same_again_and_overlap():
@@ -208,13 +197,3 @@ def test_mixtures_are_the_same_again_and_overlap():
     model = svm.SVC(gamma=1 / 40).fit(x, y)
     assert 0.9 < model.score(others, labels) < 0.99
     assert 0.1 < len(model.support_) / len(x) < 0.5
-
-
-@pytest.mark.parametrize(
-    "module", [essays, mixtures, multiclass, multilabel, reviews, tuned, vectors, weights]
-)
-def test_each_says_what_it_does(module, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        module.main(["--help"])
-    assert stopped.value.code == 0
-    assert "--device" in capsys.readouterr().out

@@ -7,7 +7,8 @@ import pytest
 from problems import gaussian
 from test_smo import ArrayRows
 
-from textsvm.bench import corpora, keeping, sigma, tight_search
+from benchmarks import corpora, keeping, sigma, tight_search
+from benchmarks.__main__ import main
 from textsvm.gram.base import DenseGram, needed_bytes
 from textsvm.solvers.dual import svr
 from textsvm.solvers.smo import solve
@@ -118,7 +119,7 @@ def test_sets_of_numbers(name, shape, data):
 
 
 def test_the_report_of_searches(tmp_path):
-    tight_search.main(["--quick", "-o", str(tmp_path / "r")])
+    main(["tight_search", "--quick", "-o", str(tmp_path / "r")])
     assert [line.split(" | ")[3] for line in (tmp_path / "r.md").read_text().splitlines()[8:]] == list(
         tight_search.WAYS
     )

@@ -12,6 +12,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from test_selection import N, classes_of, texts
 
 from textsvm.errors import InputError
+from textsvm.estimators.decisions import decide
 from textsvm.estimators.svc import SVC
 from textsvm.estimators.svr import SVR
 from textsvm.kernels import Spectrum
@@ -193,6 +194,16 @@ def test_reject_between_two_thresholds():
     assert decided.decide(np.array([[0.75, 0.25], [0.85, 0.15], [0.95, 0.05]])).tolist() == [
         "class 1", "unsure", "class 0",
     ]  # fmt: skip
+
+
+def test_probabilities_at_the_bounds_of_reject_are_decided():
+    classes, eighths = np.array(["no", "yes"]), np.arange(9) / 8
+    p = np.stack([1 - eighths, eighths], axis=1)
+    two = decide(p, classes, (0.25, 0.75)).tolist()
+    assert two == ["no"] * 3 + ["unsure"] * 3 + ["yes"] * 3
+    assert decide(p, classes, 0.75).tolist() == two
+    assert decide(p, classes, (0.5, 0.5)).tolist() == ["no"] * 4 + ["yes"] * 5
+    assert decide(p, classes, (0.0, 1.0)).tolist() == ["no"] + ["unsure"] * 7 + ["yes"]
 
 
 def test_reject_below_one_threshold():

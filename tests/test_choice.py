@@ -10,11 +10,14 @@ from sklearn.base import clone
 import textsvm
 from textsvm import SVC, GappedKmers, InputError, Spectrum, Sum
 from textsvm.choice import choose, shortlist
+from textsvm.choice import trial as trial_module
 from textsvm.choice.choose import FEWEST, MOST_TRIED
 from textsvm.choice.shortlist import Recipe
-from textsvm.choice.trial import FOLDS, Examples, Trials
+from textsvm.choice.trial import FOLDS, Examples, Trial, Trials
 from textsvm.evaluation.explanation import explain
+from textsvm.kernels.spelling import spell
 from textsvm.runtime.device import select
+from textsvm.sources.texts import TextForm, TextSource
 from textsvm.text.documents import encode
 
 
@@ -117,23 +120,195 @@ def test_the_sentence_says_what_was_chosen(model):
     assert f"{FOLDS}-fold cross-validation on {len(texts)} texts" in model.chosen_
 
 
-def test_trials_are_cross_validation():
-    texts, y = corpus(60, 3)
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("recipe", [Recipe(odds=True), Recipe("overlap"), Recipe("gapped")], ids=str)
+def test_trials_are_cross_validation(n_classes, recipe, monkeypatch):
+    monkeypatch.setattr(trial_module, "TOLERANCE", 1e-4)
+    texts, y = corpus(60, n_classes)
+    texts = [text[-20:] for text in texts]
+    y = np.where(np.arange(60) % 7 == 0, (y + 1) % n_classes, y)  # some labels are wrong
+    weight = np.where(np.arange(60) % 5 == 0, 3.0, 0.5)
     fold = np.arange(60) // 3 % FOLDS
-    documents = encode(texts).with_classes(y)
-    examples = Examples(documents, y, 3, np.ones(60), fold)
-    for recipe in (Recipe(odds=True), Recipe("overlap"), Recipe("gapped")):
-        kernel = recipe.kernel()
-        trials = Trials(examples, select("cpu")).run([recipe], [0.1, 1.0])
-        assert [trial.C for trial in trials] == [0.1, 1.0]
-        for trial in trials:
-            right = 0
-            for k in range(FOLDS):
-                train, test = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
-                alone = SVC(clone(kernel), trial.C, normalise="none", device="cpu")
-                alone.fit([texts[i] for i in train], y[train])
-                right += (alone.predict([texts[i] for i in test]) == y[test]).sum()
-            assert trial.accuracy == pytest.approx(right / 60, abs=2.5 / 60)
+    examples = Examples(encode(texts).with_classes(y), y, n_classes, weight, fold)
+    trials = Trials(examples, select("cpu")).run([recipe], [3.0, 0.01, 0.3])  # in no order
+    assert [trial.C for trial in trials] == [3.0, 0.01, 0.3]
+    for trial in trials:
+        right = 0
+        for k in range(FOLDS):
+            train, test = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+            alone = SVC(recipe.kernel(), trial.C, normalise="none", device="cpu", multiclass="ovr", tol=1e-4)
+            alone.fit([texts[i] for i in train], y[train], sample_weight=weight[train])
+            right += (alone.predict([texts[i] for i in test]) == y[test]).sum()
+        assert trial.accuracy == pytest.approx(right / 60)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("recipe", [Recipe(odds=True), Recipe("overlap"), Recipe("gapped")], ids=str)
+def test_decisions_of_a_fold_do_not_depend_on_its_labels(n_classes, recipe):
+    texts, y = [text[-20:] for text in corpus(60)[0]], np.random.default_rng(0).integers(0, n_classes, 60)
+    fold, decided = np.arange(60) % FOLDS, []
+    for change in range(n_classes):
+        target = np.where(fold == 1, (y + change) % n_classes, y)
+        examples = Examples(encode(texts).with_classes(target), target, n_classes, np.ones(60), fold)
+        trials, kernel = Trials(examples, select("cpu")), recipe.kernel()
+        gram = None if kernel.has_features else trials._gram(recipe, kernel)
+        if gram is None:
+            trials.count(kernel)
+        decided.append(trials._values(kernel, gram, 1, [1.0, 30.0]))
+    for other in decided[1:]:
+        np.testing.assert_array_equal(other, decided[0])
+
+
+def test_features_of_the_training_part_do_not_depend_on_the_rest():
+    texts, y = corpus(30)
+    train, grams = np.arange(20), []
+    for rest in (texts[20:], ["the same words"] * 10):
+        examples = Examples(encode([*texts[:20], *rest]).with_classes(y), y, 2, np.ones(30), np.zeros(30))
+        trials, kernel = Trials(examples, select("cpu")), Recipe(odds=True).kernel()
+        trials.count(kernel)
+        rows = trials.rows(kernel, train).take(train)
+        x = rows.x.dot(np.eye(rows.x.n_features))
+        grams.append(x @ x.T + np.diag(rows.ridge))
+    np.testing.assert_allclose(grams[1], grams[0], rtol=1e-5, atol=1e-6)
+
+
+class Scripted:
+    """Trials whose accuracies are given, 0.5 where they are not."""
+
+    def __init__(self, accuracies):
+        self.accuracies, self.rounds = accuracies, []
+
+    def run(self, recipes, penalties, progress=None):
+        self.rounds.append((list(recipes), penalties))
+        return [Trial(r, C, self.accuracies.get((r, C), 0.5)) for r in recipes for C in penalties]
+
+
+PLAIN, WITH_WORDS, ODDS, BOTH = Recipe(), Recipe(words=True), Recipe(odds=True), Recipe(words=True, odds=True)
+
+
+@pytest.mark.parametrize(
+    ("look", "accuracies", "rounds", "best"),
+    [
+        (
+            (100, 20),
+            {(WITH_WORDS, 2.0): 0.7, (ODDS, 2.0): 0.8, (ODDS, 6.0): 0.9},
+            [[PLAIN, WITH_WORDS], [ODDS, BOTH], [Recipe("presence", odds=True)], [ODDS]],
+            (ODDS, 6.0),
+        ),
+        (
+            (100, 20),
+            {(WITH_WORDS, 2.0): 0.7, (Recipe("presence", words=True), 2.0): 0.8},
+            [[PLAIN, WITH_WORDS], [ODDS, BOTH], [Recipe("presence", True)], [Recipe("presence", True)]],
+            (Recipe("presence", words=True), 2.0),
+        ),
+        ((100, 1), {}, [[PLAIN], [ODDS], [Recipe("presence")], [PLAIN]], (PLAIN, 2.0)),  # of equals the first
+        (
+            (30, 5),
+            {(WITH_WORDS, 2.0): 0.7, (BOTH, 2.0): 0.7, (WITH_WORDS, 2 / 3): 0.75},
+            [[PLAIN, WITH_WORDS], [ODDS, BOTH, Recipe("overlap", words=True)], [], [WITH_WORDS]],
+            (WITH_WORDS, 2 / 3),
+        ),
+    ],
+)
+def test_each_round_is_around_the_best_so_far(look, accuracies, rounds, best):
+    trials = Scripted(accuracies)
+    result = choose._rounds(trials, shortlist.Look(*look, "", 0.0), 2.0, None)
+    assert trials.rounds == [*((recipes, [2.0]) for recipes in rounds[:-1]), (rounds[-1], [2 / 3, 6.0])]
+    assert len(result) == sum(map(len, rounds)) + 1
+    assert (choose._best(result).recipe, choose._best(result).C) == best
+
+
+@pytest.fixture
+def examples_of_trials(monkeypatch):
+    """The examples of trials that are only scripted."""
+    given = []
+
+    class Recorded(Scripted):
+        def __init__(self, examples, device):
+            super().__init__({(ODDS, 2.0): 0.8, (ODDS, 6.0): 0.9})
+            given.append(examples)
+
+    monkeypatch.setattr(choose, "Trials", Recorded)
+    return given
+
+
+def test_trials_are_of_a_part_of_the_texts_with_their_own_classes_and_weights(examples_of_trials):
+    numbers = np.random.default_rng(0).permutation(2000)
+    read = Sum([Spectrum(1), Spectrum(1, tokens="words")])
+    documents = TextSource(read, TextForm("none", True, None)).prepare([f"text {i}" for i in numbers], None)
+    target, weight = numbers % 3, numbers / 10.0
+    choice = choose.choose(documents, target, weight, select("cpu"), 2.0, 0.0)
+    assert (choice.C, spell(choice.kernel)) == (6.0, spell(ODDS.kernel()))
+    assert choice.description == choose._sentence(choice.trials, Trial(ODDS, 6.0, 0.9), FEWEST, 2000)
+    [examples] = examples_of_trials
+    parts = examples.documents.documents.values()
+    assert len(parts) == 2
+    for part in parts:
+        own = np.array([int(part.text(i).split()[1]) for i in range(len(part))])
+        assert len(own) == FEWEST
+        np.testing.assert_array_equal(examples.target, own % 3)
+        np.testing.assert_array_equal(part.classes, own % 3)
+        np.testing.assert_array_equal(examples.weight, own / 10)
+    assert examples.n_classes == 3
+    np.testing.assert_array_equal(np.bincount(examples.fold), [FEWEST / FOLDS] * FOLDS)
+
+
+def test_the_budget_bounds_the_texts_of_trials():
+    documents = encode(["a few words of a text"] * 50)
+    seen = shortlist.look(documents, documents)
+    some, twice = (choose._affordable(documents, 2, seen, seconds) for seconds in (100.0, 200.0))
+    assert twice == pytest.approx(2 * some, rel=1e-4)
+    assert choose._affordable(documents, 9, seen, 100.0) < some
+    assert choose._affordable(documents, 2, replace(seen, words=1.0), 100.0) > some
+    assert choose._affordable(documents, 2, seen, 0.0) == FEWEST
+    assert choose._affordable(documents, 300, seen, 0.0) == 300 * 2 * FOLDS
+    symbols = documents.lengths.sum()
+    assert choose.alternative(documents, 2) == pytest.approx(symbols * (2.0e-6 + 2 * 5.5e-8))
+    assert choose.alternative(documents, 5) == pytest.approx(symbols * (2.0e-6 + 10 * 5.5e-8))
+
+
+@pytest.mark.parametrize(
+    ("alternative", "seconds", "allowed", "n"),
+    [(0.0, None, 1.0, 30), (10.0, None, 5.0, 30), (10.0, 0.25, 0.25, 48), (10.0, 0.0, 0.0, 48)],
+)
+def test_trials_take_half_the_time_of_the_alternative_or_the_budget(
+    alternative, seconds, allowed, n, examples_of_trials, monkeypatch
+):
+    given = []
+    monkeypatch.setattr(choose, "MOST", 30)
+    monkeypatch.setattr(choose, "alternative", lambda *_: alternative)
+    monkeypatch.setattr(choose, "_affordable", lambda *known: given.append(known[-1]) or 10**9)
+    texts, y = corpus()
+    auto(budget=seconds).fit(texts, y)
+    assert given == [allowed]
+    assert [len(examples.target) for examples in examples_of_trials] == [n]
+
+
+def test_the_sentence_names_the_lead_over_the_first_kernel():
+    first, best = Trial(PLAIN, 1.0, 0.75), Trial(WITH_WORDS, 3.0, 0.875)
+    said = choose._sentence([first, best], best, 600, 1700)
+    assert said == (
+        "spectrum:1-5,log,idf+words:1-2,log,idf with C = 3 was chosen in 2 trials: 87.5 % right in 3-fold "
+        "cross-validation on 600 of 1,700 texts, 12.5 points more than spectrum:1-5,log,idf"
+    )
+    assert choose._sentence([first, first], first, 600, 600) == (
+        "spectrum:1-5,log,idf with C = 1 was chosen in 2 trials: 75.0 % right in 3-fold cross-validation on "
+        "600 texts"
+    )
+
+
+@pytest.mark.parametrize("name", ["two of one", "each its own"])
+def test_nothing_is_tried_where_no_class_has_two_texts(name, monkeypatch):
+    monkeypatch.setattr(choose, "Trials", lambda *_: pytest.fail("there were trials"))
+    texts, y = LITTLE[name]
+    model = auto(C=2.0).fit(texts, y)
+    assert model.chosen_.endswith("with C = 2 was taken without trials: no class has two texts")
+    assert (spell(model.kernel_), model.C_) == (spell(PLAIN.kernel()), 2.0)
+
+
+def test_kernels_are_tried_where_a_class_has_one_text(examples_of_trials):
+    auto().fit(*LITTLE["a class of one"])
+    assert len(examples_of_trials) == 1
 
 
 def test_weights_of_texts_and_classes_count():
@@ -289,6 +464,47 @@ def test_the_short_list_depends_on_the_texts():
             for better in (best, *second):
                 third = shortlist.third_round(seen, better)
                 assert len(first) + len(second) + len(third) + 1 <= MOST_TRIED
+
+
+def test_texts_are_looked_at_for_the_short_list():
+    texts = ["acgt" * 10, "acgtacgt" * 10, "a cg t"]
+    look = shortlist.look(encode(texts), encode(["w"] * 3))
+    assert (look.characters, look.words, look.letters) == (pytest.approx(126 / 3), 1.0, "acgt")
+    assert look.gapped_seconds > 0
+    for letters, few in (("abcdefgh", True), ("abcdefghi", False)):
+        look = shortlist.look(encode([letters] * 2), encode(["w"] * 2))
+        assert look.letters == (letters if few else "")
+
+
+def test_bounds_of_the_short_list():
+    look = shortlist.Look(40.0, 2.0, "acgu", 120.0)
+    assert look.is_short
+    assert look.has_words
+    assert look.is_sequence
+    assert not replace(look, characters=40.5).is_short
+    assert not replace(look, words=1.9).has_words
+    assert replace(look, characters=20.0).is_sequence
+    for change in ({"characters": 19.5}, {"letters": ""}, {"gapped_seconds": 121.0}):
+        assert not replace(look, **change).is_sequence
+    # Short texts are compared by what they share, long ones by long substrings.
+    assert Recipe("overlap") in shortlist.second_round(look, PLAIN)
+    assert shortlist.third_round(look, PLAIN) == []
+    long = replace(look, characters=41.0)
+    assert all(recipe.first != "overlap" for recipe in shortlist.second_round(long, PLAIN))
+    assert shortlist.third_round(long, BOTH) == [Recipe("presence", words=True, odds=True)]
+    assert shortlist.third_round(long, Recipe("gapped")) == []
+
+
+def test_recipes_are_kernels():
+    expected = {
+        PLAIN: "spectrum:1-5,log,idf",
+        BOTH: "spectrum:1-5,log,idf,odds+words:1-2,log,idf,odds",
+        Recipe("presence", odds=True): "spectrum:3-8,presence,idf,odds",
+        Recipe("overlap", words=True): "spectrum:1-7,intersection+words:1-2,log,idf",
+        Recipe("gapped"): "gapped:9",
+        Recipe("gapped", strands=True): "gapped:9,canonical",
+    }
+    assert {recipe: spell(recipe.kernel()) for recipe in expected} == expected
 
 
 def test_a_gram_is_made_once_for_all_values_of_c(monkeypatch):

@@ -412,7 +412,7 @@ def test_ctrl_c_leaves_nothing_behind(n, repeats, tmp_path):
 
 
 def test_bench_names_what_there_is():
-    assert "peers" in run("bench", "--help").stdout.decode()
+    assert "panel" in run("bench", "--help").stdout.decode()
     assert "not one of kernels" in fails("bench", "beauty", code=2)
 
 

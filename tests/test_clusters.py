@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from problems import random_sparse
 from scipy.sparse import csr_matrix
 
-from textsvm.bench.clusters import SIZE, SLOTS, cluster
+from benchmarks.clusters import SIZE, SLOTS, cluster
 
 
 def clustered(x):

@@ -10,10 +10,9 @@ import pytest
 from command import fails, report, run
 from test_reporting import HOSTILE, Page
 
-from textsvm.bench import opponents
-from textsvm.bench.compare import compare
 from textsvm.errors import InputError
-from textsvm.evaluation.comparison import judge_prediction
+from textsvm.evaluation import opponents
+from textsvm.evaluation.comparison import compare, judge_prediction
 from textsvm.readers import read_corpus, sample
 from textsvm.reporting import comparison
 

@@ -18,8 +18,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import benchmarks
 import textsvm
-from textsvm.bench import clusters_cuda, layouts
+from benchmarks import clusters, layouts
 from textsvm.kernels.edit import cuda as edit_cuda
 from textsvm.kernels.gap import cuda as gap_cuda
 from textsvm.kernels.gap import cuda as gap_lanes
@@ -45,7 +46,7 @@ STRUCTS = {
     "mers.cu": {"Task": mer_distances_cuda.TASK},
     "diagonals.cu": {"Task": positions_cuda.TASK},
     "locality.cu": {"Task": positions_cuda.TASK},
-    "clusters.cu": {"Clustered": clusters_cuda.CLUSTERED},
+    "clusters.cu": {"Clustered": clusters.CLUSTERED},
     "products.cu": {"Products": products_cuda.PRODUCTS},
     dense_cuda.SOURCE: {"Dense": dense_cuda.DENSE},
     "vectors.cu": {"Work": vectors_cuda.WORK},
@@ -74,7 +75,8 @@ def nvrtc():
 def define_sets():
     """(source, defines) of every module that launches kernels."""
     sets = []
-    for module in pkgutil.walk_packages(textsvm.__path__, "textsvm."):
+    packages = [*pkgutil.walk_packages(textsvm.__path__, "textsvm.")]
+    for module in [*packages, *pkgutil.iter_modules(benchmarks.__path__, "benchmarks.")]:
         if not module.name.endswith("__main__"):
             for entry in getattr(importlib.import_module(module.name), "DEFINE_SETS", []):
                 if entry not in sets:

@@ -7,8 +7,9 @@ import pytest
 from command import fails, run
 from test_doubts import corpus
 
+from benchmarks import none_of_these as bench
+from benchmarks.__main__ import main
 from textsvm import SVC, CalibratedSVC, InputError, Spectrum, load, save
-from textsvm.bench import none_of_these as bench
 from textsvm.evaluation.judge import judge
 from textsvm.reporting.report import make_report
 from textsvm.selection.conformal import Conformity, largest
@@ -155,7 +156,7 @@ def test_the_benchmark_leaves_classes_out(tmp_path):
     cut = bench.draw("dialects", None, 0)
     assert 0 < cut.known.mean() < 1
     assert not set(cut.y_train) & set(cut.y_test[~cut.known])
-    bench.main(["--quick", "--seeds", "1", "--device", "cpu", "-o", str(tmp_path / "n")])
+    main(["none_of_these", "--quick", "--seeds", "1", "--device", "cpu", "-o", str(tmp_path / "n")])
     [row] = json.loads((tmp_path / "n.json").read_text())["rows"]
     assert row["AUROC, textsvm"] > 50
     assert 1 <= row["classes in a set"] <= row["classes learnt"]

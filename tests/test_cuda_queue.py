@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from problems import gaussian
 
-from textsvm.bench import numerics
+from benchmarks import numerics
 from textsvm.gram.base import DenseGram
 from textsvm.solvers import smo
 from textsvm.solvers.cuda_queue import Queue

@@ -7,8 +7,9 @@ import pytest
 from command import fails, run
 from test_reporting import HOSTILE, Page
 
+from benchmarks import doubts as bench
+from benchmarks.__main__ import main
 from textsvm import SVC, CalibratedSVC, Gaussian, InputError, Spectrum, doubts
-from textsvm.bench import doubts as bench
 from textsvm.gram.base import DenseGram
 from textsvm.nearest import rows as near
 from textsvm.reporting.review import Review, render
@@ -227,7 +228,7 @@ def test_the_benchmark_turns_labels_and_finds_them(tmp_path, monkeypatch):
     assert which.sum() == 10
     assert np.array_equal(made != codes, which)
     assert bench.measures(which.astype(float), which)[[0, 2]].tolist() == [100, 100]
-    bench.main(["--quick", "--seeds", "1", "--device", "cpu", "-o", str(tmp_path / "d")])
+    main(["doubts", "--quick", "--seeds", "1", "--device", "cpu", "-o", str(tmp_path / "d")])
     rows = json.loads((tmp_path / "d.json").read_text())["rows"]
     assert [row["turned"] for row in rows] == ["5%", "10%"]
     assert min(row["area, textsvm"] for row in rows) > 70

@@ -12,7 +12,7 @@ from textsvm.gram.base import DenseGram
 from textsvm.linalg import sparse
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import Sparse
-from textsvm.solvers import problems
+from textsvm.solvers import faces, problems
 from textsvm.solvers.columns import Columns, solve_columns
 from textsvm.solvers.faces import Face, balanced, descend_face
 from textsvm.solvers.feature_machines import solve_classifier
@@ -149,6 +149,23 @@ def test_products_of_a_face_are_those_of_its_gram(alone, monkeypatch):
     assert products > 1
     assert abs(moved.sum()) < 1e-12
     assert (np.abs(moved) <= 1).all()
+
+
+def test_conjugate_gradients_end_at_the_optimum_of_the_face(monkeypatch):
+    monkeypatch.setattr(faces, "REDUCTION", 0.0)
+    texts, y = corpus(60, n_classes=2)
+    rows = LOG.feature_rows(encode([text * (1 + k % 3) for k, text in enumerate(texts)]), CPU)
+    m = len(rows.x)
+    rows = FeatureRows(rows.x, np.linspace(1, 20, m).astype(np.float32))  # rows of different scales
+    gram = rows.x.dot(np.eye(rows.x.n_features))
+    gram = gram @ gram.T + np.diag(rows.ridge)
+    responses = np.where(y == 1, -1.0, 2.0)
+    box = np.full(m, -1e3), np.full(m, 1e3)
+    step, _ = descend_face(Face(rows, np.arange(m)), np.zeros(m), box, responses, 1e-9, 500)
+    # Stationary where the sum stays 0: gram @ d + responses is the same number everywhere.
+    equations = np.block([[gram, np.ones((m, 1))], [np.ones((1, m)), np.zeros((1, 1))]])
+    optimum = np.linalg.solve(equations, np.append(-responses, 0.0))[:m]
+    np.testing.assert_allclose(step, optimum, atol=1e-8)
 
 
 def test_the_default_classifier_takes_the_duality_gap():

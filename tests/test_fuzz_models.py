@@ -2,8 +2,8 @@
 
 import importlib.util
 import json
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,9 +12,10 @@ from safetensors.numpy import save as tensor_bytes
 from scipy.sparse import csr_array
 
 import textsvm
+from fuzz import _runner as fuzz
+from fuzz.__main__ import main
 from textsvm import InputError
-from textsvm.bench import fuzz
-from textsvm.bench.harness import Rows
+from textsvm.bench.harness import BenchmarkReport
 from textsvm.kernels.mers.gapped_kmers import Mask, MaskedWindows, windows_of
 from textsvm.model import parts as model_parts
 from textsvm.model.bytes import sealed
@@ -178,20 +179,14 @@ def test_sparse_values_of_hardly_any_bytes_are_refused(monkeypatch):
 
 
 def test_the_benchmark_runs_a_target(tmp_path, capsys):
-    before = Rows(tmp_path / "r", "Fuzzing", "textsvm bench fuzz", stays=True)
+    before = BenchmarkReport(tmp_path / "r", "Fuzzing", "python -m fuzz", keep_commits=True)
     before.put("other from 0", {"cases": 7})
     before.put("models from 0", {"cases": 3})
-    fuzz.main(["--cases", "41", "--jobs", "2", "--target", "models", "-o", str(tmp_path / "r")])
+    main(["models", "--cases", "41", "--jobs", "2", "-o", str(tmp_path / "r")])
     assert "'cases': 41, 'findings': 0, 'crashes': 0, 'hangs': 0" in capsys.readouterr().out
     rows = json.loads((tmp_path / "r.json").read_text())["rows"]
     assert [(row["key"], row["cases"]) for row in rows] == [("other from 0", 7), ("models from 0", 41)]
     assert rows[1]["jobs"] == 2
-
-
-def test_without_a_checkout_it_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr(fuzz, "FOLDER", tmp_path / "none")
-    with pytest.raises(InputError, match="needs a checkout"):
-        fuzz.main([])
 
 
 BAD = """
@@ -219,7 +214,7 @@ def test_the_harness_sees_what_cases_do(tmp_path, monkeypatch, capsys):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(fuzz, "ONCE", 2.0)
     monkeypatch.setattr(fuzz, "MOST_BYTES", 1 << 26)
-    counts = fuzz.attack(fuzz._Given("bad_ones", str(tmp_path), True), range(20), 600)
+    counts = fuzz.attack(fuzz._Task("bad_ones", str(tmp_path), True), range(20), 600)
     assert (counts.cases, counts.findings, counts.crashes, counts.hangs) == (20, 2, 1, 1)
     said = capsys.readouterr().out
     for line in ("1: findings: AssertionError: a promise is broken", "2: crashes: the process ended with 7"):
@@ -229,16 +224,18 @@ def test_the_harness_sees_what_cases_do(tmp_path, monkeypatch, capsys):
 
 
 def test_a_case_is_slow_if_it_is_so_again(monkeypatch):
+    clock = SimpleNamespace(wall=100.0, processor=5.0)
+    times = SimpleNamespace(monotonic=lambda: clock.wall, process_time=lambda: clock.processor)
+    monkeypatch.setattr(fuzz, "time", times)
     monkeypatch.setattr(fuzz, "MOST_SECONDS", 0.05)
     tried, sent = [], []
     slow = {1: (1,), 2: (1, 2)}
 
     def run(seed):
         tried.append(seed)
-        end = time.process_time() + (0.06 if tried.count(seed) in slow.get(seed, ()) else 0)
-        while time.process_time() < end:
-            pass
-        time.sleep(0.06 if seed == 3 else 0)
+        works = 0.06 if tried.count(seed) in slow.get(seed, ()) else 0.0
+        clock.processor += works
+        clock.wall += works + (0.06 if seed == 3 else 0.0)  # seed 3 waits for another program
 
     class Pipe:
         send = sent.append
@@ -251,6 +248,6 @@ def test_a_case_is_slow_if_it_is_so_again(monkeypatch):
 
 def test_a_broken_promise_fails_the_benchmark(monkeypatch, tmp_path):
     monkeypatch.setattr(fuzz, "attack", lambda *given: fuzz.Counts(cases=4, findings=1, hangs=1))
-    with pytest.raises(SystemExit, match="a promise was broken in 2 cases"):
-        fuzz.main(["--target", "models", "-o", str(tmp_path / "found")])
+    with pytest.raises(SystemExit, match="2 cases broke a promise"):
+        main(["models", "-o", str(tmp_path / "found")])
     assert "| 4 | 1 | 0 | 1 |" in (tmp_path / "found.md").read_text()

@@ -9,10 +9,20 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from textsvm.bench import mail as bench
-from textsvm.bench.mail_filters import TfidfSgd, contenders, few_fields
-from textsvm.bench.mail_measures import lam, misclassified, one_minus_roca, spam_missed
-from textsvm.bench.mail_stream import Mail, arrival, due, mails, shuffled
+from benchmarks import mail as bench
+from benchmarks.__main__ import main
+from benchmarks.mail_filters import TfidfSgd, contenders, few_fields
+from benchmarks.mail_stream import (
+    Mail,
+    arrival,
+    due,
+    lam,
+    mails,
+    misclassified,
+    one_minus_roca,
+    shuffled,
+    spam_missed,
+)
 from textsvm.readers import sample
 
 
@@ -139,7 +149,7 @@ def test_quick(tmp_path):
     """All filters that are here; the table, and the figures as JSON."""
     there = list(contenders())
     words = "--quick --every 20 --delay 5 --orders date --tasks immediate delayed"
-    bench.main([*words.split(), "--filters", *there, "-o", str(tmp_path / "mail")])
+    main(["mail", *words.split(), "--filters", *there, "-o", str(tmp_path / "mail")])
     rows = json.loads((tmp_path / "mail.json").read_text())["rows"]
     assert len(rows) == 2 * len(there)
     for row in rows:

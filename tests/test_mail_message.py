@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from textsvm.mail import digest as digests
 from textsvm.mail.digest import digest
 from textsvm.mail.letters import plain_letters
 from textsvm.mail.message import MOST_SENT, MOST_TEXT, read_message
@@ -246,6 +247,38 @@ def test_ends_of_lines_at_the_borders_of_chunks(data, before):
     """The body is hashed in pieces of a megabyte."""
     body = b"x" * ((1 << 20) - before) + b"\n>From x\r\n" + data
     assert digest(HEAD + b"\n" + body) == digest(HEAD + b"\r\n" + body.replace(b"\r\n", b"\n"))
+
+
+QUOTED = [
+    b"\r",
+    b"\n",
+    b"\r\n",
+    b"\n>From x",
+    b"\r\n>>From x",
+    b"\n>>>From x",
+    b"\nFrom x",
+    b">",
+    b"abcdefgh",
+]
+
+
+@given(st.lists(st.sampled_from(QUOTED), max_size=12), st.integers(16, 40))
+@settings(max_examples=100)
+def test_a_digest_does_not_depend_on_where_chunks_end(pieces, size):
+    data = HEAD + b"\n" + b"".join(pieces)
+    whole = digest(data)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(digests, "_CHUNK", size)
+        assert digest(data) == whole
+
+
+@pytest.mark.parametrize("quoted", [b">From", b">>From"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_lines_that_an_mbox_quoted_have_one_digest(quoted, end):
+    body = BODY.replace(b"From", quoted).replace(b"\n", end)
+    assert digest(HEAD + b"\n" + body) == digest(HEAD + b"\n" + BODY)
+    inside = BODY.replace(b"here", quoted)  # not at the start of a line
+    assert digest(HEAD + b"\n" + inside) != digest(HEAD + b"\n" + BODY.replace(b"here", b"From"))
 
 
 # Hostile mails: each in a process of its own, which says how long it took and how much memory.

@@ -335,6 +335,7 @@ namespace inbox {{
 @needs("dovecot")
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="Dovecot starts as root alone")
 @pytest.mark.skipif(not Path("/usr/lib/dovecot/modules/sieve").exists(), reason="needs dovecot-sieve")
+@pytest.mark.skipif(not Path("/usr/lib/dovecot/imap").exists(), reason="needs dovecot-imapd")
 def test_dovecot(home):
     """Delivery by dovecot-lda, and lessons by moving messages over IMAP."""
     dovecot_folder(home)

@@ -22,6 +22,7 @@ from textsvm.mail.features import features
 from textsvm.mail.filter import Filter
 from textsvm.mail.lessons import Lesson, Lessons, packed, store_folder, unpacked
 from textsvm.mail.mailboxes import raw_messages
+from textsvm.mail.message import read_message
 from textsvm.mail.portable import lessons_of, line_of
 from textsvm.mail.reasons import shares_of, words_of
 from textsvm.mail.report import report_of
@@ -126,6 +127,35 @@ def test_learning_twice_counts_once_and_a_change_of_mind_moves(store):
         assert opened.unlearn(mail("spam", 3))
         assert not opened.unlearn(mail("spam", 3))
         assert opened.lessons.counts() == {"spam": before["spam"] - 1, "ham": before["ham"]}
+
+
+def test_a_lesson_that_is_moved_keeps_the_decision_from_before_it_was_learnt(store):
+    data = mail("spam", 500)
+    key = read_message(data).digest
+    with Filter(store) as opened:
+        foreseen = opened.classify(data)
+        opened.learn(data, "ham")  # a mistake, corrected below
+        assert opened.classify(data).value < foreseen.value
+        opened.learn(data, "spam")
+        lesson = opened.lessons.get(key)
+        assert lesson.kind == "spam"
+        assert (lesson.value, lesson.score) == pytest.approx((foreseen.value, foreseen.score), abs=1e-5)
+        opened.unlearn(data)
+        foreseen = opened.classify(data)
+        opened.learn(data, "spam")
+        assert opened.lessons.get(key).value == pytest.approx(foreseen.value, abs=1e-5)
+
+
+def test_lessons_have_no_decision_before_both_kinds_are_known(tmp_path):
+    with Filter(tmp_path, create=True) as opened:
+        for number, kind in enumerate(("spam", "spam", "ham", "ham")):
+            opened.learn(mail(kind, number), kind)
+        values = [opened.lessons.get(read_message(mail(kind, number)).digest).value
+                  for number, kind in enumerate(("spam", "spam", "ham", "ham"))]  # fmt: skip
+        assert [value is None for value in values] == [True, True, True, False]
+        opened.learn(mail("spam", 0), "ham")
+        moved = opened.lessons.get(read_message(mail("spam", 0)).digest)
+        assert (moved.kind, moved.value, moved.score) == ("ham", None, None)
 
 
 def test_what_delivery_adds_does_not_make_it_another_message(store):

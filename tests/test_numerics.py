@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from problems import gaussian
 
-from textsvm.bench import numerics
-from textsvm.bench.random_problems import GRAMS, PROBLEMS, random_problem
+from benchmarks import numerics
+from benchmarks.random_problems import GRAMS, PROBLEMS, random_problem
 from textsvm.gram.base import DenseGram
 from textsvm.solvers import crammer_singer_cpu, problems, smo
 from textsvm.solvers.chains import solve_chains

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from textsvm.bench import numerics
-from textsvm.bench.random_problems import PROBLEMS
+from benchmarks import numerics
+from benchmarks.random_problems import PROBLEMS
 from textsvm.gram.base import DenseGram
 from textsvm.gram.cards import Shard, ShardedGram
 from textsvm.runtime import device as devices

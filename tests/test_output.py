@@ -248,6 +248,22 @@ def test_a_report_or_a_picture_needs_a_name(here):
     assert "standard output" in fails(*COMMANDS["heatmap"], "-", code=2, cwd=here)
 
 
+@posix
+@pytest.mark.parametrize("mask", [0o022, 0o027, 0o077])
+def test_a_new_file_heeds_the_umask_and_leaves_it_alone(mask, tmp_path, monkeypatch):
+    before = os.umask(mask)
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "umask", lambda _: pytest.fail("the umask of all threads was changed"))
+            with replacing(tmp_path / "m") as temporary:
+                assert temporary.stat().st_mode & 0o777 == 0o600
+                temporary.write_text("new")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "m").stat().st_mode & 0o777 == 0o666 & ~mask
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
 def test_leftovers_of_runs_that_were_killed_are_cleared(tmp_path):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()

@@ -9,8 +9,9 @@ from command import fails, run
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.svm import LinearSVC
 
-from textsvm.bench import opponents, panel
+from textsvm.bench.harness import run_benchmark
 from textsvm.errors import InputError
+from textsvm.evaluation import opponents
 from textsvm.readers import read_corpus, sample
 
 
@@ -63,8 +64,9 @@ def test_what_an_opponent_cannot_learn_is_a_sentence():
 
 def test_a_panel_is_measured_and_its_opponents_are_not_measured_twice(sets, tmp_path, monkeypatch):
     monkeypatch.setenv("TEXTSVM_COMMIT", "abc")
+    command = ("textsvm.bench", "textsvm bench", "panel")
     options = ["--panel", str(sets), "--device", "cpu"]
-    panel.main([*options, "-o", str(tmp_path / "one")])
+    run_benchmark(*command, [*options, "-o", str(tmp_path / "one")])
     found = json.loads((tmp_path / "one.json").read_text())
     assert [row["key"] for row in found["rows"]] == [
         f"{name}, {classifier}"
@@ -86,7 +88,7 @@ def test_a_panel_is_measured_and_its_opponents_are_not_measured_twice(sets, tmp_
     assert "auto: " in written
 
     skip = ["--skip-opponents", str(tmp_path / "one.json"), "--sets", "half"]
-    panel.main([*options, *skip, "-o", str(tmp_path / "two")])
+    run_benchmark(*command, [*options, *skip, "-o", str(tmp_path / "two")])
     again = json.loads((tmp_path / "two.json").read_text())["rows"]
     assert again[:2] == found["rows"][4:6]
     assert [row["accuracy"] for row in again[2:]] == [row["accuracy"] for row in found["rows"][6:]]
@@ -98,7 +100,7 @@ def test_what_a_panel_cannot_be_made_of(sets, tmp_path):
     given = ["bench", "panel", "--panel", sets]
     assert "no set 'none'" in fails(*given, "--sets", "all,none", *output)
     (tmp_path / "x.json").write_text("{}")
-    assert "is no report of" in fails(*given, "--skip-opponents", tmp_path / "x.json", *output)
+    assert "is not a report of" in fails(*given, "--skip-opponents", tmp_path / "x.json", *output)
     other = {"cpu": "another", "threads": 1, "rows": []}
     (tmp_path / "x.json").write_text(json.dumps(other))
     assert "is of another machine" in fails(*given, "--skip-opponents", tmp_path / "x.json", *output)

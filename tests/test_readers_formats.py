@@ -182,6 +182,15 @@ def test_label_tab_text(write, tmp_path):
     assert both.problems == [("r8-test.txt, line 3", "left out: it is not a label, a TAB and a text")]
 
 
+def test_a_text_keeps_its_tabs(write):
+    data = "earn\tnet\tprofit\t\nacq\t\tbuys\n"
+    corpus = read_corpus(write("x.txt", data), "lines")
+    assert corpus.labels == ["earn", "acq"]
+    assert corpus.texts == ["net\tprofit\t", "\tbuys"]
+    with pytest.raises(InputError, match="a text without labels"):  # or a table: the user has to say which
+        read_corpus(write("y.txt", data))
+
+
 @pytest.mark.parametrize("line", ["{}\tnumber {}", "__label__{} number {}"], ids=["tab", "fasttext"])
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n"], ids=repr)
 def test_the_last_line_counts_however_it_ends(line, end, write):

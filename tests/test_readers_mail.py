@@ -275,6 +275,22 @@ def test_maildir(tmp_path):
     assert len(alone) == 3
 
 
+@pytest.mark.parametrize("part", ["new", "cur"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_maildir_folder_whose_messages_are_all_new_or_all_read(part, packed, tmp_path):
+    for folder in (".Junk", ".Sent"):
+        (tmp_path / "Mail" / folder / part).mkdir(parents=True)
+        (tmp_path / "Mail" / folder / part / "1").write_bytes(HEAD + b"\ntext")
+    (tmp_path / "Mail" / ".git").mkdir()
+    (tmp_path / "Mail" / ".git" / "2").write_bytes(HEAD + b"\nno mail")
+    path = tmp_path / "Mail"
+    if packed:
+        path = tmp_path / "Mail.tar"
+        with tarfile.open(path, "w") as archive:
+            archive.add(tmp_path / "Mail", "Mail")
+    assert read_documents(path).texts == ["text", "text"]
+
+
 def test_folders_of_messages_and_archives_of_them(tmp_path):
     with zipfile.ZipFile(tmp_path / "20030228_easy_ham_2.zip", "w") as archive:
         archive.writestr("easy_ham_2/0001.abc", HEAD + b"Subject: x\n\nham")

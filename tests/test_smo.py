@@ -1,6 +1,7 @@
 """The CPU solver against LIBSVM, against the optimality conditions, and at the edges."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from textsvm.runtime.device import device_of, select
 from textsvm.solvers import smo
 from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import Dual, svc
+from textsvm.solvers.smo_cpu import Run
+from textsvm.solvers.smo_loop import DECREASE
 from textsvm.solvers.solution import Stopping
 
 
@@ -210,14 +213,37 @@ def test_what_does_not_fit_is_refused():
         smo.solve(DenseGram(matrix), svc(y, 1), tol=0)
 
 
+def test_a_run_stops_when_the_objective_no_longer_decreases():
+    matrix, y = indefinite(20, 1)
+    solution = smo.solve(DenseGram(matrix), svc(y, 1e6), tol=1e-12, max_iter=300_000)
+    assert solution.status.startswith("stalled")
+    assert solution.iterations < 300_000
+
+
+@pytest.mark.parametrize(("m", "least"), [(30, 20_000), (3000, 30_000)])
+def test_a_run_is_stalled_if_the_objective_stays_over_many_iterations(m, least):
+    run = SimpleNamespace(dual=range(m), mark=(0, 0.0))
+
+    def stalled(iterations, decrease):
+        run.iterations, run.extrema = iterations, {DECREASE: decrease}
+        return Run.stalled(run)
+
+    assert not stalled(least - 1, 0.0)
+    assert not stalled(least, 1e6)
+    assert not stalled(2 * least, 1e6 + 1e-8)
+    assert not stalled(3 * least - 1, 1e6 + 1e-8)
+    assert stalled(3 * least, 1e6 + 1e-8)
+    assert not stalled(4 * least - 1, 1e6 + 1e-8)
+
+
 @pytest.mark.slow
 def test_real_grams_against_libsvm(data):
     from textsvm.bench.corpora import paper_tasks
-    from textsvm.bench.solver import run
+    from textsvm.bench.paper import compare_with_libsvm
 
     task = paper_tasks(data)[0]
     part = replace(task, train=task.train[::4], y_train=task.y_train[::4])
-    rows = run([part], select("cpu"), repeats=1)
+    rows = compare_with_libsvm([part], select("cpu"), repeats=1)
     assert len(rows) == 4
     assert all(row["decisions that differ"] <= 1 for row in rows)
 

@@ -5,8 +5,8 @@ import pytest
 from problems import random_sparse
 from scipy.sparse import csr_matrix, vstack
 
-from textsvm.bench import clusters_cuda
-from textsvm.bench.sparse_vectors import ClusterColumns
+from benchmarks import clusters
+from benchmarks.sparse_vectors import ClusterColumns
 from textsvm.errors import InputError
 from textsvm.gram.build import make_gram
 from textsvm.kernels.vectors.kernels import Gaussian, Linear, Polynomial, Sigmoid
@@ -121,7 +121,7 @@ def test_every_split_of_the_features(shares, whole, device, monkeypatch):
 
 @pytest.mark.parametrize("tile", [1, 1 << 16])
 def test_any_tile_of_sources(tile, device, monkeypatch):
-    monkeypatch.setattr(clusters_cuda, "TILE_BYTES", tile)
+    monkeypatch.setattr(clusters, "TILE_BYTES", tile)
     with devices.use(device):
         check_all(Gaussian(0.05), sparse(900, 120), sparse(200, 120, seed=1), "clusters")
 

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -150,11 +151,14 @@ def test_a_matrix_is_symmetric_though_its_kernel_rounds(tmp_path, small):
     class Rounding(Table):
         def rows(self, documents, device):
             made = super().rows(documents, device)
-            made.matrix = made.matrix * np.float32(1 + 1e-6 * np.random.default_rng(len(documents)).random())
+            rounding = 1e-6 * np.random.default_rng(len(documents)).random(made.matrix.shape)
+            made.matrix = (made.matrix * (1 + rounding)).astype(np.float32)
+            made.diag = lambda: MATRIX[documents.index, documents.index]
             return made
 
     matrix = stored_rows(tmp_path, wanted(Rounding())).gram()
     np.testing.assert_array_equal(matrix, matrix.T)
+    np.testing.assert_array_equal(matrix.diagonal(), MATRIX.diagonal())
 
 
 class Stopping(Table):
@@ -568,6 +572,24 @@ def test_digests_tell_what_differs():
     assert digest({"a": 1, "b": values}) == digest({"b": values.copy(), "a": 1})
 
 
+def test_digests_of_documents_depend_on_all_that_kernels_read():
+    documents = SVC().encode(["ab", "c"])
+    others = [
+        SVC().encode(["a", "bc"]),
+        SVC().encode(["abc", ""]),
+        SVC().encode(["ab", "d"]),
+        replace(documents, codes=documents.codes[::-1]),
+    ]
+    assert len({digest(each) for each in (documents, *others)}) == 5
+    assert digest(documents.with_classes(np.arange(2))) == digest(documents)
+
+
+def test_a_store_is_refused_for_texts_that_end_elsewhere(tmp_path):
+    stored_rows(tmp_path, Wanted(EDIT, SVC().encode(["ab", "c"]), {}, CPU))
+    with pytest.raises(InputError, match="is of other texts"):
+        stored_rows(tmp_path, Wanted(EDIT, SVC().encode(["a", "bc"]), {}, CPU))
+
+
 def test_progress_is_told(tmp_path, small):
     told = []
     build_gram(wanted(), "1GiB", store=tmp_path, progress=lambda done, total: told.append(done / total))
@@ -646,7 +668,9 @@ def test_ctrl_c_leaves_a_store_that_goes_on(tmp_path):
 
 
 def test_killed_runs_go_on_to_equal_results(tmp_path):
-    done = run("bench", "store", "--quick", "--kills", "10", "-o", tmp_path / "report", timeout=300)
+    done = run(
+        "store", "--quick", "--kills", "10", "-o", tmp_path / "report", timeout=300, program="benchmarks"
+    )
     assert done.returncode == 0, done.stderr.decode()
     rows = json.loads((tmp_path / "report.json").read_text())["rows"]
     killed = [row for row in rows if row["what"].startswith("runs killed")]

@@ -60,6 +60,18 @@ def test_regression_over_c_and_epsilon():
     assert tune(model, matrix, y, grid, cv=splits).metric == "r2"
 
 
+@pytest.mark.parametrize("epsilons", [[1e3, 0.1], [0.1, 1e3]])
+@pytest.mark.parametrize("metric", ["pearson", "mae"])
+def test_a_setting_whose_metric_is_undefined_never_wins(epsilons, metric):
+    matrix, y = numbers(N)
+    model = SVR(kernel="precomputed", device="cpu")
+    result = tune(model, matrix, y, {"epsilon": epsilons}, cv=KFold(4), metric=metric)
+    constant = result.table[epsilons.index(1e3)]  # predicts one number for all: no correlation
+    assert np.isnan(constant["mean"]) == (metric == "pearson")
+    assert result.best_params_ == {"epsilon": 0.1}
+    assert result.best_score == result.table[epsilons.index(0.1)]["mean"]
+
+
 pytestmark = pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning")
 KERNELS = [Spectrum(p=2), Spectrum(p=(2, 3)), GapWeighted(p=2), GapWeighted(p=3), EditDistance(gamma=0.1)]
 

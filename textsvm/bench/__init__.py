@@ -1,1 +1,1 @@
-"""Benchmarks: equality first, then time."""
+"""Benchmarks against CPU baselines for installed users; ``benchmarks/`` in a checkout has the others."""

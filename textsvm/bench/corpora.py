@@ -1,23 +1,17 @@
-"""The corpora of the benchmarks, in their training and test parts.
+"""Corpora of the tables of Shi et al. 2011, with splits that give the document counts of the paper.
 
-The tables of Shi et al. 2011, with a split that gives their counts exactly. ModApte, documents with a topic:
-in exactly one of earn and acq (4,495 + 1,800), or earn against all others (7,775 + 3,019); the 6,046
-SpamAssassin messages, split 80/20 at random. R8 (5,485 + 2,189) and IMDB (25,000 + 25,000) as published.
-Essays: the eight prompts of ASAP-AES with the five folds of Taghipour and Ng 2016. Vectors: LIBSVM's files.
+Reuters ModApte, documents with a topic: in exactly one of earn and acq (4,495 + 1,800), or earn against all
+others (7,775 + 3,019). The 6,046 SpamAssassin messages, split 80/20 at random.
 """
 
 from __future__ import annotations
 
-import bz2
-import lzma
-import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.datasets import load_svmlight_file
 from sklearn.model_selection import train_test_split
 
 from textsvm.readers import Corpus, read_corpus, sample
@@ -25,19 +19,13 @@ from textsvm.text.documents import normalise
 
 REUTERS = Path("reuters21578", "reuters21578.tar.gz")
 SPAM = Path("spamassassin", "spamassassin_public_corpus.tar.xz")
-IMDB = Path("imdb", "aclImdb_labelled.tar.xz")
-R8 = Path("r8")
-#: The embedded samples that a quick run takes in their place.
+#: Embedded samples used by --quick.
 STAND_INS = {REUTERS: "newswire", SPAM: "mail"}
-ESSAYS = Path("asap-aes", "training_set_rel3.tsv.xz")
-ESSAY_FOLDS = Path("asap-aes", "folds_train_dev_test_ids.tar.gz")
-#: Lowest and highest score that raters may give, prompts 1 to 8.
-SCORE_RANGES = ((2, 12), (1, 6), (0, 3), (0, 3), (0, 4), (0, 4), (2, 24), (10, 60))
 
 
 @dataclass(frozen=True)
 class Task:
-    """A corpus in its two parts: texts, and labels (of the papers' tables: +1 / -1)."""
+    """Training and test part of a corpus; labels are +1 and -1 for the tables of Shi et al. 2011."""
 
     name: str
     train: list[str]
@@ -46,56 +34,37 @@ class Task:
     y_test: NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Prompt:
-    """The essays on one prompt.
-
-    Attributes
-    ----------
-    number : int
-    texts : list of n str
-    scores : int64 array, shape (n,)
-        Within `low` and `high`.
-    low, high : int
-        What raters may give.
-    folds : list of (train, dev, test)
-        Indices of the essays, int64 arrays.
-    """
-
-    number: int
-    texts: list[str]
-    scores: NDArray[np.int64]
-    low: int
-    high: int
-    folds: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]
-
-
 def read(folder: Path | None, path: Path) -> Corpus:
-    """A public corpus, or without a folder the sample that stands in for it."""
+    """Read a public corpus, or without a folder the embedded sample in its place."""
     return read_corpus(sample(STAND_INS[path]) if folder is None else folder / path)
 
 
 def paper_tasks(folder: Path | None, max_length: int | None = 100) -> list[Task]:
-    """Earn vs Acq, Earn vs Rest and Spam in the papers' text form, cut at `max_length` symbols."""
-    reuters = read(folder, REUTERS)
-    tasks = []
-    for name, negative in (("Earn vs Acq", "acq"), ("Earn vs Rest", "rest")):
-        corpus = reuters.reduce_labels("earn", negative)
-        tasks.append(_task(name, corpus.select(part="train"), corpus.select(part="test"), "earn", max_length))
+    """Earn vs Acq, Earn vs Rest and Spam in the text form of the paper, cut at `max_length` symbols."""
+    tasks = [_task(name, train, test, "earn", max_length) for name, train, test in newswire_parts(folder)]
     return tasks + spam_tasks(folder, max_length, 1)
 
 
+def newswire_parts(folder: Path | None) -> list[tuple[str, Corpus, Corpus]]:
+    """Name, training part and test part of Earn vs Acq and Earn vs Rest."""
+    reuters, parts = read(folder, REUTERS), []
+    for name, negative in (("Earn vs Acq", "acq"), ("Earn vs Rest", "rest")):
+        corpus = reuters.reduce_labels("earn", negative)
+        parts.append((name, corpus.select(part="train"), corpus.select(part="test")))
+    return parts
+
+
 def spam_tasks(folder: Path | None, max_length: int | None, splits: int) -> list[Task]:
-    """The mails under several random splits: with 1,210 test messages, one split is worth +- 0.5 points."""
+    """Spam under several random splits; with 1,210 test messages accuracy varies by 0.5 points."""
     mails = read(folder, SPAM)
     return [
         _task("Spam", mails.subset(rest), mails.subset(held), "spam", max_length)
-        for rest, held in _mail_splits(mails, splits)
+        for rest, held in mail_splits(mails, splits)
     ]
 
 
-def _mail_splits(mails: Corpus, splits: int) -> list[tuple[list[int], list[int]]]:
-    """80/20 at random, with seeds 0, 1, ..."""
+def mail_splits(mails: Corpus, splits: int) -> list[tuple[list[int], list[int]]]:
+    """Indices of stratified 80/20 splits with seeds 0, 1, ..."""
     halves = [
         train_test_split(range(len(mails)), test_size=0.2, random_state=seed, stratify=mails.labels)
         for seed in range(splits)
@@ -111,153 +80,3 @@ def _task(name: str, train: Corpus, test: Corpus, positive: str, max_length: int
         return np.where(np.array(corpus.labels) == positive, 1.0, -1.0)
 
     return Task(name, texts(train), signs(train), texts(test), signs(test))
-
-
-def full_tasks(folder: Path | None) -> list[Task]:
-    """Earn vs Acq, Earn vs Rest and one split of Spam: whole texts as their reader gives them."""
-    return newswire_tasks(folder) + mail_tasks(folder, 1)
-
-
-def newswire_tasks(folder: Path | None) -> list[Task]:
-    """Earn vs Acq and Earn vs Rest: whole texts as their reader gives them."""
-    reuters = read(folder, REUTERS)
-    tasks = []
-    for name, negative in (("Earn vs Acq", "acq"), ("Earn vs Rest", "rest")):
-        corpus = reuters.reduce_labels("earn", negative)
-        tasks.append(raw_task(name, corpus.select(part="train"), corpus.select(part="test")))
-    return tasks
-
-
-def mail_tasks(folder: Path | None, splits: int) -> list[Task]:
-    """Spam under random splits: whole texts as their reader gives them."""
-    mails = read(folder, SPAM)
-    return [
-        raw_task(f"Spam, split {seed}", mails.subset(rest), mails.subset(held))
-        for seed, (rest, held) in enumerate(_mail_splits(mails, splits))
-    ]
-
-
-@dataclass(frozen=True)
-class LabelsTask:
-    """Texts with any of several labels each.
-
-    Attributes
-    ----------
-    train, test : list of str
-    y_train, y_test : bool arrays, shape (n, n_classes)
-    classes : array, shape (n_classes,)
-    """
-
-    train: list[str]
-    y_train: NDArray[np.bool_]
-    test: list[str]
-    y_test: NDArray[np.bool_]
-    classes: NDArray[Any]
-
-    def every(self, step: int) -> LabelsTask:
-        """Every so many of the training texts, and their labels."""
-        some = self.y_train[::step]
-        known = some.any(axis=0) & ~some.all(axis=0)
-        rows = np.flatnonzero(some[:, known].any(axis=1)) * step
-        y, classes = self.y_train[np.ix_(rows, known)], self.classes[known]
-        return LabelsTask([self.train[i] for i in rows], y, self.test, self.y_test[:, known], classes)
-
-
-def labels_task(corpus: Corpus) -> LabelsTask:
-    """Documents that have a label which occurs in both parts, with these labels."""
-    parts = [corpus.select(part="train"), corpus.select(part="test")]
-    sets = [{label for labels in part.labels or [] for label in labels} for part in parts]
-    classes = sorted(sets[0] & sets[1])
-    (train, y_train), (test, y_test) = (_labelled(part, classes) for part in parts)
-    return LabelsTask(train, y_train, test, y_test, np.array(classes))
-
-
-def _labelled(part: Corpus, classes: list[str]) -> tuple[list[str], NDArray[np.bool_]]:
-    """Documents with one of these labels at least, and which."""
-    indicator = np.array([[label in labels for label in classes] for labels in part.labels or []])
-    rows = np.flatnonzero(indicator.any(axis=1))
-    return [part.texts[i] for i in rows], indicator[rows]
-
-
-def raw_task(name: str, train: Corpus, test: Corpus) -> Task:
-    """Texts as their reader gives them, with their labels."""
-    return Task(name, train.texts, np.array(train.labels), test.texts, np.array(test.labels))
-
-
-def parted_task(name: str, path: Path) -> Task:
-    """A corpus that comes in a training and a test part: R8, IMDB."""
-    corpus = read_corpus(path)
-    return raw_task(name, corpus.select(part="train"), corpus.select(part="test"))
-
-
-def essay_prompts(folder: Path) -> list[Prompt]:
-    """The 12,978 essays by prompt.
-
-    Cells are split at TAB and quotes are text: a reader that honours them merges rows.
-    """
-    with lzma.open(folder / ESSAYS, "rt", encoding="utf-8", newline="") as lines:
-        header, *rows = [line.split("\t") for line in lines.read().split("\r\n") if line]
-    column = {name: header.index(name) for name in ("essay_id", "essay_set", "essay", "domain1_score")}
-    parts = _essay_folds(folder / ESSAY_FOLDS)
-    prompts = []
-    for number, (low, high) in enumerate(SCORE_RANGES, 1):
-        mine = [row for row in rows if int(row[column["essay_set"]]) == number]
-        ids = np.array([int(row[column["essay_id"]]) for row in mine])
-        folds = [tuple(np.flatnonzero(np.isin(ids, part)) for part in fold) for fold in parts]
-        scores = np.array([int(row[column["domain1_score"]]) for row in mine])
-        texts = [row[column["essay"]] for row in mine]
-        prompts.append(Prompt(number, texts, scores, low, high, folds))  # type: ignore[arg-type]
-    return prompts
-
-
-def _essay_folds(path: Path) -> list[list[NDArray[np.int64]]]:
-    """The ids of the training, dev and test essays of each fold."""
-    with tarfile.open(path) as archive:
-        found = {
-            member.name: np.array(archive.extractfile(member).read().split(), np.int64)  # type: ignore[union-attr]
-            for member in archive
-            if member.isfile()
-        }
-    return [
-        [found[f"fold_{fold}/{part}_ids.txt"] for part in ("train", "dev", "test")]
-        for fold in range(len(found) // 3)
-    ]
-
-
-def vectors(folder: Path, train: str, test: str = "") -> tuple[Any, Any, Any, Any]:
-    """X_train, y_train, X_test, y_test of LIBSVM's files, float32: CSR where three in four numbers are zeros.
-
-    The test part is None where it has no file.
-    """
-    x, y = load_svmlight_file(str(folder / "libsvm" / f"{train}.bz2"), dtype=np.float32)
-    dense = x.nnz > 0.25 * x.shape[0] * x.shape[1]
-    parts: list[Any] = [x.toarray() if dense else x, y.astype(np.int64)]
-    if not test:
-        return parts[0], parts[1], None, None
-    path = str(folder / "libsvm" / f"{test}.bz2")
-    x, y = load_svmlight_file(path, dtype=np.float32, n_features=x.shape[1])
-    return parts[0], parts[1], x.toarray() if dense else x, y.astype(np.int64)
-
-
-#: Files of numbers to be predicted, the column of the target (None: LIBSVM's format) and lines to skip.
-_REGRESSION = {
-    "housing": ("libsvm/housing_scale.bz2", None, 0),
-    "abalone": ("libsvm/abalone_scale.bz2", None, 0),
-    "cpu_small": ("regression_csv/cpu_small.csv.bz2", 0, 1),
-    "cal_housing": ("regression_csv/cal_housing.data.bz2", -1, 0),
-}
-REGRESSION = tuple(_REGRESSION)
-
-
-def regression(folder: Path, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """X, every column from -1 to 1, and y less its mean, in units of its standard deviation."""
-    path, target, skip = _REGRESSION[name]
-    if target is None:
-        x, y = load_svmlight_file(str(folder / path))
-        x = x.toarray()
-    else:
-        with bz2.open(folder / path, "rt", encoding="ascii") as lines:
-            table = np.loadtxt(lines, delimiter=",", skiprows=skip)
-        x, y = np.delete(table, target, axis=1), table[:, target]
-    low, high = x.min(axis=0), x.max(axis=0)
-    return 2 * (x - low) / np.where(high > low, high - low, 1) - 1, (y - y.mean()) / y.std()

@@ -1,14 +1,19 @@
-"""What every benchmark shares: the machine, interleaved timing, and a report of it all."""
+"""Runner, timing, environment and report shared by all benchmarks."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
+import re
+import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -36,7 +41,7 @@ _LIBRARIES = (
 
 def environment() -> dict[str, Any]:
     """Machine, versions and commit."""
-    versions = {"textsvm": textsvm.__version__}  # an installed one may be another
+    versions = {"textsvm": textsvm.__version__}  # the metadata of an installed version may differ
     for name in _LIBRARIES:
         try:
             versions[name] = version(name)
@@ -54,7 +59,7 @@ def environment() -> dict[str, Any]:
 
 
 def paired(ours: Callable[[], Any], theirs: Callable[[], Any], repeats: int = 3) -> dict[str, float]:
-    """Time two functions in turns, after one untimed call of ours; medians and their ratio.
+    """Time two functions in turns, after an untimed call of ours, and return medians and their ratio.
 
     Returns
     -------
@@ -83,84 +88,85 @@ def repeated(function: Callable[[], Any], repeats: int = 5) -> dict[str, float]:
     return {"median": float(middle), "lower quartile": float(low), "upper quartile": float(high)}
 
 
-class Rows:
-    """Rows of a report, written as they are made: a run that was stopped goes on where it stopped.
+class BenchmarkReport:
+    """Rows of a report. The files are rewritten after each row, so a stopped run continues where it stopped.
 
     Parameters
     ----------
     path : Path
-        Of the report, without suffix.
+        Path of the report without suffix; the files are .md and .json.
     title, command : str
-        Rows found in the JSON file there are kept if they are of this command and commit.
+        Rows of an existing JSON file are kept if its command and commit are the same.
     note : str
-        What a reader of the table has to know.
-    stays : bool
-        Keep rows of other commits too; each says its own.
+        Paragraph above the table.
+    keep_commits : bool
+        Keep rows of other commits too; each row has a column with its commit.
     """
 
-    def __init__(self, path: Path, title: str, command: str, note: str = "", stays: bool = False) -> None:
+    def __init__(
+        self, path: Path, title: str, command: str, note: str = "", keep_commits: bool = False
+    ) -> None:
         self.path, self.title, self.command, self.note = path, title, command, note
         self.rows: dict[str, dict[str, Any]] = {}
         try:
-            found = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-            if found["command"] == command and (stays or found["commit"] == _commit() != "unknown"):
-                self.rows = {row["key"]: row for row in found["rows"]}
+            earlier = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+            if earlier["command"] == command and (
+                keep_commits or earlier["commit"] == _commit() != "unknown"
+            ):
+                self.rows = {row["key"]: row for row in earlier["rows"]}
         except (OSError, ValueError, KeyError, TypeError):
             pass
 
-    def row(self, key: str, make: Callable[..., dict[str, Any]], *given: Any) -> dict[str, Any]:
-        """The row of this key, made by ``make(*given)`` if it is not there yet."""
+    def row(self, key: str, make: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+        """Return the row of this key; if it is missing, compute ``make(*arguments)`` and write the files."""
         if key not in self.rows:
-            self.rows[key] = {"key": key, **make(*given)}
+            self.rows[key] = {"key": key, **make(*arguments)}
             self.write()
         return self.rows[key]
 
     def put(self, key: str, row: dict[str, Any]) -> dict[str, Any]:
-        """Write a row of this key and this commit, whatever was there."""
+        """Add or replace a row, mark it with the current commit and write the files."""
         self.rows[key] = {"key": key, **row, "commit": _commit()}
         self.write()
         return self.rows[key]
 
     def write(self) -> None:
-        """Write what there is."""
+        """Write the Markdown file (title, command, environment, table) and the JSON file."""
         rows = list(self.rows.values())
+        self.write_files(self.markdown_table(rows), {"rows": rows})
+
+    def markdown_table(self, rows: Sequence[dict[str, Any]]) -> list[str]:
+        """Lines below the environment: the note and a table of all rows."""
         header = tuple(dict.fromkeys(name for row in rows for name in row if name != "key"))
-        blank = dict.fromkeys(header, "")
+        lines = [self.note, ""] * bool(self.note)
+        lines += ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
+        return lines + ["| " + " | ".join(_cell(row.get(name, "")) for name in header) + " |" for row in rows]
+
+    def write_files(self, lines: list[str], content: dict[str, Any]) -> None:
+        """Write both files: title, command and environment, then lines (Markdown) or content (JSON)."""
+        about = environment()
+        text = [f"# {self.title}", "", f"    {self.command}", "", describe_environment(about), "", *lines]
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_report(self.path, self.title, self.command, header, [blank | row for row in rows], self.note)
-
-
-def write_report(
-    path: Path, title: str, command: str, header: tuple[str, ...], rows: list[dict[str, Any]], note: str = ""
-) -> None:
-    """A Markdown table with the command and the environment, and the same as JSON beside it."""
-    about = environment()
-    lines = [f"# {title}", "", f"    {command}", "", describe_environment(about), ""]
-    lines += [note, ""] * bool(note)
-    lines += ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
-    lines += ["| " + " | ".join(_cell(row[name]) for name in header) + " |" for row in rows]
-    for target, text in (
-        (path.with_suffix(".md"), "\n".join(lines) + "\n"),
-        (path.with_suffix(".json"), json.dumps({"command": command, **about, "rows": rows}, indent=1) + "\n"),
-    ):
-        with replacing(target) as temporary:
-            temporary.write_text(text, encoding="utf-8", newline="\n")
+        for suffix, written in (
+            (".md", "\n".join(text)),
+            (".json", json.dumps({"command": self.command, **about, **content}, indent=1)),
+        ):
+            with replacing(self.path.with_suffix(suffix)) as temporary:
+                temporary.write_text(written + "\n", encoding="utf-8", newline="\n")
 
 
 def data_folder() -> Path:
-    """The folder of the real corpora: TEXTSVM_DATA, else ../shared/data beside the checkout.
+    """Folder of the corpora: TEXTSVM_DATA, or ../shared/data beside the checkout.
 
     Raises
     ------
     InputError
-        If it is not there.
+        If the folder does not exist.
     """
     beside = Path(__file__).resolve().parents[3] / "shared" / "data"
     folder = Path(os.environ.get("TEXTSVM_DATA", beside))
     if not folder.is_dir():
-        raise InputError(
-            f"no corpora at {folder}; set TEXTSVM_DATA (corpora/README.md says where they come from)"
-        )
+        raise InputError(f"no corpora at {folder}; set TEXTSVM_DATA (corpora/README.md lists their sources)")
     return folder
 
 
@@ -173,21 +179,182 @@ def describe_environment(about: dict[str, Any]) -> str:
     )
 
 
+@dataclass(frozen=True)
+class Option:
+    """A command line option: arguments of `argparse.ArgumentParser.add_argument`.
+
+    Attributes
+    ----------
+    recorded : bool
+        Part of the command in the report. An option that only selects rows is not, so that runs with
+        different selections add to one report.
+    """
+
+    names: tuple[str, ...]
+    settings: dict[str, Any]
+    recorded: bool = True
+
+
+def option(*names: str, recorded: bool = True, **settings: Any) -> Option:
+    """Declare an option of one benchmark."""
+    return Option(names, settings, recorded)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A registered benchmark; `benchmark` documents the attributes."""
+
+    name: str
+    title: str
+    output: str
+    run: Callable[..., list[dict[str, Any]] | None]
+    device: str | None
+    gpu_output: str
+    repeats: int | None
+    quick: str
+    note: str
+    report: type[BenchmarkReport]
+    options: tuple[Option, ...]
+
+    def parser(self, prog: str) -> argparse.ArgumentParser:
+        """Parser of the shared and the own options."""
+        description = f"{self.run.__doc__} {sys.modules[self.run.__module__].__doc__}"
+        parser = argparse.ArgumentParser(f"{prog} {self.name}", description=description)
+        parser.add_argument(
+            "-o", "--output", type=Path, help=f"report without suffix (default: {self.output})"
+        )
+        if self.device not in (None, "gpu"):
+            parser.add_argument("--device", default=self.device, help=f"device (default: {self.device})")
+        if self.repeats is not None:
+            parser.add_argument(
+                "--repeats", type=int, default=self.repeats, help=f"timed runs (default: {self.repeats})"
+            )
+        if self.quick:
+            parser.add_argument("--quick", action="store_true", help=self.quick)
+        for each in self.options:
+            parser.add_argument(*each.names, **each.settings)
+        return parser
+
+    def command(self, prog: str, parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
+        """Command of the report: the device, and options that differ from their defaults."""
+        unrecorded = {each.names for each in self.options if not each.recorded}
+        words = [prog, self.name]
+        for action in parser._actions:
+            value = getattr(options, action.dest, None)
+            if action.dest in ("help", "output") or tuple(action.option_strings) in unrecorded:
+                continue
+            if action.dest == "device" or value != action.default:
+                values = value if isinstance(value, list) else [] if value is True else [value]
+                words += [action.option_strings[0], *(shlex.quote(str(each)) for each in values)]
+        return " ".join(words)
+
+
+#: Benchmarks of the modules imported so far.
+BENCHMARKS: dict[str, Benchmark] = {}
+
+
+def benchmark(
+    name: str,
+    title: str,
+    output: str,
+    *options: Option,
+    device: str | None = None,
+    gpu_output: str = "",
+    repeats: int | None = None,
+    quick: str = "",
+    note: str = "",
+    report: type[BenchmarkReport] = BenchmarkReport,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function ``run(options, report)`` as a benchmark.
+
+    The function adds rows to the report, or returns the list of all rows.
+
+    Parameters
+    ----------
+    name, title : str
+        Name on the command line; title of the report and of the list of benchmarks.
+    output : str
+        Default path of the report without suffix; may contain ``{option}``.
+    *options : Option
+        Options in addition to -o, --device, --repeats and --quick.
+    device : str, optional
+        Default of --device. None: the benchmark has no such option; "gpu": no option, and it needs a GPU.
+    gpu_output : str
+        Default path on a GPU, if it differs.
+    repeats : int, optional
+        Default of --repeats; None: no such option.
+    quick : str
+        Help of --quick; empty: no such option.
+    note : str
+        Paragraph above the table, or a module's docstring, from which the first paragraph is dropped.
+    report : type
+        Subclass of `BenchmarkReport`.
+    """
+
+    def register(run: Callable[..., Any]) -> Callable[..., Any]:
+        paragraphs = " ".join(note.partition("\n\n")[2].split()) or note
+        BENCHMARKS[name] = Benchmark(
+            name, title, output, run, device, gpu_output, repeats, quick, paragraphs, report, options
+        )
+        return run
+
+    return register
+
+
+def list_benchmarks(package: str) -> dict[str, tuple[str, str]]:
+    """Module and title of each benchmark of a package, by name; imports none of the modules."""
+    folder = Path(str(import_module(package).__file__)).parent
+    pattern = re.compile(r'^@benchmark\(\s*"(\w+)",\s*"([^"]+)"', re.MULTILINE)
+    return {
+        name: (path.stem, title)
+        for path in sorted(folder.glob("*.py"))
+        for name, title in pattern.findall(path.read_text(encoding="utf-8"))
+    }
+
+
+def run_benchmark(package: str, prog: str, name: str, arguments: Sequence[str]) -> None:
+    """Parse the options of a benchmark, run it and write its report.
+
+    Parameters
+    ----------
+    package : str
+        Package with the module of the benchmark.
+    prog : str
+        Command in the help and in the report, without the name of the benchmark.
+    name : str
+    arguments : sequence of str
+    """
+    import_module(f"{package}.{list_benchmarks(package)[name][0]}")
+    chosen = BENCHMARKS[name]
+    parser = chosen.parser(prog)
+    options = parser.parse_args(arguments)
+    command = chosen.command(prog, parser, options)
+    wanted = "cuda" if chosen.device == "gpu" else getattr(options, "device", "cpu")
+    on_gpu = select(wanted).kind == "cuda"
+    default = chosen.gpu_output if on_gpu and chosen.gpu_output else chosen.output
+    output = options.output or Path(default.format(**vars(options)))
+    report = chosen.report(output, chosen.title, command, chosen.note)
+    rows = chosen.run(options, report)
+    if rows is not None:
+        report.rows = {str(number): row for number, row in enumerate(rows)}
+    report.write()
+
+
 def free_all() -> None:
-    """Give pooled device memory back, so that the peak is that of what comes next."""
+    """Free pooled device memory, so that the peak counts later work only."""
     if "cupy" in sys.modules:
         devices.cupy().get_default_memory_pool().free_all_blocks()
 
 
 def peak_memory() -> int:
-    """Bytes: what the pool on the card has taken, or the largest resident set of this process."""
+    """Bytes of the memory pool on the GPU, or the largest resident set of this process."""
     if "cupy" in sys.modules:
         return int(devices.cupy().get_default_memory_pool().total_bytes())
     return largest_resident()
 
 
 def largest_resident() -> int:
-    """Bytes: the largest resident set of this process; 0 on Windows, which does not say."""
+    """Bytes of the largest resident set of this process; 0 on Windows."""
     try:
         import resource
     except ImportError:
@@ -208,10 +375,10 @@ def _cpu_name() -> str:
 
 
 def _commit() -> str:
-    """What TEXTSVM_COMMIT says (for a copy without its history), else that of the checkout."""
-    told = os.environ.get("TEXTSVM_COMMIT")
-    if told:
-        return told
+    """TEXTSVM_COMMIT (for a copy without history), or the commit of the checkout."""
+    commit = os.environ.get("TEXTSVM_COMMIT")
+    if commit:
+        return commit
     folder = Path(__file__).resolve().parent
     try:
         answer = subprocess.run(

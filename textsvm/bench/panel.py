@@ -1,8 +1,8 @@
-"""textsvm bench panel: our defaults against both opponents on many small sets, without a choice by hand.
+"""The default classifiers against two scikit-learn opponents, on many small sets.
 
-A set is two files, NAME-train.tsv.xz and NAME-test.tsv.xz, a document a line, `label<TAB>text`. Every
-classifier gets the texts as they are and is looked at once. Times are from texts in memory; what compiles has
-been compiled on a few documents of the set before. Points are percent of accuracy.
+A set consists of two files, NAME-train.tsv.xz and NAME-test.tsv.xz, with a line `label<TAB>text` per
+document. Every classifier gets the texts unchanged and is tested once. Times start from texts in memory,
+after a warm-up on a few documents of the set that compiles the kernels. Points are percent of accuracy.
 """
 
 from __future__ import annotations
@@ -19,38 +19,37 @@ import numpy as np
 from sklearn.metrics import f1_score
 
 from textsvm.bench.corpora import Task
-from textsvm.bench.harness import Rows, data_folder, describe_environment, environment
-from textsvm.bench.opponents import OPPONENTS, SHORT, answer
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, environment, option
 from textsvm.errors import InputError
 from textsvm.estimators.default import NAMES
 from textsvm.estimators.svc import SVC
-from textsvm.runtime.files import replacing
+from textsvm.evaluation.opponents import OPPONENTS, SHORT, answer
 
-#: Documents that compile what will be timed.
+#: Number of documents in the warm-up.
 WARM_UP = 200
 
 
 def machines(device: str) -> dict[str, Callable[[], Any]]:
-    """What is measured, by name."""
+    """Makers of the measured classifiers, by name."""
     return {name: partial(SVC, name, device=device) for name in NAMES}
 
 
 def names_of(folder: Path, wanted: str | None) -> list[str]:
-    """The sets of a folder, or those that are asked for.
+    """Names of the sets of a folder, or of the selected sets.
 
     Raises
     ------
     InputError
-        If there are none, or one that is asked for is not there.
+        If the folder has no sets, or lacks a selected set.
     """
-    found = sorted(path.name.removesuffix("-train.tsv.xz") for path in folder.glob("*-train.tsv.xz"))
-    if not found:
-        raise InputError(f"there are no files NAME-train.tsv.xz in {folder}; say where they are with --panel")
-    asked = [] if wanted is None else [name.strip() for name in wanted.split(",")]
-    for name in asked:
-        if name not in found:
-            raise InputError(f"there is no set {name!r} in {folder}; there is: {', '.join(found)}")
-    return asked or found
+    names = sorted(path.name.removesuffix("-train.tsv.xz") for path in folder.glob("*-train.tsv.xz"))
+    if not names:
+        raise InputError(f"there are no files NAME-train.tsv.xz in {folder}; name their folder with --panel")
+    selected = [] if wanted is None else [name.strip() for name in wanted.split(",")]
+    for name in selected:
+        if name not in names:
+            raise InputError(f"there is no set {name!r} in {folder}; its sets are {', '.join(names)}")
+    return selected or names
 
 
 def read_set(folder: Path, name: str) -> Task:
@@ -72,7 +71,7 @@ def _read(path: Path) -> tuple[list[str], list[str]]:
 
 
 def measure(task: Task, make: Callable[[], Any]) -> dict[str, Any]:
-    """What one classifier does on one set."""
+    """Accuracy, macro-F1 and seconds of one classifier on one set."""
     found = answer(make(), task.train, task.y_train, task.test)
     return {
         "accuracy": float(np.mean(found.predicted == task.y_test)),
@@ -84,28 +83,18 @@ def measure(task: Task, make: Callable[[], Any]) -> dict[str, Any]:
 
 
 def warm_up(task: Task, make: Callable[[], Any]) -> None:
-    """Compile what will be timed."""
+    """Compile the kernels before the timed run."""
     step = max(1, len(task.train) // WARM_UP)
     answer(make(), task.train[::step], task.y_train[::step], task.test[:WARM_UP])
 
 
-class Panel(Rows):
-    """A row for each set and classifier; written as JSON as they are made, and as tables of them."""
+class PanelReport(BenchmarkReport):
+    """A row per set and classifier in the JSON file, tables by set in the Markdown file."""
 
     def write(self) -> None:
-        """Write what there is."""
-        about, rows = environment(), list(self.rows.values())
-        lines = [f"# {self.title}", "", f"    {self.command}", "", describe_environment(about), ""]
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(
-            {"command": self.command, **about, "rows": rows, "summary": summaries(rows)}, indent=1
-        )
-        for suffix, content in (
-            (".md", "\n".join([*lines, *tables(rows)]) + "\n"),
-            (".json", text + "\n"),
-        ):
-            with replacing(self.path.with_suffix(suffix)) as temporary:
-                temporary.write_text(content, encoding="utf-8", newline="\n")
+        """Write both files."""
+        rows = list(self.rows.values())
+        self.write_files(tables(rows), {"rows": rows, "summary": summaries(rows)})
 
 
 def by_set(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
@@ -206,14 +195,14 @@ def known_opponents(path: Path) -> dict[str, dict[str, Any]]:
     Raises
     ------
     InputError
-        If the file is no such report, or another machine's.
+        If the file is not a panel report, or comes from another machine.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         rows = {row["key"]: row for row in found["rows"] if row["classifier"] in OPPONENTS}
         host = (found["cpu"], found["threads"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"--skip-opponents: {path} is no report of textsvm bench panel") from error
+        raise InputError(f"--skip-opponents: {path} is not a report of textsvm bench panel") from error
     here = environment()
     if host != (here["cpu"], here["threads"]):
         raise InputError(
@@ -223,43 +212,39 @@ def known_opponents(path: Path) -> dict[str, dict[str, Any]]:
     return rows
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write reports/panel.md and panel.json (or the files asked for)."""
-    parser = argparse.ArgumentParser(prog="textsvm bench panel", description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("reports/panel"))
-    parser.add_argument("--panel", type=Path, help="the folder of the sets (default: panel in TEXTSVM_DATA)")
-    parser.add_argument("--sets", help="only these, with commas between them")
-    parser.add_argument("--skip-opponents", type=Path, metavar="FILE",
-                        help="take the opponents' rows from an earlier JSON of this machine")  # fmt: skip
-    parser.add_argument("--device", default="auto")
-    options = parser.parse_args(arguments)
-    command = f"textsvm bench panel --device {options.device}"
-    command += f" --sets {options.sets}" * (options.sets is not None)
+@benchmark(
+    "panel",
+    "Defaults against both opponents on many small sets",
+    "reports/panel",
+    option("--panel", type=Path, recorded=False, help="folder of the sets (default: TEXTSVM_DATA/panel)"),
+    option("--sets", help="names of sets, separated by commas (default: all)"),
+    option(
+        "--skip-opponents",
+        type=Path,
+        metavar="FILE",
+        recorded=False,
+        help="copy the rows of the opponents from an earlier JSON report of this machine",
+    ),
+    device="auto",
+    report=PanelReport,
+)
+def run(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Train and test every classifier on every set."""
     folder = options.panel or data_folder() / "panel"
     names = names_of(folder, options.sets)
     known = {} if options.skip_opponents is None else known_opponents(options.skip_opponents)
-    panel = Panel(options.output, "Defaults against both opponents on many small sets", command)
     for name in names:
-        _run(panel, read_set(folder, name), known, options.device)
-    panel.write()
-
-
-def _run(panel: Panel, task: Task, known: dict[str, dict[str, Any]], device: str) -> None:
-    """The rows of one set."""
-    for classifier, make in {**OPPONENTS, **machines(device)}.items():
-        key = f"{task.name}, {classifier}"
-
-        def made(
-            make: Callable[[], Any] = make, key: str = key, classifier: str = classifier
-        ) -> dict[str, Any]:
+        task = read_set(folder, name)
+        for classifier, make in {**OPPONENTS, **machines(options.device)}.items():
+            key = f"{task.name}, {classifier}"
             if key in known:
-                return known[key]
-            if classifier not in OPPONENTS:
-                warm_up(task, make)
-            return {"set": task.name, "classifier": classifier, **measure(task, make)}
-
-        panel.row(key, made)
+                report.row(key, known.get, key)
+            else:
+                report.row(key, classifier_row, task, classifier, make)
 
 
-if __name__ == "__main__":
-    main()
+def classifier_row(task: Task, classifier: str, make: Callable[[], Any]) -> dict[str, Any]:
+    """Row of one classifier on one set."""
+    if classifier not in OPPONENTS:
+        warm_up(task, make)
+    return {"set": task.name, "classifier": classifier, **measure(task, make)}

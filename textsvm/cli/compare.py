@@ -1,4 +1,4 @@
-"""textsvm compare: candidates and what scikit-learn's users would write, on one's own corpus."""
+"""textsvm compare: candidate kernels beside scikit-learn baselines on a corpus."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from textsvm.cli.machines import checked
 from textsvm.cli.output import REPORTS, Force, Output
 
 if TYPE_CHECKING:
-    from textsvm.bench.compare import Part
-    from textsvm.evaluation.comparison import Compared
+    from textsvm.evaluation.comparison import Compared, Part
     from textsvm.readers import Corpus
 
-#: Share of the documents that are judged on if nothing else is said.
+#: Default share of the test documents.
 HOLDOUT = 0.25
 
 
 @dataclass(frozen=True)
 class Judging:
-    """What is compared, and on which documents."""
+    """Options: the candidates and the test documents."""
 
     kernel: Annotated[
         list[str] | None,
@@ -48,7 +47,7 @@ class Judging:
     force: Force = False
 
     def check(self, corpus: list[Path]) -> None:
-        """Wrong usage, before any work."""
+        """Raise WrongUsage for options that contradict each other."""
         if self.holdout is not None and self.cv is not None:
             raise WrongUsage("--holdout and --cv do not go together")
         if self.holdout is not None and not 0 < self.holdout < 1:
@@ -80,8 +79,8 @@ def compare(
         if name not in DEFAULTS:
             spelled_out(name)
 
-    from textsvm.bench.compare import candidates, machine
-    from textsvm.bench.compare import compare as run
+    from textsvm.evaluation.comparison import candidates, machine
+    from textsvm.evaluation.comparison import compare as run
     from textsvm.runtime.device import select
 
     named = {name: partial(machine, name, judging.device) for name in names}
@@ -115,13 +114,13 @@ def compare(
 
 
 def _on_columns(names: list[str]) -> Any:
-    """The first candidate that says which columns there are."""
+    """First candidate whose kernel names columns."""
     kernels = [spelled_out(name) for name in names if name not in DEFAULTS]
     return next((kernel for kernel in kernels if kernel.reads == "columns"), None)
 
 
 def _parts(console: Console, corpus: Corpus, labels: list[str], judging: Judging) -> tuple[list[Part], str]:
-    """Training and test parts, and what they are."""
+    """Training and test parts, and a description of them."""
     if judging.cv is not None:
         from textsvm.estimators.svc import SVC
         from textsvm.selection.folds import make_folds
@@ -140,7 +139,7 @@ def _parts(console: Console, corpus: Corpus, labels: list[str], judging: Judging
 
 
 def _show(console: Console, title: str, compared: list[Compared]) -> None:
-    from textsvm.bench.opponents import SHORT
+    from textsvm.evaluation.opponents import SHORT
 
     header = ("", "accuracy", "interval", "lead", "p", "seconds")
     rows = [(SHORT.get(each.name, each.name), *_cells(each)) for each in compared]

@@ -9,8 +9,8 @@ from textsvm.cli import options
 from textsvm.cli.console import Console
 
 if TYPE_CHECKING:
-    from textsvm.bench.opponents import Answer
     from textsvm.evaluation.explanation import Explanation
+    from textsvm.evaluation.opponents import Answer
     from textsvm.readers import Corpus
 
 MESSAGE = (
@@ -26,7 +26,7 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
 
     from sklearn.model_selection import train_test_split
 
-    from textsvm.bench import opponents
+    from textsvm.evaluation import opponents
     from textsvm.evaluation.explanation import explain
     from textsvm.readers import sample
 
@@ -60,7 +60,7 @@ def _machine(device: str) -> Any:
 
 def _compare(console: Console, test: Corpus, ours: Answer, theirs: Answer) -> None:
     """Both sides on the same messages, and whether they really differ."""
-    from textsvm.bench.opponents import FIRST
+    from textsvm.evaluation.opponents import FIRST
     from textsvm.evaluation.paired import compare_predictions
 
     labels = test.labels or []

@@ -120,19 +120,21 @@ def settle_grid(options: KernelOptions, model: Any, grid: dict[str, list[Any]], 
 
 def candidates(corpus: Corpus, names: list[str], device: str) -> dict[str, Any]:
     """What `compare` compares on the examples of a corpus, by name: callables that make a classifier."""
-    from textsvm.bench import compare
     from textsvm.cli.kernels import DEFAULTS, spelled_out
     from textsvm.estimators.svc import SVC
+    from textsvm.evaluation import comparison
 
     examples = corpus.examples
     if not names and not hasattr(examples, "shape") and not isinstance(examples, dict):
-        return compare.candidates(device)
+        return comparison.candidates(device)
     usual = ["fast"] if isinstance(examples, dict) else ["gaussian", "linear"]
     made: dict[str, Any] = {}
     for name in names or usual:
         kernel = kernel_for(None if name in DEFAULTS else spelled_out(name), corpus)
         made[name] = (
-            partial(compare.machine, name, device) if kernel is None else partial(SVC, kernel, device=device)
+            partial(comparison.machine, name, device)
+            if kernel is None
+            else partial(SVC, kernel, device=device)
         )
     return made
 

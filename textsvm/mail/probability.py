@@ -10,8 +10,8 @@ other, and does not turn with the flood of spam or of lists. What is believed be
 as much as `MADE_UP` mails of each kind, at the values 1 and -1 that the machine gives its lessons: so a score
 grows with the value from the first lesson on. Where a fit would have it fall, it is flat.
 
-Measured on SpamAssassin's corpus (`textsvm bench mail`): no more ham has a score of .99 before it is learnt
-than Bogofilter gives one, and more of the spam.
+Measured on SpamAssassin's corpus (`python -m benchmarks mail`): no more ham has a score of .99 before it is
+learnt than Bogofilter gives one, and more of the spam.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         yield temporary
         _sync(temporary)
-        temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
+        temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else _mode_of_new(target))
         temporary.replace(target)
         sync_folder(target.parent)
     except OSError as error:
@@ -127,7 +127,12 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _mode_of_new(target: Path) -> int:
+    """Permissions of a new file beside `target`: reading the umask would change it for all threads."""
+    probe = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
+    handle = os.open(probe, os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        return os.fstat(handle).st_mode & 0o777
+    finally:
+        os.close(handle)
+        probe.unlink()

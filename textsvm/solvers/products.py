@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_matrix
 from threadpoolctl import threadpool_limits
 
-from textsvm.gram.base import FeatureGram, Gram
+from textsvm.gram.base import FeatureProducts, Gram
 from textsvm.linalg.rows import FeatureRows
 from textsvm.runtime.device import array_module, to_host
 from textsvm.runtime.parallel import n_threads
@@ -33,12 +33,12 @@ VALUES_BYTES = 1 << 30
 SPARSE = 0.1
 
 
-def decision_values(gram: Gram, machines: Sequence[Machines]) -> list[NDArray[np.float64]]:
+def decision_values(gram: Gram | FeatureProducts, machines: Sequence[Machines]) -> list[NDArray[np.float64]]:
     """Values of solved problems at every row of their Gram, computed where the Gram lives.
 
     Parameters
     ----------
-    gram : Gram, n rows
+    gram : Gram or FeatureProducts, n rows
     machines : sequence of Machines
 
     Returns
@@ -49,8 +49,9 @@ def decision_values(gram: Gram, machines: Sequence[Machines]) -> list[NDArray[np
         return []
     bias = np.concatenate([one.bias for one in machines])
     sizes = np.cumsum([len(one.bias) for one in machines])[:-1]
-    if isinstance(gram, FeatureGram):
+    if gram.features is not None:
         return np.split(_of_features(gram.features, machines) + bias[:, None], sizes)
+    assert isinstance(gram, Gram)
     values = np.empty((len(bias), gram.n))
     weights = _weights(machines, len(bias), gram.n)
     on_host = gram.device.kind == "cpu"

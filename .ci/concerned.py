@@ -1,0 +1,86 @@
+"""Print the test files whose slow tests a change concerns, one per line.
+
+    python .ci/concerned.py [BASE]
+
+A change is the difference between BASE and HEAD. The default of BASE is the newest commit at least four hours
+older than HEAD, so that a series of commits counts as one change.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+#: Path of a changed file (regular expression) -> patterns of test files whose slow tests it concerns.
+CONCERNS = {
+    r"kernels_cu/|textsvm/runtime/device": ["test_compile_cu"],
+    r"benchmarks/|textsvm/bench/": ["test_bench*", "test_panel", "test_clusters"],
+    r"textsvm/runtime/(workers|parallel)": [
+        "test_workers",
+        "test_threads",
+        "test_processes",
+        "test_determinism",
+    ],
+    r"textsvm/runtime/": ["test_memory", "test_scratch", "test_faults", "test_platforms"],
+    r"textsvm/(text|linalg|kernels)/": [
+        "test_every_kernel",
+        "test_mers",
+        "test_gapped",
+        "test_sums",
+        "test_vectors",
+    ],
+    r"textsvm/(gram|solvers)/": [
+        "test_store",
+        "test_tiers",
+        "test_smo",
+        "test_newton",
+        "test_gram*",
+        "test_training",
+    ],
+    r"textsvm/(machines|estimators|model|sources)/": ["test_sklearn", "test_multilabel", "test_fuzz_models"],
+    r"textsvm/(selection|choice)/": ["test_tuning", "test_selection", "test_doubts", "test_choice"],
+    r"textsvm/readers/": ["test_fuzz_readers", "test_readers_*"],
+    r"textsvm/mail/": ["test_mail_*"],
+    r"textsvm/cli/": ["test_cli*", "test_output", "test_threats", "test_manners", "test_faults"],
+    r"textsvm/(evaluation|reporting)/": [
+        "test_metrics",
+        "test_report*",
+        "test_hostile_reports",
+        "test_mutations",
+    ],
+    r"README\.md|docs/": ["test_readme", "test_pages", "test_site"],
+    r"fuzz/": ["test_fuzz_*"],
+}
+
+
+def git(*arguments: str) -> str:
+    """Return the output of a git command."""
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def default_base() -> str:
+    """Return the newest commit at least four hours older than HEAD, or the first commit."""
+    newest = datetime.fromisoformat(git("log", "-1", "--format=%cI").strip())
+    before = (newest - timedelta(hours=4)).isoformat()
+    return git("rev-list", "-1", f"--before={before}", "HEAD").strip() or git("rev-list", "HEAD").split()[-1]
+
+
+def concerned(changed: list[str]) -> list[str]:
+    """Return the test files whose slow tests the changed files concern."""
+    patterns = [
+        p for concern, tests in CONCERNS.items() for p in tests if any(re.match(concern, c) for c in changed)
+    ]
+    files = {str(path.relative_to(ROOT)) for p in patterns for path in (ROOT / "tests").glob(f"{p}.py")}
+    return sorted(
+        files
+        | {path for path in changed if re.fullmatch(r"tests/test_\w+\.py", path) and (ROOT / path).is_file()}
+    )
+
+
+if __name__ == "__main__":
+    base = sys.argv[1] if len(sys.argv) > 1 else default_base()
+    print(*concerned(git("diff", "--name-only", base, "HEAD").split()), sep="\n")

@@ -1,0 +1,92 @@
+"""Predicted and measured time of each tier of the planner (`textsvm.gram.plan`).
+
+One machine (C = 1) under memory for a share of its matrix: the rows that it asks for, and the seconds of Gram
+and solver, of every tier; all have the objective of the whole matrix to 1e-5. Rates are measured in the same
+run; the store is there already, and is in the system's cache, of which predictions know nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from textsvm import SVC, EditDistance, GapWeighted
+from textsvm.bench.corpora import Task, paper_tasks
+from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
+from textsvm.gram.base import needed_bytes
+from textsvm.gram.measure import bus_rate, measured_disk, measured_rate
+from textsvm.gram.plan import Case, Rates
+from textsvm.kernels.base import Kernel
+from textsvm.runtime.device import Device, select
+from textsvm.solvers.solve import solve
+
+SHARES = (0.05, 0.1, 0.25, 0.5)
+KERNELS: dict[str, Kernel] = {"gap:5": GapWeighted(5), "edit": EditDistance(0.05)}
+
+
+def run(model: SVC, task: Task) -> tuple[int, float, float]:
+    """Requested rows, seconds of Gram and solver, and the objective."""
+    prepared = model.prepare(task.train)
+    n, clock = len(task.train), time.perf_counter()
+    problem = model.problem(model.as_target(task.y_train, n), np.arange(n))
+    [[machines]] = solve(prepared.gram, [[problem]], tol=model.tol)
+    seconds = prepared.seconds["gram"] + time.perf_counter() - clock
+    return getattr(prepared.gram, "computed", 0), seconds, machines.solutions[0].objective
+
+
+def measured(task: Task, name: str, device: Device, folder: Path) -> Rates:
+    """The rates that predictions are made from."""
+    documents = SVC(KERNELS[name]).encode(task.train)
+    compute = measured_rate(KERNELS[name].rows(documents, device))
+    bus = bus_rate(device) if device.kind == "cuda" else float("inf")
+    return Rates(compute, bus, *measured_disk(folder))
+
+
+def rows_of(task: Task, name: str, device: Device, folder: Path) -> list[dict[str, Any]]:
+    """Every tier and share of one problem; the matrix is in the store already, for the tiers that read it."""
+    n = len(task.train)
+    _, _, objective = run(SVC(KERNELS[name], store=folder / "store", device=device.kind), task)
+    rates, found = measured(task, name, device, folder), []
+    for share in SHARES:
+        case = Case(n, 0, capacity=int(share * n))
+        for tier in ("recompute", "disk", *(["host"] if device.kind == "cuda" else [])):
+            store = folder / "store" if tier == "disk" else None
+            memory = needed_bytes(n, case.capacity)
+            model = SVC(KERNELS[name], tier=tier, memory=memory, store=store, device=device.kind)
+            asked, seconds, other = run(model, task)
+            assert abs(other / objective - 1) < 1e-5, (other, objective)
+            predicted = replace(case, store=tier == "disk", stored=float(tier == "disk"))
+            found.append({
+                "problem": f"{task.name}, {name}", "n": n, "share": share, "tier": tier,
+                "rows asked, n": asked / n, "predicted, n": case.rows_read / n, "s": seconds,
+                "predicted, s": predicted.seconds(tier, rates),
+                "rates": f"{rates.compute / 1e6:.2g} M values/s, read {rates.read / 1e9:.2g} GB/s",
+            })  # fmt: skip
+    return found
+
+
+@benchmark(
+    "tiers",
+    "Tiers, predicted and measured",
+    "reports/cpu_tiers",
+    option("--texts", type=int, default=1000, help="number of texts"),
+    device="cpu",
+    gpu_output="reports/gpu/tiers",
+    quick="use the embedded samples",
+)
+def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Train under each memory budget in every tier."""
+    device = select(options.device)
+    task = paper_tasks(None if options.quick else data_folder(), 100)[0]
+    some = np.random.default_rng(0).permutation(len(task.train))[: 60 if options.quick else options.texts]
+    task = Task(task.name, [task.train[i] for i in some], task.y_train[some], task.test, task.y_test)
+    for name in KERNELS:
+        with tempfile.TemporaryDirectory(dir=".") as folder:
+            for row in rows_of(task, name, device, Path(folder)):
+                report.row(f"{name} {row['share']} {row['tier']}", dict, row)

@@ -1,0 +1,442 @@
+"""Figures of the code base: size, dependencies, names, language, duplicated code, files behind a call.
+
+    python tests/figures.py                 # this checkout
+    python tests/figures.py --json          # the same as JSON, with every list in full
+    python tests/figures.py --root ../old   # another checkout, for instance of the commit before
+
+`tests/test_architecture.py` holds the limits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import io
+import json
+import keyword
+import os
+import re
+import subprocess
+import sys
+import threading
+import tokenize
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from itertools import chain, combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+ROOT = Path(__file__).resolve().parent.parent
+#: Packages and modules of textsvm from the ground up, without "textsvm."; a module imports from its own set
+#: and from the sets before it. The longest name that matches counts: "kernels.base" may precede "kernels".
+FLOORS: list[set[str]] = [
+    {"runtime", "errors", "files", "plain_json", "parameters", "printable", "locks", "compiled_cache"}
+    | {"host_memory", "cuda_sources", "cuda_failures", "compiled", "parallel", "scratch", "simd", "device"}
+    | {"workers"},
+    {"text", "normal_form", "residues", "stored_texts", "tokens", "spans", "encoding"}
+    | {"documents", "documents_cuda"},
+    {"linalg", "features"}, {"kernels"}, {"readers"}, {"sources"}, {"gram"}, {"solvers"}, {"choice"},
+    {"machines"}, {"estimators"}, {"nearest"}, {"evaluation"}, {"selection"},
+    {"model", "model_parts", "model_bytes", "libsvm_model", "model_file", "model_contents"},
+    {"reporting"}, {"mail"}, {"bench"}, {"cli"}, {"__main__", "textsvm"},
+]  # fmt: skip
+SMALL, LONG, PARAMETERS, RUN = 30, 1000, 7, 6
+LISTED = ("upward edges", "modules in cycles", "functions of more than 7 parameters")
+WORDS = ("what", "one", "those", "made", "found")
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+DEFINITIONS = (ast.ClassDef, *FUNCTIONS)
+IMPORTS = (ast.Import, ast.ImportFrom)
+
+
+class Tree:
+    """The package `textsvm/` of a checkout, parsed."""
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self.texts: dict[str, str] = {}
+        self.packages: set[str] = set()
+        for path in sorted((root / "textsvm").rglob("*.py")):
+            name = ".".join(path.relative_to(root).with_suffix("").parts)
+            if path.name == "__init__.py":
+                self.packages.add(name := name.removesuffix(".__init__"))
+            self.texts[name] = path.read_text(encoding="utf-8")
+        self.modules = {name: ast.parse(text) for name, text in self.texts.items()}
+        self.lines = {name: len(text.splitlines()) for name, text in self.texts.items()}
+        self._nodes = defaultdict(list)
+        for name, tree in self.modules.items():
+            for node in ast.walk(tree):
+                self._nodes[type(node)].append((name, node))
+
+    def nodes(self, *kinds: type) -> Iterator[tuple[str, Any]]:
+        """Every (module, syntax node) of some kinds."""
+        return chain.from_iterable(self._nodes[kind] for kind in kinds)
+
+    # Size
+
+    def small_modules(self) -> list[str]:
+        others = self.packages | {"textsvm.__main__"}
+        return [name for name, lines in self.lines.items() if lines <= SMALL and name not in others]
+
+    # Dependencies
+
+    def _absolute(self, module: str, node: ast.ImportFrom) -> str:
+        """The module that a `from` import names."""
+        parts = module.split(".") + ["__init__"] * (module in self.packages)
+        base = parts[: -node.level] if node.level else []
+        return ".".join([*base, *([node.module] if node.module else [])])
+
+    def _string_targets(self, module: str) -> dict[str, str]:
+        """Modules that string constants name, "package.module" or "package.module:Class".
+
+        The package may be the literal beginning of an f-string of `import_module` instead.
+        """
+        text = self.texts[module].replace("{__name__}", module)
+        prefixes = {"", *re.findall(r"import_module\(\s*f['\"]([\w.]+\.)\{", text)}
+        strings = {node.value for node in ast.walk(self.modules[module]) if isinstance(node, ast.Constant)}
+        return {
+            string: target
+            for prefix in prefixes
+            for string in strings
+            if isinstance(string, str)
+            and "." in (target := prefix + string.partition(":")[0])
+            and target in self.modules
+        }
+
+    @cached_property
+    def _exports(self) -> dict[str, dict[str, str]]:
+        """Module of every name that the `__init__.py` of a package takes from elsewhere, tables included."""
+        exports: dict[str, dict[str, str]] = {name: {} for name in self.modules}
+        tables = {name: self._string_targets(name) for name in self.packages}
+        for module, node in self.nodes(ast.ImportFrom):
+            if module in self.packages:
+                source = self._absolute(module, node)
+                exports[module].update((alias.asname or alias.name, source) for alias in node.names)
+        for module, node in self.nodes(ast.Dict):
+            if module in self.packages:
+                for key, value in zip(node.keys, node.values, strict=True):
+                    if isinstance(key, ast.Constant) and isinstance(value, ast.Constant):
+                        exports[module].setdefault(key.value, tables[module].get(value.value, module))
+        return exports
+
+    def defining(self, module: str, name: str) -> str:
+        """The module that defines a name of a module: names are followed through packages."""
+        if f"{module}.{name}" in self.modules:
+            return f"{module}.{name}"
+        origin = self._exports.get(module, {}).get(name, module)
+        return module if origin == module or origin not in self.modules else self.defining(origin, name)
+
+    @cached_property
+    def imports(self) -> dict[str, set[str]]:
+        """The modules that each module imports.
+
+        All imports count: at module level, in functions, under `TYPE_CHECKING`, relative, through
+        `import_module`, through tables of strings, and through `textsvm` and its packages. Names that
+        textsvm/__init__.py defines itself (`__version__`) need no module.
+        """
+        edges: dict[str, set[str]] = {name: set(self._string_targets(name).values()) for name in self.modules}
+        aliases: dict[tuple[str, str], str] = {}
+        for module, node in self.nodes(ast.ImportFrom):
+            source = self._absolute(module, node)
+            if source in self.modules:
+                edges[module] |= {self.defining(source, alias.name) for alias in node.names}
+        for module, node in self.nodes(ast.Import):
+            for alias in node.names:
+                if alias.name in self.modules:
+                    edges[module].add(alias.name)
+                    aliases[module, alias.asname or "textsvm"] = alias.name if alias.asname else "textsvm"
+        for module, node in self.nodes(ast.Attribute):
+            if isinstance(node.value, ast.Name) and (module, node.value.id) in aliases:
+                edges[module].add(self.defining(aliases[module, node.value.id], node.attr))
+        return {module: targets - {module, "textsvm"} for module, targets in edges.items()}
+
+    def single_importers(self) -> list[str]:
+        """Modules that exactly one other module of the package imports."""
+        counts = Counter(target for targets in self.imports.values() for target in targets)
+        return sorted(name for name, count in counts.items() if count == 1 and name not in self.packages)
+
+    def cycles(self) -> list[list[str]]:
+        """Groups of modules that import each other, directly or through others."""
+        names = list(self.modules)
+        edges = [
+            (names.index(module), names.index(name)) for module in names for name in self.imports[module]
+        ]
+        graph = coo_array((np.ones(len(edges)), np.array(edges).T), shape=(len(names), len(names)))
+        groups = defaultdict(list)
+        for name, label in zip(names, connected_components(graph, connection="strong")[1], strict=True):
+            groups[label].append(name)
+        return [group for group in groups.values() if len(group) > 1]
+
+    def upward(self) -> list[str]:
+        """Imports of a module in a later set of FLOORS."""
+        floors = {name: floor for floor, names in enumerate(FLOORS) for name in names}
+
+        def floor(module: str) -> int:
+            name = module.removeprefix("textsvm.")
+            while name not in floors:
+                if "." not in name:
+                    raise ValueError(f"{module} has no place in FLOORS of tests/figures.py")
+                name = name.rpartition(".")[0]
+            return floors[name]
+
+        edges = [(module, target) for module, targets in self.imports.items() for target in sorted(targets)]
+        return [f"{module} -> {target}" for module, target in edges if floor(target) > floor(module)]
+
+    def function_level_imports(self) -> list[str]:
+        inside = (
+            (module, node) for module, function in self.nodes(*FUNCTIONS) for node in ast.walk(function)
+        )
+        return sorted({f"{module}:{node.lineno}" for module, node in inside if isinstance(node, IMPORTS)})
+
+    def module_getattrs(self) -> list[str]:
+        return [
+            module
+            for module, tree in self.modules.items()
+            if any(isinstance(node, FUNCTIONS) and node.name == "__getattr__" for node in tree.body)
+        ]
+
+    # Names and functions
+
+    def repeated(self, *kinds: type, more_than: int = 1) -> dict[str, list[str]]:
+        """Modules of names with more definitions; leading underscores do not count."""
+        modules = defaultdict(list)
+        for module, node in self.nodes(*kinds):
+            modules[node.name.lstrip("_") or node.name].append(module)
+        return {name: places for name, places in sorted(modules.items()) if len(places) > more_than}
+
+    @cached_property
+    def functions(self) -> list[tuple[str, int, int, bool]]:
+        """(module:name, lines without docstring, parameters without self, compiled) of every function."""
+        rows = []
+
+        def walk(node: ast.AST, path: str) -> None:
+            for child in ast.iter_child_nodes(node):
+                if isinstance(child, FUNCTIONS):
+                    rows.append((f"{path}{child.name}", *_measure(child)))
+                walk(child, f"{path}{child.name}." if isinstance(child, DEFINITIONS) else path)
+
+        for module, tree in self.modules.items():
+            walk(tree, f"{module}:")
+        return rows
+
+    def many_parameters(self, compiled: bool = False) -> list[str]:
+        return [row[0] for row in self.functions if row[2] > PARAMETERS and row[3] == compiled]
+
+    # Language
+
+    @cached_property
+    def docstrings(self) -> list[str]:
+        return [text for _, node in self.nodes(ast.Module, *DEFINITIONS) if (text := ast.get_docstring(node))]
+
+    def words(self) -> dict[str, float]:
+        """Occurrences of each of WORDS per 10,000 words of docstrings."""
+        words = re.findall(r"[^\W\d_]+", " ".join(self.docstrings).lower())
+        counts = Counter(words)
+        return {word: round(10_000 * counts[word] / max(len(words), 1), 1) for word in WORDS}
+
+    # Duplicated code
+
+    def duplicates(self, shape: bool = False) -> list[tuple[str, str]]:
+        """Pairs of places with the same code of at least RUN lines.
+
+        Docstrings, comments, imports, blank lines and lines of punctuation do not count, nor runs with fewer
+        than four different lines (tables). `shape`: names, numbers and strings may differ; no decorators.
+        """
+        lines = {name: _code_lines(tree, self.texts[name], shape) for name, tree in self.modules.items()}
+        windows = defaultdict(list)
+        for module, code in lines.items():
+            for start in range(len(code) - RUN + 1):
+                window = tuple(text for _, text in code[start : start + RUN])
+                if len(set(window)) >= 4:
+                    windows[window].append((module, start))
+        pairs = {
+            (first, second)
+            for places in windows.values()
+            for first, second in combinations(places, 2)
+            if first[0] != second[0] or second[1] - first[1] >= RUN
+        }
+        before = {((first, i + 1), (second, j + 1)) for (first, i), (second, j) in pairs}
+        return [tuple(f"{m}:{lines[m][start][0]}" for m, start in pair) for pair in sorted(pairs - before)]
+
+
+def _measure(node: Any) -> tuple[int, int, bool]:
+    lines = node.end_lineno - node.lineno + 1
+    if ast.get_docstring(node, clean=False) is not None:
+        lines -= node.body[0].end_lineno - node.body[0].lineno + 1
+    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    parameters = [argument for argument in arguments if argument.arg not in ("self", "cls")]
+    decorators = " ".join(ast.unparse(decorator) for decorator in node.decorator_list)
+    return lines, len(parameters), "njit" in decorators or "intrinsic" in decorators
+
+
+def _code_lines(tree: ast.Module, text: str, shape: bool) -> list[tuple[int, str]]:
+    """(line number, normalised line) of the lines of code."""
+    spans = []
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, *DEFINITIONS)) and ast.get_docstring(node, clean=False) is not None:
+            spans.append(node.body[0])
+        if isinstance(node, DEFINITIONS) and shape:
+            spans += node.decorator_list
+        if isinstance(node, IMPORTS):
+            spans.append(node)
+    skipped = {number for node in spans for number in range(node.lineno, (node.end_lineno or 0) + 1)}
+    names = {tokenize.NAME: "N", tokenize.NUMBER: "0", tokenize.STRING: "S"}
+    lines: dict[int, list[str]] = defaultdict(list)
+    counted = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.start[0] not in skipped and token.string.strip() and token.type != tokenize.COMMENT:
+            replaced = shape and token.type in names and not keyword.iskeyword(token.string)
+            lines[token.start[0]].append(names[token.type] if replaced else token.string)
+            if token.type in names:
+                counted.add(token.start[0])
+    return [(number, " ".join(lines[number])) for number in sorted(counted)]
+
+
+def kernel_members() -> dict[str, int]:
+    """Public members of an object of every registered kernel, without its constructor parameters."""
+    from textsvm import EditDistance, Spectrum
+    from textsvm.kernels import KERNELS
+
+    parts = [Spectrum(2), EditDistance()]
+    arguments = {"sum": (parts,), "product": (parts,), "on": ("text", parts[0])}
+    counts = {}
+    for name in KERNELS:
+        kernel = KERNELS[name](*arguments.get(name, ()))
+        classes = [kind for kind in type(kernel).__mro__ if kind.__module__.startswith("textsvm")]
+        members = set(vars(kernel)).union(*map(vars, classes)) - set(kernel.get_params(deep=False))
+        counts[name] = sum(not member.startswith("_") for member in members)
+    return counts
+
+
+class Recorder:
+    """Records the file of a compiled function when Python calls it."""
+
+    def __init__(self, function: Any, files: set[str]) -> None:
+        plain = getattr(function, "_function", None) or function.py_func
+        self.function, self.files, self.file = function, files, plain.__code__.co_filename
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.files.add(self.file)
+        return self.function(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.function, name)
+
+
+def files_behind(call: Callable[[str], object]) -> list[str]:
+    """Package files in which a function runs during a call, after a warm-up call with other texts.
+
+    `call` takes a string to put in front of its texts. Compiled functions count if they are module globals.
+    """
+    import textsvm
+
+    folder, files = str(Path(textsvm.__file__).parent), set()
+
+    def profile(frame: Any, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # no module or class body
+            files.add(frame.f_code.co_filename)
+
+    threading.setprofile(profile)  # before the warm-up, which starts the threads of pools
+    sys.setprofile(profile)
+    call("warm ")
+    spaces = [vars(module) for name, module in list(sys.modules.items()) if name.startswith("textsvm")]
+    compiled = [
+        (space, name, value)
+        for space in spaces
+        for name, value in space.items()
+        if type(value).__name__ in ("CPUDispatcher", "Compiled")
+    ]
+    for space, name, value in compiled:
+        space[name] = Recorder(value, files)
+    files.clear()
+    call("cold ")
+    sys.setprofile(None)
+    threading.setprofile(None)  # type: ignore[arg-type]
+    for space, name, value in compiled:
+        space[name] = value
+    return sorted(str(Path(file).relative_to(folder)) for file in files if file.startswith(folder))
+
+
+def running() -> dict[str, Any]:
+    """Kernel members, and the files behind kernel values, training and prediction on a CPU."""
+    from textsvm import SVC, BoundedGap, EditDistance, GappedKmers, GapWeighted, Spectrum, Sum
+
+    files = {}
+    kernels = [Spectrum(3), EditDistance(), GapWeighted(2), BoundedGap(2), GappedKmers(3, 2)]
+    for kernel in (*kernels, Sum(kernels[:2])):
+        files[f"kernel(a, b), {type(kernel).__name__}"] = files_behind(
+            lambda word, kernel=kernel: kernel([word + "first text"], [word + "second text"])
+        )
+    spam = ["cheap pills for sale", "win a prize now", "buy cheap watches", "free prize for you"]
+    ham = ["the meeting is at noon", "please read the agenda", "see you at lunch", "the report is here"]
+    labels = ["spam"] * 12 + ["ham"] * 12
+
+    def texts(word: str) -> list[str]:
+        return [f"{word}{number} {text}" for part in (spam, ham) for number in range(3) for text in part]
+
+    for name, svc in {"Spectrum(3)": SVC(Spectrum(3), device="cpu"), "auto": SVC(device="cpu")}.items():
+        files[f"SVC.fit, {name}"] = files_behind(lambda word, svc=svc: svc.fit(texts(word), labels))
+        files[f"SVC.predict, {name}"] = files_behind(lambda word, svc=svc: svc.predict(texts(word)))
+    return {"public members of a kernel": kernel_members(), "files behind a call": files}
+
+
+def measure(tree: Tree) -> dict[str, Any]:
+    """Figures of a package by name: numbers, and lists or dictionaries that are to be counted."""
+    sizes = sorted(lines for _, lines, _, compiled in tree.functions if not compiled)
+    return {
+        "lines of textsvm/": sum(tree.lines.values()),
+        "files": len(tree.modules),
+        f"modules of at most {SMALL} lines": tree.small_modules(),
+        "modules with one importer": tree.single_importers(),
+        f"files of more than {LONG} lines": [name for name, lines in tree.lines.items() if lines > LONG],
+        "import edges": sum(map(len, tree.imports.values())),
+        "cycles": tree.cycles(),
+        "modules in cycles": list(chain(*tree.cycles())),
+        "upward edges": tree.upward(),
+        "function-level imports": tree.function_level_imports(),
+        "module-level __getattr__": tree.module_getattrs(),
+        "class names defined more than once": tree.repeated(ast.ClassDef),
+        "function names defined more than 10 times": tree.repeated(*FUNCTIONS, more_than=10),
+        **{f'"{word}" per 10,000 docstring words': rate for word, rate in tree.words().items()},
+        'docstrings "See `X`."': [text for text in tree.docstrings if re.fullmatch(r"See `[^`]+`.*", text)],
+        f"functions of more than {PARAMETERS} parameters": tree.many_parameters(),
+        f"compiled functions of more than {PARAMETERS} parameters": tree.many_parameters(compiled=True),
+        "lines of a function, median": sizes[len(sizes) // 2],
+        "lines of a function, 90 %": sizes[len(sizes) * 9 // 10],
+        "pairs of duplicated places, identical": tree.duplicates(),
+        "pairs of duplicated places, same shape": tree.duplicates(shape=True),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Print figures of the code base.")
+    parser.add_argument("--json", action="store_true", help="print JSON, with every list in full")
+    parser.add_argument("--root", type=Path, default=ROOT, help="checkout to measure")
+    parser.add_argument("--running", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.running:
+        print(json.dumps(running()))
+        return
+    root = options.root.resolve()
+    figures = measure(Tree(root))
+    command, environment = [sys.executable, __file__, "--running"], {**os.environ, "PYTHONPATH": str(root)}
+    run = json.loads(subprocess.check_output(command, cwd=root, env=environment).splitlines()[-1])
+    if options.json:
+        print(json.dumps({**figures, **run}, indent=1))
+        return
+    for name, value in figures.items():
+        print(f"{name}: {value if isinstance(value, int | float) else len(value)}")
+        if name in LISTED:
+            print("".join(f"    {line}\n" for line in value), end="")
+    members = run["public members of a kernel"].values()
+    print(f"public members of a kernel: {min(members)} to {max(members)}")
+    for name, paths in run["files behind a call"].items():
+        print(f"files behind {name}: {len(paths)}")
+
+
+if __name__ == "__main__":
+    main()

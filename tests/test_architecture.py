@@ -1,0 +1,157 @@
+"""Limits of size, dependencies, names and language. `python tests/figures.py` prints the figures."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any
+
+import figures
+import pytest
+from figures import ROOT, Tree
+
+#: Limit of each figure and its goal. A limit is the figure of today and only falls; lower it with the figure.
+LIMITS: dict[str, tuple[float, float]] = {
+    "lines of textsvm/": (72_739, 55_000),
+    "files": (393, 300),
+    "files of more than 1000 lines": (0, 0),
+    "modules of at most 30 lines": (6, 8),
+    "modules with one importer": (117, 50),
+    "modules in cycles": (86, 0),
+    "upward edges": (6, 0),
+    "function-level imports": (318, 160),
+    "module-level __getattr__": (4, 2),
+    "class names defined more than once": (48, 0),
+    '"what" per 10,000 docstring words': (101, 10),
+    '"one" per 10,000 docstring words': (114, 25),
+    'docstrings "See `X`."': (196, 0),
+    "lines of a function, median": (8, 8),
+    "lines of a function, 90 %": (22, 22),
+    "pairs of duplicated places, identical": (51, 25),
+    "pairs of duplicated places, same shape": (306, 150),
+}
+MAX_KERNEL_MEMBERS = 63  # goal: 15
+MAX_CU_LINES = 80
+#: Functions that may have more than seven parameters: users call them by keyword.
+MANY_PARAMETERS = {
+    "textsvm.estimators.features:SpectrumFeatures.__init__",
+    "textsvm.estimators.one_class:OneClassSVM.__init__",
+    "textsvm.estimators.svc:SVC.__init__",
+    "textsvm.estimators.svr:SVR.__init__",
+    "textsvm.kernels.mers.gkm:Gkm.__init__",
+    "textsvm.nearest.neighbours:neighbours",
+    "textsvm.readers.read:read_corpus",
+    "textsvm.readers.read:read_documents",
+    "textsvm.readers.stream:stream_corpus",
+    "textsvm.selection.cross_validation:cross_validate",
+    "textsvm.selection.multilabel:MultilabelSVC.__init__",
+    "textsvm.selection.tuning:tune",
+}
+
+
+@pytest.fixture(scope="module")
+def tree() -> Tree:
+    return Tree()
+
+
+@pytest.fixture(scope="module")
+def measured(tree) -> dict[str, Any]:
+    return figures.measure(tree)
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_figure_is_within_its_limit(name, measured):
+    value = measured[name]
+    limit, goal = LIMITS[name]
+    size = value if isinstance(value, int | float) else len(value)
+    assert size <= limit, f"{name}: {size}, at most {limit} (goal {goal}): {value}"
+
+
+def test_only_device_imports_cupy(tree):
+    pattern = re.compile(r"""(import|from)\s+cupy|(import_module\(|sys\.modules\[)['"]cupy""")
+    users = {name for name, text in tree.texts.items() if pattern.search(text)}
+    assert users == {"textsvm.runtime.device"}
+
+
+def test_nobody_outside_asks_which_kernel_or_gram_it_is(tree):
+    classes = _subclasses(tree, {"Kernel", "Gram", "KernelRows"})
+    questions = []
+    for module, node in tree.nodes(ast.Call):
+        outside = not module.startswith(("textsvm.kernels", "textsvm.gram"))
+        if outside and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
+            names = {
+                part.id if isinstance(part, ast.Name) else part.attr
+                for part in ast.walk(node.args[1])
+                if isinstance(part, ast.Name | ast.Attribute)
+            }
+            questions += [f"{module}:{node.lineno} {name}" for name in sorted(names & classes)]
+    assert questions == []
+
+
+def _subclasses(tree: Tree, classes: set[str]) -> set[str]:
+    """Names of classes in kernels/ and gram/ and of their subclasses there."""
+    bases = {
+        node.name: {ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases}
+        for module, node in tree.nodes(ast.ClassDef)
+        if module.startswith(("textsvm.kernels", "textsvm.gram"))
+    }
+    while more := {name for name, parents in bases.items() if parents & classes} - classes:
+        classes = classes | more
+    return classes - {"Kernel"}  # whether an object is a kernel at all may be asked
+
+
+def test_functions_take_few_parameters(tree):
+    assert set(tree.many_parameters()) <= MANY_PARAMETERS
+
+
+def test_cuda_kernels_stay_short():
+    long = []
+    for path in sorted((ROOT / "kernels_cu").glob("*.cu*")):
+        start = None
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if "__global__" in line and not line.startswith((" ", "#", "//")):
+                start = number
+            elif line.startswith("}") and start is not None:
+                if number - start >= MAX_CU_LINES:
+                    long.append(f"{path.name}:{start} ({number - start + 1})")
+                start = None
+    assert long == []
+
+
+def test_kernels_have_few_members():
+    members = figures.kernel_members()
+    assert max(members.values()) <= MAX_KERNEL_MEMBERS, members
+
+
+SAMPLE = {
+    "__init__": '__version__ = "1"\n_HOME = {"Model": "textsvm.cli.model"}',
+    "errors": "import textsvm\ndef f():\n    return textsvm.Model",
+    "kernels.__init__": "_HOME = {'Edit': 'edit'}\nimport_module(f'{__name__}.{_HOME[name]}')",
+    "kernels.edit": "from textsvm import __version__\nif TYPE_CHECKING:\n    from textsvm.gram import base",
+    "gram.__init__": "",
+    "gram.base": "def f():\n    from textsvm.kernels import Edit",
+    "cli.__init__": "KERNELS = {'edit': 'textsvm.kernels.edit:Edit'}",
+    "cli.model": "from . import output\nfrom .output import show",
+    "cli.output": "importlib.import_module('textsvm.errors')",
+}
+
+
+def test_every_kind_of_import_is_an_edge(tmp_path):
+    for name, text in SAMPLE.items():
+        path = tmp_path / "textsvm" / (name.replace(".", "/") + ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    tree = Tree(tmp_path)
+    assert {name.removeprefix("textsvm"): targets for name, targets in tree.imports.items() if targets} == {
+        "": {"textsvm.cli.model"},
+        ".errors": {"textsvm.cli.model"},
+        ".kernels": {"textsvm.kernels.edit"},
+        ".kernels.edit": {"textsvm.gram.base"},
+        ".gram.base": {"textsvm.kernels.edit"},
+        ".cli": {"textsvm.kernels.edit"},
+        ".cli.model": {"textsvm.cli.output"},
+        ".cli.output": {"textsvm.errors"},
+    }
+    assert [len(cycle) for cycle in tree.cycles()] in ([2, 3], [3, 2])
+    edges = ["textsvm.errors -> textsvm.cli.model", "textsvm.kernels.edit -> textsvm.gram.base"]
+    assert tree.upward() == edges

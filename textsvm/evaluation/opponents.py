@@ -1,0 +1,176 @@
+"""Two scikit-learn baselines ("opponents"), and the timed training and prediction of any classifier.
+
+Texts: the first opponent is TF-IDF over character 1-5-grams with a linear SVM of C = 1; the second adds words
+and pairs of words and chooses C by cross-validation. Both see the texts as read from the files. Columns: the
+same for each column of texts, and numbers are scaled. Vectors: SVC with its defaults, and with C by
+cross-validation.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from joblib import parallel_config
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, LinearSVC
+
+from textsvm.errors import InputError
+from textsvm.runtime.parallel import n_threads
+
+FIRST, SECOND = "TF-IDF char 1-5 + LinearSVC", "TF-IDF char 1-5, words 1-2 + LinearSVC, C by 3 folds"
+
+_COLUMNS = "TF-IDF char 1-5 of each text, numbers scaled + LinearSVC"
+_VECTORS = "SVC rbf, gamma scale"
+_BY_FOLDS = ", C by 3 folds"
+
+#: Short names for tables.
+SHORT = {
+    **dict.fromkeys((FIRST, _COLUMNS, _VECTORS), "opponent 1"),
+    **dict.fromkeys((SECOND, *(each + _BY_FOLDS for each in (FIRST, _COLUMNS, _VECTORS))), "opponent 2"),
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Predictions of a classifier on the test part, and seconds.
+
+    Attributes
+    ----------
+    predicted : array, shape (n,)
+    fit, predict : float
+        Seconds of wall time, starting from texts in memory.
+    chosen : str
+        Description of automatically chosen parameters; empty if there are none.
+    """
+
+    predicted: NDArray[Any]
+    fit: float
+    predict: float
+    chosen: str = ""
+
+
+def first() -> Pipeline:
+    """Opponent 1."""
+    return make_pipeline(_characters(), LinearSVC(C=1, random_state=0))
+
+
+def second() -> Pipeline:
+    """Opponent 2."""
+    words = TfidfVectorizer(
+        ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]", min_df=2
+    )  # fmt: skip
+    both = FeatureUnion([("characters", _characters()), ("words", words)])
+    return make_pipeline(both, _by_folds(LinearSVC(random_state=0)))
+
+
+#: Both opponents by name, in order.
+OPPONENTS: dict[str, Callable[[], Pipeline]] = {FIRST: first, SECOND: second}
+
+
+def opponents_of(examples: Any) -> dict[str, Callable[[], Any]]:
+    """Both opponents for texts (the second without words if every text has one word), vectors or columns."""
+    if isinstance(examples, dict):
+        return {
+            _COLUMNS: lambda: make_pipeline(_union(examples), LinearSVC(random_state=0)),
+            _COLUMNS + _BY_FOLDS: lambda: make_pipeline(
+                _union(examples), _by_folds(LinearSVC(random_state=0))
+            ),
+        }
+    if hasattr(examples, "shape"):
+        return {_VECTORS: SVC, _VECTORS + _BY_FOLDS: lambda: _by_folds(SVC())}
+    if not any(len(text.split(None, 1)) > 1 for text in examples):  # sequences: no word occurs twice
+        machine = partial(LinearSVC, random_state=0)
+        return {FIRST: first, FIRST + _BY_FOLDS: lambda: make_pipeline(_characters(), _by_folds(machine()))}
+    return dict(OPPONENTS)
+
+
+def _union(columns: dict[str, Any]) -> FeatureUnion:
+    """Union of the features of each column."""
+    return FeatureUnion(
+        [(name, make_pipeline(_Column(name), *_steps(values))) for name, values in columns.items()]
+    )
+
+
+def _steps(values: Any) -> list[Any]:
+    """Transformers of a column; vectors are left unchanged."""
+    if not hasattr(values, "dtype"):
+        return [_characters()]
+    return [StandardScaler()] if values.ndim == 1 else ["passthrough"]
+
+
+class _Column(TransformerMixin, BaseEstimator):
+    """Select a column of a dict; numbers become a matrix."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def fit(self, columns: dict[str, Any], y: Any = None) -> _Column:
+        """Do nothing."""
+        return self
+
+    def transform(self, columns: dict[str, Any]) -> Any:
+        """Return the column."""
+        values = columns[self.name]
+        return values[:, None] if getattr(values, "ndim", 2) == 1 else values
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+def _by_folds(model: Any) -> GridSearchCV:
+    return GridSearchCV(model, {"C": [0.1, 0.3, 1, 3]}, cv=3, n_jobs=n_threads())
+
+
+def answer(model: Any, train: Any, labels: ArrayLike, test: Any) -> Answer:
+    """Train a classifier and predict the test part.
+
+    Raises
+    ------
+    InputError
+        If the classifier cannot be trained on these documents.
+    """
+    # Threads: LIBLINEAR releases the GIL, and worker processes would take seconds to start.
+    with warnings.catch_warnings(), parallel_config(backend="threading"):
+        # From the convergence of the opponents, and from rare classes in their folds.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", UserWarning)
+        clock = time.perf_counter()
+        try:
+            model.fit(train, labels)
+        except InputError:
+            raise
+        except ValueError as error:
+            message = " ".join(str(error).split())
+            raise InputError(
+                f"{_name(model)} cannot be trained on {np.size(labels)} documents: {message}"
+            ) from error
+        between = time.perf_counter()
+        predicted = np.asarray(model.predict(test))
+    return Answer(predicted, between - clock, time.perf_counter() - between, _chosen(model))
+
+
+def _characters() -> TfidfVectorizer:
+    return TfidfVectorizer(analyzer="char", ngram_range=(1, 5), sublinear_tf=True, min_df=2)
+
+
+def _name(model: Any) -> str:
+    return "TF-IDF + LinearSVC" if isinstance(model, Pipeline) else type(model).__name__
+
+
+def _chosen(model: Any) -> str:
+    last = model[-1] if isinstance(model, Pipeline) else model
+    if not hasattr(last, "chosen_"):
+        return f"C={best['C']:g}" if (best := getattr(last, "best_params_", None)) else ""
+    return str(getattr(model, "chosen_", ""))
