@@ -66,7 +66,7 @@ class Problem:
 class Lowest(CachedGram):
     """LAT: the rows of the smallest index make room."""
 
-    def _given_up(self, count: int) -> NDArray[np.int64]:
+    def _victims(self, count: int) -> NDArray[np.int64]:
         used = self._window.used
         key = np.where(used == used.max(), self.n, self._owner)  # those in use are not given up
         return np.argpartition(key, count - 1)[:count]

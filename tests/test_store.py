@@ -585,9 +585,9 @@ def test_digests_of_documents_depend_on_all_that_kernels_read():
 
 
 def test_a_store_is_refused_for_texts_that_end_elsewhere(tmp_path):
-    stored_rows(tmp_path, Wanted(EDIT, SVC().encode(["ab", "c"]), {}, CPU))
+    stored_rows(tmp_path, GramRequest(EDIT, SVC().encode(["ab", "c"]), {}, CPU))
     with pytest.raises(InputError, match="is of other texts"):
-        stored_rows(tmp_path, Wanted(EDIT, SVC().encode(["a", "bc"]), {}, CPU))
+        stored_rows(tmp_path, GramRequest(EDIT, SVC().encode(["a", "bc"]), {}, CPU))
 
 
 def test_progress_is_told(tmp_path, small):
