@@ -91,6 +91,8 @@ class Gram(ABC):
         The whole matrix, where it is one array.
     shards : sequence of Shard
         Columns of the matrix on several cards; empty elsewhere.
+    ahead : int
+        Number of rows that are best computed at a time.
     """
 
     n: int
@@ -101,6 +103,7 @@ class Gram(ABC):
     feature_solver: bool = False
     matrix: Any = None
     shards: Sequence[Any] = ()
+    ahead: int = 64
 
     @abstractmethod
     def diag(self) -> Any:
@@ -114,7 +117,7 @@ class Gram(ABC):
     def window(self) -> Window:
         """The resident rows; of a concurrent Gram a new window for the caller."""
 
-    def copies(self) -> list[DenseGram]:
+    def copies(self) -> Sequence[Gram]:
         """The whole matrix on each of several cards, for independent problems; empty without room for it."""
         return []
 
@@ -214,8 +217,7 @@ class CachedGram(Gram):
         self._owner = np.full(self.capacity, -1, np.int64)
         values = self._xp.empty((self.capacity, n), np.float32)
         self._window = Window(values, slots, np.zeros(self.capacity, np.int64), self._load)
-        #: Rows that are best computed at a time.
-        self.ahead: int = getattr(kernel_rows, "ahead", AHEAD)
+        self.ahead = getattr(kernel_rows, "ahead", AHEAD)
         #: Rows computed so far.
         self.computed = 0
 

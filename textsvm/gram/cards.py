@@ -96,7 +96,7 @@ class ShardedGram(Gram):
         devices.synchronize(self.device)
         return Window(whole, every, np.zeros(self.n, np.int64))
 
-    def copies(self) -> list[DenseGram]:
+    def copies(self) -> Sequence[Gram]:
         """The whole matrix on each card, kept until `release`; empty if a card has no room for it."""
         if not self._copies and all(self._has_room(shard.device) for shard in self.shards):
             enable_peers([shard.device for shard in self.shards])

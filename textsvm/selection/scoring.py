@@ -83,7 +83,7 @@ def solve_folds(
     """
     chains = [(chain, fold) for chain in paths_along_c(models) for fold in range(len(folds))]
     workers, problems = current(), _Problems(models, target, folds, weight)
-    portable = isinstance(gram, Gram) and gram.matrix is not None and len(chains) > 1
+    portable = not isinstance(gram, FeatureProducts) and gram.matrix is not None and len(chains) > 1
     if workers is not None and portable and workers.pays(solving_seconds(models, target, folds)):
         solved = _by_workers(workers, gram, problems, chains, progress)
     else:

@@ -51,7 +51,7 @@ def decision_values(gram: Gram | FeatureProducts, machines: Sequence[Machines]) 
     sizes = np.cumsum([len(one.bias) for one in machines])[:-1]
     if gram.features is not None:
         return np.split(_of_features(gram.features, machines) + bias[:, None], sizes)
-    assert isinstance(gram, Gram)
+    assert not isinstance(gram, FeatureProducts)
     values = np.empty((len(bias), gram.n))
     weights = _weights(machines, len(bias), gram.n)
     on_host = gram.device.kind == "cpu"

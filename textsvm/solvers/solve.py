@@ -31,7 +31,7 @@ def solve(
     several = [problem for path in paths for problem in path]
     features = rows.features if rows.feature_solver and all(map(newton.can_solve, several)) else None
     if features is None:
-        assert isinstance(rows, Gram)
+        assert not isinstance(rows, FeatureProducts)
         return problems.solve(rows, paths, tol, max_iter, duality_gap, progress)
     stopping = Stopping(tol, max_iter, duality_gap)
     solved = iter(
