@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.linalg.products_cuda import Factors
-from textsvm.linalg.sparse_cuda import NAMES, CudaSparse, Finish, finish_defines, finish_fields
+from textsvm.linalg.sparse_cuda import FINISHES, CudaSparse, Finish, finish_defines, finish_fields
 from textsvm.runtime import device as gpu
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import Progress
@@ -166,7 +166,7 @@ EXACT = 1 << 24  # whole numbers up to here are exact in float32
 NUMBERS = {np.float32: "float", np.float64: "double"}
 #: What may be launched: (source, defines).
 DEFINE_SETS = [
-    (SOURCE, (("NUMBER", number), *finish_defines(name))) for number in NUMBERS.values() for name in NAMES
+    (SOURCE, (("NUMBER", number), *finish_defines(name))) for number in NUMBERS.values() for name in FINISHES
 ]
 #: What clusters.cu has in Clustered.
 CLUSTERED = np.dtype(

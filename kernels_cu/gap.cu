@@ -1,4 +1,4 @@
-// Gap-weighted subsequences. The mathematics: textsvm/kernels/gap/recurrence.py; without decays, and the layout: gap_cuda.py.
+// Gap-weighted subsequences. The mathematics: textsvm/kernels/gap/recurrence.py; without decays, and the layout: gap/cuda.py.
 //
 // LEVELS p - 1; COLUMNS of a lane; BLOCK columns that share a base; REAL float or double; BLEND 1 if
 // subsequences may begin at any level; MASKS 1 if matches are looked up, 0 if they are compared; BLOCKS of 128

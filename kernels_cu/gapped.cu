@@ -1,4 +1,4 @@
-// Windows of documents under a mask -> keys. The derivation is in textsvm/kernels/mers/gapped_kmers.py; here only what each
+// Windows of documents under a mask -> keys. The derivation is in textsvm/kernels/mers/windows.py; here only what each
 // thread does.
 
 // The key of each of n windows: its id, then the symbols at the kept places; -1 where the id is, or a symbol

@@ -3,7 +3,7 @@
 // A block has a column document, its l-mers 64 a word, in shared memory, and rows pass by, one a warp. Of a word
 // and a position p, masks[x] has the bit of every l-mer with another symbol than x there; a lane has an l-mer u
 // of the row, and masks[u_p], p = 0 .. LENGTH - 1, are counted for 64 l-mers at once by carry-save adders, as
-// textsvm/kernels/mers/distances.py tells. Counts are whole numbers: values have the bits of the CPU.
+// textsvm/kernels/mers/cpu.py tells. Counts are whole numbers: values have the bits of the CPU.
 //
 // LENGTH: l. MOST: the greatest distance that counts. WEIGHTED: l-mers have weights up to 255.
 // SYMBOLS: symbols of the columns, at most, each other symbol is number SYMBOLS; 0: any number of symbols, and

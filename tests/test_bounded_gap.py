@@ -17,7 +17,7 @@ from textsvm.cli.console import WrongUsage
 from textsvm.cli.kernels import options_of
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS, spelling
-from textsvm.kernels.gap import bounded_features as bounded_gap_features
+from textsvm.kernels.gap import bounded_rows as bounded_gap_features
 from textsvm.kernels.gap import subsequences
 from textsvm.kernels.gap.bounded import worst_left_out
 from textsvm.kernels.gap.subsequences import count, ids_of, patterns_of

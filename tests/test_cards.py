@@ -221,11 +221,11 @@ def test_the_structure_that_the_kernel_takes():
 def test_the_list_of_devices_says_what_can_work_together(monkeypatch, capsys):
     from textsvm.cli.devices import devices as command
 
-    cards = [devices.Finding(Device("cuda", index, f"cuda:{index}"), "") for index in range(2)]
-    monkeypatch.setattr(devices, "devices", lambda: [devices.Finding(CPU, ""), *cards])
+    cards = [devices.DeviceStatus(Device("cuda", index, f"cuda:{index}"), "") for index in range(2)]
+    monkeypatch.setattr(devices, "devices", lambda: [devices.DeviceStatus(CPU, ""), *cards])
     command()
     assert "cuda:all: cuda:0 and cuda:1 together; cuda:0,1 for some of them" in capsys.readouterr().out
-    monkeypatch.setattr(devices, "devices", lambda: [devices.Finding(CPU, ""), cards[0]])
+    monkeypatch.setattr(devices, "devices", lambda: [devices.DeviceStatus(CPU, ""), cards[0]])
     command()
     assert "cuda:all" not in capsys.readouterr().out
 

@@ -24,7 +24,7 @@ from textsvm.gram.base import DenseGram
 from textsvm.gram.cards import ShardedGram, sharded_gram, spread
 from textsvm.gram.shared import grams
 from textsvm.runtime import device as devices
-from textsvm.runtime.device import cupy, select, together, use
+from textsvm.runtime.device import cupy, join_cards, select, use
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.tuning import tune
 from textsvm.text.documents import encode
@@ -52,7 +52,7 @@ def cards(request, monkeypatch):
         if not device.cards:
             pytest.skip("there is one GPU only")
     else:
-        device = together([0, 0])
+        device = join_cards([0, 0])
     monkeypatch.setattr(devices, "select", lambda wish="auto": device if wish == "cards" else select(wish))
     return device
 

@@ -24,7 +24,7 @@ from benchmarks import clusters, layouts
 from textsvm.kernels.edit import cuda as edit_cuda
 from textsvm.kernels.gap import cuda as gap_cuda
 from textsvm.kernels.gap import cuda as gap_lanes
-from textsvm.kernels.mers import distances_cuda as mer_distances_cuda
+from textsvm.kernels.mers import cuda as mer_distances_cuda
 from textsvm.kernels.mers import gapped_cuda as gapped_dense_cuda
 from textsvm.kernels.positions import cuda as positions_cuda
 from textsvm.linalg import dense as dense_cuda

@@ -11,7 +11,7 @@ import pytest
 from numba.core.caching import CacheImpl, FunctionCache
 
 from textsvm.runtime import compiled
-from textsvm.runtime.compiled import CheckedCache
+from textsvm.runtime.compiled_cache import CheckedCache
 
 X = np.arange(5.0)
 
@@ -26,8 +26,8 @@ def total(values):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(compiled, "_told", set())
-    monkeypatch.setattr(compiled, "tell", warnings.warn)  # a command in this process says it its own way
+    monkeypatch.setattr(compiled, "_warned", False)
+    monkeypatch.setattr(compiled, "warn", warnings.warn)  # a command in this process says it its own way
     return tmp_path
 
 
@@ -98,8 +98,8 @@ def test_what_cannot_be_kept_is_said_once_and_works(error, folder, monkeypatch):
         raise OSError(error, os.strerror(error))
 
     said = []
-    monkeypatch.setattr(compiled, "tell", said.append)
-    monkeypatch.setattr("textsvm.runtime.compiled._digest", fail)
+    monkeypatch.setattr(compiled, "warn", said.append)
+    monkeypatch.setattr("textsvm.runtime.compiled_cache._digest", fail)
     assert [fresh(), fresh()] == [0, 0]
     assert len(said) == 1
     assert os.strerror(error) in said[0]

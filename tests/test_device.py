@@ -154,7 +154,7 @@ def test_access_that_is_on_already_is_no_trouble(monkeypatch):
 
 def test_all_of_one_card_is_that_card(monkeypatch):
     pretend_cards(monkeypatch, 1)
-    assert device.select("cuda:all") == device.select("cuda:0") == device.together([0])
+    assert device.select("cuda:all") == device.select("cuda:0") == device.join_cards([0])
     assert device.select("cuda:all").cards == ()
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textsvm.linalg.digits_cuda import EIGHT, MOST, SIX, SLAB, TOLERANCE, gaussian_error, power_of_two
+from textsvm.linalg.vectors_cuda import EIGHT, MOST, SIX, SLAB, TOLERANCE, gaussian_error, power_of_two
 
 
 def digits_of(numbers):

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from textsvm import Spectrum, Sum
 from textsvm.runtime import parallel
 from textsvm.sources.texts import TextForm, TextSource
-from textsvm.text import encoding, spans
+from textsvm.text import encoding
+from textsvm.text import encoding as spans
 from textsvm.text.documents import encode, encode_as
-from textsvm.text.encoding import Reading
+from textsvm.text.encoding import Reading, distinct
 from textsvm.text.normal_form import UNKNOWN, NormalForm, begins, normal_form, normalise
-from textsvm.text.spans import distinct
 from textsvm.text.tokens import tokenise
 
 MARKS = "\u0301\u0307\u0323\u0345\u0328\u05b0\u064b\u093c\u094d\u0e38\u0e48\u09be\u3099\uff9e\ufe0f\u200d"

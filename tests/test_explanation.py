@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from textsvm import SVC, SVR, CalibratedSVC, EditDistance, GapWeighted, InputError, OneClassSVM, Spectrum
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels.attribution import pieces
-from textsvm.kernels.gap.attribution import symbol_contributions
+from textsvm.kernels.gap.recurrence import symbol_contributions
 from textsvm.text.documents import encode
 
 TEXTS = [

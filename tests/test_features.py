@@ -16,11 +16,11 @@ from textsvm.errors import InputError
 from textsvm.kernels.spectrum import pmers, vocabulary
 from textsvm.kernels.spectrum.counted import CountedDocuments
 from textsvm.kernels.spectrum.kernel import WEIGHTS, Spectrum
-from textsvm.kernels.spectrum.pmers import Counts, count
+from textsvm.kernels.spectrum.pmers import count
 from textsvm.kernels.spectrum.vocabulary import plan
 from textsvm.linalg import sparse
 from textsvm.linalg.rows import SharedFeatures
-from textsvm.linalg.sparse import Sparse
+from textsvm.linalg.sparse import Counts, Sparse
 from textsvm.runtime.parallel import limit
 from textsvm.text.documents import encode
 

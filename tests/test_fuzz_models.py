@@ -16,7 +16,7 @@ from fuzz import _runner as fuzz
 from fuzz.__main__ import main
 from textsvm import InputError
 from textsvm.bench.harness import BenchmarkReport
-from textsvm.kernels.mers.gapped_kmers import Mask, MaskedWindows, windows_of
+from textsvm.kernels.mers.windows import Mask, MaskedWindows, windows_of
 from textsvm.model import parts as model_parts
 from textsvm.model.bytes import sealed
 from textsvm.model.file import load_fitted

@@ -23,13 +23,13 @@ from command import fails, run
 from textsvm import SVC, InputError, Spectrum, read_corpus
 from textsvm.cli import sequences
 from textsvm.errors import InputError as Error
+from textsvm.errors import json_escaped, one_line, printable
 from textsvm.gram.files import read_gram
 from textsvm.model.file import load, save
 from textsvm.readers import decoded, incoming_documents, opened, read_documents, stream_corpus
 from textsvm.readers import sequences as sequences_of_headers
 from textsvm.readers.archives import read_stream
 from textsvm.reporting.escape import safe
-from textsvm.runtime.printable import json_escaped, one_line, printable
 
 ROOT = Path(__file__).parents[1]
 TARGETS = sorted(path.stem for path in (ROOT / "fuzz").glob("read_*.py"))

@@ -17,10 +17,12 @@ from textsvm.cli.kernels import options_of
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS, GappedKmers, spelling
 from textsvm.kernels.base import RowsPredictor
-from textsvm.kernels.mers import gapped_features, gapped_lists, gapped_tables
-from textsvm.kernels.mers import gapped_kmers as features
+from textsvm.kernels.mers import gapped_cpu as gapped_lists
+from textsvm.kernels.mers import gapped_rows as gapped_features
+from textsvm.kernels.mers import gapped_rows as gapped_tables
+from textsvm.kernels.mers import windows as features
 from textsvm.kernels.mers.gapped import represent_masks
-from textsvm.kernels.mers.gapped_kmers import Mask, MaskedWindows, fitting, masks, windows_of
+from textsvm.kernels.mers.windows import Mask, MaskedWindows, fitting, masks, windows_of
 from textsvm.kernels.options import GAPPED_WEIGHTS as WEIGHTS
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode, encode_as, normalise

@@ -7,10 +7,11 @@ from test_gapped import CPU, dna, variants
 
 from textsvm.errors import InputError
 from textsvm.kernels import GappedKmers
-from textsvm.kernels.mers import gapped_cuda, gapped_features
+from textsvm.kernels.mers import gapped_cuda
 from textsvm.kernels.mers import gapped_cuda as gapped_dense_cuda
+from textsvm.kernels.mers import gapped_rows as gapped_features
 from textsvm.kernels.mers.gapped_cuda import CudaMaskedWindows, CudaWindows
-from textsvm.kernels.mers.gapped_kmers import Mask, MaskedWindows, windows_of
+from textsvm.kernels.mers.windows import Mask, MaskedWindows, windows_of
 from textsvm.kernels.options import GAPPED_WEIGHTS as WEIGHTS
 from textsvm.text.documents import encode
 

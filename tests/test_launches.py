@@ -7,11 +7,11 @@ import pytest
 from problems import random_sparse
 
 from textsvm.kernels.vectors.kernels import Gaussian
-from textsvm.linalg import digits_cuda, products_cuda, vectors_cuda
-from textsvm.linalg.digits_cuda import ONE
+from textsvm.linalg import products_cuda, vectors_cuda
+from textsvm.linalg import vectors_cuda as digits_cuda
 from textsvm.linalg.products_cuda import PRODUCTS, CudaColumns, Factors
-from textsvm.linalg.sparse_cuda import EXACT, FIXED, NAMES, CudaSparse, Finish, finish_fields
-from textsvm.linalg.vectors_cuda import WORK, DigitColumns, Float64Columns
+from textsvm.linalg.sparse_cuda import EXACT, FINISHES, FIXED, CudaSparse, Finish, finish_fields
+from textsvm.linalg.vectors_cuda import ONE, WORK, DigitColumns, Float64Columns
 from textsvm.runtime import device
 
 NUMBERS = {"linear": (), "polynomial": (0.5, 1.0, 3.0), "gaussian": (0.25,), "sigmoid": (0.5, -1.0)}
@@ -101,7 +101,7 @@ def test_products_of_texts_have_no_finish(launched, whole):
     assert {defines for name, defines, _ in launched if name != "rows"} == {EXACT[np.uint32]}
 
 
-@pytest.mark.parametrize("name", [*NAMES, "another"])
+@pytest.mark.parametrize("name", [*FINISHES, "another"])
 def test_products_of_vectors_have_that_of_their_kernel(launched, name):
     finish = Finish(name, NUMBERS.get(name, (0.5,)), lambda *_: None)
     found = columns(finish)
@@ -112,7 +112,7 @@ def test_products_of_vectors_have_that_of_their_kernel(launched, name):
         assert dict(defines) == {
             **dict(FIXED),
             "VALUE": "double",
-            "FINISH": name if name in NAMES else "linear",
+            "FINISH": name if name in FINISHES else "linear",
         }
         assert {key: argument[key].item() for key in ("gamma", "coef0", "degree")} == finish_fields(finish)
 
@@ -128,7 +128,7 @@ def digits(finish, n=3):
     return digits_cuda.Digits(grid, np.zeros((n, 1, 32), np.int8).view(OnCard), squares, squares, True)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FINISHES)
 def test_rows_of_digits(launched, name):
     finish = Finish(name, NUMBERS[name], lambda *_: None)
     found = DigitColumns(None, digits(finish), finish)

@@ -8,8 +8,8 @@ from test_mers import CPU, OF_DNA, variants
 
 from textsvm.errors import InputError
 from textsvm.kernels import Gkm, Mismatch
-from textsvm.kernels.mers import distances_cuda as mer_distances_cuda
-from textsvm.kernels.mers import scores as mer_scores
+from textsvm.kernels.mers import cuda as mer_distances_cuda
+from textsvm.kernels.mers import rows as mer_scores
 from textsvm.text.documents import encode
 
 pytestmark = pytest.mark.gpu

@@ -140,7 +140,7 @@ def test_a_value_has_the_same_bits_wherever_it_is_computed(kernel):
     gram = rows.gram()
     np.testing.assert_array_equal(rows.cross(documents), gram)
     np.testing.assert_array_equal(rows.diag(), np.diag(gram))
-    part = np.array([99, 3, 50])
+    part = np.array([len(documents) - 1, 3, 50])
     np.testing.assert_array_equal(kernel.rows(documents.take(part), CPU).cross(documents), gram[:, part])
 
 

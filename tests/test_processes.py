@@ -17,7 +17,7 @@ from textsvm import SVC, EditDistance, Spectrum
 from textsvm.estimators import base, fitted
 from textsvm.model.file import load_fitted
 from textsvm.runtime import parallel
-from textsvm.runtime.compiled import _compiling, njit
+from textsvm.runtime.compiled import _compiler_lock, njit
 from textsvm.runtime.parallel import Lock
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
@@ -94,7 +94,7 @@ def test_a_lock_that_a_thread_held_is_free_in_a_forked_child(held):
 
 
 @forks
-@pytest.mark.parametrize("lock", [base._making, fitted._making, parallel._changing])
+@pytest.mark.parametrize("lock", [base._making, fitted._making, parallel._blas_lock])
 def test_a_child_forked_while_a_thread_prepares_a_model_predicts(model, held, lock):
     held(lock)
     assert in_child(lambda: SVC(EditDistance(), device="cpu").fit(TEXTS, LABELS).predict(NEW), 20) == 0
@@ -113,7 +113,7 @@ def _thrice(x):
 @forks
 def test_a_child_forked_while_a_thread_compiles_compiles(held):
     assert _twice(2) == 4
-    held(_compiling(), seconds=0.3)
+    held(_compiler_lock(), seconds=0.3)
     assert in_child(lambda: _thrice(2), 20) == 0
 
 

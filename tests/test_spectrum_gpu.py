@@ -9,10 +9,9 @@ from test_spectrum import CPU, news, oracle, variants
 from textsvm import SVC, Sum, load, save
 from textsvm.errors import InputError
 from textsvm.kernels.spectrum import features as spectrum_features
-from textsvm.kernels.spectrum import pmers_cuda
 from textsvm.kernels.spectrum.cuda import cuda_grams
 from textsvm.kernels.spectrum.kernel import WEIGHTS, Spectrum
-from textsvm.linalg import products_cuda
+from textsvm.linalg import products_cuda, sparse_cuda
 from textsvm.runtime import device as devices
 from textsvm.text.documents import encode
 
@@ -175,7 +174,7 @@ def test_lengths_that_no_document_has_change_nothing(device):
 
 
 def test_more_features_than_are_numbered_are_refused(device, monkeypatch):
-    monkeypatch.setattr(pmers_cuda, "MAX_INT32", 50)
+    monkeypatch.setattr(sparse_cuda, "MAX_INT32", 50)
     with pytest.raises(InputError, match="at most 50"):
         Spectrum((1, 4)).rows(encode(news(20)), device)
 

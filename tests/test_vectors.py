@@ -43,7 +43,7 @@ from textsvm import (
     tune,
 )
 from textsvm.evaluation.explanation import explain
-from textsvm.kernels.vectors.rows import TILE_COLUMNS, Products
+from textsvm.kernels.vectors.cpu import TILE_COLUMNS, VectorProducts
 from textsvm.linalg.vectors import Vectors
 from textsvm.model import file as model_file
 from textsvm.model.bytes import sealed
@@ -121,7 +121,7 @@ def test_vectors_far_from_nothing():
     rows = kernel.rows(Vectors(X), CPU)
     np.testing.assert_allclose(rows.gram(), expected, rtol=1e-6)
     np.testing.assert_allclose(rows.cross(Vectors(X[:5])), expected[:5], rtol=1e-6)
-    whole = Products(np.round(X), shifted=True)
+    whole = VectorProducts(np.round(X), shifted=True)
     assert whole.rows.exact
 
 
@@ -155,18 +155,20 @@ def test_more_than_a_tile(n):
 
 def test_what_is_dense_and_what_is_listed_of_sparse_columns():
     rng = np.random.default_rng(0)
-    columns = Products(csr_array(np.where(rng.random((400, 6)) < [0.9, 0.5, 0.01, 0.02, 0.3, 0.0], 1.0, 0.0)))
+    columns = VectorProducts(
+        csr_array(np.where(rng.random((400, 6)) < [0.9, 0.5, 0.01, 0.02, 0.3, 0.0], 1.0, 0.0))
+    )
     assert columns.rows.dense.shape == (400, 3)
     assert columns.rows.exact
     assert columns.rows.lists.n_features == 2
-    assert Products(csr_array(np.eye(30))).rows.dense.shape == (30, 0)
+    assert VectorProducts(csr_array(np.eye(30))).rows.dense.shape == (30, 0)
 
 
 def test_whole_numbers_that_are_too_large_are_not_multiplied_in_float32():
     X = np.full((3, 2), 4097.0)
-    assert not Products(X).rows.exact
+    assert not VectorProducts(X).rows.exact
     np.testing.assert_array_equal(Linear().rows(Vectors(X), CPU).gram(), np.float32(2 * 4097.0**2))
-    few = Products(np.ones((3, 2)))
+    few = VectorProducts(np.ones((3, 2)))
     assert few.rows.exact
     half = few.divide(np.full((1, 2), 0.5))
     found = np.empty((1, 3))

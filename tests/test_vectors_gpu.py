@@ -8,9 +8,8 @@ from textsvm.errors import InputError
 from textsvm.kernels.vectors.kernels import Gaussian, Linear, Polynomial, Sigmoid
 from textsvm.linalg import vectors_cuda
 from textsvm.linalg import vectors_cuda as float64_cuda
-from textsvm.linalg.digits_cuda import EIGHT, ONE, SIX
 from textsvm.linalg.vectors import Vectors
-from textsvm.linalg.vectors_cuda import Float64Columns
+from textsvm.linalg.vectors_cuda import EIGHT, ONE, SIX, Float64Columns
 
 pytestmark = pytest.mark.gpu
 

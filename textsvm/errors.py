@@ -1,13 +1,24 @@
-"""The error a user can meet: one sentence that says what was wrong, where, and what to do."""
+"""`InputError`, and text that is safe to print on a terminal or a page. Light to import."""
 
-from textsvm.runtime.printable import one_line
+from __future__ import annotations
+
+import re
+
+#: Maximum number of characters of a message.
+MAX_MESSAGE = 300
+_ELLIPSIS = " … "
+#: Zero-width joiners, which some scripts need between letters.
+_JOINERS = "\u200c\u200d"
+# Control characters except line feed and tab, lone surrogates, Unicode line separators, and characters that
+# reorder the text around them (embeddings, overrides, isolates; direction marks stay, scripts need them).
+_UNSHOWABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 
 class InputError(ValueError):
-    """Something the user gave (a path, a corpus, a parameter, a model file) cannot be used.
+    """User input (a path, a corpus, a parameter, a model file) that cannot be used.
 
-    Its message is one printable line of at most 300 symbols, whatever names of files, columns or labels it
-    repeats.
+    The message is one printable line of at most 300 characters, whatever file names, columns or labels it
+    quotes.
 
     Examples
     --------
@@ -21,3 +32,27 @@ class InputError(ValueError):
 
     def __init__(self, message: object = "") -> None:
         super().__init__(one_line(str(message)))
+
+
+def printable(text: str) -> str:
+    """Replace characters that UTF-8 or HTML cannot hold, or that control a terminal, by U+FFFD."""
+    return _UNSHOWABLE.sub("\ufffd", text)
+
+
+def one_line(text: str, most: int = MAX_MESSAGE) -> str:
+    """Format a message as one printable line; the middle of a message longer than `most` is left out.
+
+    A message begins with the problem and ends with the remedy; the long parts are in between.
+    """
+    line = " ".join(text.split())
+    if not line.isprintable():
+        line = "".join(c if c.isprintable() or c in _JOINERS else "\ufffd" for c in line)
+    if len(line) <= most:
+        return line
+    head = (most - len(_ELLIPSIS)) * 3 // 5
+    return line[:head] + _ELLIPSIS + line[len(line) - (most - len(_ELLIPSIS) - head) :]
+
+
+def json_escaped(text: str) -> str:
+    r"""Write unprintable characters of JSON text as \u escapes, which read back as the same values."""
+    return _UNSHOWABLE.sub(lambda match: match[0] if match[0] == "\n" else f"\\u{ord(match[0]):04x}", text)

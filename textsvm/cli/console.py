@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from textsvm.cli import signals
-from textsvm.errors import InputError
+from textsvm.errors import InputError, json_escaped, one_line, printable
 from textsvm.runtime import compiled
-from textsvm.runtime.printable import json_escaped, one_line, printable
 
 if TYPE_CHECKING:
     from textsvm.runtime.device import Device
@@ -75,7 +74,7 @@ class Console:
         self._bars: Any = None
         self._tasks: dict[str, Any] = {}
         self._shown = ""
-        compiled.tell = lambda message: self.say(f"note: {message}")
+        compiled.warn = lambda message: self.say(f"note: {message}")
 
     def say(self, message: str) -> None:
         """A line on stderr."""
@@ -265,21 +264,21 @@ def main(app: typer.Typer) -> int:
         sys.stdout = None
         return 1
     except Exception as error:
-        told = _told(error)
-        if told is None:
+        message = _environment_error(error)
+        if message is None:
             raise
-        return _fail(told, 1)
+        return _fail(message, 1)
     if code == INTERRUPTED:
         return interrupted()
     return code if isinstance(code, int) else 0
 
 
-def _told(error: BaseException) -> str | None:
-    """What is told of an error that is nobody's fault; None of one that is ours."""
-    from textsvm.runtime.device import failure
+def _environment_error(error: BaseException) -> str | None:
+    """User message for an environment error; None for a bug."""
+    from textsvm.runtime.device import gpu_error
 
-    if told := failure(error, "the GPU"):
-        return str(told)
+    if message := gpu_error(error, "the GPU"):
+        return str(message)
     causes: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in causes:

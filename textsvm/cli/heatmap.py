@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.metric_columns import SHOWN
 from textsvm.cli.output import PICTURES, STDOUT, Kind
-from textsvm.errors import InputError
+from textsvm.errors import InputError, printable
 from textsvm.kernels.spelling import spell
 from textsvm.reporting.format_metrics import format_metric
-from textsvm.runtime.printable import printable
 
 if TYPE_CHECKING:
     from textsvm.selection.tuning import Tuning

@@ -13,8 +13,7 @@ import typer
 
 from textsvm.cli.console import WrongUsage
 from textsvm.cli.flags import Group
-from textsvm.errors import InputError
-from textsvm.runtime.printable import one_line
+from textsvm.errors import InputError, one_line
 
 #: Bogofilter's exit code for anything that went wrong.
 FAILED = 3

@@ -12,8 +12,8 @@ import typer
 
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.output import PICTURES, STDOUT, Force, Kind, Output
+from textsvm.errors import printable
 from textsvm.runtime.files import replacing
-from textsvm.runtime.printable import printable
 
 if TYPE_CHECKING:
     from textsvm.evaluation.mutations import Kmers, Mutations

@@ -1,1 +1,1 @@
-"""Sparse and dense rows and their products, on CPU and CUDA. Imports nothing from kernels."""
+"""Sparse and dense feature rows and their products, on the CPU and on GPUs."""

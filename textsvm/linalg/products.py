@@ -1,8 +1,8 @@
 """Products of the rows of sparse matrices of values >= 0, on the CPU.
 
-Columns that many rows hold are kept dense, for tile products (BLAS); the others are lists (an inverted
-index): row i adds x_iu x_ju to an accumulator of n float64 sums for every row j on the list of u. What
-becomes of a product is one function, `finish`, of it and of a number for each of the two rows.
+Columns that many rows hold are kept dense for BLAS products of tiles; the others are lists (an inverted
+index): row i adds x_iu x_ju to n float64 sums for every row j on the list of u. `finish` turns a product and
+a number for each of the two rows into the result.
 """
 
 from __future__ import annotations
@@ -19,21 +19,16 @@ from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import Progress, run
 
 Array = NDArray[Any]
-#: A column is kept dense when this share of the rows holds it; at most these bytes of them, and not
-#: for fewer rows than pay for it.
+#: Columns held by this share of the rows are kept dense, up to these bytes, from this number of rows on.
 DENSE_SHARE = 0.15
 DENSE_BYTES = 1 << 28
 DENSE_ROWS = 128
-#: Rows of a piece of work.
+#: Rows per piece of work.
 TILE = 128
 
 
-class Columns:
-    """X by columns, for products of any rows with its own: lists of entries, and the fullest ones dense.
-
-    Parameters
-    ----------
-    x : Sparse
+class InvertedIndex:
+    """X by columns, for products of other rows with those of X: lists of entries, the fullest columns dense.
 
     Attributes
     ----------
@@ -41,7 +36,7 @@ class Columns:
     documents, values : int32 and float32 arrays, shape (number of entries,)
         Feature u is held by `documents[indptr[u]:indptr[u + 1]]`, ascending.
     after : int64 array, shape (number of entries,)
-        For every entry of X, the place in the list of its feature just behind itself.
+        For every entry of X, the position after it in the list of its feature.
     """
 
     def __init__(self, x: Sparse) -> None:
@@ -53,12 +48,12 @@ class Columns:
         self.after = np.empty(len(x.features), np.int64)
         cursor = self.indptr[:-1].copy()
         _transpose(x.indptr, x.features, x.values, cursor, self.documents, self.values, self.after)
-        self._dense: dict[float, Dense] = {}
+        self._dense: dict[float, DenseColumns] = {}
 
-    def dense(self, share: float = DENSE_SHARE) -> Dense:
-        """The columns that more than this share of the documents hold; kept once made."""
+    def dense(self, share: float = DENSE_SHARE) -> DenseColumns:
+        """Columns held by more than this share of the rows, cached."""
         if share not in self._dense:
-            self._dense[share] = Dense(self.x, full_columns(self.df, len(self.x), share))
+            self._dense[share] = DenseColumns(self.x, full_columns(self.df, len(self.x), share))
         return self._dense[share]
 
     def products(
@@ -70,7 +65,7 @@ class Columns:
         progress: Progress | None = None,
     ) -> None:
         """out[i, j] = finish(<rows[i], x[j]>, row_scale[i], scale[j]), rounded once."""
-        # A tile product reads all of the dense columns: worth it for many rows only.
+        # A tile product reads all dense columns, which pays for many rows only.
         dense = self.dense(DENSE_SHARE if len(out) >= TILE // 2 else 2.0)
         rest = dense.remove(rows)
         entries = (rest.indptr, rest.features, rest.values)
@@ -83,10 +78,10 @@ class Columns:
         _run(fill, pieces(len(out)), None, progress)
 
 
-class Dense:
+class DenseColumns:
     """Some columns of X as a dense matrix, shape (n, number of columns).
 
-    float32 where X has whole numbers and all products stay below 2^24, hence exact; else float64.
+    float32 if X has whole numbers and all products are below 2^24, hence exact; else float64.
     """
 
     def __init__(self, x: Sparse, features: NDArray[np.int64]) -> None:
@@ -115,22 +110,17 @@ class Dense:
 
 
 class Half:
-    """Products of the rows of X with each other, each pair once, without lists of columns that give none.
-
-    Parameters
-    ----------
-    x : Sparse
-    """
+    """Products of the rows of X with each other, each pair once."""
 
     def __init__(self, x: Sparse) -> None:
         df = np.bincount(x.features, minlength=x.n_features)
-        self.dense = Dense(x, full_columns(df, len(x)))
+        self.dense = DenseColumns(x, full_columns(df, len(x)))
         listed = (df > 1) & (self.dense.column < 0)
         n_listed = int(listed.sum())
         target = np.where(listed, np.cumsum(listed) - 1, -1).astype(feature_type(n_listed))
         self.rest = x.select(target, n_listed)
-        self.columns = Columns(self.rest)
-        #: None where all are 1 (presence, intersection): they need not be read.
+        self.columns = InvertedIndex(self.rest)
+        #: None if all are 1 (presence, intersection) and need not be read.
         self.values = None if bool(np.all(self.rest.values == 1)) else self.columns.values
 
     def add_to(self, total: NDArray[np.float32], progress: Progress | None = None) -> None:
@@ -159,13 +149,13 @@ def finish_half(total: NDArray[np.float32], scale: NDArray[np.float64], out: NDA
 
 
 def full_columns(df: NDArray[np.int64], n: int, share: float = DENSE_SHARE) -> NDArray[np.int64]:
-    """The columns to be kept dense, given how many of `n` rows hold each, the fullest first."""
+    """Columns to keep dense, fullest first, given the number of the `n` rows that hold each."""
     full = np.flatnonzero(df > share * n) if n >= DENSE_ROWS else np.empty(0, np.int64)
     return full[np.argsort(-df[full], kind="stable")[: DENSE_BYTES // (4 * max(n, 1))]]
 
 
 def pieces(n: int) -> list[tuple[int, int]]:
-    """Rows 0..n as pieces of work."""
+    """Split rows 0..n into pieces of work."""
     size = min(TILE, max(1, -(-n // 8)))
     return [(first, min(first + size, n)) for first in range(0, n, size)]
 
@@ -176,32 +166,19 @@ def _run(
     costs: list[int] | None,
     progress: Progress | None,
 ) -> None:
-    """`parallel.run`, each thread with a BLAS of its own."""
+    """`parallel.run` with one BLAS thread each."""
     with threadpool_limits(1, user_api="blas"):
         run(function, work, costs or [b - a for a, b in work], progress)
 
 
 @njit(nogil=True, cache=True)
-def finish(product: float, a: float, b: float) -> float:
-    """The value of a product of two rows, given a number for each."""
+def finish(product, a, b):
+    """Result for a product of two rows, given a number for each."""
     return product * (a * b)
 
 
 @njit(nogil=True, cache=True)
-def _add_rows(
-    first: int,
-    last: int,
-    indptr: Array,
-    features: Array,
-    values: Array,
-    lists: Array,
-    documents: Array,
-    x: Array,
-    tile: Array,
-    row_scale: Array,
-    scale: Array,
-    out: Array,
-) -> None:
+def _add_rows(first, last, indptr, features, values, lists, documents, x, tile, row_scale, scale, out):
     n = out.shape[1]
     sums = np.zeros(n)
     for i in range(first, last):
@@ -215,19 +192,7 @@ def _add_rows(
 
 
 @njit(nogil=True, cache=True)
-def _add_half(
-    first: int,
-    last: int,
-    indptr: Array,
-    features: Array,
-    values: Array,
-    starts: Array,
-    ends: Array,
-    documents: Array,
-    x: Array | None,
-    tile: Array,
-    total: Array,
-) -> None:
+def _add_half(first, last, indptr, features, values, starts, ends, documents, x, tile, total):
     n = total.shape[1]
     sums = np.zeros(n)
     for i in range(first, last):
@@ -241,23 +206,21 @@ def _add_half(
 
 
 @njit(nogil=True, cache=True)
-def _finish_half(first: int, last: int, total: Array, scale: Array, out: Array) -> None:
+def _finish_half(first, last, total, scale, out):
     for i in range(first, last):
         for j in range(i, total.shape[1]):
             out[i, j] = finish(total[i, j], scale[i], scale[j])
 
 
 @njit(nogil=True, cache=True)
-def _mirror(first: int, last: int, out: Array) -> None:
+def _mirror(first, last, out):
     for j in range(first + 1, out.shape[0]):
         for i in range(first, min(last, j)):
             out[j, i] = out[i, j]
 
 
 @njit(nogil=True, cache=True)
-def _transpose(
-    indptr: Array, features: Array, values: Array, cursor: Array, documents: Array, x: Array, after: Array
-) -> None:
+def _transpose(indptr, features, values, cursor, documents, x, after):
     for i in range(len(indptr) - 1):
         for k in range(indptr[i], indptr[i + 1]):
             at = cursor[features[k]]
@@ -268,9 +231,7 @@ def _transpose(
 
 
 @njit(nogil=True, cache=True)
-def _densify(
-    first: int, last: int, indptr: Array, features: Array, values: Array, column: Array, matrix: Array
-) -> None:
+def _densify(first, last, indptr, features, values, column, matrix):
     for i in range(first, last):
         for k in range(indptr[i], indptr[i + 1]):
             if column[features[k]] >= 0:

@@ -1,22 +1,20 @@
-"""Products of the rows of sparse matrices, the launches of kernels_cu/products.cu, on a GPU.
+"""Products of the rows of sparse matrices on a GPU: launches of kernels_cu/products.cu.
 
-A feature that df of n rows hold costs df^2 / 2 additions in a list, or n^2 / 2 multiply-adds in a matrix
-product, and tensor cores do some thousands of these in the time of one such addition. So the columns of X are
-split three ways:
+A feature held by df of n rows costs df^2 / 2 additions in a list, or n^2 / 2 multiply-adds in a matrix
+product, and tensor cores do thousands of these in the time of one addition. The columns of X are split three
+ways:
 
     narrow  held by more than NARROW_SHARE of the rows, whole values from -127 to 127: int8, summed in int32
-    wide    other columns held by more than WIDE_SHARE, VECTOR_SHARE of vectors: float64
-    rest    lists of rows; a block adds one row's products up in shared memory, as integers
+    wide    other columns held by more than WIDE_SHARE (vectors: VECTOR_SHARE): float64
+    rest    lists of rows; a block sums the products of a row in shared memory, as integers
 
-Whole values >= 0 stay integers all the way: exact, then rounded once. Other rest products are rounded to
-fixed point, so that their sum has no order either: two runs give the same bits. It has 62 bits for features
-(float32, >= 0), and 50 bits for vectors (float64, of either sign). Where a card has few float64 units, wide
-columns of features are float32.
+Whole values >= 0 stay integers throughout: exact, then rounded once. Other products of lists are rounded to
+fixed point, so their sums do not depend on the order and results are reproducible: 62 bits for features
+(float32, >= 0), 50 bits for vectors (float64, of either sign). On GPUs with few float64 units, wide columns
+of features are float32. `finish` of products.cu turns a product and a number for each of the two rows into
+the result: factors for features, a kernel of |x|^2 for vectors (finish.cuh).
 
-What becomes of a product is `finish` of products.cu, of it and of a number for each of the two rows: a factor
-of each for features, a kernel of |x|^2 for vectors (finish.cuh).
-
-Memory, in bytes: 4 n^2 the matrix; n * (narrow + 8 wide columns); TILE_BYTES a tile of products.
+Bytes: 4 n^2 the matrix; n * (narrow + 8 wide columns); TILE_BYTES a tile of products.
 """
 
 from __future__ import annotations
@@ -29,16 +27,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.spectrum.pmers_cuda import starts_of
 from textsvm.linalg.sparse_cuda import (
     EXACT,
+    FINISHES,
     FIXED,
-    NAMES,
     SOURCE,
     CudaSparse,
     Finish,
     finish_defines,
     finish_fields,
+    starts_of,
 )
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Defines
@@ -49,13 +47,13 @@ Array = Any  # a CuPy array
 NARROW_SHARE = 0.02
 WIDE_SHARE, VECTOR_SHARE = 0.15, 0.03
 TILE_BYTES = 1 << 29  # of a tile of products
-PAD = 64  # rows and columns of int8 matrices come in multiples
-SHARED = 100 << 10  # bytes of sums a block keeps: two blocks a multiprocessor
+PAD = 64  # int8 matrices are padded to multiples of this
+SHARED = 100 << 10  # bytes of sums per block: two blocks per multiprocessor
 INT8, INT32 = 3, 10  # cudaDataType
 DOUBLE = (*FIXED, ("VALUE", "double"))
-#: What is launched here beside those of `sparse_cuda`: products of vectors.
-DEFINE_SETS = [(SOURCE, (*DOUBLE, *finish_defines(name))) for name in NAMES]
-#: What products.cu has in Products.
+#: Kernels launched besides those of `sparse_cuda`: products of vectors.
+DEFINE_SETS = [(SOURCE, (*DOUBLE, *finish_defines(name))) for name in FINISHES]
+#: struct Products of products.cu.
 PRODUCTS = np.dtype(
     [(name, np.uint64) for name in ("which", "indptr", "features", "values", "place")]
     + [(name, np.uint64) for name in ("lists", "list_documents", "list_values", "tile", "wide")]
@@ -68,20 +66,9 @@ PRODUCTS = np.dtype(
 
 
 class Factors:
-    """What the products of some rows are multiplied by, or finished with.
+    """Numbers with which the products of rows are finished: `scale` (|x|^2 for vectors), on the GPU.
 
-    Parameters
-    ----------
-    scale : float64 array, shape (n,), NumPy or CuPy
-        |x|^2 of vectors.
-    squares : float64 array, shape (n,), NumPy or CuPy
-        |x|^2 of every row: products with them have a bound.
-
-    Attributes
-    ----------
-    scale : CuPy float64 array, shape (n,)
-    largest : float
-        The largest |x|^2.
+    `squares`, |x|^2 of every row, bounds the products; `largest` is their maximum.
     """
 
     def __init__(self, scale: Array, squares: Array) -> None:
@@ -91,10 +78,10 @@ class Factors:
 
 @dataclass(frozen=True)
 class _Tile:
-    """Some rows that are multiplied with all columns: `which` of `x`, these also dense.
+    """Rows that are multiplied with all columns: `which` of `x`, also in dense form.
 
-    narrow : int8 array, (height, number of narrow columns), modulo 128
-    wide : float64 or float32 array, (height, number of wide columns)
+    narrow : int8, (height, number of narrow columns), modulo 128
+    wide : float64 or float32, (height, number of wide columns)
     digits : further digits of the narrow columns, base 128
     """
 
@@ -106,15 +93,9 @@ class _Tile:
 
 
 class CudaColumns:
-    """X by columns, narrow, wide and rest, for products of any rows with its own.
+    """X by columns (narrow, wide and rest), for products of other rows with those of X.
 
-    Parameters
-    ----------
-    x : CudaSparse
-    factors : Factors
-        Of its rows.
-    kernel : Finish, optional
-        Of vectors, whose values are float64; features have none.
+    `factors` are those of its rows; `kernel` is the finish of vectors, whose values are float64.
     """
 
     def __init__(self, x: CudaSparse, factors: Factors, kernel: Finish | None = None) -> None:
@@ -135,24 +116,17 @@ class CudaColumns:
         self.narrow, self.wide = self._dense(x, 0, self.n, self.height, 0)
 
     def half(self, what: str, progress: Progress | None = None) -> Array:
-        """finish(<x[i], x[j]>) for j > i, shape (n, n); what else is in the matrix is arbitrary.
-
-        Parameters
-        ----------
-        what : str
-            Asks for the memory, for people.
-        progress : callable, optional
-        """
+        """finish(<x[i], x[j]>) for j > i, shape (n, n), other elements arbitrary; `what` names the matrix."""
         out, everyone = self._empty(self.n, what), gpu.cupy().arange(self.n)
         for first, last in self._tiles(self.n):
             end = first + _padded(last - first)
             tile = _Tile(self.x, everyone[first:last], self.narrow[first:end], self.wide[first:end], [])
             self._fill(out[first:last], tile, self.factors, first)
-            _report(progress, last * (2 * self.n - last), self.n * self.n)
+            gpu.report(progress, last * (2 * self.n - last), self.n * self.n)
         return out
 
     def rows(self, which: Array, what: str) -> Array:
-        """finish(<x[i], x[j]>) for the rows i of `which`, an int64 array on the card, and all j."""
+        """finish(<x[i], x[j]>) for the rows i of `which`, an int64 array on the GPU, and all j."""
         out = self._empty(len(which), what)
         for first, last in self._tiles(len(which)):
             some = which[first:last]
@@ -173,7 +147,7 @@ class CudaColumns:
             digits = [self._dense(x, first, last, height, digit)[0] for digit in more]
             tile = _Tile(x, everyone[first:last], narrow, wide, digits)
             self._fill(out[first:last], tile, factors)
-            _report(progress, last, len(x))
+            gpu.report(progress, last, len(x))
         return out
 
     def _empty(self, m: int, what: str) -> Array:
@@ -183,7 +157,7 @@ class CudaColumns:
         return gpu.cupy().empty((m, self.n), np.float32)
 
     def _tile(self, m: int) -> int:
-        """Rows of a tile: as many as fit TILE_BYTES."""
+        """Rows per tile, limited by TILE_BYTES."""
         fit = TILE_BYTES // (12 * self.height) // PAD * PAD
         return min(max(fit, PAD), _padded(max(m, 1)))
 
@@ -192,7 +166,7 @@ class CudaColumns:
         return ((first, min(first + size, m)) for first in range(0, m, size))
 
     def _split(self, x: CudaSparse) -> Array:
-        """Running numbers of narrow (low 32 bits) and wide features; fewer while memory is short."""
+        """Running numbers of narrow (low 32 bits) and wide features; fewer if memory is short."""
         cp = gpu.cupy()
         share = NARROW_SHARE if x.whole else VECTOR_SHARE if self.kernel else WIDE_SHARE
         kinds = cp.empty(len(x.df), np.int64)
@@ -209,7 +183,7 @@ class CudaColumns:
             share *= 1.5
 
     def _dense(self, x: CudaSparse, first: int, last: int, height: int, digit: int) -> tuple[Array, Array]:
-        """The narrow and wide columns of the rows first..last of `x`, `height` rows high."""
+        """Narrow and wide columns of the rows first..last of `x`, padded to `height` rows."""
         cp = gpu.cupy()
         narrow = cp.zeros((height, self.ld), np.int8)
         wide = cp.zeros((height, self.n_wide), self.wide_type)
@@ -226,21 +200,21 @@ class CudaColumns:
         return narrow, wide
 
     def _largest(self, x: CudaSparse) -> int:
-        """The largest value in a narrow column."""
+        """Largest value in a narrow column."""
         if not len(x.features) or not len(self.place):
             return 0
         narrow = (x.features >= 0) & (self.place[x.features] >= 0)
         return int(gpu.cupy().where(narrow, abs(x.values), 0).max())
 
     def _fill(self, out: Array, tile: _Tile, factors: Factors, first: int | None = None) -> None:
-        """Products of a tile's rows into `out`; with `first`, only what lies behind the diagonal."""
+        """Products of a tile's rows into `out`; with `first`, only beyond the diagonal."""
         if not len(out) or not self.n:
             return
         skip = first or 0
         bound = (factors.largest * self.factors.largest) ** 0.5  # Cauchy-Schwarz: no product is larger
         integer, defines, unit = self._sums(bound)
         width = min(_card().shared // integer().itemsize, self.n)
-        # Named until the launch: what points to them does not keep them.
+        # Keep references until the launch: addresses do not keep arrays alive.
         narrow, wide = self._narrow_product(tile.narrow, skip), self._wide_product(tile, skip)
         x, blocks = tile.x, (len(out), -(-self.n // width))
         argument = gpu.structure(
@@ -256,7 +230,7 @@ class CudaColumns:
         kernel(blocks, (512,), (argument,), shared_mem=width * integer().itemsize)
 
     def _sums(self, bound: float) -> tuple[Any, Defines, float]:
-        """Type of sums of list products up to `bound`, what they are compiled with, their unit's inverse."""
+        """Type of sums of list products up to `bound`, definitions of the kernel, inverse of the unit."""
         if self.kernel is not None:
             bits = 50 - int(np.ceil(np.log2(bound))) if bound else 0
             return np.uint64, self._defines, 2.0 ** min(max(bits, -126), 126)
@@ -267,7 +241,7 @@ class CudaColumns:
 
     @property
     def _defines(self) -> Defines:
-        """Of what does not add products up."""
+        """Definitions of kernels that do not add up products."""
         return EXACT[np.uint32] if self.kernel is None else (*DOUBLE, *finish_defines(self.kernel.name))
 
     def _each(self, name: str, n: int, *args: Any) -> None:
@@ -293,7 +267,7 @@ class CudaColumns:
         return tile
 
     def _wide_product(self, rows: _Tile, skip: int) -> Array | None:
-        """Products of wide columns, and of further digits of narrow ones, in float64."""
+        """Products of wide columns, and of further digits of narrow columns, in float64."""
         total = None
         if self.n_wide:
             total = (rows.wide @ self.wide[skip:].T).astype(np.float64, copy=False)
@@ -305,7 +279,7 @@ class CudaColumns:
 
 
 def mirror(matrix: Array, diagonal: NDArray[np.float32]) -> None:
-    """Set the lower half of a square matrix from the upper one, and the diagonal, from the host."""
+    """Copy the upper half of a square matrix to the lower half, and set its diagonal."""
     blocks = -(-len(matrix) // 64)
     if blocks:
         on_card = gpu.cupy().asarray(diagonal)
@@ -314,29 +288,23 @@ def mirror(matrix: Array, diagonal: NDArray[np.float32]) -> None:
 
 
 @dataclass(frozen=True)
-class _Card:
-    """What is known of a card: shared memory a block may have for sums, in bytes; float64 units."""
+class _CardLimits:
+    """Shared memory per block for sums, in bytes, and whether the GPU has many float64 units."""
 
     shared: int
     fast_float64: bool
 
 
-def _card() -> _Card:
+def _card() -> _CardLimits:
     return _card_of(gpu.cupy().cuda.runtime.getDevice(), SHARED)
 
 
 @lru_cache(maxsize=16)
-def _card_of(index: int, shared: int) -> _Card:
+def _card_of(index: int, shared: int) -> _CardLimits:
     attributes = gpu.cupy().cuda.Device(index).attributes
     fast = attributes.get("SingleToDoublePrecisionPerfRatio", 32) <= 4
-    return _Card(min(shared, attributes["MaxSharedMemoryPerBlockOptin"]), fast)
+    return _CardLimits(min(shared, attributes["MaxSharedMemoryPerBlockOptin"]), fast)
 
 
 def _padded(n: int) -> int:
     return -(-n // PAD) * PAD
-
-
-def _report(progress: Progress | None, done: int, total: int) -> None:
-    if progress is not None:
-        gpu.cupy().cuda.get_current_stream().synchronize()
-        progress(done, total)

@@ -1,8 +1,8 @@
-"""Documents as rows of features for a linear solver: k(s, t) = x_s . x_t for s != t.
+"""Feature rows for linear solvers: k(s, t) = x_s . x_t for s != t.
 
-A feature that one document alone has is in no product of two documents. It only makes the document's own
-kernel value larger, and is left out of the rows: what k(s, s) is beyond |x_s|^2 is the document's ridge, in
-which it is kept exactly. More than half of the features of real texts are such.
+A feature that occurs in one document only contributes to that document's own kernel value and is dropped from
+the rows; k(s, s) - |x_s|^2 is kept exactly as the document's ridge. These are more than half of the features
+of real texts.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.spectrum.pmers import Counts
 from textsvm.linalg.dense import DenseRows
-from textsvm.linalg.sparse import Sparse, count_kept, feature_type, share
+from textsvm.linalg.sparse import Counts, Sparse, count_kept, feature_type, share
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.memory import empty
 
@@ -26,7 +25,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class FeatureRows:
-    """Rows of features, and what a document's kernel value with itself has beyond them.
+    """Feature rows, and the part of each document's own kernel value that they lack.
 
     Attributes
     ----------
@@ -34,8 +33,8 @@ class FeatureRows:
     ridge : float64 array, shape (n,)
         k(s, s) - |x_s|^2, at least 0.
     descent : bool
-        Whether coordinate descent suits them: rows of about one length and many features, as those of texts
-        are. It takes forever on numbers of any scale.
+        Whether coordinate descent converges quickly: rows of similar length and many features, as for texts,
+        not vectors of arbitrary scale.
     """
 
     x: Sparse
@@ -49,18 +48,18 @@ class FeatureRows:
 
 @dataclass(frozen=True)
 class SharedFeatures:
-    """Features that two documents have in common, and those of one alone; before they are weighed.
+    """Unweighted features that at least two documents share, and the norm of the others.
 
     Attributes
     ----------
     indptr : int64 array, shape (n + 1,)
     features : int32 or int64 array, shape (number of entries,)
-        Numbers of shared features, the commonest first: what is read most is near in memory.
+        Shared features, numbered by decreasing frequency for locality.
     values : float32 array, shape (number of entries,)
     number : int64 array, shape (n_features,)
-        Which feature each of the shared ones was.
+        Original number of each shared feature.
     alone : float64 array, shape (n,)
-        Sum of squared values of the features that a document has alone.
+        Sum of squared values of the features that only this document has.
     """
 
     indptr: NDArray[np.int64]
@@ -71,14 +70,14 @@ class SharedFeatures:
 
     @classmethod
     def of(cls, x: Sparse, df: NDArray[np.int64]) -> SharedFeatures:
-        """Those of rows, given the number of documents that have each feature."""
+        """From feature rows and the document frequency of each feature."""
         number, target = _numbered(df)
         shared = x.select(target, len(number))
         return cls(shared.indptr, shared.features, shared.values, number, x.squares() - shared.squares())
 
     @classmethod
     def of_counts(cls, counts: Counts, table: NDArray[np.float32], df: NDArray[np.int64]) -> SharedFeatures:
-        """Those of counts, given the value of each count: `of`, without all values in memory."""
+        """From counts and the value of each count; like `of`, without all values in memory."""
         number, target = _numbered(df)
         indptr, alone = np.zeros_like(counts.indptr), np.empty(len(counts.indptr) - 1)
         given = (counts.indptr, counts.features)
@@ -92,15 +91,15 @@ class SharedFeatures:
     def weighed(
         self, weights: NDArray[np.float64] | None, alone: NDArray[np.float64] | float, normalised: bool
     ) -> FeatureRows:
-        """Rows of features times their weights.
+        """Weighted feature rows.
 
         Parameters
         ----------
         weights : float64 array, shape (number of shared features,), optional
         alone : float64 array, shape (n,), or float
-            The weight of the features that a document has alone.
+            Weight of the features that only one document has.
         normalised : bool
-            Divide rows by their lengths; a document without features is 1 with itself then.
+            Divide rows by their norms; a document without features has kernel value 1 with itself.
         """
         values, ridge = empty(len(self.values), np.float32), np.empty(len(self.indptr) - 1)
         table = np.ones(len(self.number)) if weights is None else weights
@@ -111,7 +110,7 @@ class SharedFeatures:
 
 
 def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> FeatureRows:
-    """The rows of sum_i w_i k_i: the features of all parts, those of part i times sqrt(w_i)."""
+    """Feature rows of sum_i w_i k_i: the features of all parts, each part scaled by sqrt(w_i)."""
     if len(parts) == 1 and weights[0] == 1:
         return parts[0]
     ridge = np.sum([weight * part.ridge for part, weight in zip(parts, weights, strict=True)], axis=0)
@@ -133,7 +132,7 @@ def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> Feat
 
 
 def _numbered(df: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.signedinteger]]:
-    """The features that two documents have, the commonest first; where each of all is among them, or -1."""
+    """Shared features by decreasing frequency, and the position of every feature among them, or -1."""
     number = _commonest_first(df)
     target = np.full(len(df), -1, feature_type(len(df)))
     target[number] = np.arange(len(number))
@@ -142,18 +141,8 @@ def _numbered(df: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.sign
 
 @njit(nogil=True, cache=True)
 def _keep_counts(
-    first: int,
-    last: int,
-    indptr: Array,
-    features: Array,
-    counts: Array,
-    table: Array,
-    target: Array,
-    begin: Array,
-    kept_features: Array,
-    kept_values: Array,
-    alone: Array,
-) -> None:
+    first, last, indptr, features, counts, table, target, begin, kept_features, kept_values, alone
+):
     for i in range(first, last):
         to, total, kept = begin[i], 0.0, 0.0
         for k in range(indptr[i], indptr[i + 1]):
@@ -169,8 +158,8 @@ def _keep_counts(
 
 
 @njit(nogil=True, cache=True)
-def _commonest_first(df: Array) -> Array:
-    """The features that two documents have, the commonest first, of equal ones the first: by counting."""
+def _commonest_first(df):
+    """Counting sort of the shared features by decreasing frequency, ties in order."""
     begin = np.zeros(df.max() + 2 if len(df) else 2, np.int64)
     for times in df:
         if times > 1:
@@ -186,19 +175,8 @@ def _commonest_first(df: Array) -> Array:
 
 
 @njit(nogil=True, cache=True)
-def _weigh(
-    indptr: Array,
-    features: Array,
-    given: Array,
-    first: int,
-    last: int,
-    weights: Array,
-    alone: Array,
-    normalised: bool,
-    values: Array,
-    ridge: Array,
-) -> None:
-    """Values of some rows, and their ridges."""
+def _weigh(indptr, features, given, first, last, weights, alone, normalised, values, ridge):
+    """Values and ridges of some rows."""
     for i in range(first, last):
         total = 0.0
         for k in range(indptr[i], indptr[i + 1]):
@@ -215,18 +193,7 @@ def _weigh(
 
 
 @njit(nogil=True, cache=True)
-def _place(
-    indptr: Array,
-    features: Array,
-    values: Array,
-    base: int,
-    root: float,
-    begin: Array,
-    to: Array,
-    out: Array,
-    first: int,
-    last: int,
-) -> None:
+def _place(indptr, features, values, base, root, begin, to, out, first, last):
     for i in range(first, last):
         for k in range(indptr[i], indptr[i + 1]):
             to[begin[i]] = features[k] + base

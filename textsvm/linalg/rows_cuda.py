@@ -1,14 +1,14 @@
-"""Rows of features on a GPU, and passes over them: the launches of kernels_cu/newton.cu.
+"""Feature rows on a GPU and passes over them: launches of kernels_cu/newton.cu.
 
-X d reads every entry (feature, value: 8 bytes) once and looks d up, in float32, out of L2; sums are float64.
-X'u reads the entries again, sorted by feature: additions to sums in memory, row by row, would queue at the
-commonest features (measured on an H200: 35 G additions a second, a fifteenth of the roof). Pieces of one
-list are added up by several warps in any order, so sums are of 64-bit integers, which need none: two runs
-give the same bits. Their unit is the largest power of two with which no sum can overflow, given
-sum_i |x_i| |u_i| as a bound; of a million rows the error is some 2^-40 of that bound.
+X d reads every entry (feature and value, 8 bytes) once and looks d up, in float32, in L2; sums are float64.
+X'u reads the entries sorted by feature: row by row, atomic additions would queue at the most frequent
+features (measured on an H200: 35 G additions per second, a fifteenth of the bandwidth limit). Several warps
+add up the pieces of a list in any order, so sums are 64-bit integers, and results are reproducible. Their
+unit is the largest power of two without overflow, given the bound sum_i |x_i| |u_i|; for a million rows the
+error is about 2^-40 of that bound.
 
-Bytes: 16 an entry in all, 8 a pass; a million documents of 800 symbols have some 2e9 entries, 4 ms a pass at
-4.2 TB/s.
+Bytes: 16 per entry in all, 8 per pass; a million documents of 800 symbols have about 2e9 entries, 4 ms per
+pass at 4.2 TB/s.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.spectrum.pmers_cuda import check_features, starts_of
 from textsvm.linalg.dense import WIDTHS, padded, slices
 from textsvm.linalg.rows import FeatureRows
+from textsvm.linalg.sparse_cuda import check_features, documents_of, starts_of
 from textsvm.runtime import device as gpu
 
 Array = Any  # a CuPy array
-#: What helps where features do not fit on a card.
+#: Remedy if features do not fit on a GPU.
 LESS = "take fewer lengths or documents, or run with --device cpu"
 SOURCE = "newton.cu"
-#: Threads a row that the kernel is compiled for.
+#: Threads per row that kernels are compiled for.
 GROUPS = (32, 256)
-#: What may be launched: (source, defines).
+#: Kernels launched: (source, defines).
 DEFINE_SETS = [(SOURCE, (("COLUMNS", width), ("GROUP", group))) for width in WIDTHS for group in GROUPS]
 BLOCK = 256
-#: Mean entries of a row up to which a warp reads it.
+#: Mean entries per row up to which a row is read by a single warp.
 SHORT = 192
-#: Bits of a sum, and entries of a list that one warp adds up.
+#: Bits of a sum, and entries of a list per warp.
 BITS, LIST = 61, 2048
-#: Entries that are sorted together.
+#: Entries sorted together.
 PART = 1 << 28
-#: What newton.cu has in Pass and Lists.
+#: structs Pass and Lists of newton.cu.
 PASS = np.dtype(
     [(name, np.uint64) for name in ("index", "indptr", "features", "values", "dense", "shift", "factor")]
     + [(name, np.uint64) for name in ("out", "spread")]
@@ -57,17 +57,10 @@ LISTS = np.dtype(
 
 @dataclass(frozen=True)
 class CudaRows:
-    """Rows of X on a card, as `textsvm.linalg.sparse.Sparse` has them on the host.
+    """`Sparse` matrix X on a GPU.
 
-    Attributes
-    ----------
-    indptr : CuPy int64 array, shape (n + 1,)
-    features : CuPy int32 array, shape (number of entries,)
-    values : CuPy float32 array, shape (number of entries,)
-        Not 0.
-    n_features : int
-    lists : CudaLists, optional
-        The entries by features, if they are known.
+    indptr : int64, (n + 1,); features : int32 and values : float32, not 0, (entries,)
+    lists : entries by feature, if known
     """
 
     indptr: Array
@@ -80,7 +73,7 @@ class CudaRows:
         return len(self.indptr) - 1
 
     def squares(self) -> Array:
-        """|x|^2 of every row, shape (n,)."""
+        """Squared norm of every row, shape (n,)."""
         return self._squares
 
     @cached_property
@@ -117,26 +110,20 @@ class CudaRows:
         return _added(out)
 
     def passed(self, dense: Array, shift: Array = None, index: Array = None, factor: Array = None) -> Array:
-        """factor * (X[index] @ dense + shift), shape (m, k), `dense` rounded to float32.
+        """factor * (X[index] @ dense + shift), shape (m, k), with `dense` (n_features, k) rounded to float32.
 
-        Parameters
-        ----------
-        dense : array, shape (n_features, k)
-        shift : float64 array, shape (k,), optional
-        index : int64 array, shape (m,), optional
-            Which rows; all by default.
-        factor : float64 array, shape (m, k), optional
+        `shift` is float64 (k,), `index` int64 (m,) selects rows, `factor` is float64 (m, k).
         """
         cp = gpu.cupy()
         n = len(self) if index is None else len(index)
         out = cp.empty((n, dense.shape[1]))
         shift = cp.zeros(dense.shape[1]) if shift is None else shift
         for some, width in slices(dense.shape[1]):
-            made = cp.empty((n, width))
+            block = cp.empty((n, width))
             factors = None if factor is None else padded(factor[:, some], width)
             self.launch(width, padded(dense[:, some].astype(np.float32), width), padded(shift[some], width),
-                        index, factors, made)  # fmt: skip
-            out[:, some] = made[:, : some.stop - some.start]
+                        index, factors, block)  # fmt: skip
+            out[:, some] = block[:, : some.stop - some.start]
         return out
 
     def launch(
@@ -149,7 +136,7 @@ class CudaRows:
         out: Array,
         spread: Array = None,
     ) -> None:
-        """One pass, its arrays as newton.cu takes them; `spread` gets products where their rows are."""
+        """A pass with the arrays of newton.cu's Pass; `spread` receives products at their rows."""
         arguments = gpu.structure(
             PASS, index=index, indptr=self.indptr, features=self.features, values=self.values, dense=dense,
             shift=shift, factor=factor, out=out, spread=spread, n=len(out),
@@ -161,24 +148,21 @@ class CudaRows:
 
     @cached_property
     def columns(self) -> CudaLists:
-        """The entries by features."""
+        """Entries by feature."""
         return CudaLists.of(self) if self.lists is None else self.lists
 
     def part(self, indices: Array) -> CudaRows:
-        """The rows at `indices`, each there once, and their entries by features taken from mine."""
+        """The distinct rows at `indices`, with their entries by feature taken from these."""
         some = self.take(indices)
         return replace(some, lists=self.columns.kept(numbered(len(self), indices)))
 
 
 @dataclass(frozen=True)
 class CudaLists:
-    """The entries of every feature of X.
+    """Entries of X by feature.
 
-    Attributes
-    ----------
-    starts : CuPy int64 array, shape (n_features + 1,)
-        Where the list of each feature begins.
-    rows, values : CuPy int32 and float32 arrays, shape (number of entries,)
+    starts : int64, (n_features + 1,), start of the list of each feature
+    rows, values : int32 and float32, (entries,)
     """
 
     starts: Array
@@ -187,17 +171,17 @@ class CudaLists:
 
     @classmethod
     def of(cls, x: CudaRows) -> CudaLists:
-        """Those of rows, by sorting."""
+        """Sort the entries of rows."""
         cp, entries = gpu.cupy(), len(x.values)
         gpu.require_memory(8 * entries + 40 * x.n_features + 48 * PART, "the entries by feature", LESS)
-        made = cls(starts_of(_numbers(x)), cp.empty(entries, np.int32), cp.empty(entries, np.float32))
-        cursor, begins = made.starts[:-1].copy(), cp.empty(x.n_features, np.int64)
+        lists = cls(starts_of(_numbers(x)), cp.empty(entries, np.int32), cp.empty(entries, np.float32))
+        cursor, begins = lists.starts[:-1].copy(), cp.empty(x.n_features, np.int64)
         for first, last in _parts(x.indptr.get()):
-            made._place(x, first, last, cursor, begins)
-        return made
+            lists._place(x, first, last, cursor, begins)
+        return lists
 
     def _place(self, x: CudaRows, first: int, last: int, cursor: Array, begins: Array) -> None:
-        """Put the entries of some rows behind those of the rows before, feature by feature."""
+        """Append the entries of the rows first..last to the lists of their features."""
         cp, begin = gpu.cupy(), int(x.indptr[first])
         features = x.features[begin : int(x.indptr[last])]
         n = len(features)
@@ -210,13 +194,7 @@ class CudaLists:
         _each("run_ends", n, keys, begins, cursor)
 
     def kept(self, target: Array) -> CudaLists:
-        """The entries of some rows, in the order they have: a few passes instead of sorting.
-
-        Parameters
-        ----------
-        target : CuPy int32 array, shape (n,)
-            The number that each row gets, -1 if it is left out.
-        """
+        """Entries of some rows, in order, without sorting; `target` has the new number of each row or -1."""
         cp, (feature, begin) = gpu.cupy(), self._pieces
         pieces, lists = len(feature), (feature, begin, self.starts, self.rows, target)
         numbers = cp.empty(pieces, np.int64)
@@ -228,12 +206,12 @@ class CudaLists:
 
     @cached_property
     def _first(self) -> Array:
-        """The first piece of every feature."""
+        """First piece of every feature's list."""
         return starts_of(-(-gpu.cupy().diff(self.starts) // LIST))
 
     @cached_property
     def _pieces(self) -> tuple[Array, Array]:
-        """The feature of each piece of a list, and where it begins."""
+        """Feature and start of each piece of a list."""
         cp = gpu.cupy()
         feature = repeated(cp.arange(len(self.starts) - 1, dtype=np.int32), self._first)
         number = cp.arange(len(feature)) - self._first[feature]
@@ -255,20 +233,20 @@ class CudaLists:
 
 
 def _split(dense: Array) -> Array:
-    """Each column as two that float32 holds: together they are as good as float64."""
+    """Split each column into two float32-representable columns that sum to float64 precision."""
     high = dense.astype(np.float32).astype(np.float64)
     return gpu.cupy().stack([high, dense - high], axis=-1).reshape(len(dense), -1)
 
 
 def _added(pairs: Array) -> Array:
-    """The sums of pairs of columns."""
+    """Sums of pairs of columns."""
     return pairs[:, ::2] + pairs[:, 1::2]
 
 
 def _place(
     x: CudaRows, base: int, root: float, index: Array, begin: Array, features: Array, values: Array
 ) -> None:
-    """Put rows, or some of them, into others from `begin` on."""
+    """Write rows (of `index`) with scaled values into other arrays, from `begin` on."""
     n = len(x) if index is None else len(index)
     if n:
         numbers = (np.int64(n), np.int32(base), np.float32(root))
@@ -278,7 +256,7 @@ def _place(
 
 
 def numbered(n: int, indices: Array, numbers: Array = None) -> Array:
-    """A number for each of n rows, int32: for those at `indices` 0, 1, .. or what is given, -1 for others."""
+    """int32 numbers of n rows: 0, 1, ... or `numbers` for those at `indices`, -1 for others."""
     cp = gpu.cupy()
     target = cp.full(n, -1, np.int32)
     target[indices] = cp.arange(len(indices), dtype=np.int32) if numbers is None else numbers
@@ -286,7 +264,7 @@ def numbered(n: int, indices: Array, numbers: Array = None) -> Array:
 
 
 def _numbers(x: CudaRows) -> Array:
-    """How many rows hold each feature, int64."""
+    """Number of rows that hold each feature, int64."""
     numbers = gpu.cupy().zeros(x.n_features, np.int64)
     count = gpu.function(SOURCE, "count_features", DEFINE_SETS[0][1])
     count((256,), (1024,), (np.int64(len(x.features)), x.features, numbers))
@@ -294,7 +272,7 @@ def _numbers(x: CudaRows) -> Array:
 
 
 def _parts(indptr: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Ranges of rows of at most PART entries, or of one row."""
+    """Ranges of rows with at most PART entries, or of one row."""
     cuts = np.flatnonzero(np.diff(indptr[:-1] // PART)) + 1
     begins = [0, *cuts.tolist()] if len(indptr) > 1 else []
     return list(zip(begins, [*begins[1:], len(indptr) - 1], strict=True)) if begins else []
@@ -305,13 +283,13 @@ def _each(name: str, n: int, *args: Any) -> None:
 
 
 def _warps(name: str, n: int, *args: Any) -> None:
-    """A kernel with a warp for each of n elements, n its first argument."""
+    """Launch a kernel with a warp for each of n elements; n is its first argument."""
     if n:
         gpu.function(SOURCE, name, DEFINE_SETS[0][1])((-(-n * 32 // BLOCK),), (BLOCK,), (np.int64(n), *args))
 
 
 def joined(parts: Sequence[CudaRows]) -> CudaRows:
-    """The rows of one part behind those of another."""
+    """Concatenate rows over the same features."""
     if len(parts) == 1:
         return parts[0]
     cp = gpu.cupy()
@@ -323,7 +301,7 @@ def joined(parts: Sequence[CudaRows]) -> CudaRows:
 
 
 def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> FeatureRows:
-    """`textsvm.linalg.rows.side_by_side`, on the current card."""
+    """`textsvm.linalg.rows.side_by_side` on the current GPU."""
     if len(parts) == 1 and weights[0] == 1:
         return parts[0]
     cp = gpu.cupy()
@@ -341,9 +319,5 @@ def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> Feat
 
 
 def repeated(values: Array, starts: Array) -> Array:
-    """values[i] as often as starts[i + 1] - starts[i] says, one value after the other."""
-    cp = gpu.cupy()
-    n = len(starts) - 1
-    owner = cp.empty(int(starts[-1]), np.int32)
-    gpu.each(gpu.function("pmers.cu", "locate", (("KEY", "uint32"),)), len(owner), np.int32(n), starts, owner)
-    return values[owner]
+    """Repeat values[i] starts[i + 1] - starts[i] times."""
+    return values[documents_of(starts, len(starts) - 1, int(starts[-1]))]

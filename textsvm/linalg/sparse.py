@@ -1,6 +1,6 @@
-"""A sparse matrix of values >= 0, a row for each document, and what becomes of it, on the CPU.
+"""Sparse matrices of values >= 0 with one row per document, on the CPU.
 
-Positions are int64. Features are int32 while there are less than 2^31 of them, else int64.
+Positions are int64. Features are int32 if there are fewer than 2^31, else int64.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from textsvm.runtime.memory import empty
 from textsvm.runtime.parallel import n_threads, run
 
 Array = NDArray[Any]
-#: Features that int32 can number.
+#: Largest int32.
 MAX_INT32 = (1 << 31) - 1
-#: Pieces of work a thread gets: enough to even out unequal documents.
+#: Pieces of work per thread: enough to balance unequal documents.
 PIECES = 4
-#: Symbols, or entries, that are done before a thread would have begun.
+#: Symbols or entries below which starting threads does not pay.
 ALONE = 1 << 14
 
 
 def feature_type(n_features: int) -> type[np.signedinteger]:
-    """What numbers so many features."""
+    """Dtype of feature numbers."""
     return np.int32 if n_features <= MAX_INT32 else np.int64
 
 
 def share(offsets: NDArray[np.int64], function: Callable[[int, int], object]) -> None:
-    """Call function(first, last) for ranges of documents of about equal sizes, on all cores if it is quicker.
+    """Call function(first, last) on ranges of documents of similar sizes, on all cores if that is faster.
 
     Parameters
     ----------
     offsets : int64 array, shape (n + 1,)
-        Where the symbols, or the entries, of each document start.
+        Offsets of the symbols or entries of each document.
     function : callable
-        Its results must not depend on how documents are cut into ranges.
+        Its results must not depend on the ranges.
     """
     alone = offsets[-1] - offsets[0] <= ALONE
     spread(lambda d: function(*d), [(0, len(offsets) - 1)] if alone else _split(offsets))
 
 
 def spread(function: Callable[[Any], object], pieces: Sequence[Any]) -> None:
-    """`parallel.run`, without threads for a single piece."""
+    """`parallel.run`, without starting threads for a single piece."""
     if len(pieces) == 1:
         function(pieces[0])
     else:
@@ -54,7 +54,7 @@ def spread(function: Callable[[Any], object], pieces: Sequence[Any]) -> None:
 
 
 def _split(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Ranges of documents of about equal numbers of symbols."""
+    """Ranges of documents with similar numbers of symbols."""
     pieces = PIECES * n_threads()
     goals = offsets[0] + (offsets[-1] - offsets[0]) * np.arange(1, pieces) // pieces
     cuts = np.unique(np.concatenate([[0], np.searchsorted(offsets, goals), [len(offsets) - 1]]))
@@ -62,8 +62,25 @@ def _split(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
 
 
 @dataclass(frozen=True)
+class Counts:
+    """Number of occurrences of each feature in each document, as rows of a sparse matrix.
+
+    Attributes
+    ----------
+    indptr : int64 array, shape (n + 1,)
+    features : int32 or int64 array, shape (number of entries,)
+        In order of first occurrence.
+    counts : int32 array, shape (number of entries,)
+    """
+
+    indptr: NDArray[np.int64]
+    features: NDArray[np.signedinteger]
+    counts: NDArray[np.int32]
+
+
+@dataclass(frozen=True)
 class Sparse:
-    """Rows of X: document i has `values[indptr[i]:indptr[i + 1]]` at these `features`.
+    """Sparse matrix X: row i has `values[indptr[i]:indptr[i + 1]]` at these `features`.
 
     Attributes
     ----------
@@ -82,7 +99,7 @@ class Sparse:
         return len(self.indptr) - 1
 
     def select(self, target: NDArray[np.signedinteger], n_features: int) -> Sparse:
-        """Only the entries of features whose `target` is not -1, at that one of `n_features`."""
+        """Renumber features to `target` (of `n_features`), dropping those with target -1."""
         indptr = np.zeros_like(self.indptr)
         share(self.indptr, lambda i, j: count_kept(i, j, self.indptr, self.features, target, indptr))
         np.cumsum(indptr, out=indptr)
@@ -103,7 +120,7 @@ class Sparse:
         return taken
 
     def unary(self, counts: NDArray[np.int32], starts: NDArray[np.int64]) -> Sparse:
-        """Every entry repeated `counts` times, at the features from `starts[feature]` on."""
+        """Repeat every entry `counts` times, at the features from `starts[feature]` on."""
         ends = np.zeros(len(counts) + 1, np.int64)
         np.cumsum(counts, out=ends[1:])
         code = _empty(ends[self.indptr], int(starts[-1]))
@@ -111,7 +128,7 @@ class Sparse:
         return code
 
     def squares(self) -> NDArray[np.float64]:
-        """|x|^2 of every row, shape (n,)."""
+        """Squared norm of every row, shape (n,)."""
         if few(len(self.values)):
             owner = np.repeat(np.arange(len(self)), np.diff(self.indptr))
             exact = np.square(self.values.astype(np.float64))
@@ -121,7 +138,7 @@ class Sparse:
         return values
 
     def frequencies(self) -> NDArray[np.int64]:
-        """How many rows have each feature, shape (n_features,)."""
+        """Number of rows that have each feature, shape (n_features,)."""
         return count_features(self.features, self.n_features)
 
     def dot(self, dense: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -132,13 +149,13 @@ class Sparse:
         return out
 
     def transposed_dot(self, dense: NDArray[np.float64]) -> NDArray[np.float64]:
-        """X.T @ dense: (n, k) -> (n_features, k), each sum in the order of the rows."""
+        """X.T @ dense: (n, k) -> (n_features, k); each sum is in row order."""
         dense = np.asarray(dense, np.float64)
         out = np.zeros((self.n_features, dense.shape[1]))
         arrays = (self.indptr, self.features, self.values, dense, out)
         if dense.shape[1] == 1 or len(self.values) <= ALONE:
             _transposed_dot(0, dense.shape[1], *arrays)
-        else:  # not by rows: sums would depend on who makes them
+        else:  # divided by columns, so that sums do not depend on the number of threads
             cuts = np.unique(np.arange(n_threads() + 1) * dense.shape[1] // n_threads())
             spread(lambda d: _transposed_dot(d[0], d[1], *arrays), list(pairwise(cuts.tolist())))
         return out
@@ -167,25 +184,28 @@ def count_features_of(
 
 
 def unary_starts(features: Array, counts: NDArray[np.int32], size: int) -> NDArray[np.int64]:
-    """Where the unary code of each of `size` features starts, and their sum: as long as its largest count."""
+    """First column of the unary code of each of `size` features, and their total.
+
+    The code of a feature has as many columns as its largest count.
+    """
     largest = np.ones(size, np.int64)
     _raise_to(features, counts, largest)
     return np.concatenate([[0], np.cumsum(largest)])
 
 
 def match_unary(
-    columns: NDArray[np.int64], rows: NDArray[np.int64], found: NDArray[np.int64]
+    columns: NDArray[np.int64], rows: NDArray[np.int64], numbers: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The column of each digit of the unary codes of other documents, -1 if there is none.
+    """Column of each digit of the unary codes of other documents, -1 if there is none.
 
     Parameters
     ----------
     columns, rows : int64 arrays
-        Where the code of each feature starts, in the columns' numbering and in the others'.
-    found : int64 array, shape (len(rows) - 1,)
-        The columns' number of each feature of the others, -1 if they do not have it.
+        Starts of the codes in the numbering of the columns and of the other documents.
+    numbers : int64 array, shape (len(rows) - 1,)
+        Feature number among the columns of each feature of the others, or -1.
     """
-    known = np.repeat(found, np.diff(rows))
+    known = np.repeat(numbers, np.diff(rows))
     height = np.arange(rows[-1]) - np.repeat(rows[:-1], np.diff(rows))
     target = columns[known] + height
     target[(known < 0) | (target >= columns[known + 1])] = -1
@@ -198,10 +218,8 @@ def _empty(indptr: NDArray[np.int64], n_features: int) -> Sparse:
 
 
 @njit(nogil=True, cache=True)
-def _count(
-    indptr: Array, features: Array, rows: Array, ends: Array, first: int, last: int, counts: Array
-) -> None:
-    """Count the features of some entries: the rows' entries are numbered through."""
+def _count(indptr, features, rows, ends, first, last, counts):
+    """Count the features of the entries first..last of some rows."""
     at = np.searchsorted(ends, first, side="right") - 1
     while at < len(rows) and ends[at] < last:
         begin = indptr[rows[at]] - ends[at]
@@ -211,7 +229,7 @@ def _count(
 
 
 @njit(nogil=True, cache=True)
-def _squares(first: int, last: int, indptr: Array, values: Array, squares: Array) -> None:
+def _squares(first, last, indptr, values, squares):
     for i in range(first, last):
         total = 0.0
         for k in range(indptr[i], indptr[i + 1]):
@@ -220,9 +238,7 @@ def _squares(first: int, last: int, indptr: Array, values: Array, squares: Array
 
 
 @njit(nogil=True, cache=True)
-def _dot(
-    first: int, last: int, indptr: Array, features: Array, values: Array, dense: Array, out: Array
-) -> None:
+def _dot(first, last, indptr, features, values, dense, out):
     width = dense.shape[1]
     for i in range(first, last):
         if width == 1:
@@ -238,9 +254,7 @@ def _dot(
 
 
 @njit(nogil=True, cache=True)
-def _transposed_dot(
-    first: int, last: int, indptr: Array, features: Array, values: Array, dense: Array, out: Array
-) -> None:
+def _transposed_dot(first, last, indptr, features, values, dense, out):
     for i in range(len(indptr) - 1):
         if not dense[i, first:last].any():
             continue
@@ -251,17 +265,7 @@ def _transposed_dot(
 
 
 @njit(nogil=True, cache=True)
-def _take(
-    first: int,
-    last: int,
-    indptr: Array,
-    features: Array,
-    values: Array,
-    rows: Array,
-    to: Array,
-    to_features: Array,
-    to_values: Array,
-) -> None:
+def _take(first, last, indptr, features, values, rows, to, to_features, to_values):
     for i in range(first, last):
         shift = indptr[rows[i]] - to[i]
         for k in range(to[i], to[i + 1]):
@@ -270,8 +274,8 @@ def _take(
 
 
 @njit(nogil=True, cache=True)
-def count_kept(first: int, last: int, indptr: Array, features: Array, target: Array, kept: Array) -> None:
-    """kept[i + 1] becomes the number of entries of row i whose feature has a target."""
+def count_kept(first, last, indptr, features, target, kept):
+    """kept[i + 1] = number of entries of row i whose feature has a target."""
     for i in range(first, last):
         count = 0
         for k in range(indptr[i], indptr[i + 1]):
@@ -281,17 +285,7 @@ def count_kept(first: int, last: int, indptr: Array, features: Array, target: Ar
 
 
 @njit(nogil=True, cache=True)
-def _keep(
-    first: int,
-    last: int,
-    indptr: Array,
-    features: Array,
-    values: Array,
-    target: Array,
-    begin: Array,
-    kept_features: Array,
-    kept_values: Array,
-) -> None:
+def _keep(first, last, indptr, features, values, target, begin, kept_features, kept_values):
     for i in range(first, last):
         to = begin[i]
         for k in range(indptr[i], indptr[i + 1]):
@@ -303,9 +297,7 @@ def _keep(
 
 
 @njit(nogil=True, cache=True)
-def _unary(
-    features: Array, values: Array, counts: Array, starts: Array, code_features: Array, code_values: Array
-) -> None:
+def _unary(features, values, counts, starts, code_features, code_values):
     to = 0
     for k in range(len(features)):
         for height in range(counts[k]):
@@ -315,8 +307,8 @@ def _unary(
 
 
 @njit(nogil=True, cache=True)
-def _raise_to(features: Array, counts: Array, largest: Array) -> None:
-    """largest[u] becomes at least the count of every entry of feature u."""
+def _raise_to(features, counts, largest):
+    """Raise largest[u] to the maximum count of feature u."""
     for k in range(len(features)):
         if counts[k] > largest[features[k]]:
             largest[features[k]] = counts[k]

@@ -1,7 +1,4 @@
-"""A sparse matrix on a GPU, a row for each document or vector; launches of kernels_cu/products.cu.
-
-What becomes of products of vectors on a GPU: kernels_cu/finish.cuh.
-"""
+"""Sparse matrices on a GPU with one row per document or vector, and functions of their products."""
 
 from __future__ import annotations
 
@@ -13,27 +10,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.spectrum.pmers_cuda import starts_of
+from textsvm.errors import InputError
+from textsvm.linalg.sparse import MAX_INT32
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Defines
 
 Array = Any  # a CuPy array
-#: The names that finish.cuh has.
-NAMES = ("linear", "polynomial", "gaussian", "sigmoid")
+SOURCE = "products.cu"
+EXACT = {np.uint32: (("SUM", "uint32"),), np.uint64: (("SUM", "uint64"),)}
+FIXED = (("SUM", "uint64"), ("FIXED", 1))
+#: Kernels launched: (source, defines).
+DEFINE_SETS = [(SOURCE, defines) for defines in (*EXACT.values(), FIXED)]
+WARP = 32
+#: Functions of finish.cuh.
+FINISHES = ("linear", "polynomial", "gaussian", "sigmoid")
 
 
 @dataclass(frozen=True)
 class Finish:
-    """A function of <x, y>, |x|^2 and |y|^2.
+    """Function of <x, y>, |x|^2 and |y|^2.
 
-    Attributes
-    ----------
-    name : str
-        One of NAMES; of another, only products are computed, and then its value.
-    numbers : tuple of float
-        Its parameters: gamma, coef0, degree, as many as it has.
-    value : callable
-        The same of float64 arrays: products (m, n), |x|^2 (m, 1) and |y|^2 (n,).
+    name : one of FINISHES; for other names only products are computed by kernels, and `value` afterwards
+    numbers : gamma, coef0, degree, as many as it has
+    value : the function on float64 arrays: products (m, n), |x|^2 (m, 1) and |y|^2 (n,)
     """
 
     name: str
@@ -42,49 +41,35 @@ class Finish:
 
     @property
     def known(self) -> bool:
-        """Whether finish.cuh has it."""
-        return self.name in NAMES
+        """Whether finish.cuh implements it."""
+        return self.name in FINISHES
 
     @property
     def gamma(self) -> float | None:
-        """Of a function of gamma |x - y|^2 alone, whatever the origin is; None of others."""
+        """gamma if the function depends on gamma |x - y|^2 only, else None."""
         return self.numbers[0] if self.name == "gaussian" else None
 
 
 def finish_defines(name: str) -> Defines:
-    """What a .cu that needs finish.cuh is specialised by."""
-    return (("FINISH", name if name in NAMES else "linear"),)
+    """Preprocessor definitions of a .cu file that includes finish.cuh."""
+    return (("FINISH", name if name in FINISHES else "linear"),)
 
 
 def finish_fields(finish: Finish | None) -> dict[str, float]:
-    """The parameters of a finish as a structure that a kernel takes has them; zeros for none."""
+    """Parameters of a finish as fields of a kernel's structure; zeros for None."""
     numbers = finish.numbers if finish else ()
     return dict(zip(("gamma", "coef0", "degree"), (*numbers, 0.0, 0.0, 0.0), strict=False))
 
 
-SOURCE = "products.cu"
-EXACT = {np.uint32: (("SUM", "uint32"),), np.uint64: (("SUM", "uint64"),)}
-FIXED = (("SUM", "uint64"), ("FIXED", 1))
-#: What may be launched: (source, defines).
-DEFINE_SETS = [(SOURCE, defines) for defines in (*EXACT.values(), FIXED)]
-WARP = 32
-
-
 @dataclass(frozen=True)
 class CudaSparse:
-    """Rows of X, the entries of one row after those of another.
+    """Sparse matrix X on a GPU.
 
-    Attributes
-    ----------
-    indptr : int64 array, shape (n + 1,)
-    documents, features : int32 arrays, shape (number of entries,)
-        Row of each entry, and its feature; -1 for one that has been left out.
-    values : float32 array, shape (number of entries,)
-        >= 0 and float32 those of texts, float64 those of vectors, for which only the arrays are used.
-    df, highest : int32 arrays, shape (number of features,)
-        Rows that hold a feature, and a bound of its absolute values where they are whole.
-    whole : bool
-        Whether all values are whole numbers.
+    indptr : int64, (n + 1,)
+    documents, features : int32, (entries,), row and feature (-1: dropped) of each entry
+    values : (entries,), float32 and >= 0 for texts, float64 for vectors, of which only the arrays are used
+    df, highest : int32, (features,), rows with a feature, and a bound of its absolute values if whole
+    whole : whether all values are whole numbers
     """
 
     indptr: Array
@@ -99,20 +84,20 @@ class CudaSparse:
         return len(self.indptr) - 1
 
     def select(self, target: Array) -> CudaSparse:
-        """Its entries at other features: `target` of each; -1 is none."""
+        """Renumber features to `target`; -1 drops a feature."""
         cp = gpu.cupy()
         features = cp.asarray(target).astype(np.int32)[self.features] if len(target) else self.features
         return replace(self, features=features)
 
     @cached_property
     def squares(self) -> NDArray[np.float64]:
-        """|x|^2 of every row, shape (n,), on the host."""
+        """Squared norm of every row, shape (n,), on the host."""
         sums = gpu.cupy().zeros(len(self))
         warps("squares", len(self), self.indptr, self.values, sums)
         return sums.get()
 
     def dot(self, dense: Array) -> Array:
-        """X @ dense in float64, sums always in the same order: (n_features, k) -> (n, k)."""
+        """X @ dense in float64, sums in a fixed order: (n_features, k) -> (n, k)."""
         return _dot(self.indptr, self.features, self.values, dense)
 
     def transposed_dot(self, dense: NDArray[np.float64]) -> Array:
@@ -131,7 +116,7 @@ class CudaSparse:
 
 
 def rows_of(indptr: Array, entries: int) -> Array:
-    """The row of each entry, int32, shape (entries,)."""
+    """Row of each entry, int32, shape (entries,)."""
     cp = gpu.cupy()
     return (cp.searchsorted(indptr, cp.arange(entries), side="right") - 1).astype(np.int32)
 
@@ -144,7 +129,32 @@ def _dot(indptr: Array, features: Array, values: Array, dense: Array) -> Array:
 
 
 def warps(name: str, n: int, *args: Any, defines: Defines = EXACT[np.uint32]) -> None:
-    """Launch a kernel of products.cu with one warp for each of n rows, n its first argument."""
+    """Launch a kernel of products.cu with a warp for each of n rows; n is its first argument."""
     if n:
         blocks = -(-n // (gpu.THREADS // WARP))
         gpu.function(SOURCE, name, defines)((blocks,), (gpu.THREADS,), (np.int64(n), *args))
+
+
+def starts_of(numbers: Array) -> Array:
+    """Offsets of consecutive ranges of these lengths, int64."""
+    cp = gpu.cupy()
+    starts = cp.zeros(len(numbers) + 1, np.int64)
+    if len(numbers):
+        cp.cumsum(numbers, dtype=np.int64, out=starts[1:])
+    return starts
+
+
+def check_features(n: int) -> None:
+    """Raise InputError if there are more features than int32 can number."""
+    if n > MAX_INT32:
+        raise InputError(
+            f"the documents have {n:,} features and a GPU counts at most {MAX_INT32:,}; "
+            "take fewer lengths or documents, or run with --device cpu"
+        )
+
+
+def documents_of(offsets: Array, n: int, size: int) -> Array:
+    """Document of each of `size` symbols, given the offsets of n documents."""
+    document = gpu.cupy().empty(size, np.int32)
+    gpu.each(gpu.function("pmers.cu", "locate", (("KEY", "uint32"),)), size, np.int32(n), offsets, document)
+    return document

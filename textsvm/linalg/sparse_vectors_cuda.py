@@ -1,58 +1,51 @@
-"""Kernel values of sparse vectors on a GPU, their products made as `linalg.sparse_vectors_cuda` decides.
+"""Kernel values of sparse vectors on a GPU, by the method with the smallest predicted time.
 
-How products of sparse vectors are made on a GPU: the way whose predicted seconds are fewest.
+    digits      vectors are converted to dense digits (`vectors_cuda`), if memory suffices
+    columns     frequent features are dense, the others lists of vectors (`products_cuda`)
 
-    digits      vectors are made dense, in digits (`vectors_cuda`), if there is room for them
-    columns     features that many vectors have are dense, the others lists of vectors (`products_cuda`)
-
-Rates are those of one H200, from whole kernel matrices of a9a, w8a, ijcnn1, sector and Reuters, and of dense
-vectors of 16 to 2,000 numbers; on another card both ways are slower together, more or less. Clusters of
-similar sparsity (GTSVM's) were the fastest on none of the five: `bench sparse_vectors` compares them.
+Rates were measured on an H200 for whole kernel matrices of a9a, w8a, ijcnn1, sector, Reuters and dense
+vectors of 16 to 2,000 numbers; on other GPUs both methods slow down by similar factors. Clusters of similar
+sparsity (GTSVM) were the fastest on none of the five: see the `sparse_vectors` benchmark.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from textsvm.linalg.digits_cuda import MOST_FEATURES, SLAB
 from textsvm.linalg.products_cuda import DOUBLE, NARROW_SHARE, VECTOR_SHARE, CudaColumns, Factors, mirror
 from textsvm.linalg.sparse_cuda import CudaSparse, Finish, finish_defines, rows_of, warps
-from textsvm.linalg.vectors_cuda import DigitColumns, digits_of
+from textsvm.linalg.vectors_cuda import MOST_FEATURES, SLAB, DigitColumns, digits_of
 from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress
 
-#: Seconds for a value by digits, and for each number of a vector in it; whole numbers up to 127, others.
+Array = Any  # a CuPy array
+#: Bytes of products per block that a user's kernel finishes.
+BLOCK_BYTES = 1 << 28
+#: Seconds per value by digits, and per number of a vector; for whole numbers up to 127, and others.
 DIGITS = {True: (1.78e-12, 1.53e-15), False: (3.2e-12, 1.13e-14)}
-#: Multiply-adds a second of dense features, of the same two kinds; additions a second of lists, which are
-#: gone through again for every so many columns; seconds for a pair of vectors, and for the launches.
+#: Multiply-adds per second of dense features (same two kinds); additions per second of lists, and columns per
+#: pass over them; seconds per pair of vectors, and for the launches.
 WIDE = {True: 3.0e14, False: 1.7e13}
 LISTS, PASS = 3.6e10, 12_800
 PAIR, LAUNCHES = 1.4e-11, 5.0e-4
-#: Bytes of a number that is made dense, before it is in digits and after.
+#: Bytes per number of a vector made dense, before and after conversion to digits.
 DENSE = 8 + 3
 
 
 @dataclass(frozen=True)
 class Sparsity:
-    """What is known of a sparse matrix.
+    """Statistics of a sparse matrix.
 
-    Attributes
-    ----------
-    n, n_features : int
-        Vectors, and numbers of each.
-    full : int
-        Features that are dense among `columns`.
-    listed : float
-        Sum over the others of the square of how many vectors have them.
-    small : bool
-        Whether all numbers are whole and up to 127.
-    room : int
-        Bytes that dense vectors may take.
+    n, n_features : number of vectors and of columns
+    full : features that `columns` keeps dense
+    listed : sum of the squared document frequencies of the other features
+    small : whether all numbers are whole and at most 127 in absolute value
+    room : bytes available for dense vectors
     """
 
     n: int
@@ -64,60 +57,43 @@ class Sparsity:
 
     @property
     def width(self) -> int:
-        """Numbers of a vector in digits."""
+        """Digits per vector, padded."""
         return -(-self.n_features // SLAB) * SLAB
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Predicted seconds for the whole kernel matrix, by way; without those that cannot be taken."""
+        """Predicted seconds for the whole kernel matrix by each applicable method."""
         dense = self.full / WIDE[self.small] + PAIR
         lists = self.listed / 2 * -(-self.n // PASS) / LISTS
-        found = {"columns": self.n**2 / 2 * dense + lists + LAUNCHES}
+        seconds = {"columns": self.n**2 / 2 * dense + lists + LAUNCHES}
         if self.n_features <= MOST_FEATURES and 0 < DENSE * self.n * self.width <= self.room:
             value, number = DIGITS[self.small]
-            found["digits"] = self.n**2 * (value + number * self.width)
-        return found
+            seconds["digits"] = self.n**2 * (value + number * self.width)
+        return seconds
 
 
-@dataclass(frozen=True)
-class Way:
-    """What was decided.
-
-    Attributes
-    ----------
-    name : {"columns", "digits"}
-    description : str
-        What a user is shown.
-    """
+class ProductMethod(NamedTuple):
+    """ "columns" or "digits", and its description for the user."""
 
     name: str
     description: str
 
 
-def choose(sparsity: Sparsity) -> Way:
-    """The way of fewest predicted seconds, of equal ones `columns`."""
+def choose(sparsity: Sparsity) -> ProductMethod:
+    """Method with the smallest predicted time, `columns` in a tie."""
     seconds = sparsity.seconds
     name = min(seconds, key=lambda way: seconds[way])
-    said = {
+    texts = {
         "columns": f"sparse products with {sparsity.full:,} features dense and the others as lists",
         "digits": "sparse vectors made dense",
     }
     others = "".join(f"; by {way} {seconds[way]:.2g} s" for way in seconds if way != name)
-    return Way(name, f"{said[name]} (predicted {seconds[name]:.2g} s{others})")
-
-
-Array = Any  # a CuPy array
-BLOCK_BYTES = 1 << 28  # of products that a kernel of the user's finishes at a time
+    return ProductMethod(name, f"{texts[name]} (predicted {seconds[name]:.2g} s{others})")
 
 
 def sparse_columns(values: Any, finish: Finish) -> DigitColumns | SparseColumns:
-    """Sparse vectors as the columns of values to come, in the way that is predicted to be the quickest.
-
-    Parameters
-    ----------
-    values : CSR matrix, shape (n, d)
-        Finite; indices of a row are ascending, and none occurs twice.
-    finish : Finish
+    """Prepare the vectors of a CSR matrix (n, d), sorted and without duplicates, for values of rows with
+    them.
     """
     x = upload(values)
     sparsity = sparsity_of(x, finish)
@@ -131,16 +107,7 @@ def sparse_columns(values: Any, finish: Finish) -> DigitColumns | SparseColumns:
 
 
 class SparseColumns:
-    """Sparse vectors, for values of any rows with them.
-
-    Parameters
-    ----------
-    x : CudaSparse
-        Values in float64.
-    finish : Finish
-    description : str
-        How products are made, for people.
-    """
+    """Sparse vectors (`x` in float64), for kernel values of rows with them."""
 
     def __init__(self, x: CudaSparse, finish: Finish, description: str = "") -> None:
         self.finish, self.n, self.description = finish, len(x), description
@@ -149,36 +116,36 @@ class SparseColumns:
 
     @cached_property
     def diagonal(self) -> Array:
-        """The value of each vector with itself, float32, shape (n,)."""
+        """Value of each vector with itself, float32, shape (n,)."""
         squares = self._factors.scale
         return self.finish.value(squares[None].copy(), squares[None], squares)[0].astype(np.float32)
 
     def half(self, what: str, progress: Progress | None = None) -> Array:
-        """The values of all with all, shape (n, n), one half of them computed."""
+        """Values of all pairs, shape (n, n), one half computed."""
         products = self._columns(self._x.whole).half(what, progress)
         matrix = self._values(products, self._factors.scale)
         mirror(matrix, self.diagonal.get())
         return matrix
 
     def rows(self, which: Array, what: str) -> Array:
-        """The values of the rows of `which`, an int64 array on the card, with all."""
+        """Values of the rows of `which`, an int64 array on the GPU, with all."""
         return self._values(self._columns(self._x.whole).rows(which, what), self._factors.scale[which])
 
     def cross(self, values: Any, what: str, progress: Progress | None = None) -> Array:
-        """The values of other vectors, an array or CSR matrix (m, d), with all."""
+        """Values of other vectors, an array or CSR matrix (m, d), with all."""
         x = upload(gpu.to_host(values))
         factors = factors_of(x, self.finish)
         products = self._columns(self._x.whole and x.whole).cross(x, factors, what, progress)
         return self._values(products, factors.scale)
 
     def _columns(self, whole: bool) -> Any:
-        """What products are made from; only if `whole`, those of whole numbers alone."""
+        """Columns for products; with `whole`, for whole numbers only."""
         if whole not in self._made:
             self._made[whole] = CudaColumns(replace(self._x, whole=whole), self._factors, self.finish)
         return self._made[whole]
 
     def _values(self, products: Array, squares: Array) -> Array:
-        """Kernel values, which products are already if finish.cuh has their function."""
+        """Kernel values from products, which are final if finish.cuh has the function."""
         size = max(1, BLOCK_BYTES // (8 * max(1, self.n)))
         for first in range(0, 0 if self.finish.known else len(products), size):
             some = products[first : first + size]
@@ -188,14 +155,14 @@ class SparseColumns:
 
 
 def factors_of(x: CudaSparse, finish: Finish) -> Factors:
-    """What products of vectors are finished with, |x|^2 of each."""
+    """Factors of vectors: |x|^2 of each."""
     squares = gpu.cupy().zeros(len(x))
     warps("squares", len(x), x.indptr, x.values, squares, defines=(*DOUBLE, *finish_defines(finish.name)))
     return Factors(squares, squares)
 
 
 def upload(values: Any) -> CudaSparse:
-    """The rows of a CSR matrix on the current card, in float64."""
+    """Rows of a CSR matrix on the current GPU, in float64."""
     cp = gpu.cupy()
     matrix = csr_matrix(values)
     entries, (n, d) = int(matrix.indptr[-1]), matrix.shape
@@ -213,7 +180,7 @@ def upload(values: Any) -> CudaSparse:
 
 
 def made_dense(x: CudaSparse, dtype: Any) -> Array:
-    """Sparse vectors on the card as dense ones, float32 if that is what their numbers were given in."""
+    """Sparse vectors on the GPU as dense ones, float32 if `dtype` is, else float64."""
     cp, (n, d) = gpu.cupy(), (len(x), len(x.df))
     kind = np.dtype(np.float32 if dtype == np.float32 else np.float64)
     gpu.require_memory(n * d * kind.itemsize, f"{n:,} vectors of {d:,} numbers")
@@ -223,7 +190,7 @@ def made_dense(x: CudaSparse, dtype: Any) -> Array:
 
 
 def sparsity_of(x: CudaSparse, finish: Finish) -> Sparsity:
-    """What the decision is made from."""
+    """Statistics for the choice of the method."""
     df, n = x.df.astype(np.float64), len(x)
     full = df > max(1, (NARROW_SHARE if x.whole else VECTOR_SHARE) * n)
     small = x.whole and bool((x.highest < 128).all())

@@ -1,4 +1,4 @@
-"""Vectors of numbers as examples, the counterpart of `textsvm.text.documents.Documents`: dense or sparse."""
+"""Numeric vectors as examples, dense or sparse: the counterpart of `textsvm.text.documents.Documents`."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from textsvm.linalg.sparse import Sparse, feature_type
 from textsvm.runtime import device as devices
 from textsvm.text.documents import View
 
-#: What a kernel of vectors reads.
+#: View of kernels on vectors.
 NUMBERS = View("numbers")
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """Vectors, as the rows of a matrix.
+    """Vectors, the rows of a matrix.
 
     Attributes
     ----------
     values : array or CSR matrix, shape (n, d), float32 or float64
-        NumPy, CuPy or SciPy; finite numbers. Indices of a CSR matrix are sorted, and none occurs twice.
+        NumPy, CuPy or SciPy; finite. CSR indices are sorted and unique.
     """
 
     values: Any
@@ -37,26 +37,26 @@ class Vectors:
 
     @property
     def n_features(self) -> int:
-        """d."""
+        """Number of columns."""
         return int(self.values.shape[1])
 
     @property
     def sparse(self) -> bool:
-        """Whether the rows are compressed."""
+        """Whether the matrix is in CSR form."""
         return bool(issparse(self.values))
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Numbers that are stored of each vector, shape (n,)."""
+        """Number of stored values of each vector, shape (n,)."""
         if self.sparse:
             return np.diff(self.values.indptr).astype(np.int64)
         return np.full(len(self), self.n_features, np.int64)
 
     @property
     def variance(self) -> float:
-        """Variance of all numbers, zeros that are not stored among them."""
+        """Variance of all values, including zeros that are not stored."""
         values = self.values
-        with np.errstate(over="ignore", invalid="ignore"):  # rows of them say that numbers are too large
+        with np.errstate(over="ignore", invalid="ignore"):  # too large values are reported by the kernel rows
             if not self.sparse:
                 return float(values.var(dtype=np.float64))
             mean = values.sum(dtype=np.float64) / np.prod(values.shape)
@@ -64,11 +64,11 @@ class Vectors:
             return float(squares - mean**2)
 
     def of(self, view: View) -> Vectors:
-        """What a kernel of this view reads: vectors have one."""
+        """Vectors of a view: themselves, as there is a single view."""
         return self
 
     def only(self, views: Sequence[View]) -> Vectors:
-        """The same in these views alone."""
+        """Vectors of some views: themselves, as there is a single view."""
         return self
 
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Vectors:
@@ -78,7 +78,7 @@ class Vectors:
 
 
 def feature_rows(vectors: Vectors) -> FeatureRows:
-    """Vectors as rows of features, which their numbers are, on the host; sparse ones in float32."""
+    """Vectors as feature rows on the host; sparse ones in float32."""
     x: Any = DenseRows(devices.to_host(vectors.values))
     if vectors.sparse:
         rows, d = vectors.values, vectors.n_features

@@ -1,149 +1,66 @@
-"""Kernel values of dense vectors on a GPU, from products of digits: vector_tiles.cu and vectors.cu.
+"""Kernel values of dense vectors on a GPU, from products of 8-bit digits or of float64.
 
-The vectors are put on a grid (`linalg.digits_cuda`), one byte a digit. Tensor cores multiply 8-bit whole
-numbers twice as fast as 16-bit real ones, and exactly: values are the same bits in `half`, `rows` and
-`cross`, in any tile. What becomes of a product is done where it is made, so each value is written once, and
-the other half of a square beside it.
+Real vectors are put on a grid of whole numbers N (`Grid`):
 
-    rows        up to 8: digits are read once, bytes bound it; more: tiles of 128 x 128 (EIGHT: 64 x 128)
-    bytes       3 n d the digits (n d for ONE), 4 m n the values
-    operations  6 (EIGHT 8, ONE 1) multiply-adds of 8 bits for each value and feature
+    x = centre + unit * N,    N = 65536 a + 256 b + c,    a, b, c from -128 to 127
 
-Vectors that no grid is near enough for, and kernels that finish.cuh has not, are multiplied in float64.
+A product of two vectors is then a sum of products of digits, exact in 32 bits in any order, which tensor
+cores compute twice as fast as products of 16-bit floats. One digit suffices for small whole numbers (0 and 1,
+or pixels, in any power of 2); three are 24 bits of the largest number. Distances |x|^2 + |y|^2 - 2 <x, y> do
+not cancel: the only error is the rounding to the grid, except in the lowest products. With three digits, six
+products of digits are summed (SIX: a a', a b' + b a', and a c' + b b' + c a' in units of 2^24, rounded once
+per 32 features) or eight (EIGHT: in units of 2^16, with b c' + c b' rounded likewise).
 
-Kernel values of dense vectors on a GPU, from products in float64.
+Values have the same bits in `half`, `rows` and `cross`, in any tile. They are finished in registers and
+written once, with the mirror image of a square.
 
-Where vectors are far from the middle of all, |x|^2 + |y|^2 - 2 <x, y> loses what gamma |x - y|^2 is made of:
-rows of which gamma |x|^2 is above FAR are made of differences instead, one after the other.
+    rows        up to 8: digits are read once, bandwidth-bound; more: tiles of 128 x 128 (EIGHT: 64 x 128)
+    bytes       3 n d for the digits (n d for ONE), 4 m n for the values
+    operations  6 (EIGHT 8, ONE 1) 8-bit multiply-adds per value and feature
+
+Vectors that no grid approximates well enough, and kernels that finish.cuh does not have, are multiplied in
+float64. There, for vectors far from the mean, |x|^2 + |y|^2 - 2 <x, y> loses the digits of gamma |x - y|^2:
+rows with gamma |x|^2 above FAR are computed from differences, one by one.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
-from textsvm.linalg.digits_cuda import (
-    EIGHT,
-    FACTOR,
-    MOST_FEATURES,
-    ONE,
-    SIX,
-    SLAB,
-    SOURCE,
-    Bounds,
-    Digits,
-    defines,
-    encode,
-    grids,
-)
 from textsvm.linalg.products_cuda import mirror
-from textsvm.linalg.sparse_cuda import NAMES, Finish, finish_fields, rows_of
+from textsvm.linalg.sparse_cuda import FINISHES, Finish, finish_defines, finish_fields, rows_of
 from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress
 
+#: Methods of multiplication, by the number of products of digits.
+ONE, SIX, EIGHT = 1, 2, 3
+#: Largest N of three digits, one less than 127 in each, for a centre on the grid.
+MOST = 127 * 65536 + 127 * 256 + 127 - 1
+#: Number of features up to which sums of digits stay below 2^31.
+MOST_FEATURES = 32_000
+#: Features whose low products are rounded together.
+SLAB = 32
+#: Tolerated absolute error of exp(-gamma |x - y|^2).
+TOLERANCE = 8e-7
+_DEVIATIONS = 6.0  # of a normal variable: exceeded once in 10^9
+_DIGIT = 256 / math.sqrt(12)  # standard deviation of a uniformly distributed digit
+_STEEPEST = math.sqrt(2 / math.e)  # the largest slope of exp(-t^2)
+
 Array = Any  # a CuPy array
+SOURCE, TILES = "vectors.cu", "vector_tiles.cu"
+#: Unit of a product in units of the numbers, for each of the two vectors.
+FACTOR = {ONE: 1.0, SIX: 4096.0, EIGHT: 256.0}
 TILE_BYTES = 1 << 28  # of products at a time
-#: Sums of that size are off by some 1e-8. What has a value to speak of with such a row is as far away.
+#: Sums of this size have errors of about 1e-8; other rows with a noticeable value are equally far away.
 FAR = 1e7
-
-
-class Float64Columns:
-    """Vectors in float64, for values of any rows with them.
-
-    Parameters
-    ----------
-    values : CuPy array, shape (n, d)
-        Float32 or float64.
-    finish : Finish
-
-    Attributes
-    ----------
-    description : str
-        How products are made, for people.
-    """
-
-    description = "float64 products"
-
-    def __init__(self, values: Array, finish: Finish) -> None:
-        gpu.require_memory(8 * values.size, f"{len(values):,} vectors in float64")
-        # A distance is the same from any origin, and its parts are small from the middle.
-        centre = values.mean(axis=0, dtype=np.float64) if finish.gamma is not None and len(values) else 0
-        self.finish, self.n, self.centre = finish, len(values), centre
-        self.values = values.astype(np.float64) - centre
-        self.squares = _squares(self.values)
-
-    @cached_property
-    def diagonal(self) -> Array:
-        """The value of each vector with itself, float32, shape (n,)."""
-        squares = self.squares
-        return self.finish.value(squares[None].copy(), squares[None], squares)[0].astype(np.float32)
-
-    def half(self, what: str, progress: Progress | None = None) -> Array:
-        """The values of all with all, shape (n, n), one half of them computed."""
-        out = self._empty(self.n, what)
-        for first, last in self._tiles(self.n):
-            rows = slice(first, last)
-            out[rows, first:] = self._block(self.values[rows], self.squares[rows], first)
-            _report(progress, last * (2 * self.n - last), self.n * self.n)
-        mirror(out, self.diagonal.get())
-        return out
-
-    def rows(self, which: Array, what: str) -> Array:
-        """The values of the rows of `which`, an int64 array on the card, with all."""
-        out = self._empty(len(which), what)
-        for first, last in self._tiles(len(which)):
-            some = which[first:last]
-            out[first:last] = self._block(self.values[some], self.squares[some])
-        out[gpu.cupy().arange(len(which)), which] = self.diagonal[which]
-        return out
-
-    def cross(self, values: Any, what: str, progress: Progress | None = None) -> Array:
-        """The values of other vectors, (m, d), with all."""
-        others = gpu.cupy().asarray(values, np.float64) - self.centre
-        out = self._empty(len(others), what)
-        for first, last in self._tiles(len(others)):
-            some = others[first:last]
-            out[first:last] = self._block(some, _squares(some))
-            _report(progress, last, len(others))
-        return out
-
-    def _block(self, rows: Array, squares: Array, first: int = 0) -> Array:
-        columns = self.values[first:]
-        found = self.finish.value(rows @ columns.T, squares[:, None], self.squares[first:])
-        if self.finish.gamma is None:
-            return found
-        for i in gpu.cupy().flatnonzero(self.finish.gamma * squares > FAR).get().tolist():
-            found[i] = gpu.cupy().exp(-self.finish.gamma * _squares(columns - rows[i]))
-        return found
-
-    def _tiles(self, m: int) -> list[tuple[int, int]]:
-        size = max(1, TILE_BYTES // (8 * max(1, self.n)))
-        return [(first, min(first + size, m)) for first in range(0, m, size)]
-
-    def _empty(self, m: int, what: str) -> Array:
-        needed = 4 * m * self.n + 3 * min(TILE_BYTES, 8 * m * self.n)
-        what = f"the {m:,} x {self.n:,} matrix of {what}"
-        gpu.require_memory(needed, what, "lower --memory, or run with --device cpu")
-        return gpu.cupy().empty((m, self.n), np.float32)
-
-
-def _squares(values: Array) -> Array:
-    return gpu.cupy().einsum("ij,ij->i", values, values)
-
-
-def _report(progress: Progress | None, done: int, total: int) -> None:
-    if progress is not None:
-        gpu.cupy().cuda.get_current_stream().synchronize()
-        progress(done, total)
-
-
-TILES = "vector_tiles.cu"
-#: What may be launched: (source, defines).
-DEFINE_SETS = [(TILES, defines(way, finish)) for way in FACTOR for finish in NAMES]
-#: What vectors.cuh has in Work.
+#: struct Work of vectors.cuh.
 WORK = np.dtype(
     [(name, np.uint64) for name in ("rows", "columns", "which", "row_squares", "squares")]
     + [(name, np.uint64) for name in ("row_units", "units", "out")]
@@ -151,7 +68,7 @@ WORK = np.dtype(
     + [(name, np.int32) for name in ("degree", "m", "n", "slabs", "group", "first", "half")],
     align=True,
 )
-SAID = {ONE: "digits: one product", SIX: "digits: six products", EIGHT: "digits: eight products"}
+DESCRIPTIONS = {ONE: "digits: one product", SIX: "digits: six products", EIGHT: "digits: eight products"}
 FEW = 8  # rows of vectors.cu's `few`
 SHARED = 96 << 10  # bytes that it may keep of them
 GROUP = 1024  # rows of tiles that follow each other
@@ -159,8 +76,158 @@ WIDE = 128  # columns of a tile
 PARTS = 16  # of a Gram, between which progress is reported
 
 
+def power_of_two(least: float) -> float:
+    """Smallest power of 2 that is at least `least`; 1 for 0."""
+    if least <= 0:
+        return 1.0
+    mantissa, exponent = math.frexp(least)
+    return math.ldexp(1.0, exponent - (mantissa == 0.5))
+
+
+def gaussian_error(way: int, gamma: float, unit: float, n_features: int, *, rounded: bool) -> float:
+    """Bound of the error of exp(-gamma |x - y|^2) for vectors of three digits in this unit.
+
+    It is six standard deviations for uniformly distributed low digits. `way` is SIX or EIGHT; `rounded` is
+    whether numbers were rounded to the unit.
+    """
+    slabs = -(-n_features // SLAB)
+    if way == SIX:
+        variance = slabs * 2.0**48 / 12 + n_features * 2 * (256 * _DIGIT**2) ** 2
+    else:
+        variance = slabs * 2.0**32 / 12 + n_features * _DIGIT**4
+    error = 2 * gamma * unit * unit * _DEVIATIONS * math.sqrt(variance)
+    if rounded:  # each number moves by unit / sqrt(12), in both vectors
+        error += _DEVIATIONS * _STEEPEST * math.sqrt(gamma / 6) * unit + gamma * unit * unit * n_features / 6
+    return error
+
+
+def defines(way: int, finish: str) -> gpu.Defines:
+    """Preprocessor definitions of vectors.cu and vector_tiles.cu."""
+    return ("SUMS", way), *finish_defines(finish)
+
+
+#: Kernels launched: (source, defines).
+DEFINE_SETS = [
+    (source, defines(way, finish)) for source in (SOURCE, TILES) for way in FACTOR for finish in FINISHES
+]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Smallest and largest number of each column, float64, shape (d,)."""
+
+    low: Array
+    high: Array
+
+    @classmethod
+    def of(cls, values: Array) -> Bounds:
+        """Bounds of vectors, (n, d)."""
+        return cls(values.min(axis=0).astype(np.float64), values.max(axis=0).astype(np.float64))
+
+    def with_others(self, others: Bounds) -> Bounds:
+        """Bounds of both."""
+        cp = gpu.cupy()
+        return Bounds(cp.minimum(self.low, others.low), cp.maximum(self.high, others.high))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Grid for vectors.
+
+    way : ONE, SIX or EIGHT
+    centre : float64, (d,)
+    unit : None if each vector has its own
+    exact : whether rounding is not allowed
+    """
+
+    way: int
+    centre: Array
+    unit: float | None
+    exact: bool
+
+
+def grids(finish: Finish, bounds: Bounds) -> Iterator[Grid]:
+    """Grids for vectors within bounds, fastest first; the last, if any, fits all vectors."""
+    cp = gpu.cupy()
+    if finish.gamma is None:
+        most = float(cp.maximum(abs(bounds.low), abs(bounds.high)).max())
+        origin = cp.zeros(len(bounds.low))
+        yield Grid(ONE, origin, power_of_two(most / 127), True)
+        yield Grid(EIGHT, origin, power_of_two(most / MOST), True)
+        yield Grid(EIGHT, origin, None, False)
+        return
+    middle, width = (bounds.low + bounds.high) / 2, float((bounds.high - bounds.low).max())
+    unit = power_of_two(width / 255)
+    yield Grid(ONE, unit * cp.ceil(middle / unit), unit, True)
+    unit = power_of_two(width / (2 * MOST))
+    centre = unit * cp.rint(middle / unit)
+    yield from _three_digits(finish.gamma, centre, unit, exact=True)
+    yield from _three_digits(finish.gamma, middle, width / (2 * MOST) or 1.0, exact=False)
+
+
+def _three_digits(gamma: float, centre: Array, unit: float, *, exact: bool) -> Iterator[Grid]:
+    """Grid of the fastest method that is accurate enough."""
+    for way in (SIX, EIGHT):
+        if gaussian_error(way, gamma, unit, len(centre), rounded=not exact) <= TOLERANCE:
+            yield Grid(way, centre, unit, exact)
+            return
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Vectors on a grid.
+
+    digits : int8, (n, 1 or 3, 32 * slabs), highest first
+    units, squares : float64, (n,), scale of products, for both vectors; products of each vector with itself
+    fits : whether the grid represents the vectors as accurately as it should
+    """
+
+    grid: Grid
+    digits: Array
+    units: Array
+    squares: Array
+    fits: bool
+
+    @property
+    def slabs(self) -> int:
+        """Number of groups of SLAB features."""
+        return int(self.digits.shape[2]) // SLAB
+
+    def __len__(self) -> int:
+        return int(self.digits.shape[0])
+
+
+def encode(values: Array, grid: Grid, finish: Finish) -> Digits:
+    """Put vectors, float32 or float64 (n, d) on the GPU, on a grid."""
+    cp = gpu.cupy()
+    n, d = values.shape
+    width, places = -(-d // SLAB) * SLAB, 1 if grid.way == ONE else 3
+    gpu.require_memory(n * width * places, f"{n:,} vectors of {d:,} numbers")
+    digits, flags = cp.empty((n, places, width), np.int8), cp.zeros(2, np.int32)
+    units = cp.full(n, grid.unit) if grid.unit is not None else _units_of(values)
+    name = "encode_double" if values.dtype == np.float64 else "encode_float"
+    sizes = (np.int32(d), np.int32(width))
+    gpu.each(_function(name, grid.way), n * width, *sizes, values, grid.centre, units, digits, flags)
+    rounded, outside = flags.get().tolist()
+    squares = cp.empty(n)
+    gpu.each(_function("self_products", grid.way), 32 * n, np.int32(width // SLAB), digits, squares)
+    factor = FACTOR[grid.way] * (1 if finish.gamma is None else np.sqrt(finish.gamma / np.log(2)))
+    return Digits(grid, digits, units * factor, squares, not (outside or (rounded and grid.exact)))
+
+
+def _units_of(values: Array) -> Array:
+    """Unit of each vector."""
+    cp = gpu.cupy()
+    most = cp.maximum(values.max(axis=1), -values.min(axis=1)).astype(np.float64)
+    return cp.where(most > 0, most / MOST, 1.0)
+
+
+def _function(name: str, way: int) -> Any:
+    return gpu.function(SOURCE, name, defines(way, FINISHES[0]))
+
+
 def on_card(values: Any) -> Array:
-    """Dense rows on the current card, float32 or float64; sparse ones lose their form."""
+    """Dense rows on the current GPU, float32 or float64; sparse ones become dense."""
     cp, (n, d) = gpu.cupy(), values.shape
     dtype = np.dtype(np.float32 if values.dtype == np.float32 else np.float64)
     gpu.require_memory(n * d * dtype.itemsize, f"{n:,} vectors of {d:,} numbers")
@@ -174,55 +241,35 @@ def on_card(values: Any) -> Array:
 
 
 def dense_columns(values: Any, finish: Finish) -> DigitColumns | Float64Columns:
-    """Vectors as the columns of values to come, in the quickest form that is near enough.
-
-    Parameters
-    ----------
-    values : array or CSR matrix, shape (n, d)
-        NumPy, SciPy or CuPy; finite.
-    finish : Finish
+    """Prepare vectors (n, d), NumPy, SciPy or CuPy, for values of rows with them, in the fastest accurate
+    form.
     """
     array = on_card(values)
-    found = digits_of(array, finish)
-    return Float64Columns(array, finish) if found is None else DigitColumns(values, found, finish)
+    digits = digits_of(array, finish)
+    return Float64Columns(array, finish) if digits is None else DigitColumns(values, digits, finish)
 
 
 def digits_of(values: Array, finish: Finish) -> Digits | None:
-    """Vectors, (n, d) on the card, on the first grid that fits, if there is one."""
+    """Vectors, (n, d) on the GPU, on the first grid that fits, or None."""
     if not finish.known or not 0 < values.shape[1] <= MOST_FEATURES or not len(values):
         return None
     for grid in grids(finish, Bounds.of(values)):
-        found = encode(values, grid, finish)
-        if found.fits:
-            return found
+        digits = encode(values, grid, finish)
+        if digits.fits:
+            return digits
     return None
 
 
 class DigitColumns:
-    """Vectors on a grid, for values of any rows with them.
-
-    Parameters
-    ----------
-    values : array or CSR matrix, shape (n, d)
-        The vectors themselves, for a grid that others need.
-    digits : Digits
-    finish : Finish
-    why : str
-        Why they are in digits, for people.
-
-    Attributes
-    ----------
-    description : str
-        How products are made, for people.
-    """
+    """Vectors in digits, for kernel values of rows with them; `values` are the vectors themselves."""
 
     def __init__(self, values: Any, digits: Digits, finish: Finish, why: str = "") -> None:
         self.values, self.digits, self.finish, self.n = values, digits, finish, len(digits)
-        self.description = f"{why}, {SAID[digits.grid.way]}" if why else SAID[digits.grid.way]
+        self.description = f"{why}, {DESCRIPTIONS[digits.grid.way]}" if why else DESCRIPTIONS[digits.grid.way]
 
     @cached_property
     def diagonal(self) -> Array:
-        """The value of each vector with itself, float32, shape (n,)."""
+        """Value of each vector with itself, float32, shape (n,)."""
         cp = gpu.cupy()
         if self.finish.gamma is not None:
             return cp.ones(self.n, np.float32)
@@ -230,52 +277,45 @@ class DigitColumns:
         return self.finish.value(squares[None].copy(), squares[None], squares)[0].astype(np.float32)
 
     def half(self, what: str, progress: Progress | None = None) -> Array:
-        """The values of all with all, shape (n, n), one half of them computed.
-
-        Parameters
-        ----------
-        what : str
-            Asks for the memory, for people.
-        progress : callable, optional
-        """
+        """Values of all pairs, shape (n, n), one half computed; `what` names the matrix."""
         out = _empty(self.n, self.n, what)
         total = sum(_groups(self.digits, self.n, self.n, half=True))
         size = total if progress is None else max(1, -(-total // PARTS))
         for first in range(0, total, size):
             blocks = range(first, min(first + size, total))
             self._tiles(out, self.digits, None, self.digits, blocks, half=True)
-            _report(progress, blocks.stop, total)
+            gpu.report(progress, blocks.stop, total)
         return out
 
     def rows(self, which: Array, what: str) -> Array:
-        """The values of the rows of `which`, an int64 array on the card, with all."""
+        """Values of the rows of `which`, an int64 array on the GPU, with all."""
         out = _empty(len(which), self.n, what)
         self._fill(out, self.digits, which, self.digits)
         return out
 
     def cross(self, values: Any, what: str, progress: Progress | None = None) -> Array:
-        """The values of other vectors, an array or CSR matrix (m, d), with all."""
+        """Values of other vectors, an array or CSR matrix (m, d), with all."""
         others = on_card(values)
         digits, columns = self._on_one_grid(others)
         if digits is None or columns is None:
             return Float64Columns(on_card(self.values), self.finish).cross(others, what, progress)
         out = _empty(len(others), self.n, what)
         self._fill(out, digits, None, columns)
-        _report(progress, len(others), len(others))
+        gpu.report(progress, len(others), len(others))
         return out
 
     def _on_one_grid(self, others: Array) -> tuple[Digits | None, Digits | None]:
-        """Other vectors, and these, on the same grid: on the one that these have, if it fits."""
-        found = encode(others, self.digits.grid, self.finish)
-        if found.fits:
-            return found, self.digits
+        """Other vectors, and these, on a common grid: the current one if it fits."""
+        rows = encode(others, self.digits.grid, self.finish)
+        if rows.fits:
+            return rows, self.digits
         mine = on_card(self.values)
         both = Bounds.of(mine).with_others(Bounds.of(others))
         for grid in grids(self.finish, both):
-            found = encode(others, grid, self.finish)
-            columns = encode(mine, grid, self.finish) if found.fits else found
+            rows = encode(others, grid, self.finish)
+            columns = encode(mine, grid, self.finish) if rows.fits else rows
             if columns.fits:
-                return found, columns
+                return rows, columns
         return None, None
 
     def _fill(self, out: Array, rows: Digits, which: Array | None, columns: Digits) -> None:
@@ -315,19 +355,19 @@ class DigitColumns:
 
 
 def _high(way: int) -> int:
-    """Rows of a tile."""
+    """Rows per tile."""
     return 64 if way == EIGHT else 128
 
 
 def _tile_bytes(way: int) -> int:
-    """Shared memory of a block: digits that are fetched ahead, or the finished tile."""
+    """Shared memory per block: digits fetched ahead, or the finished tile."""
     stages, places = (4, 1) if way == ONE else (3, 3)
     high = _high(way)
     return max(stages * (high + WIDE) * places * 2 * SLAB, 4 * max(high * (WIDE + 4), WIDE * (high + 4)))
 
 
 def _group(columns: Digits, m: int) -> int:
-    """Tiles of rows that follow each other."""
+    """Consecutive tiles of rows."""
     high = _high(columns.grid.way)
     return min(GROUP // high, -(-m // high))
 
@@ -346,5 +386,77 @@ def _empty(m: int, n: int, what: str) -> Array:
 
 
 def _waves() -> int:
-    """Blocks that keep the card busy, whatever they do."""
+    """Blocks that keep the GPU busy."""
     return 8 * int(gpu.cupy().cuda.Device().attributes["MultiProcessorCount"])
+
+
+class Float64Columns:
+    """Vectors, (n, d) on the GPU, multiplied in float64, for kernel values of rows with them."""
+
+    description = "float64 products"
+
+    def __init__(self, values: Array, finish: Finish) -> None:
+        gpu.require_memory(8 * values.size, f"{len(values):,} vectors in float64")
+        # A distance is the same from any origin, and its parts are small from the middle.
+        centre = values.mean(axis=0, dtype=np.float64) if finish.gamma is not None and len(values) else 0
+        self.finish, self.n, self.centre = finish, len(values), centre
+        self.values = values.astype(np.float64) - centre
+        self.squares = _squares(self.values)
+
+    @cached_property
+    def diagonal(self) -> Array:
+        """Value of each vector with itself, float32, shape (n,)."""
+        squares = self.squares
+        return self.finish.value(squares[None].copy(), squares[None], squares)[0].astype(np.float32)
+
+    def half(self, what: str, progress: Progress | None = None) -> Array:
+        """Values of all pairs, shape (n, n), one half computed."""
+        out = self._empty(self.n, what)
+        for first, last in self._tiles(self.n):
+            rows = slice(first, last)
+            out[rows, first:] = self._block(self.values[rows], self.squares[rows], first)
+            gpu.report(progress, last * (2 * self.n - last), self.n * self.n)
+        mirror(out, self.diagonal.get())
+        return out
+
+    def rows(self, which: Array, what: str) -> Array:
+        """Values of the rows of `which`, an int64 array on the GPU, with all."""
+        out = self._empty(len(which), what)
+        for first, last in self._tiles(len(which)):
+            some = which[first:last]
+            out[first:last] = self._block(self.values[some], self.squares[some])
+        out[gpu.cupy().arange(len(which)), which] = self.diagonal[which]
+        return out
+
+    def cross(self, values: Any, what: str, progress: Progress | None = None) -> Array:
+        """Values of other vectors, (m, d), with all."""
+        others = gpu.cupy().asarray(values, np.float64) - self.centre
+        out = self._empty(len(others), what)
+        for first, last in self._tiles(len(others)):
+            some = others[first:last]
+            out[first:last] = self._block(some, _squares(some))
+            gpu.report(progress, last, len(others))
+        return out
+
+    def _block(self, rows: Array, squares: Array, first: int = 0) -> Array:
+        columns = self.values[first:]
+        values = self.finish.value(rows @ columns.T, squares[:, None], self.squares[first:])
+        if self.finish.gamma is None:
+            return values
+        for i in gpu.cupy().flatnonzero(self.finish.gamma * squares > FAR).get().tolist():
+            values[i] = gpu.cupy().exp(-self.finish.gamma * _squares(columns - rows[i]))
+        return values
+
+    def _tiles(self, m: int) -> list[tuple[int, int]]:
+        size = max(1, TILE_BYTES // (8 * max(1, self.n)))
+        return [(first, min(first + size, m)) for first in range(0, m, size)]
+
+    def _empty(self, m: int, what: str) -> Array:
+        needed = 4 * m * self.n + 3 * min(TILE_BYTES, 8 * m * self.n)
+        what = f"the {m:,} x {self.n:,} matrix of {what}"
+        gpu.require_memory(needed, what, "lower --memory, or run with --device cpu")
+        return gpu.cupy().empty((m, self.n), np.float32)
+
+
+def _squares(values: Array) -> Array:
+    return gpu.cupy().einsum("ij,ij->i", values, values)

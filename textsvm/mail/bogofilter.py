@@ -23,11 +23,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import textsvm
-from textsvm.errors import InputError
+from textsvm.errors import InputError, one_line, printable
 from textsvm.mail.bogofilter_input import messages
 from textsvm.mail.bogofilter_options import USAGE, Given, Settings, given
 from textsvm.mail.decision import CODES
-from textsvm.runtime.printable import one_line, printable
 
 if TYPE_CHECKING:
     from textsvm.mail.filter import Decision, Filter

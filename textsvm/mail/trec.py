@@ -27,8 +27,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from textsvm.errors import InputError
-from textsvm.runtime.printable import one_line
+from textsvm.errors import InputError, one_line
 
 STORE = Path("textsvm-trec")
 COMMANDS = ("initialize", "classify", "train", "finalize")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from textsvm.runtime.printable import printable
+from textsvm.errors import printable
 
 __all__ = ["printable", "safe"]
 

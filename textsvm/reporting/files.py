@@ -6,11 +6,10 @@ import json
 import os
 from pathlib import Path
 
-from textsvm.errors import InputError
+from textsvm.errors import InputError, json_escaped
 from textsvm.reporting import html, markdown
 from textsvm.reporting.report import Report
 from textsvm.runtime.files import replacing
-from textsvm.runtime.printable import json_escaped
 
 FORMS = {".html": html.render, ".htm": html.render, ".md": markdown.render}
 

@@ -1,1 +1,1 @@
-"""Devices, threads, compiled code, memory, files and workers."""
+"""Devices, threads, compiled code, memory and files."""

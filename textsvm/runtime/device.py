@@ -1,11 +1,7 @@
-"""Which device does the work, and how a CUDA kernel is loaded there. The only file that imports CuPy.
+"""Devices and CUDA kernels. The only file that imports CuPy.
 
-CuPy is imported when a GPU is first asked for, a .cu is compiled when its kernel is first used, and
-CuPy keeps the binary on disk (~/.cupy/kernel_cache), so the next process does not compile it again.
-
-The .cu files, as they are compiled, and the structures that their kernels are given.
-
-What is told of errors of CuPy, and of the libraries of CUDA below it.
+CuPy is imported when a GPU is first requested, and a .cu file is compiled when one of its kernels is first
+used; CuPy caches the binary on disk (~/.cupy/kernel_cache) for the next process.
 """
 
 from __future__ import annotations
@@ -26,14 +22,14 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.runtime import memory as host_memory
-from textsvm.runtime.parallel import n_threads
+from textsvm.runtime.parallel import Progress, n_threads
 
-#: What a kernel is specialised by: names and values.
+#: Preprocessor definitions: names and values.
 Defines = tuple[tuple[str, int | str], ...]
 
 
 def source_text(source: str) -> str:
-    """The text that is compiled for kernels_cu/`source`."""
+    """Source text of kernels_cu/`source` as compiled: common.cuh and the ``// needs:`` headers in front."""
     folder = kernels_folder()
     text = (folder / source).read_text(encoding="utf-8")
     needed = re.match(r"// needs: (.+)\n", text)
@@ -42,115 +38,60 @@ def source_text(source: str) -> str:
 
 
 def kernels_folder() -> Path:
-    """Where the .cu files are: in the package (installed from a wheel), else beside it (a checkout)."""
+    """Folder of the .cu files: inside the package (installed from a wheel) or beside it (a checkout)."""
     package = Path(__file__).resolve().parent.parent
     inside = package / "kernels_cu"
     return inside if inside.is_dir() else package.parent / "kernels_cu"
 
 
 def compile_options(defines: Defines = ()) -> tuple[str, ...]:
-    """Options given to NVRTC."""
+    """Options passed to NVRTC."""
     return ("-std=c++17", *(f"-D{name}={value}" for name, value in defines))
 
 
 def structure(dtype: np.dtype[Any], **fields: Any) -> NDArray[Any]:
-    """A structure that a kernel takes by value; arrays become their addresses, None becomes 0.
+    """Build a structure that a kernel takes by value; arrays become their addresses, None becomes 0.
 
     Parameters
     ----------
     dtype : structured dtype
-        Fields in the order of the C struct, with ``align=True``; pointers are uint64. Who passes it on keeps
-        the arrays alive.
+        Fields in the order of the C struct, with ``align=True``; pointers are uint64. The caller keeps the
+        arrays alive.
     fields
-        The value of each of them.
+        Value of each field.
     """
     value = np.zeros((), dtype)
     for name in dtype.names or ():
         field = fields.pop(name)
         address = dtype[name] == np.uint64 and hasattr(getattr(field, "data", None), "ptr")
-        with np.errstate(over="ignore"):  # of float64 that are inf in float32, in the kernels as well
+        with np.errstate(over="ignore"):  # float64 values that overflow in float32
             value[name] = field.data.ptr if address else 0 if field is None else field
     if fields:
-        raise ValueError(f"{', '.join(fields)} are no fields of the structure")
+        raise ValueError(f"unknown fields of the structure: {', '.join(fields)}")
     return value
 
 
-FORKED = "a process forked from one that used a GPU cannot; start it by spawn or forkserver"
-
-
-def is_one(error: BaseException) -> bool:
-    """Whether an error is one of these; asking does not import CuPy."""
-    return type(error).__module__.partition(".")[0] in ("cupy", "cupy_backends")
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Whether it is for want of memory, of whichever library."""
-    return isinstance(error, MemoryError) or any(
-        said in str(error) for said in ("out of memory", "OUT_OF_MEMORY", "ALLOC_FAILED")
-    )
-
-
-def told(error: BaseException, where: str, cp: Any, forked: bool) -> InputError:
-    """One sentence: the cause and the remedy.
-
-    Parameters
-    ----------
-    error : exception
-    where : str
-        The device, for people.
-    cp : module
-        CuPy; after an error for want of memory what the failed work held is given back to the card.
-    forked : bool
-        Whether this process was forked from one that used a GPU.
-    """
-    why, remedy = f"{where} failed", "check it with `textsvm devices`,"
-    if out_of_memory(error):
-        _give_back(error, cp)
-        why, remedy = f"GPU memory ran out on {where}", "lower --memory, free the card"
-    elif forked:
-        why, remedy = f"{where} cannot be used: {FORKED}", "do that,"
-    elif _lost(cp):
-        why, remedy = f"{where} is lost to this process", "start again (`textsvm devices` tries the card)"
-    return InputError(f"{why} ({first_line(error)}); {remedy} or run with --device cpu")
-
-
-def _give_back(error: BaseException, cp: Any) -> None:
-    """Let go of what the failed work held on the card, which the traceback would keep."""
-    clear_frames(error.__traceback__)
-    with suppress(Exception):
-        cp.get_default_memory_pool().free_all_blocks()
-
-
-def _lost(cp: Any) -> bool:
-    """Whether nothing runs on the current card any more in this process, as after an illegal address."""
-    try:
-        cp.cuda.runtime.deviceSynchronize()
-    except Exception:  # whatever the driver says of it
-        return True
-    return False
-
-
 def first_line(error: BaseException) -> str:
-    """What an error says first."""
+    """First line of an error message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip(" \t=")]
     return lines[0] if lines else type(error).__name__
 
 
 def version(number: int) -> str:
-    """A version of CUDA, as its libraries number them."""
+    """Format a CUDA version number."""
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
-#: What is launched here: (source, defines).
+#: Kernels launched by this module: (source, defines).
 DEFINE_SETS: list[tuple[str, Defines]] = [("probe.cu", ())]
 
-#: Bytes that are asked for without a look at what is free, which takes the driver longer than a small task.
+#: Bytes allocated without checking free memory, which takes longer than a small task.
 SMALL = 1 << 28
 
-#: Threads of a block of `each`.
+#: Threads per block of `each`.
 THREADS = 256
 
-#: Called with the name of a .cu before it is loaded for the first time in this process.
+#: Called with the name of a .cu file before it is first loaded in this process.
 on_load: Callable[[str], None] | None = None
 
 #: cudaErrorPeerAccessAlreadyEnabled.
@@ -158,25 +99,26 @@ _ENABLED_ALREADY = 704
 _PIP = 'pip install "textsvm[cuda13]" (or [cuda12], for drivers older than 580)'
 
 
+FORKED = "a process forked from one that used a GPU cannot; start it by spawn or forkserver"
 #: Whether this process was forked from one that used a GPU.
 _forked = False
 
 
 @dataclass(frozen=True)
 class Device:
-    """Where kernels and the solver run.
+    """Device that runs kernels and the solver.
 
     Attributes
     ----------
     kind : {"cpu", "cuda"}
     index : int
-        Which card, for "cuda".
+        Number of the GPU, for "cuda".
     description : str
-        What a user is shown.
+        Shown to the user.
     no_gpu : str
-        Why "auto" fell back to the CPU; empty if it did not.
+        Why "auto" fell back to the CPU; empty otherwise.
     cards : tuple of int
-        Cards that work together, `index` first among them; empty where one does.
+        GPUs that work together, `index` first; empty for a single device.
     """
 
     kind: str
@@ -187,13 +129,13 @@ class Device:
 
     @property
     def each(self) -> list[Device]:
-        """The cards, one by one; of a device that is one, itself."""
+        """The GPUs as single devices; the device itself if it is single."""
         return [Device(self.kind, card, f"{self.kind}:{card}") for card in self.cards] or [self]
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A device that is there, and why it cannot be used ("" if it can)."""
+class DeviceStatus:
+    """Device, why it cannot be used ("" if it can), and its memory in bytes."""
 
     device: Device
     trouble: str
@@ -206,14 +148,14 @@ def select(wish: str = "auto") -> Device:
     Parameters
     ----------
     wish : {"auto", "cpu", "cuda", "cuda:0", "cuda:0,1", "cuda:all", ...}
-        "auto" takes the first GPU if it is usable, else the CPU and says why. Several GPUs work together:
-        kernel matrices lie on all of them, what is not divided runs on the first.
+        "auto" takes the first GPU if it is usable, else the CPU. Several GPUs share kernel matrices; other
+        work runs on the first.
 
     Raises
     ------
     InputError
-        If `wish` is not one of these, or asks for a GPU that cannot be used, or for GPUs that do not reach
-        each other's memory.
+        If `wish` is not one of these, or names a GPU that cannot be used, or GPUs that cannot access each
+        other's memory.
     """
     kind, _, index = wish.partition(":")
     if kind == "cuda" and ("," in index or index == "all"):
@@ -224,17 +166,17 @@ def select(wish: str = "auto") -> Device:
             return _cuda_device(0)
         return Device("cpu", 0, f"cpu ({n_threads()} threads)", trouble)
     if kind != "cuda" or not (_is_number(index) or wish == "cuda"):
-        raise _no_device(wish)
+        raise _unknown_device(wish)
     if trouble := gpu_trouble(int(index or 0)):
         raise InputError(f"device {wish!r} cannot be used: {trouble}")
     return _cuda_device(int(index or 0))
 
 
 def _several(wish: str, named: str) -> Device:
-    """The cards of "cuda:all" or "cuda:0,1,..." as one device; one alone is that card."""
+    """Device of "cuda:all" or "cuda:0,1,..."; a single GPU if only one is named."""
     parts = named.split(",")
     if named != "all" and not all(map(_is_number, parts)):
-        raise _no_device(wish)
+        raise _unknown_device(wish)
     try:
         cards = list(range(cupy().cuda.runtime.getDeviceCount())) if named == "all" else list(map(int, parts))
     except InputError as error:
@@ -243,11 +185,11 @@ def _several(wish: str, named: str) -> Device:
         raise InputError(f"device {wish!r} names GPU {repeated[0]} twice; name each of them once")
     if trouble := next(filter(None, map(gpu_trouble, cards)), "") or unconnected(tuple(cards)):
         raise InputError(f"device {wish!r} cannot be used: {trouble}")
-    return together(cards)
+    return join_cards(cards)
 
 
-def together(cards: Sequence[int]) -> Device:
-    """Cards that can be used, as one device; one may be named twice, to try on it what is for two."""
+def join_cards(cards: Sequence[int]) -> Device:
+    """Device of several usable GPUs; tests may name one GPU twice."""
     if len(cards) == 1:
         return _cuda_device(cards[0])
     names = " and ".join(dict.fromkeys(_name(card) for card in cards))
@@ -257,7 +199,7 @@ def together(cards: Sequence[int]) -> Device:
 
 @lru_cache(maxsize=64)
 def unconnected(cards: tuple[int, ...]) -> str:
-    """Let kernels on each card read and write the memory of the others; why that cannot be, or ""."""
+    """Enable peer access between all pairs of these GPUs; return why that fails, or ""."""
     runtime = cupy().cuda.runtime
     for card in cards:
         for other in cards:
@@ -271,7 +213,7 @@ def unconnected(cards: tuple[int, ...]) -> str:
             with cupy().cuda.Device(card):
                 try:
                     runtime.deviceEnablePeerAccess(other)
-                except runtime.CUDARuntimeError as error:  # it is on already: CuPy may do that itself
+                except runtime.CUDARuntimeError as error:  # CuPy may have enabled it already
                     if error.status != _ENABLED_ALREADY:
                         return f"GPU {card} does not reach the memory of GPU {other} ({first_line(error)})"
     return ""
@@ -281,33 +223,33 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-def _no_device(wish: str) -> InputError:
+def _unknown_device(wish: str) -> InputError:
     known = "auto, cpu, cuda, cuda:0, cuda:1, ..., cuda:0,1, cuda:all"
     return InputError(f"device {wish!r} is not one of {known}")
 
 
-def devices() -> list[Finding]:
-    """The CPU and every GPU, each GPU tried with a small kernel; without any GPU, the reason."""
-    found = [Finding(select("cpu"), "")]
+def devices() -> list[DeviceStatus]:
+    """Status of the CPU and of every GPU, tested with a small kernel; without a GPU, the reason."""
+    statuses = [DeviceStatus(select("cpu"), "")]
     try:
         count = cupy().cuda.runtime.getDeviceCount()
     except InputError as error:
-        return [*found, Finding(Device("cuda", 0, "cuda:0"), str(error))]
+        return [*statuses, DeviceStatus(Device("cuda", 0, "cuda:0"), str(error))]
     for index in range(count):
         trouble = gpu_trouble(index)
         memory = 0 if trouble else int(cupy().cuda.Device(index).mem_info[1])
-        found.append(Finding(_cuda_device(index), trouble, memory))
-    return found
+        statuses.append(DeviceStatus(_cuda_device(index), trouble, memory))
+    return statuses
 
 
 @lru_cache(maxsize=1)
 def cupy() -> Any:
-    """The CuPy module, with at least one GPU under it.
+    """Import CuPy and check that there is a GPU.
 
     Raises
     ------
     InputError
-        If there is none: the cause and the remedy.
+        If there is none: cause and remedy.
     """
     if find_spec("cupy") is None:
         raise InputError(f"CuPy is not installed; {_PIP}")
@@ -316,7 +258,7 @@ def cupy() -> Any:
 
         runtime = cupy.cuda.runtime
         driver, built_for = runtime.driverGetVersion(), runtime.runtimeGetVersion()
-    except Exception as error:  # CuPy raises ImportError, OSError, RuntimeError, by what it misses
+    except Exception as error:  # CuPy raises ImportError, OSError or RuntimeError
         raise InputError(f"CuPy cannot be imported ({first_line(error)}); {_PIP}") from error
     if driver == 0:
         raise InputError("there is no NVIDIA driver; install one, or run on the CPU")
@@ -335,7 +277,7 @@ def cupy() -> Any:
 
 @lru_cache(maxsize=64)
 def gpu_trouble(index: int) -> str:
-    """Why GPU `index` cannot be used, in one line, found by running a small kernel there; "" if it can."""
+    """Why GPU `index` cannot run a small test kernel, in one line; "" if it can."""
     if _forked:
         return FORKED
     try:
@@ -350,7 +292,7 @@ def gpu_trouble(index: int) -> str:
             computed = [int(x) for x in steps.get()]
     except InputError as error:
         return str(error)
-    except Exception as error:  # whatever CuPy, NVRTC or the driver finds wrong with this card
+    except Exception as error:  # of CuPy, NVRTC or the driver
         if "nvrtc" in str(error).lower():
             return f"CuPy finds no CUDA compiler library (NVRTC); {_PIP}"
         return f"it does not run a small test kernel ({first_line(error)}); free it or update its driver"
@@ -359,30 +301,55 @@ def gpu_trouble(index: int) -> str:
 
 @contextmanager
 def use(device: Device) -> Iterator[None]:
-    """Make a card current; whatever it then fails with becomes an InputError with cause and remedy."""
+    """Make a GPU current; CuPy and CUDA errors inside the block become InputError with cause and remedy."""
     if device.kind != "cuda":
         yield
         return
     try:
         with cupy().cuda.Device(device.index):
             yield
-    except Exception as error:  # of the block, or of leaving a card that is lost
-        if told := failure(error, device.description):
-            raise told from error
+    except Exception as error:  # of the block, or of leaving a lost GPU
+        if message := gpu_error(error, device.description):
+            raise message from error
         raise
 
 
-def failure(error: BaseException, where: str) -> InputError | None:
-    """What a user is told of an error of CuPy or of a library of CUDA; None of any other error."""
-    if not is_one(error):
+def gpu_error(error: BaseException, where: str) -> InputError | None:
+    """User message for an error of CuPy or a CUDA library: cause and remedy; None for any other error."""
+    if type(error).__module__.partition(".")[0] not in ("cupy", "cupy_backends"):
         return None
-    if not out_of_memory(error):
-        gpu_trouble.cache_clear()  # "auto" looks again whether there is a card to be used
-    return told(error, where, cupy(), _forked)
+    reason, remedy = f"{where} failed", "check it with `textsvm devices`,"
+    if _is_out_of_memory(error):
+        clear_frames(error.__traceback__)  # the traceback would keep the arrays of the failed work
+        with suppress(Exception):
+            cupy().get_default_memory_pool().free_all_blocks()
+        reason, remedy = f"GPU memory ran out on {where}", "lower --memory, free the card"
+    else:
+        gpu_trouble.cache_clear()  # "auto" tests the GPU again
+        if _forked:
+            reason, remedy = f"{where} cannot be used: {FORKED}", "do that,"
+        elif _is_lost():
+            reason = f"{where} is lost to this process"
+            remedy = "start again (`textsvm devices` tries the card)"
+    return InputError(f"{reason} ({first_line(error)}); {remedy} or run with --device cpu")
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    texts = ("out of memory", "OUT_OF_MEMORY", "ALLOC_FAILED")
+    return isinstance(error, MemoryError) or any(text in str(error) for text in texts)
+
+
+def _is_lost() -> bool:
+    """Whether this process can no longer use the current GPU, as after an illegal address."""
+    try:
+        cupy().cuda.runtime.deviceSynchronize()
+    except Exception:
+        return True
+    return False
 
 
 def _in_child() -> None:
-    """CUDA that was begun does not work in a forked child."""
+    """An initialised CUDA does not work in a forked child."""
     global _forked
     _forked = _forked or cupy.cache_info().currsize > 0
     gpu_trouble.cache_clear()
@@ -393,22 +360,28 @@ if hasattr(os, "register_at_fork"):
 
 
 def synchronize(device: Device) -> None:
-    """Wait for the work a card was given, so that what is timed next is timed alone."""
+    """Wait until a device has finished its work, for timing."""
     if device.kind == "cuda":
         for card in device.each:
             cupy().cuda.Device(card.index).synchronize()
 
 
+def report(progress: Progress | None, done: float, total: float) -> None:
+    """Call `progress`, if given, when the current GPU has finished the work launched so far."""
+    if progress is not None:
+        cupy().cuda.get_current_stream().synchronize()
+        progress(done, total)
+
+
 def load(source: str, defines: Defines = ()) -> Any:
-    """Compile a .cu for the current card, or take it from memory or from CuPy's cache on disk.
+    """Compile a .cu file for the current GPU, or take it from memory or CuPy's disk cache.
 
     Parameters
     ----------
     source : str
-        Name of a file in kernels_cu; common.cuh is put in front of it, and what its first line asks for:
-        ``// needs: another.cuh``.
+        File name in kernels_cu.
     defines : tuple of (name, value)
-        What the kernel is specialised by.
+        Preprocessor definitions that specialise the source.
 
     Returns
     -------
@@ -428,7 +401,7 @@ def _load(index: int, source: str, defines: Defines) -> Any:
 
 
 def function(source: str, name: str, defines: Defines = ()) -> Any:
-    """A kernel of a .cu, for the current card; see `load`."""
+    """Kernel of a .cu file for the current GPU; see `load`."""
     return _function(cupy().cuda.runtime.getDevice(), source, name, defines)
 
 
@@ -438,23 +411,23 @@ def _function(index: int, source: str, name: str, defines: Defines) -> Any:
 
 
 def each(kernel: Any, n: int, *args: Any) -> None:
-    """Launch a kernel with one thread for each of n elements, n its first argument."""
+    """Launch a kernel with one thread for each of n elements; n is its first argument."""
     if n:
         kernel((-(-n // THREADS),), (THREADS,), (np.int64(n), *args))
 
 
 def array_module(device: Device) -> Any:
-    """NumPy or CuPy, whichever has the arrays of this device."""
+    """NumPy or CuPy, the module of arrays on this device."""
     return cupy() if device.kind == "cuda" else np
 
 
 def is_on_gpu(values: Any) -> bool:
-    """Whether this is a CuPy array; asking does not import CuPy."""
+    """Whether `values` is a CuPy array, without importing CuPy."""
     return type(values).__module__.partition(".")[0] == "cupy"
 
 
 def device_of(values: Any) -> Device:
-    """Where an array lives."""
+    """Device of an array."""
     if not is_on_gpu(values):
         return Device("cpu", 0, "cpu")
     index = int(values.device.id)
@@ -462,15 +435,15 @@ def device_of(values: Any) -> Device:
 
 
 def to_host(values: Any) -> Any:
-    """The array in host memory: itself, or a copy of one on a card."""
+    """Copy an array to host memory if it is on a GPU."""
     return values.get() if is_on_gpu(values) else values
 
 
 def free_memory(device: Device | None = None) -> int:
-    """Bytes that can be had where `device` keeps its arrays; None is the current card.
+    """Free bytes where `device` allocates its arrays; None is the current GPU.
 
-    On a card, with what CuPy's pool holds without using it, and of several cards the least; on the host,
-    within the limits of the container (cgroup) that this process runs in.
+    On a GPU this includes the unused part of CuPy's pool, and of several GPUs it is the minimum; on the host
+    it respects container and process limits.
     """
     if device is None:
         cp = cupy()
@@ -485,14 +458,14 @@ def _free_on(card: Device) -> int:
         return free_memory()
 
 
-def require_memory(needed: int, what: str, remedy: str = "run with --device cpu") -> None:
-    """Raise InputError before `needed` bytes for `what` are asked for that the current card does not have."""
+def require_memory(needed: int, purpose: str, remedy: str = "run with --device cpu") -> None:
+    """Raise InputError if the current GPU has fewer than `needed` bytes free for `purpose`."""
     if needed <= SMALL:
         return
     free = free_memory()
     if needed > free:
         raise InputError(
-            f"{what} needs {needed / 2**30:.2f} GiB of GPU memory "
+            f"{purpose} needs {needed / 2**30:.2f} GiB of GPU memory "
             f"and {free / 2**30:.2f} GiB is free; {remedy}"
         )
 

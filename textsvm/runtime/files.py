@@ -1,8 +1,8 @@
-"""Outputs are written under a temporary name and moved into place: a failure never leaves half a file.
+"""Atomic file writes: write to a temporary file, then move it into place.
 
-Only a file is ever replaced: links are followed, and a FIFO, a device, a socket or a folder is refused. The
-temporary is called ``.NAME.PID.RANDOM.tmp`` and lies beside its target; one that a killed run left behind is
-cleared by the next run that writes the same name.
+A failed write leaves the old file unchanged. Only regular files are replaced: links are followed; a FIFO,
+device, socket or folder is refused. The temporary file is ``.NAME.PID.RANDOM.tmp`` beside its target; the
+next write of the same name removes leftovers of killed processes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from textsvm.errors import InputError
 
-#: Seconds after which a temporary is a leftover, whoever wrote it.
+#: Age in seconds from which a temporary file counts as a leftover.
 _DAY = 86_400
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -30,12 +30,12 @@ _KINDS = {
 
 
 def target_of(path: str | os.PathLike[str]) -> Path:
-    """The file that an output of this name replaces: where its links lead, there or not.
+    """Resolve links of an output path to the file that will be replaced, existing or not.
 
     Raises
     ------
     InputError
-        If something is there that is no file, or the name cannot be looked up.
+        If the path exists and is not a regular file, or cannot be looked up.
     """
     try:
         mode = os.stat(path).st_mode
@@ -53,13 +53,13 @@ def target_of(path: str | os.PathLike[str]) -> Path:
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside `path`; move it onto `path` if the block succeeds.
 
-    Where `path` is a link, it stays one, and the file that it leads to is replaced.
+    A link stays a link; the file it points to is replaced.
 
     Raises
     ------
     InputError
-        If something is there that is no file, the folder is not there or not writable, or the disk is full;
-        `path` is then as it was.
+        If `path` is not a regular file, the folder is missing or not writable, or the disk is full; `path` is
+        then unchanged.
     """
     target = target_of(path)
     _clear_leftovers(target)
@@ -78,7 +78,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.replace(target)
         sync_folder(target.parent)
     except OSError as error:
-        # NumPy only says how many values it wrote.
+        # NumPy raises OSError without an error number.
         why = error.strerror or f"{error}; is the disk full?"
         raise InputError(f"cannot write {path}: {why}; nothing was changed") from error
     finally:
@@ -86,22 +86,22 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _clear_leftovers(target: Path) -> None:
-    """Remove temporaries of `target` whose process is gone, or that are older than a day."""
+    """Remove temporary files of `target` whose process has ended, or that are older than a day."""
     pattern = re.compile(re.escape(f".{target.name}.") + r"(?:(\d{1,9})\.)?[a-z0-9_]{8}\.tmp")
     with suppress(OSError), os.scandir(target.parent) as entries:
         for entry in entries:
-            found = pattern.fullmatch(entry.name)
-            if not found or not entry.is_file(follow_symlinks=False):
+            match = pattern.fullmatch(entry.name)
+            if not match or not entry.is_file(follow_symlinks=False):
                 continue
             old = time.time() - entry.stat(follow_symlinks=False).st_mtime > _DAY
-            if old or (found[1] and not _is_running(int(found[1]))):
+            if old or (match[1] and not _is_running(int(match[1]))):
                 with suppress(OSError):
                     os.unlink(entry.path)
 
 
 def _is_running(process: int) -> bool:
     if os.name == "nt":
-        return True  # a signal is no mere question there
+        return True  # signal 0 would end the process there
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -118,7 +118,7 @@ def _sync(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have names in a folder outlast a loss of power, where folders can be opened."""
+    """Make names in a folder survive a power loss, where the system can sync folders."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,10 +1,9 @@
-"""How much main memory new work can have.
+"""Main memory: how much is free, and large arrays in temporary files.
 
-Large arrays in memory, or in temporary files that are mapped into it, for work that memory does not hold.
-
-A file loses its name as soon as it is made, so that it is gone with the array, or with the process however
-that ends. Its pages are the operating system's cache: it takes them back where memory is short. Room on disk
-is taken before anything is written, so that a full disk is a sentence and not a signal.
+`free` respects the limits of the container (cgroup) and of the process (ulimit). Inside `on_disk`, `empty`
+maps large arrays to unnamed temporary files, which the operating system pages out under memory pressure and
+removes when the array is freed or the process ends. Disk space is reserved up front, so a full disk raises
+`InputError` instead of ending the process with a signal.
 """
 
 from __future__ import annotations
@@ -30,24 +29,26 @@ except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
 
-#: Which control groups this process is in, and where they are; what it has of memory.
+#: Files with the control groups of this process, their root, and the memory use of this process.
 MEMBERSHIP, GROUPS, STATUS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"), Path("/proc/self/status")
 
 
 def free() -> int:
-    """Bytes, within the limits of the container (cgroup) that this process runs in, and its own (ulimit)."""
+    """Free main memory in bytes, within the limits of the container (cgroup) and the process (ulimit)."""
     return min(
         [_available_memory(), *cgroup_memory(MEMBERSHIP, GROUPS), *(left for _, left in _own_limits(STATUS))]
     )
 
 
 def require(resident: int, addresses: int) -> None:
-    """Raise InputError before libraries are loaded that a limit has no room for: they end the process there.
+    """Raise InputError if a memory limit has no room for libraries about to be loaded.
+
+    Without this check the limit would end the process during the import.
 
     Parameters
     ----------
     resident, addresses : int
-        Bytes that they use, and that they reserve.
+        Bytes of memory used, and bytes of address space reserved.
     """
     for left in cgroup_memory(MEMBERSHIP, GROUPS):
         if left < resident:
@@ -60,13 +61,13 @@ def require(resident: int, addresses: int) -> None:
 
 def _refuse(needed: int, limit: str, left: int) -> None:
     raise InputError(
-        f"what textsvm computes with takes {needed >> 20} MiB of main memory before any work, and {limit} "
-        f"leaves {left >> 20} MiB; raise it"
+        f"textsvm needs {needed >> 20} MiB of main memory to load its libraries and {limit} leaves "
+        f"{left >> 20} MiB; raise it"
     )
 
 
 def _available_memory() -> int:
-    """Bytes of main memory that new work can have, as the system sees it."""
+    """Available main memory of the system in bytes."""
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             available = next(line for line in lines if line.startswith("MemAvailable"))
@@ -80,7 +81,7 @@ def _available_memory() -> int:
 
 
 def cgroup_memory(membership: Path, root: Path) -> Iterator[int]:
-    """Bytes left under the memory limit of each control group, version 1 or 2, that this process is in."""
+    """Bytes left under the memory limit of each control group (v1 or v2) of this process."""
     try:
         lines = membership.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
@@ -93,25 +94,25 @@ def cgroup_memory(membership: Path, root: Path) -> Iterator[int]:
             top, limit, used = root / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
         else:
             continue
-        # A container often sees its own group as the root, whatever the path is called outside.
+        # A container often sees its own group as the root, whatever its path is outside.
         inside = top / path.lstrip("/")
         for folder in dict.fromkeys([inside, *inside.parents]):
             if folder == top or top in folder.parents:
                 with suppress(OSError, ValueError):
-                    most = int((folder / limit).read_text("ascii"))  # "max" is no number: no limit
+                    most = int((folder / limit).read_text("ascii"))  # "max" raises ValueError: no limit
                     yield max(0, most - int((folder / used).read_text("ascii")) + _reclaimable(folder))
 
 
 def _reclaimable(group: Path) -> int:
-    """Bytes of a control group that are cached files, given back when memory is asked for."""
+    """Bytes of a control group's page cache that can be reclaimed."""
     lines = (group / "memory.stat").read_text("ascii").splitlines()
     stat = dict(line.split() for line in lines if len(line.split()) == 2)
-    # In version 1 "inactive_file" is without the groups below, whose use counts here too.
+    # In version 1 "inactive_file" excludes child groups, but their use counts here too.
     return int(stat.get("total_inactive_file", stat.get("inactive_file", 0)))
 
 
 def _own_limits(status: Path) -> Iterator[tuple[str, int]]:
-    """The limits of this process's address space and data, and bytes left under each."""
+    """Limits of this process's address space and data segment, with the bytes left under each."""
     if resource is None:
         return
     limits = {"VmSize": ("ulimit -v", resource.RLIMIT_AS), "VmData": ("ulimit -d", resource.RLIMIT_DATA)}
@@ -124,14 +125,14 @@ def _own_limits(status: Path) -> Iterator[tuple[str, int]]:
                 yield limit, max(0, most - (int(used[name]) << 10))
 
 
-#: Bytes from which on an array is worth a file.
+#: Smallest array in bytes that is put into a file.
 LEAST = 1 << 22
 _on_disk: ContextVar[bool] = ContextVar("textsvm_on_disk", default=False)
 
 
 @contextmanager
 def on_disk(wanted: bool) -> Iterator[None]:
-    """Inside the block, large arrays that are made by `empty` lie in files, if that is wanted."""
+    """Put large arrays created by `empty` inside the block into temporary files if `wanted`."""
     token = _on_disk.set(wanted)
     try:
         yield
@@ -140,12 +141,12 @@ def on_disk(wanted: bool) -> Iterator[None]:
 
 
 def empty(size: int, dtype: DTypeLike) -> NDArray[Any]:
-    """An array of one dimension, not filled, wherever the block around it says.
+    """Uninitialised 1-d array, in memory or (inside `on_disk`) in a temporary file.
 
     Raises
     ------
     InputError
-        If the temporary folder has no room for it, or may not be written to.
+        If the temporary folder is full or not writable.
     """
     nbytes = int(size) * np.dtype(dtype).itemsize
     if not _on_disk.get() or nbytes < LEAST:
@@ -163,14 +164,14 @@ def empty(size: int, dtype: DTypeLike) -> NDArray[Any]:
 
 
 def copied(array: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
-    """A copy of another type, wherever the block around it says."""
+    """Copy an array to another dtype, allocated by `empty`."""
     copy = empty(len(array), dtype)
     copy[:] = array
     return copy
 
 
 def joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """Arrays of one type, one behind the other, wherever the block around it says."""
+    """Concatenate arrays of one dtype, allocated by `empty`."""
     return np.concatenate(parts, out=empty(sum(map(len, parts)), parts[0].dtype))
 
 

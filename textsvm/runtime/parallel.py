@@ -1,7 +1,4 @@
-"""All cores, with progress and a Ctrl-C that works: compiled functions that release the GIL, in threads.
-
-Locks that outlive a fork: a thread that held one does not exist in the child, and never gives it back.
-"""
+"""Threads: compiled functions that release the GIL run on all cores, with progress and a working Ctrl-C."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from typing import Any
 
 
 class Lock:
-    """A reentrant lock that is free in a forked child, whoever held it in the parent."""
+    """Reentrant lock that is free in a forked child: the thread that held it does not exist there."""
 
     def __init__(self) -> None:
         self._renew()
@@ -34,25 +31,25 @@ class Lock:
         self._lock.release()
 
 
-#: Called with (work done, work in all), in any unit; may raise to stop the work.
+#: Called with (work done, total work) in any unit; may raise to stop the work.
 Progress = Callable[[float, float], None]
-#: Called with (stage, work done, work in all); stages are "encode", "gram", "solve", "predict", ...
+#: Called with (stage, work done, total work); stages are "encode", "gram", "solve", "predict", ...
 StageProgress = Callable[[str, float, float], None]
 
 _limit: ContextVar[int | None] = ContextVar("textsvm_threads", default=None)
-#: Pools by their number of threads, kept alive: making one takes longer than a small task.
+#: Pools by number of threads, kept alive: starting one takes longer than a small task.
 _pools: dict[int, ThreadPoolExecutor] = {}
 _worker = threading.local()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pools.clear)
-#: Blocks of `one_blas_thread` at work, and threads of each library before the first of them.
-_alone: list[list[int]] = []
-_changing = Lock()
+#: For each active `one_blas_thread` block, the thread count of each library before the first block.
+_blas_threads: list[list[int]] = []
+_blas_lock = Lock()
 
 
 @contextmanager
 def limit(n_jobs: int | None) -> Iterator[None]:
-    """Use at most `n_jobs` threads inside the block; None or -1 leaves it at all cores."""
+    """Use at most `n_jobs` threads inside the block; None or -1 means all cores."""
     token = _limit.set(n_jobs if n_jobs is not None and n_jobs > 0 else None)
     try:
         yield
@@ -61,9 +58,9 @@ def limit(n_jobs: int | None) -> Iterator[None]:
 
 
 def n_threads() -> int:
-    """Threads to use: the limit in force, else all cores this process may run on; 1 inside of `run`.
+    """Number of threads to use: the limit in force, else the cores available to this process; 1 inside `run`.
 
-    ``NUMBA_NUM_THREADS`` in the environment, which joblib sets for its worker processes, is the most.
+    ``NUMBA_NUM_THREADS``, which joblib sets for its worker processes, is an upper bound.
     """
     if getattr(_worker, "busy", False):
         return 1
@@ -77,22 +74,23 @@ def n_threads() -> int:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """One thread of BLAS for each of ours; threadpoolctl's own way takes milliseconds.
+    """Limit BLAS to one thread inside the block; faster than threadpoolctl's own context manager.
 
-    Their number is the process's: of blocks in several threads the first sets it, the last puts it back.
+    The limit is global to the process: the first of several concurrent blocks sets it, the last restores it.
     """
-    with _changing:
+    with _blas_lock:
         libraries = _blas().lib_controllers
-        _alone.append(_alone[0] if _alone else [one.get_num_threads() for one in libraries])
-        for one in libraries:
-            one.set_num_threads(1)
+        before = [library.get_num_threads() for library in libraries]
+        _blas_threads.append(_blas_threads[0] if _blas_threads else before)
+        for library in libraries:
+            library.set_num_threads(1)
     try:
         yield
     finally:
-        with _changing:
-            before = _alone.pop()
-            for one, threads in zip(libraries, before, strict=True):
-                one.set_num_threads(1 if _alone else threads)
+        with _blas_lock:
+            before = _blas_threads.pop()
+            for library, threads in zip(libraries, before, strict=True):
+                library.set_num_threads(1 if _blas_threads else threads)
 
 
 @lru_cache(maxsize=1)
@@ -103,19 +101,14 @@ def _blas() -> Any:
 
 
 def limited() -> bool:
-    """Whether there is a limit in force."""
+    """Whether a thread limit is in force."""
     return _limit.get() is not None
 
 
 def part(progress: Progress | None, first: float, size: float, total: float) -> Progress | None:
-    """Progress of a part of some work, as progress of all of it.
+    """Progress callback for a part of some work that reports to the callback of the whole; None stays None.
 
-    Parameters
-    ----------
-    progress : callable, optional
-        Of all the work; None stays None.
-    first, size, total : float
-        What comes before the part, the part, and all the work, in one unit.
+    `first`, `size` and `total` are the work before the part, in the part and overall, in one unit.
     """
     if progress is None:
         return None
@@ -123,7 +116,7 @@ def part(progress: Progress | None, first: float, size: float, total: float) -> 
 
 
 def of_stage(progress: StageProgress | None, stage: str) -> Progress | None:
-    """Progress of one stage, as numerics call it."""
+    """Progress callback of one stage of a `StageProgress`."""
     return None if progress is None else lambda done, total: progress(stage, done, total)
 
 
@@ -134,24 +127,24 @@ def run(
     progress: Progress | None = None,
     watch: Callable[[], None] | None = None,
 ) -> None:
-    """Call ``function(piece)`` for every piece, on all cores.
+    """Call ``function(piece)`` for every piece on all cores; inside another `run`, on the calling thread.
 
     Parameters
     ----------
     function : callable
-        Releases the GIL for most of its time, and writes its result into an array of the caller.
+        Releases the GIL most of the time and writes its result into an array of the caller.
     pieces : sequence
-        Handed out in order; small enough that an interruption is felt within a second or so.
+        Processed in order; small enough that an interruption takes effect within about a second.
     work : sequence of float, optional
-        Relative cost of each piece, for `progress`; 1 each by default.
+        Relative cost of each piece, for `progress`; 1 by default.
     progress : callable, optional
-        Called from the calling thread with (work done, work in all).
+        Called from the calling thread with (work done, total work).
     watch : callable, optional
-        Called from the calling thread every tenth of a second or so; may raise to stop the work.
+        Called from the calling thread about every 0.1 s; may raise to stop the work.
     """
     costs = [1.0] * len(pieces) if work is None else list(work)
     total, done = float(sum(costs)), 0.0
-    if getattr(_worker, "busy", False):  # inside of another `run`: its cores are all at work
+    if getattr(_worker, "busy", False):  # inside another `run`, which uses all cores
         for piece in pieces:
             function(piece)
         return
@@ -159,7 +152,7 @@ def run(
     if threads not in _pools:
         _pools[threads] = ThreadPoolExecutor(threads)
     pool = _pools[threads]
-    # A context for each piece: what is said for the block around this call holds in threads too.
+    # Copy the context for each piece, so that context variables of the caller hold in threads too.
     pending = {
         pool.submit(copy_context().run, _call, function, piece): cost
         for piece, cost in zip(pieces, costs, strict=True)
@@ -177,8 +170,8 @@ def run(
         for future in pending:
             future.cancel()
         if isinstance(error, KeyboardInterrupt):
-            # Not waiting for the pieces at work, which of very long documents take minutes. The pool is
-            # not shut down: other threads may have pieces in it, and it ends with the last of them.
+            # Do not wait for running pieces, which take minutes for very long documents. The pool is not
+            # shut down: other threads may use it, and it ends with the last of its pieces.
             _pools.pop(threads, None)
         else:
             wait([future for future in pending if not future.cancelled()])
@@ -194,7 +187,7 @@ def _call(function: Callable[[Any], object], piece: Any) -> None:
 
 
 def lap(seconds: dict[str, float], stage: str, since: float) -> float:
-    """Add the time since then to a stage; the time now."""
+    """Add the time since `since` to a stage of `seconds`; return the current time."""
     now = time.perf_counter()
     seconds[stage] = seconds.get(stage, 0.0) + now - since
     return now

@@ -1,4 +1,4 @@
-"""Results -> values that JSON has."""
+"""Conversion of results to JSON values."""
 
 from __future__ import annotations
 
@@ -10,29 +10,22 @@ import numpy as np
 
 
 def to_json(value: Any) -> Any:
-    """The JSON value of a result, nested as deeply as it is.
+    """Convert a nested result to JSON values.
 
-    Parameters
-    ----------
-    value : object
-        Arrays and tuples become lists, NumPy's scalars Python's, NaN and infinities None, dates ISO text,
-        bytes text with a backslash for what is not UTF-8, a kernel its name and its parameters. Keys become
-        text. Anything else that JSON has not becomes its `repr`.
-
-    Returns
-    -------
-    None, bool, int, float, str, list or dict
+    Arrays and tuples become lists, NumPy scalars Python scalars, NaN and infinities None, dates ISO text,
+    bytes text (with backslash escapes where they are not UTF-8), and kernels their name and parameters. Keys
+    become text; any other object becomes its `repr`.
     """
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, np.ndarray | np.generic):
-        return to_json(_of_numpy(value))
+        return to_json(_from_numpy(value))
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(to_json(key)): to_json(one) for key, one in value.items()}
+        return {str(to_json(key)): to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [to_json(one) for one in value]
+        return [to_json(item) for item in value]
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     if isinstance(value, datetime.date | datetime.time):
@@ -42,8 +35,8 @@ def to_json(value: Any) -> Any:
     return repr(value)
 
 
-def _of_numpy(value: np.ndarray | np.generic) -> Any:
+def _from_numpy(value: np.ndarray | np.generic) -> Any:
     if value.dtype.kind == "M":  # as numbers they would be nanoseconds
         return np.datetime_as_string(value).tolist()  # type: ignore[arg-type]
-    found = value.tolist()
-    return repr(value) if isinstance(found, np.generic) else found  # what has no value of Python's
+    plain = value.tolist()
+    return repr(value) if isinstance(plain, np.generic) else plain  # no Python type has this value

@@ -1,8 +1,8 @@
-"""Short vectors for Numba: LANES values side by side, in registers whatever the surrounding loops.
+"""SIMD vectors for Numba: LANES values side by side in a register.
 
-LLVM vectorises only innermost loops. A recurrence along a string has its dependence there; its
-independent work is across documents, one a lane. These few operations say so directly, and LLVM
-turns them into the instructions of any CPU.
+LLVM vectorises only innermost loops, where a recurrence along a string has its dependence; the independent
+work is across documents, one per lane. These operations express that directly, and LLVM compiles them to the
+instructions of any CPU.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from numba.extending import intrinsic as _intrinsic
 from numba.extending import models, register_model
 from numpy.typing import DTypeLike, NDArray
 
-#: Numba calls an intrinsic without its first argument, which type checkers cannot know.
+#: Untyped: Numba calls an intrinsic without its first argument.
 intrinsic: Any = _intrinsic
 _HOST = llvmlite.binding.get_host_cpu_features()
-#: Values in a vector: what one register holds in float32.
+#: Values per vector: the float32 values of a register.
 LANES = 16 if _HOST.get("avx512f") else 8 if _HOST.get("avx2") else 4
 
 
 def aligned(size: int, dtype: DTypeLike) -> NDArray[Any]:
-    """An uninitialised array that starts at a cache line, so that no vector of it lies across two."""
+    """Uninitialised array aligned to a cache line, so that no vector crosses two lines."""
     room = np.empty(size * np.dtype(dtype).itemsize + 64, np.uint8)
     start = -room.ctypes.data % 64
     return room[start : len(room) - 64 + start].view(dtype)
@@ -41,7 +41,7 @@ class Vector(types.Type):
 
 
 class Stack(types.Type):
-    """Vectors on the stack; in registers, once LLVM has unrolled the loops over them."""
+    """Array of vectors on the stack; in registers once LLVM has unrolled the loops over it."""
 
     def __init__(self, dtype: types.Type) -> None:
         self.dtype = dtype
@@ -63,7 +63,7 @@ class _StackModel(models.PrimitiveModel):
 
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> tuple[Any, int]:
-    """Where the vector starts, and the bytes that this address is known to be a multiple of."""
+    """Address of the vector, and its known alignment in bytes."""
     data = context.make_array(array_type)(context, builder, array).data
     element = context.get_value_type(array_type.dtype)
     vector = builder.bitcast(builder.gep(data, [index]), ir.PointerType(ir.VectorType(element, LANES)))
@@ -108,67 +108,33 @@ def fill(typingctx: Any, value: Any) -> Any:
     return Vector(value)(value), codegen
 
 
-def _binary(floats: str, integers: str) -> Any:
-    """What an operation of two vectors is compiled to: the names of LLVM's instructions."""
+def _elementwise(floats: str, integers: str) -> Any:
+    """Intrinsic of an operation on two vectors, by the names of LLVM's instructions."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        real = isinstance(signature.args[0].dtype, types.Float)
-        return getattr(builder, floats if real else integers)(*args)
+    @intrinsic
+    def operation(typingctx: Any, a: Any, b: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            real = isinstance(signature.args[0].dtype, types.Float)
+            return getattr(builder, floats if real else integers)(*args)
 
-    return codegen
+        return a(a, b), codegen
 
-
-@intrinsic
-def add(typingctx: Any, a: Any, b: Any) -> Any:
-    """a + b."""
-    return a(a, b), _binary("fadd", "add")
+    return operation
 
 
-@intrinsic
-def subtract(typingctx: Any, a: Any, b: Any) -> Any:
-    """a - b."""
-    return a(a, b), _binary("fsub", "sub")
-
-
-@intrinsic
-def multiply(typingctx: Any, a: Any, b: Any) -> Any:
-    """a * b."""
-    return a(a, b), _binary("fmul", "mul")
-
-
-@intrinsic
-def bit_and(typingctx: Any, a: Any, b: Any) -> Any:
-    """a & b, of integers."""
-    return a(a, b), _binary("", "and_")
-
-
-@intrinsic
-def bit_or(typingctx: Any, a: Any, b: Any) -> Any:
-    """a | b, of integers."""
-    return a(a, b), _binary("", "or_")
-
-
-@intrinsic
-def bit_xor(typingctx: Any, a: Any, b: Any) -> Any:
-    """a ^ b, of integers."""
-    return a(a, b), _binary("", "xor")
-
-
-@intrinsic
-def shift_left(typingctx: Any, a: Any, b: Any) -> Any:
-    """a << b, of integers."""
-    return a(a, b), _binary("", "shl")
-
-
-@intrinsic
-def shift_right(typingctx: Any, a: Any, b: Any) -> Any:
-    """a >> b, of unsigned integers."""
-    return a(a, b), _binary("", "lshr")
+add, subtract, multiply = (
+    _elementwise("fadd", "add"),
+    _elementwise("fsub", "sub"),
+    _elementwise("fmul", "mul"),
+)
+#: Of integers; `shift_right` of unsigned ones.
+bit_and, bit_or, bit_xor = _elementwise("", "and_"), _elementwise("", "or_"), _elementwise("", "xor")
+shift_left, shift_right = _elementwise("", "shl"), _elementwise("", "lshr")
 
 
 @intrinsic
 def count_bits(typingctx: Any, a: Any) -> Any:
-    """How many bits of each integer are set."""
+    """Number of set bits of each integer."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = context.get_value_type(signature.return_type)
@@ -214,6 +180,16 @@ def where_equal(typingctx: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
 
 
 @intrinsic
+def where_less(typingctx: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
+    """`yes` where the signed integer of `a` is less than that of `b`, `no` elsewhere."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(builder.icmp_signed("<", args[0], args[1]), args[2], args[3])
+
+    return yes(a, b, yes, no), codegen
+
+
+@intrinsic
 def widen(typingctx: Any, a: Any) -> Any:
     """The same values in float64."""
 
@@ -223,16 +199,6 @@ def widen(typingctx: Any, a: Any) -> Any:
         return builder.fpext(args[0], context.get_value_type(signature.return_type))
 
     return Vector(types.float64)(a), codegen
-
-
-@intrinsic
-def where_less(typingctx: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
-    """`yes` where the signed integer of `a` is less than that of `b`, `no` elsewhere."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.select(builder.icmp_signed("<", args[0], args[1]), args[2], args[3])
-
-    return yes(a, b, yes, no), codegen
 
 
 @intrinsic
@@ -278,24 +244,6 @@ def put(typingctx: Any, vectors: Any, index: Any, vector: Any) -> Any:
 
 
 @intrinsic
-def bits_and(typingctx: Any, a: Any, b: Any) -> Any:
-    """a & b, of integers."""
-    return a(a, b), lambda context, builder, signature, args: builder.and_(*args)
-
-
-@intrinsic
-def bits_or(typingctx: Any, a: Any, b: Any) -> Any:
-    """a | b, of integers."""
-    return a(a, b), lambda context, builder, signature, args: builder.or_(*args)
-
-
-@intrinsic
-def bits_xor(typingctx: Any, a: Any, b: Any) -> Any:
-    """a ^ b, of integers."""
-    return a(a, b), lambda context, builder, signature, args: builder.xor(*args)
-
-
-@intrinsic
 def multiply_add_whole(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
     """a * b + c, of integers."""
 
@@ -307,7 +255,7 @@ def multiply_add_whole(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
 
 @intrinsic
 def add_ones(typingctx: Any, a: Any, b: Any) -> Any:
-    """How many bits of each integer of `a` are set, plus `b`."""
+    """Number of set bits of each integer of `a`, plus `b`."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = context.get_value_type(signature.return_type)

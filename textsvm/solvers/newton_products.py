@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from textsvm.linalg.products import Columns
+from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime.device import array_module, device_of
@@ -112,7 +112,7 @@ class HostProducts:
     """Products with sparse rows on all cores, kept by rows and by columns: see `Products`."""
 
     def __init__(self, rows: FeatureRows, constant: float | None = None) -> None:
-        self.x, self._given, by_columns = rows.x, rows, Columns(rows.x)
+        self.x, self._given, by_columns = rows.x, rows, InvertedIndex(rows.x)
         self.xp, self.ridge = np, rows.ridge
         self.constant = constant_of(rows, self.x.squares()) if constant is None else constant
         # A row of X' is a sum of its own: threads share these, as they could not share sums over rows of X.

@@ -1,7 +1,8 @@
-"""Texts -> codes, on all cores: no step of it is taken a character at a time in Python.
+"""Encoding of texts to codes on all cores, without Python code per character.
 
-Texts are read in chunks, each encoded over an alphabet of its own, which Python's strings are not needed for
-afterwards; then all are written over one alphabet. Texts of ASCII are a byte a character throughout.
+Texts are read in chunks, each encoded over its own alphabet, after which its Python strings are freed; then
+all are written over a common alphabet. ASCII texts use one byte per character throughout. `find_words` and
+`distinct` find words and number equal spans exactly: equal hashes are compared symbol by symbol.
 """
 
 from __future__ import annotations
@@ -19,39 +20,42 @@ from numpy.typing import NDArray
 from textsvm.runtime.compiled import few, njit
 from textsvm.runtime.parallel import Progress, n_threads, part, run
 from textsvm.text.normal_form import JOINED, SEVERAL, SPACE, UNKNOWN, NormalForm, normalise
-from textsvm.text.spans import distinct
+from textsvm.text.tokens import ALONE, WITHIN
 
 Array = NDArray[Any]
 
-#: Characters of a chunk, and texts that are taken at a time until there are so many.
+#: Characters per chunk, and number of texts by which a chunk grows.
 CHUNK, GROUP = 1 << 20, 16
-#: Chunks that a thread gets before more texts are asked for.
+#: Chunks per thread that are read ahead.
 CHUNKS = 4
+#: Initial room for distinct spans.
+FEW = 1 << 10
+#: Symbols per piece of work of `find_words`.
+PIECE = 1 << 20
 POINTS = sys.maxunicode + 1
-#: Tables that a thread uses again, as long as Unicode: making one takes longer than reading a short text.
+#: Tables as long as Unicode, reused by a thread: allocating them takes longer than reading a short text.
 _scratch = threading.local()
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How texts are read: the form they are brought into, and the length that they are cut at then."""
+    """How texts are read: their normal form, and the length to which they are then cut."""
 
     form: NormalForm
     max_length: int | None = None
 
 
 @dataclass(frozen=True)
-class Part:
-    """Some texts, encoded over their own alphabet.
+class TextChunk:
+    """Some texts encoded over their own alphabet.
 
     Attributes
     ----------
-    numbers : int64 array, shape (n,)
-        Which texts they are.
-    lengths : int64 array, shape (n,)
+    numbers, lengths : int64 arrays, shape (n,)
+        Numbers of the texts, and their lengths.
     codes : uint8, uint16 or uint32 array, shape (total number of symbols,)
     symbols : uint32 array, shape (number of symbols,)
-        In order of first occurrence.
+        Alphabet in order of first occurrence.
     """
 
     numbers: NDArray[np.int64]
@@ -63,59 +67,61 @@ class Part:
 def encode_characters(
     texts: Iterable[str], reading: Reading, known: NDArray[np.uint32], progress: Progress | None = None
 ) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64], NDArray[np.uint32]]:
-    """Bring texts into a form, and number their characters.
+    """Normalise texts and encode their characters.
 
     Parameters
     ----------
     texts : iterable of str
-        Read once and a few million characters at a time: of a generator, no more than that is in memory.
+        Consumed once, a few million characters at a time.
     reading : Reading
     known : uint32 array
-        An alphabet whose symbols keep their codes.
+        Alphabet whose symbols keep their codes.
     progress : callable, optional
-        In texts, where their number is known.
+        Counts texts, if their number is known.
 
     Returns
     -------
     codes : uint8, uint16 or uint32 array
     offsets : int64 array, shape (n + 1,)
     alphabet : uint32 array
-        The known one and behind it other symbols of the texts, sorted.
+        The known alphabet followed by the other symbols of the texts, sorted.
     """
     parts = list(_parts(texts, reading, progress))
-    lengths = np.empty(sum(len(one.numbers) for one in parts), np.int64)
-    for one in parts:
-        lengths[one.numbers] = one.lengths
+    lengths = np.empty(sum(len(chunk.numbers) for chunk in parts), np.int64)
+    for chunk in parts:
+        lengths[chunk.numbers] = chunk.lengths
     offsets = offsets_of(lengths)
-    alphabet = extended(known, [one.symbols for one in parts])
+    alphabet = extended(known, [chunk.symbols for chunk in parts])
     codes = np.empty(offsets[-1], code_type(len(alphabet)))
     code_of = np.zeros(int(alphabet.max(initial=0)) + 1, codes.dtype)
     code_of[alphabet] = np.arange(len(alphabet))
-    empty = Part(offsets[:0], offsets[:0], codes[:0], alphabet[:0])
+    empty = TextChunk(offsets[:0], offsets[:0], codes[:0], alphabet[:0])
 
     def place(k: int) -> None:
-        one, parts[k] = parts[k], empty  # its memory is needed no longer
-        if few(len(one.codes)):
-            ends = offsets_of(one.lengths)
-            for i, first in enumerate(offsets[one.numbers]):
-                codes[first : first + one.lengths[i]] = code_of[one.symbols[one.codes[ends[i] : ends[i + 1]]]]
+        chunk, parts[k] = parts[k], empty  # its memory is needed no longer
+        if few(len(chunk.codes)):
+            ends = offsets_of(chunk.lengths)
+            for i, first in enumerate(offsets[chunk.numbers]):
+                codes[first : first + chunk.lengths[i]] = code_of[
+                    chunk.symbols[chunk.codes[ends[i] : ends[i + 1]]]
+                ]
             return
-        _place(one.codes, one.lengths, offsets[one.numbers], code_of[one.symbols], codes)
+        _place(chunk.codes, chunk.lengths, offsets[chunk.numbers], code_of[chunk.symbols], codes)
 
     _all(place, range(len(parts)))
     return codes, offsets, alphabet
 
 
 def extended(known: NDArray[np.uint32], symbols: Sequence[NDArray[np.uint32]]) -> NDArray[np.uint32]:
-    """A known alphabet, and behind it what else there is, sorted."""
-    found = np.unique(np.concatenate([np.empty(0, np.uint32), *symbols]))
-    return np.concatenate([known, np.setdiff1d(found, known, assume_unique=True)]).astype(np.uint32)
+    """A known alphabet followed by the other symbols, sorted."""
+    present = np.unique(np.concatenate([np.empty(0, np.uint32), *symbols]))
+    return np.concatenate([known, np.setdiff1d(present, known, assume_unique=True)]).astype(np.uint32)
 
 
 def gather(
     codes: NDArray[np.unsignedinteger], starts: NDArray[np.int64], stops: NDArray[np.int64]
 ) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]]:
-    """Stretches ``codes[starts[k]:stops[k]]``, one behind the other, and their offsets."""
+    """Concatenate ``codes[starts[k]:stops[k]]``; return the codes and their offsets."""
     offsets = offsets_of(stops - starts)
     if few(len(starts) + int(offsets[-1])):
         return np.concatenate([codes[:0], *(codes[a:b] for a, b in zip(starts, stops, strict=True))]), offsets
@@ -125,31 +131,31 @@ def gather(
 
 
 def offsets_of(lengths: Iterable[int]) -> NDArray[np.int64]:
-    """Where documents of these lengths begin, one behind the other, and where the last ends."""
+    """Offsets of concatenated documents of these lengths."""
     sizes = lengths if isinstance(lengths, np.ndarray) else np.fromiter(lengths, np.int64)
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def code_type(n_symbols: int) -> type[np.unsignedinteger]:
-    """The type of codes over an alphabet of that many symbols."""
+    """Dtype of codes over an alphabet of this size."""
     return np.uint8 if n_symbols <= 1 << 8 else np.uint16 if n_symbols <= 1 << 16 else np.uint32
 
 
 def decode(points: NDArray[np.unsignedinteger]) -> str:
-    """The text of code points."""
+    """Text of code points."""
     return points.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")
 
 
 def _all(function: Any, pieces: Sequence[Any], progress: Progress | None = None) -> None:
-    """All pieces, a single one without a thread beginning."""
+    """`run`, without starting threads for a single piece."""
     if len(pieces) == 1 and progress is None:
         function(pieces[0])
     else:
         run(function, pieces, progress=progress)
 
 
-def _parts(texts: Iterable[str], reading: Reading, progress: Progress | None) -> Iterator[Part]:
-    """Texts as parts, read on all cores, a few chunks for each at a time."""
+def _parts(texts: Iterable[str], reading: Reading, progress: Progress | None) -> Iterator[TextChunk]:
+    """Encode texts on all cores, a few chunks per core at a time."""
     chunks, first = _chunks(texts), 0
     while batch := list(islice(chunks, CHUNKS * n_threads())):
         size = sum(map(len, batch))
@@ -160,17 +166,17 @@ def _parts(texts: Iterable[str], reading: Reading, progress: Progress | None) ->
 
 def _read_all(
     batch: list[list[str]], first: int, reading: Reading, progress: Progress | None
-) -> Iterator[Part]:
-    """Encode chunks of texts, which are forgotten; `first` is the number of the first text."""
+) -> Iterator[TextChunk]:
+    """Encode chunks of texts and release them; `first` is the number of the first text."""
     numbers = first + offsets_of(map(len, batch))
-    found: list[list[Part]] = [[] for _ in batch]
+    encoded: list[list[TextChunk]] = [[] for _ in batch]
 
     def read(k: int) -> None:
-        found[k] = _read(batch[k], int(numbers[k]), reading)
+        encoded[k] = _read(batch[k], int(numbers[k]), reading)
         batch[k] = []
 
     _all(read, range(len(batch)), progress)
-    return chain.from_iterable(found)
+    return chain.from_iterable(encoded)
 
 
 def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
@@ -185,8 +191,8 @@ def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-def _read(texts: list[str], first: int, reading: Reading) -> list[Part]:
-    """Encode a chunk of texts, those of ASCII apart; `first` is the number of its first text."""
+def _read(texts: list[str], first: int, reading: Reading) -> list[TextChunk]:
+    """Encode a chunk of texts, ASCII texts separately; `first` is the number of its first text."""
     simple = np.fromiter(map(str.isascii, texts), bool, len(texts))
     parts = []
     for chosen in (np.flatnonzero(simple), np.flatnonzero(~simple)):
@@ -194,24 +200,24 @@ def _read(texts: list[str], first: int, reading: Reading) -> list[Part]:
             some = texts if len(chosen) == len(texts) else [texts[i] for i in chosen]
             points, lengths = _normalised(some, reading)
             symbols = _numbered(points)
-            parts.append(Part(first + chosen, lengths, points.astype(code_type(len(symbols))), symbols))
+            parts.append(TextChunk(first + chosen, lengths, points.astype(code_type(len(symbols))), symbols))
     return parts
 
 
 def _numbered(points: Array) -> NDArray[np.uint32]:
-    """Put codes in place of code points; the code point of each code."""
+    """Replace code points by codes in place; return the code point of each code."""
     if few(len(points)):
-        found, firsts, numbers = np.unique(points, return_index=True, return_inverse=True)
+        distinct_points, firsts, numbers = np.unique(points, return_index=True, return_inverse=True)
         order = np.argsort(firsts)
         points[:] = np.argsort(order)[numbers]
-        return found[order].astype(np.uint32)
+        return distinct_points[order].astype(np.uint32)
     if not hasattr(_scratch, "number"):
         _scratch.number, _scratch.symbols = np.zeros((2, POINTS), np.uint32)
     return np.array(_scratch.symbols[: _number(points, _scratch.number, _scratch.symbols)])
 
 
 def _normalised(texts: list[str], reading: Reading) -> tuple[Array, NDArray[np.int64]]:
-    """The code points of texts in their form: uint8 of ASCII, uint32 of others; and their lengths."""
+    """Code points of normalised texts (uint8 for ASCII, uint32 otherwise) and their lengths."""
     form, most = reading.form, reading.max_length
     if few(sum(map(len, texts))):
         parts = [
@@ -227,7 +233,7 @@ def _normalised(texts: list[str], reading: Reading) -> tuple[Array, NDArray[np.i
         points = points.copy()  # to be written to
     if not form.changes:
         return points, np.diff(starts)
-    known, size = _Known(form), len(points)
+    known, size = _ChunkForms(form), len(points)
     if points.dtype != np.uint8:
         size = known.survey(points, starts)
     out, lengths = np.empty(size + 1, points.dtype), np.empty(len(texts), np.int64)
@@ -237,21 +243,21 @@ def _normalised(texts: list[str], reading: Reading) -> tuple[Array, NDArray[np.i
 
 
 def _points(texts: list[str]) -> tuple[Array, NDArray[np.int64]]:
-    """The code points of texts as they are, read-only, and where each text begins."""
+    """Code points of texts, read-only, and their offsets."""
     joined, starts = "".join(texts), offsets_of(map(len, texts))
     if joined.isascii():
         return np.frombuffer(joined.encode("ascii"), np.uint8), starts
-    # Lone surrogates (undecodable bytes kept by a reader) are symbols like any other.
+    # Lone surrogates (undecodable bytes kept by a reader) are ordinary symbols.
     return np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), np.uint32), starts
 
 
-class _Known:
-    """What the code points of a chunk become, and its pieces of several that are changed together.
+class _ChunkForms:
+    """Normal forms of the code points of a chunk, and of pieces of several that are normalised together.
 
     Attributes
     ----------
     more : uint32 array
-        What the pieces become: they stand as ``POINTS + k`` among the code points.
+        Table entries of the pieces, which appear as ``POINTS + k`` among the code points.
     rows : uint32 array
         As in `NormalForm`.
     """
@@ -260,7 +266,7 @@ class _Known:
         self.form, self.more, self.rows = form, np.zeros(0, np.uint32), form.rows
 
     def survey(self, points: NDArray[np.uint32], starts: NDArray[np.int64]) -> int:
-        """Learn what is new, put pieces in place of their code points; the size of the result, at most."""
+        """Learn new code points, substitute pieces; return an upper bound of the output size."""
         while True:
             self.rows = self.form.rows
             size, unknown, joined = _survey(points, self.form.table, self.more, self.rows)
@@ -273,7 +279,7 @@ class _Known:
                 return int(size)
 
     def _join(self, points: NDArray[np.uint32], starts: NDArray[np.int64], most: int) -> None:
-        """Put one number in place of each piece of several code points, and nothing in place of its rest."""
+        """Replace the first code point of each piece by its number, and the rest by an empty expansion."""
         first, last = np.empty((2, most), np.int64)
         n = _find_joined(points, starts, self.form.table, first, last)
         ids, firsts = distinct(points, first[:n], last[:n])
@@ -286,7 +292,7 @@ class _Known:
 
 @njit(nogil=True, cache=True)
 def _survey(points, table, more, rows):
-    """The number of symbols that these become, and how many of them are unknown, or joined."""
+    """Output size of these code points, and how many of them are unknown, or joined."""
     size = unknown = joined = 0
     for point in points:
         value = table[point] if point < POINTS else more[point - POINTS]
@@ -303,20 +309,20 @@ def _survey(points, table, more, rows):
 
 @njit(nogil=True, cache=True)
 def _find_joined(points, starts, table, first, last):
-    """Pieces of texts that are changed together: joined code points and the one before them."""
-    found = 0
+    """Find pieces that are normalised together: joined code points and the preceding one."""
+    n = 0
     for i in range(len(starts) - 1):
         inside = False
         for j in range(starts[i], starts[i + 1]):
             if table[points[j]] == JOINED:
                 if not inside:
-                    first[found] = max(j - 1, starts[i])
-                    found += 1
-                last[found - 1] = j + 1
+                    first[n] = max(j - 1, starts[i])
+                    n += 1
+                last[n - 1] = j + 1
                 inside = True
             else:
                 inside = False
-    return found
+    return n
 
 
 @njit(nogil=True, cache=True)
@@ -328,9 +334,9 @@ def _substitute(points, first, last, ids, nothing):
 
 @njit(nogil=True, cache=True)
 def _rewrite(points, starts, table, more, rows, strips, most, out, lengths):
-    """Write what texts become, one behind the other, each cut at `most`; their lengths, and the end."""
-    # Unsigned: Numba looks at the sign of every other index. Without a branch where a space is.
-    at, one, most = np.uint64(0), np.uint64(1), np.uint64(most)
+    """Write the normal forms of texts, each cut at `most`, and their lengths; return the end."""
+    # Unsigned: Numba checks the sign of other indices. No branch on spaces.
+    at, step, most = np.uint64(0), np.uint64(1), np.uint64(most)
     for i in range(len(starts) - 1):
         first, spaced = at, np.uint64(strips)
         for point in points[starts[i] : starts[i + 1]]:
@@ -338,19 +344,19 @@ def _rewrite(points, starts, table, more, rows, strips, most, out, lengths):
             if value < SEVERAL:
                 space = np.uint64(value == SPACE)
                 out[at] = 32 if space else value - 1
-                at += one - (spaced & space)
+                at += step - (spaced & space)
                 spaced = space
             else:
                 row = value - SEVERAL
                 for k in range(row + 1, row + 1 + rows[row]):
                     space = np.uint64(rows[k] == SPACE)
                     out[at] = 32 if space else rows[k] - 1
-                    at += one - (spaced & space)
+                    at += step - (spaced & space)
                     spaced = space
             if at - first > most:
-                break  # one more than `most`, so that a space at the end is not taken for the last
+                break  # at most + 1: the last may be a space that is stripped
         if strips and spaced and at > first:
-            at -= one
+            at -= step
         at = min(at, first + most)
         lengths[i] = at - first
     return at
@@ -358,21 +364,21 @@ def _rewrite(points, starts, table, more, rows, strips, most, out, lengths):
 
 @njit(nogil=True, cache=True)
 def _number(points, number, symbols):
-    """Put numbers in order of first occurrence in place of code points, and say what they number.
+    """Replace code points by codes in order of first occurrence; return how many there are.
 
-    `number` is all zero, before and after; `symbols` has room for all.
+    `number` is all zero before and after; `symbols` receives the code point of each code.
     """
-    found = 0
+    n = 0
     for j in range(len(points)):
         point = points[j]
         if not number[point]:
-            symbols[found] = point
-            found += 1
-            number[point] = found
+            symbols[n] = point
+            n += 1
+            number[point] = n
         points[j] = number[point] - 1
-    for symbol in symbols[:found]:
+    for symbol in symbols[:n]:
         number[symbol] = 0
-    return found
+    return n
 
 
 @njit(nogil=True, cache=True)
@@ -390,3 +396,193 @@ def _gather(codes, first, offsets, out):
     for i in range(len(first)):
         size = offsets[i + 1] - offsets[i]
         out[offsets[i] : offsets[i + 1]] = codes[first[i] : first[i] + size]
+
+
+@dataclass(frozen=True)
+class TokenSpans:
+    """Spans of the codes of some documents.
+
+    Attributes
+    ----------
+    starts, stops : int64 arrays, shape (number of distinct spans,)
+        First occurrence ``codes[starts[k]:stops[k]]`` of each distinct span.
+    numbers : uint32 array, shape (number of spans,)
+        Number of each span's content.
+    lengths : int64 array, shape (n,)
+        Number of spans of each document.
+    """
+
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    numbers: NDArray[np.uint32]
+    lengths: NDArray[np.int64]
+
+
+def find_words(codes: Array, offsets: NDArray[np.int64], kinds: NDArray[np.uint8]) -> list[TokenSpans]:
+    """Find the words of documents on all cores, in pieces of documents that are numbered separately.
+
+    `kinds` has the class of each symbol of the alphabet, see `textsvm.text.tokens.kinds`.
+    """
+    bounds = _pieces(offsets)
+    pieces: list[Any] = [None] * (len(bounds) - 1)
+
+    def find(k: int) -> None:
+        starts, stops, lengths = _find(codes, offsets[bounds[k] : bounds[k + 1] + 1], kinds)
+        numbers, firsts = distinct(codes, starts, stops)
+        pieces[k] = TokenSpans(starts[firsts], stops[firsts], numbers, lengths)
+
+    run(find, range(len(pieces)))
+    return pieces
+
+
+def translate(numbers: Sequence[NDArray[np.uint32]], code_of: Sequence[Array], dtype: Any) -> Array:
+    """Concatenate arrays of numbers, translated to codes by the table of each array."""
+    ends = np.cumsum([len(array) for array in numbers])
+    if few(int(ends[-1])):
+        parts = [table.astype(dtype)[array] for array, table in zip(numbers, code_of, strict=True)]
+        return np.concatenate([np.empty(0, dtype), *parts])
+    codes = np.empty(ends[-1], dtype)
+
+    def write(k: int) -> None:
+        _translate(numbers[k], code_of[k].astype(dtype), codes[ends[k] - len(numbers[k]) : ends[k]])
+
+    run(write, range(len(numbers)))
+    return codes
+
+
+def distinct(
+    codes: Array, starts: NDArray[np.int64], stops: NDArray[np.int64]
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Number spans by content, in order of first occurrence.
+
+    Returns the number of each span, and for each number the index of its first span.
+    """
+    if few(len(starts) + len(codes)):
+        number: dict[bytes, int] = {}
+        bounds = zip(starts.tolist(), stops.tolist(), strict=True)
+        known = [number.setdefault(codes[a:b].tobytes(), len(number)) for a, b in bounds]
+        return np.array(known, np.uint32), np.unique(np.array(known, np.int64), return_index=True)[1]
+    ids, size = np.empty(len(starts), np.uint32), FEW
+    firsts, keys, done, n = np.empty(0, np.int64), np.empty(0, np.uint64), 0, 0
+    while done < len(ids):
+        firsts, keys = np.resize(firsts, size), np.resize(keys, size)
+        slots = _spread(keys[:n], 2 * size)
+        done, n = _fill(codes, starts, stops, done, ids, firsts, keys, slots, n)
+        size *= 4
+    return ids, firsts[:n]
+
+
+def _pieces(offsets: NDArray[np.int64]) -> list[int]:
+    """Boundaries of pieces of work, in documents."""
+    steps = np.arange(0, max(1, offsets[-1]), PIECE)
+    return [*np.unique(np.searchsorted(offsets[:-1], steps)).tolist(), len(offsets) - 1]
+
+
+def _find(codes: Array, offsets: NDArray[np.int64], kinds: NDArray[np.uint8]) -> tuple[Array, Array, Array]:
+    starts, stops = np.empty((2, offsets[-1] - offsets[0] + 1), np.int64)
+    lengths = np.empty(len(offsets) - 1, np.int64)
+    if few(len(starts)):
+        return _find_few(kinds[codes[offsets[0] : offsets[-1]]], offsets, lengths)
+    n = _find_words(codes, offsets, kinds, starts, stops, lengths)
+    return starts[:n], stops[:n], lengths
+
+
+def _find_few(
+    kinds: NDArray[np.uint8], offsets: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> tuple[Array, Array, Array]:
+    within, alone, first = kinds == WITHIN, kinds == ALONE, np.zeros(len(kinds) + 1, bool)
+    first[offsets - offsets[0]] = True
+    before = np.concatenate([[False], within[:-1]]) & ~first[:-1] if len(kinds) else within
+    after = np.concatenate([within[1:], [False]]) & ~first[1:] if len(kinds) else within
+    starts = np.flatnonzero(alone | (within & ~before)) + offsets[0]
+    stops = np.flatnonzero(alone | (within & ~after)) + 1 + offsets[0]
+    lengths[:] = np.diff(np.searchsorted(starts, offsets))
+    return starts, stops, lengths
+
+
+@njit(nogil=True, cache=True)
+def _find_words(codes, offsets, kinds, starts, stops, lengths):
+    begun = ended = 0
+    for i in range(len(offsets) - 1):
+        before, inside = ended, False
+        for j in range(offsets[i], offsets[i + 1]):
+            # Without branches, which are unpredictable for words this short.
+            within, alone = kinds[codes[j]] == WITHIN, kinds[codes[j]] == ALONE
+            starts[begun] = j
+            begun += alone or (within and not inside)
+            stops[ended] = j
+            ended += inside and not within
+            stops[ended] = j + 1
+            ended += alone
+            inside = within
+        stops[ended] = offsets[i + 1]
+        ended += inside
+        lengths[i] = ended - before
+    return ended
+
+
+@njit(nogil=True, cache=True)
+def _spread(keys, size):
+    """Hash slots filled with the numbers of these keys."""
+    slots = np.zeros(size, np.uint32)
+    for k in range(len(keys)):
+        at = _slot(keys[k], size)
+        while slots[at]:
+            at = (at + 1) & (size - 1)
+        slots[at] = k + 1
+    return slots
+
+
+@njit(nogil=True, cache=True)
+def _slot(key, size):
+    key *= np.uint64(0x9E3779B97F4A7C15)
+    return np.int64((key ^ (key >> np.uint64(32))) & np.uint64(size - 1))
+
+
+@njit(nogil=True, cache=True)
+def _fill(codes, starts, stops, begin, ids, firsts, keys, slots, n):
+    """Number spans until half the slots are used; return the next span, and how many numbers there are.
+
+    The key of a short span is its content behind a bit that marks its length; of a long span, a hash.
+    """
+    last, bits = len(slots) - 1, np.uint64(8 * codes.itemsize)
+    for i in range(begin, len(starts)):
+        start, size = starts[i], stops[i] - starts[i]
+        short, key = size * codes.itemsize < 8, np.uint64(1)
+        if short:
+            for j in range(start, start + size):
+                key = key << bits | np.uint64(codes[j])
+        else:
+            for j in range(start, start + size):
+                key = (key ^ np.uint64(codes[j])) * np.uint64(0x9E3779B97F4A7C15)
+                key ^= key >> np.uint64(29)
+            key |= np.uint64(1 << 63)
+        at = _slot(key, len(slots))
+        while slots[at]:
+            if keys[slots[at] - 1] == key:
+                k = firsts[slots[at] - 1]
+                if short or (stops[k] - starts[k] == size and _equal(codes, starts[k], start, size)):
+                    break
+            at = (at + 1) & last
+        if not slots[at]:
+            if n == len(firsts):
+                return i, n
+            firsts[n], keys[n] = i, key
+            n += 1
+            slots[at] = n
+        ids[i] = slots[at] - 1
+    return len(starts), n
+
+
+@njit(nogil=True, cache=True)
+def _translate(numbers, code_of, out):
+    for j in range(len(numbers)):
+        out[j] = code_of[numbers[j]]
+
+
+@njit(nogil=True, cache=True)
+def _equal(codes, first, second, size):
+    j = 0
+    while j < size and codes[first + j] == codes[second + j]:
+        j += 1
+    return j == size

@@ -1,10 +1,10 @@
-"""The forms that texts are brought into, a text at a time and as tables of what every code point becomes.
+"""Normal forms of texts: `normalise` for one text, `NormalForm` as a table by code point.
 
-NFKC(st) = NFKC(s) NFKC(t) wherever the compatibility decomposition of t begins with a starter (combining
-class 0) that is not the second of any pair that composes: nothing is reordered across it, nothing composes
-with it. So a text is cut before each such code point, and its pieces, most of them a single code point,
-become what they become alone. Case folding and lower-casing go code point by code point (but for a final
-sigma, which the papers' form has no use for), and casing changes nothing of where a text may be cut.
+NFKC(st) = NFKC(s) NFKC(t) if the compatibility decomposition of t begins with a starter (combining class 0)
+that is not the second character of a composing pair. A text is therefore cut before every such code point and
+its pieces, mostly single code points, are normalised independently. Case folding and lower-casing work per
+code point (except final sigma, which the papers' form does not have) and do not change where a text may be
+cut.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from textsvm.errors import InputError
 from textsvm.runtime.parallel import Lock
 
 NORMALISATIONS = ("unicode", "paper", "none")
-#: What a code point becomes: nothing known yet; p + 1 for the code point p; a space that runs into others;
-#: what it becomes is known with its neighbours only; SEVERAL + i: row i of `NormalForm.rows`.
+#: Table entries: not yet filled in; p + 1: code point p; a collapsible space; depends on neighbours (JOINED);
+#: SEVERAL + i: expansion at row i of `NormalForm.rows`.
 UNKNOWN, SPACE, JOINED, SEVERAL = 0, sys.maxunicode + 2, sys.maxunicode + 3, sys.maxunicode + 4
 _OUTSIDE_PAPER, _OUTSIDE_PAPER_CASED = re.compile(r"[^a-z0-9]+"), re.compile(r"[^A-Za-z0-9]+")
-#: No code point from here on has a canonical decomposition; none below the first composes with one before it.
+#: No code point below the first composes with its predecessor; none from the last on decomposes.
 _FIRST_SECOND, _LAST_DECOMPOSED = 0x300, 0x30000
 
 
 def normalise(text: str, form: str = "unicode", *, punctuation: bool = True, keep_case: bool = False) -> str:
-    """Bring a text into the form that kernels compare.
+    """Normalise a text to the form that kernels compare.
 
     Parameters
     ----------
     text : str
     form : {"unicode", "paper", "none"}
-        "unicode": NFKC, case folded, every run of white space one space, none at the ends.
-        "paper": the form of the papers' experiments, lower case, every run of characters outside
-        a-z0-9 one space. "none": as it is.
+        "unicode": NFKC, case folded, runs of white space collapsed to one space, stripped.
+        "paper": the form of the papers' experiments: lower case, every run of characters outside a-z0-9
+        becomes one space. "none": unchanged.
     punctuation : bool
-        False puts a space in place of punctuation and symbols (Unicode categories P and S).
+        False replaces punctuation and symbols (Unicode categories P and S) by spaces.
     keep_case : bool
-        The same without case folding, or lower-casing; A-Z are letters of "paper" then.
+        No case folding or lower-casing; "paper" then keeps A-Z.
 
     Raises
     ------
     InputError
-        If `form` is not one of the three.
+        If `form` is unknown.
     """
     if form == "unicode":
         text = _compose(text, keep_case)
@@ -61,27 +61,20 @@ def normalise(text: str, form: str = "unicode", *, punctuation: bool = True, kee
 
 
 class NormalForm:
-    """What `normalise` makes of every code point, learnt as code points are met.
+    """Table of the normalised form of every code point, filled in as code points occur.
 
-    Parameters
-    ----------
-    form, punctuation, keep_case : as `normalise` takes them
+    Takes the parameters of `normalise`.
 
     Attributes
     ----------
     changes : bool
-        Whether any text is changed.
+        Whether the form changes any text.
     strips : bool
-        Whether there are no spaces at the ends.
+        Whether spaces at the ends are removed.
     table : uint32 array, shape (number of code points,)
-        What each becomes, see `UNKNOWN`.
+        Normal form of each code point, see `UNKNOWN`.
     rows : uint32 array
-        Of the code points that become several: how many, then each as in `table`.
-
-    Raises
-    ------
-    InputError
-        If `form` is not one of the three.
+        Expansions of code points to several: the number of code points, then each coded as in `table`.
     """
 
     def __init__(self, form: str, punctuation: bool, keep_case: bool) -> None:
@@ -94,18 +87,18 @@ class NormalForm:
         self.learn(range(128))
 
     def learn(self, points: Iterable[int]) -> None:
-        """Fill in what these code points become; what is filled in stays, for others read it meanwhile."""
+        """Fill in the entries of these code points. Filled entries never change: other threads read them."""
         with self._learning:
             for point in points:
                 if self.table[point] == UNKNOWN:
                     joined = self.form == "unicode" and not begins(point)
-                    made, place = [JOINED] if joined else self.of(chr(point)), SEVERAL + len(self.rows)
-                    if len(made) != 1:
-                        self.rows = np.append(self.rows, np.array([len(made), *made], np.uint32))
-                    self.table[point] = made[0] if len(made) == 1 else place
+                    codes, place = [JOINED] if joined else self.of(chr(point)), SEVERAL + len(self.rows)
+                    if len(codes) != 1:
+                        self.rows = np.append(self.rows, np.array([len(codes), *codes], np.uint32))
+                    self.table[point] = codes[0] if len(codes) == 1 else place
 
     def of(self, piece: str) -> list[int]:
-        """What a piece of a text becomes that nothing around it changes, each as in `table`."""
+        """Normal form of a piece that does not interact with its neighbours, coded as in `table`."""
         if self.form == "paper":
             piece = normalise(piece, "paper", keep_case=self.keep_case)
         elif self.form == "unicode":
@@ -118,12 +111,12 @@ class NormalForm:
 
 @lru_cache
 def normal_form(form: str, punctuation: bool, keep_case: bool) -> NormalForm:
-    """The table of a form; there is one of each."""
+    """Shared `NormalForm` of these parameters."""
     return NormalForm(form, punctuation, keep_case)
 
 
 def begins(point: int) -> bool:
-    """Whether NFKC never joins or reorders a code point with what stands before it."""
+    """Whether NFKC never composes or reorders a code point with the preceding one."""
     if point < _FIRST_SECOND:
         return True
     first = unicodedata.normalize("NFKD", chr(point))[0]
@@ -137,7 +130,7 @@ def _compose(text: str, keep_case: bool) -> str:
 
 @lru_cache(maxsize=1)
 def _seconds() -> frozenset[int]:
-    """The code points that may compose with one before them: seconds of canonical pairs, and Hangul jamo."""
+    """Code points that may compose with a preceding one: seconds of canonical pairs, and Hangul jamo."""
     pairs = (unicodedata.decomposition(chr(point)).split() for point in range(_LAST_DECOMPOSED))
     vowels_and_finals = (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))
     canonical = (int(pair[1], 16) for pair in pairs if len(pair) == 2 and pair[0][0] != "<")

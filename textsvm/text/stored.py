@@ -1,4 +1,4 @@
-"""Texts in a temporary file: a sequence of strings of which none is in memory until it is asked for."""
+"""Sequence of texts in a temporary file; a text is read when it is accessed."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any, overload
 
 from textsvm.errors import InputError
 
-#: Bytes that are written at a time.
+#: Bytes per write.
 WRITTEN = 1 << 20
 
 
 class StoredTexts(Sequence[str]):
-    """Texts in UTF-8, one behind the other, in a file that has no name and is gone with the process.
+    """Concatenated UTF-8 texts in an unnamed temporary file that is removed when the process ends.
 
     Parameters
     ----------
     data : mmap or bytes
     starts, ends : array of int64
-        Where each text begins and ends.
+        Byte range of each text.
     """
 
     def __init__(self, data: Any, starts: array[int], ends: array[int]) -> None:
@@ -29,15 +29,15 @@ class StoredTexts(Sequence[str]):
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> StoredTexts:
-        """Those of an iterable, which is read once.
+        """Store the texts of an iterable, which is consumed once.
 
         Raises
         ------
         InputError
-            If the temporary folder has no room for them.
+            If the temporary folder is full.
         """
         offsets, end, waiting = array("q", [0]), 0, bytearray()
-        # Not buffered: what a full disk did not take would be tried again when the file is closed.
+        # Unbuffered: a buffer would retry the failed write to a full disk on close.
         with tempfile.TemporaryFile(prefix="textsvm-", buffering=0) as file:
             for text in texts:
                 # Lone surrogates (undecodable bytes kept by a reader) are symbols like any other.

@@ -1,16 +1,15 @@
-"""What one symbol of a text is: a character, a word, what a function finds; and where symbols stand.
+"""Symbols of a text (characters, words, groups of residues, or the tokens of a function) and their spans.
 
-Residues of proteins in groups that replace each other: what `tokens="blosum62"` reads.
-
-The ten groups that Li, Fan, Wang and Wang (2003, Protein Engineering 16:323) found most alike by BLOSUM62,
-Li-B(10) in Edgar's comparison (2004, Nucleic Acids Research 32:380):
+`tokens="blosum62"` reads proteins as groups of residues that substitute each other: the ten groups that Li,
+Fan, Wang and Wang (2003, Protein Engineering 16:323) derived from BLOSUM62, Li-B(10) in Edgar's comparison
+(2004, Nucleic Acids Research 32:380):
 
     AST  C  DEQ  FWY  G  HN  IV  KR  LM  P
 
-A group is written as its first letter. The other letters of IUPAC: U (selenocysteine) is a C and O
-(pyrrolysine) a K, of which they are made; Z (E or Q) is the group of both; B (D or N) is read as D and J (I
-or L) as L, as MMseqs2 reads them; X (any) is a symbol of its own, and so is * (a stop). Case tells nothing.
-Every letter from A to Z is read; anything else, gaps of an alignment and white space too, is refused.
+A group is named by its first letter. Other IUPAC letters: U (selenocysteine) counts as C and O (pyrrolysine)
+as K, from which they derive; Z (E or Q) belongs to their common group; B (D or N) counts as D and J (I or L)
+as L, as in MMseqs2; X (any) and * (stop) are symbols of their own. Case is ignored. All letters from A to Z
+are accepted; any other character, including alignment gaps and white space, is refused.
 """
 
 from __future__ import annotations
@@ -34,17 +33,14 @@ _NONE = len(GROUPS)
 def residue_groups(
     codes: NDArray[np.unsignedinteger], offsets: NDArray[np.int64], alphabet: NDArray[np.uint32]
 ) -> NDArray[np.uint8]:
-    """The group of every character of some texts, as an index of `GROUPS`.
+    """Group of every character of some texts, as an index into `GROUPS`.
 
-    Parameters
-    ----------
-    codes, offsets, alphabet : arrays
-        Characters, as `textsvm.text.documents.Documents` has them.
+    Takes the arrays of the characters' `Documents`.
 
     Raises
     ------
     InputError
-        If a character stands for no residue.
+        If a character is no residue.
     """
     group_of = np.array([_CODE_OF.get(point, _NONE) for point in alphabet.tolist()] + [_NONE], np.uint8)
     groups: NDArray[np.uint8] = group_of[codes]
@@ -60,20 +56,20 @@ def residue_groups(
     return groups
 
 
-#: What the symbols of a text are: a name, or a function from a text to its tokens.
+#: Kind of symbols: a name, or a function from a text to its tokens.
 Tokens = str | Callable[[str], Sequence[str]]
-#: Where symbols stand in a text: first character and the one behind the last, shape (n, 2); -1 is nowhere.
+#: Half-open character ranges of symbols in a text, shape (n, 2); -1: not located.
 Spans = NDArray[np.int64]
 NAMES = ("characters", "words", "whitespace", "blosum62")
-#: Those whose symbols are one character each.
+#: Kinds whose symbols are single characters.
 SINGLE = ("characters", "blosum62")
-#: What a character is in a text of words: nothing, part of a word, a word by itself.
+#: Class of a character: between words, within a word, a word by itself.
 BETWEEN, WITHIN, ALONE = 0, 1, 2
 _WORDS, _WORD = re.compile(r"\w+|[^\w\s]"), re.compile(r"\w")
 
 
 def check_tokens(tokens: Tokens) -> None:
-    """Raise InputError if `tokens` is neither one of the names nor a function."""
+    """Raise InputError if `tokens` is neither a known name nor a hashable function."""
     if callable(tokens):
         try:
             hash(tokens)
@@ -84,49 +80,48 @@ def check_tokens(tokens: Tokens) -> None:
 
 
 def tokenise(text: str, tokens: Tokens) -> list[str]:
-    """The tokens of a normalised text, in order.
+    """Split a normalised text into tokens.
 
     Parameters
     ----------
     text : str
     tokens : {"characters", "words", "whitespace", "blosum62"} or callable
-        "words": every run of word characters, and every other character but white space by itself;
-        "whitespace": what white space separates; "blosum62": the residues of a protein in groups
-        (`textsvm.text.tokens`); a function returns a sequence of str.
+        "words": runs of word characters, and every other non-space character by itself; "whitespace":
+        separated by white space; "blosum62": groups of residues; a function returns a sequence of str.
 
     Raises
     ------
     InputError
-        If the function fails, or returns anything else; if a character stands for no residue.
+        If the function fails or returns anything else, or a character is no residue.
     """
     if tokens == "blosum62":
         points = np.array([*map(ord, text)], np.uint32)
         ends = np.array([0, len(points)])
-        found = residue_groups(np.arange(len(points), dtype=np.uint32), ends, points)
-        return [chr(point) for point in GROUP_NAMES[found]]
+        groups = residue_groups(np.arange(len(points), dtype=np.uint32), ends, points)
+        return [chr(point) for point in GROUP_NAMES[groups]]
     if not callable(tokens):
         return (
             _WORDS.findall(text) if tokens == "words" else text.split() if tokens == "whitespace" else [*text]
         )
     try:
-        made = tokens(text)
-        pieces = list(made)
+        result = tokens(text)
+        pieces = list(result)
     except Exception as error:
         raise InputError(
             f"the function of tokens failed on {_shorten(text)} ({type(error).__name__}: {error}); it must "
             "return a list of str"
         ) from error
-    other = next((type(one) for one in pieces if not isinstance(one, str)), None)
-    if isinstance(made, str) or other is not None:
-        what = "a single str" if other is None else f"a list with a {other.__name__} in it"
+    other = next((type(piece) for piece in pieces if not isinstance(piece, str)), None)
+    if isinstance(result, str) or other is not None:
+        returned = "a single str" if other is None else f"a list with a {other.__name__} in it"
         raise InputError(
-            f"the function of tokens returned {what} for {_shorten(text)}; it must return a list of str"
+            f"the function of tokens returned {returned} for {_shorten(text)}; it must return a list of str"
         )
     return pieces
 
 
 def kinds(characters: Iterable[str], tokens: str) -> NDArray[np.uint8]:
-    """What characters are to "words" or "whitespace": `BETWEEN`, `WITHIN` or `ALONE`."""
+    """Class of each character for "words" or "whitespace": `BETWEEN`, `WITHIN` or `ALONE`."""
     other = ALONE if tokens == "words" else WITHIN
     return np.array(
         [BETWEEN if c.isspace() else WITHIN if _WORD.match(c) else other for c in characters], np.uint8
@@ -134,7 +129,7 @@ def kinds(characters: Iterable[str], tokens: str) -> NDArray[np.uint8]:
 
 
 def locate(text: str, tokens: Sequence[str]) -> Spans:
-    """Where tokens stand in their text, each looked for behind the one before."""
+    """Spans of tokens in their text, each searched for after the previous token."""
     spans, behind = np.full((len(tokens), 2), -1, np.int64), 0
     for i, token in enumerate(tokens):
         first = text.find(token, behind) if token else -1
@@ -145,10 +140,10 @@ def locate(text: str, tokens: Sequence[str]) -> Spans:
 
 
 def align(folded: str, text: str) -> Spans:
-    """Where the characters of a text without case stand in the text with case.
+    """Spans of the characters of a case-folded text in the original text.
 
-    A character that folds to several ("ß" to "ss") has them all; where the two do not fit together,
-    characters are taken in proportion.
+    The expansion of a character ("ß" to "ss") shares its span. If the texts do not match, spans are assigned
+    proportionally.
     """
     n, m = len(folded), len(text)
     at = np.arange(n)
@@ -167,7 +162,7 @@ def align(folded: str, text: str) -> Spans:
 
 
 def spread(shares: NDArray[np.float64], spans: Spans, length: int) -> NDArray[np.float64]:
-    """What symbols have, evenly over their characters; of those that stand nowhere, over all `length`."""
+    """Spread each symbol's share evenly over its characters; shares without a span over all `length`."""
     nowhere = (spans[:, 1] <= spans[:, 0]) | (spans[:, 0] < 0)
     widths = np.where(nowhere, 0, spans[:, 1] - spans[:, 0])
     owner = np.repeat(np.arange(len(shares)), widths)

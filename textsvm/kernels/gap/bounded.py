@@ -58,20 +58,18 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.base import SymbolKernel, is_number, is_whole
-from textsvm.kernels.gap.attribution import SUBSEQUENCES
-from textsvm.kernels.gap.bounded_features import (
+from textsvm.kernels.gap.bounded_rows import (
     BoundedGapPredictor,
     BoundedGapRows,
-    Parameters,
     check_range,
     normalisation_of,
 )
-from textsvm.kernels.gap.recurrence import Recurrence
+from textsvm.kernels.gap.recurrence import SUBSEQUENCES, Recurrence
 from textsvm.kernels.gap.subsequences import Patterns, Subsequences, count, ids_of, patterns_of
 from textsvm.kernels.gap.sweep import self_products
 from textsvm.kernels.options import BOUNDED_GAP_OPTIONS, Option
 from textsvm.kernels.spectrum.counted import equal_ones
-from textsvm.linalg.products import Columns, Half, finish_half
+from textsvm.linalg.products import Half, InvertedIndex, finish_half
 from textsvm.linalg.rows import FeatureRows, SharedFeatures
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime.compiled import njit
@@ -306,12 +304,12 @@ class CountedSubsequences:
     documents : Documents
     """
 
-    def __init__(self, kernel: Parameters, documents: Documents) -> None:
+    def __init__(self, kernel: Any, documents: Documents) -> None:
         self.documents = documents
         _, x = count(documents, kernel.patterns, kernel.decay)
         self.shared = SharedFeatures.of(x, x.frequencies())
 
-    def rows(self, kernel: Parameters, train: NDArray[np.int64]) -> FeatureRows:
+    def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
         """All documents as rows of features."""
         if kernel.normalised:
             rows = self.shared.weighed(None, 1.0, True)
@@ -326,7 +324,7 @@ class HostBoundedGap(BoundedGapRows):
     """The CPU twin: see `KernelRows`."""
 
     @staticmethod
-    def represent(kernel: Parameters, documents: Documents) -> tuple[Subsequences, Sparse]:
+    def represent(kernel: Any, documents: Documents) -> tuple[Subsequences, Sparse]:
         return count(documents, kernel.patterns, kernel.decay)
 
     @staticmethod
@@ -338,9 +336,9 @@ class HostBoundedGap(BoundedGapRows):
         return x.select(target, n_features)
 
     @cached_property
-    def columns(self) -> Columns:
+    def columns(self) -> InvertedIndex:
         """X by columns."""
-        return Columns(self.x)
+        return InvertedIndex(self.x)
 
     def products(
         self, x: Sparse, scale: NDArray[np.float64], progress: Progress | None = None

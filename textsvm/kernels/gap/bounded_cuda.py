@@ -1,8 +1,7 @@
-"""Documents -> subsequences of bounded span on a GPU: `features.subsequences`, by kernels_cu/subsequences.cu.
+"""GPU twin of the gap-weighted kernel of bounded span.
 
-Batches of documents are counted one after the other; the keys of all entries are ranked together.
-
-Gap-weighted kernel of bounded span on a GPU: X from `subsequences_cuda`, products from `products_cuda`.
+`count` is `subsequences.count` on the GPU (kernels_cu/subsequences.cu): batches of documents are counted in
+turn, then the keys of all entries are ranked together. Products are those of `products_cuda`.
 """
 
 from __future__ import annotations
@@ -14,46 +13,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.gap.bounded_features import BoundedGapRows, Parameters, check_range
-from textsvm.kernels.gap.subsequences import (
-    ROOM,
-    Patterns,
-    Subsequences,
-    check_entries,
-    places_of_stage,
-)
-from textsvm.kernels.mers.gapped_kmers import Stage
-from textsvm.kernels.spectrum.counted_cuda import (
-    commonest_first,
-    equal_ones,
-    normalised_rows,
-    shared_rows,
-)
-from textsvm.kernels.spectrum.pmers_cuda import documents_of
+from textsvm.kernels.gap.bounded_rows import BoundedGapRows, check_range
+from textsvm.kernels.gap.subsequences import ROOM, Patterns, Subsequences, check_entries, places_of_stage
+from textsvm.kernels.mers.windows import Stage
+from textsvm.kernels.spectrum.counted_cuda import commonest_first, equal_ones, normalised_rows, shared_rows
 from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.rows_cuda import CudaRows
-from textsvm.linalg.sparse_cuda import CudaSparse
+from textsvm.linalg.sparse_cuda import CudaSparse, documents_of
 from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import DeviceDocuments, Documents
 
 Array = Any  # a CuPy array
 SOURCE = "subsequences.cu"
-#: What may be launched: (source, defines).
+#: Kernels launched: (source, defines).
 DEFINE_SETS: list[tuple[str, gpu.Defines]] = [(SOURCE, ())]
-#: Words of a batch of documents, and keys of which a table is made whatever the number of entries.
+#: Words per batch of documents; number of keys up to which ranks are always tabulated.
 BATCH, TABLE = 1 << 26, 1 << 24
 
 
-class _Batch:
-    """Some documents on the card, and a word for each pattern at each of their places.
-
-    Parameters
-    ----------
-    documents : Documents
-    patterns : Patterns
-    """
+class _PatternBatch:
+    """Some documents on the GPU, with a word for each pattern at each position."""
 
     def __init__(self, documents: Documents, patterns: Patterns) -> None:
         cp = gpu.cupy()
@@ -68,7 +49,7 @@ class _Batch:
         self.document = documents_of(self.text.offsets, self.text.n, self.text.size)
 
     def keys(self, stages: list[Stage], places: Any) -> Array:
-        """The key of every word, for the stage behind these; -1 where there is no occurrence."""
+        """Key of every word for the stage after these; -1 if the pattern does not occur there."""
         keys = gpu.cupy().zeros(self.n_words, np.int64)
         for stage in stages:
             self._extend(stage.kept, keys)
@@ -83,7 +64,7 @@ class _Batch:
         _each("extend", self.n_words, *where, np.int64(text.n_symbols), keys)
 
     def entries(self, words: Array, bound: int, powers: Array) -> tuple[Array, Array, Array]:
-        """Document, key and value of each subsequence of each document, given the keys of the last stage."""
+        """Document, key and value of each subsequence of each document, from the keys of the last stage."""
         cp = gpu.cupy()
         p, n_gaps = np.int32(self.patterns.p), np.int64(self.patterns.n_gaps)
         sizes = (np.int64(bound), n_gaps)
@@ -100,14 +81,14 @@ class _Batch:
 
 
 def count(documents: Documents, patterns: Patterns, decay: float) -> tuple[Subsequences, CudaSparse]:
-    """`subsequences.count` on the current card."""
+    """`subsequences.count` on the current GPU."""
     cp = gpu.cupy()
     stages: list[Stage] = []
     n_symbols = len(documents.alphabet)
     places, bound = places_of_stage(0, 1, n_symbols, patterns)
     while places[-1] + 1 < patterns.p:
-        found = [cp.unique(batch.keys(stages, places)) for _, batch in _batches(documents, patterns)]
-        keys = cp.unique(cp.concatenate([cp.empty(0, np.int64), *found]))
+        parts_keys = [cp.unique(batch.keys(stages, places)) for _, batch in _batches(documents, patterns)]
+        keys = cp.unique(cp.concatenate([cp.empty(0, np.int64), *parts_keys]))
         stages.append(Stage(places, keys[keys >= 0].astype(np.uint64), None))
         size = len(stages[-1].keys)
         places, bound = places_of_stage(int(places[-1]) + 1, size, n_symbols, patterns)
@@ -135,27 +116,27 @@ def _rows(n: int, owner: Array, features: Array, values: Array, size: int) -> Cu
 
 def _batches(
     documents: Documents, patterns: Patterns, most: int | None = None
-) -> Iterator[tuple[int, _Batch]]:
-    """Documents in batches of at most `most`, with the number of the first of each."""
+) -> Iterator[tuple[int, _PatternBatch]]:
+    """Batches of at most `most` documents, each with the number of its first document."""
     most, size = most or len(documents), max(1, BATCH // len(patterns.spans))
     first = 0
     while first < len(documents):
         goal = documents.offsets[first] + size
         last = int(np.searchsorted(documents.offsets, goal, "right")) - 1
         last = min(max(last, first + 1), first + most)
-        yield first, _Batch(documents.take(np.arange(first, last)), patterns)
+        yield first, _PatternBatch(documents.take(np.arange(first, last)), patterns)
         first = last
 
 
 def _ranks(keys: Array, bound: int) -> tuple[Array, Array, Array | None]:
-    """Sorted distinct keys, the rank of each key, and the ranks of all possible keys if these are few."""
+    """Sorted distinct keys, the rank of each key, and the ranks of all possible keys if tabulated."""
     cp = gpu.cupy()
     gpu.require_memory(40 * len(keys), f"ranking {len(keys):,} subsequences")
     if not len(keys):
         return cp.empty(0, np.uint64), cp.empty(0, np.int32), None
     if bound > max(TABLE, 4 * len(keys)):
-        distinct, found = cp.unique(keys, return_inverse=True)
-        return distinct.astype(np.uint64), found.astype(np.int32), None
+        distinct, inverse = cp.unique(keys, return_inverse=True)
+        return distinct.astype(np.uint64), inverse.astype(np.int32), None
     seen = cp.zeros(bound, bool)
     seen[keys] = True
     ranks = cp.where(seen, cp.cumsum(seen, dtype=np.int32) - 1, -1).astype(np.int32)
@@ -170,10 +151,10 @@ WHAT = "the gap-weighted kernel of bounded span"
 
 
 class CudaBoundedGap(BoundedGapRows):
-    """Kernel values against fixed documents, on a GPU (`KernelRows`)."""
+    """Kernel values with fixed documents on a GPU (`KernelRows`)."""
 
     @staticmethod
-    def represent(kernel: Parameters, documents: Documents) -> tuple[Subsequences, CudaSparse]:
+    def represent(kernel: Any, documents: Documents) -> tuple[Subsequences, CudaSparse]:
         return count(documents, kernel.patterns, kernel.decay)
 
     @staticmethod
@@ -206,22 +187,16 @@ class CudaBoundedGap(BoundedGapRows):
 
 
 class CudaCountedSubsequences:
-    """Documents as rows of features on the current card, for machines without a Gram.
+    """Documents as feature rows on the current GPU, for solvers without a Gram."""
 
-    Parameters
-    ----------
-    kernel : BoundedGap
-    documents : Documents
-    """
-
-    def __init__(self, kernel: Parameters, documents: Documents) -> None:
+    def __init__(self, kernel: Any, documents: Documents) -> None:
         self.documents = documents
         _, x = count(documents, kernel.patterns, kernel.decay)
         rows = CudaRows(x.indptr, x.features, x.values, len(x.df))
         self.shared, self.alone = shared_rows(rows, *commonest_first(x.df))
 
-    def rows(self, kernel: Parameters, train: NDArray[np.int64]) -> FeatureRows:
-        """All documents as rows of features."""
+    def rows(self, kernel: Any, train: NDArray[np.int64]) -> FeatureRows:
+        """All documents as feature rows."""
         featured = self.documents.lengths >= kernel.p
         if kernel.normalised:
             rows = FeatureRows(*normalised_rows(self.shared, self.alone))  # type: ignore[arg-type]

@@ -1,24 +1,22 @@
-"""Launches of the CUDA twin of the gap-weighted kernel; gap_recurrence.py has the mathematics.
+"""GPU twin of the gap-weighted kernel; recurrence.py has the mathematics.
 
 The recurrence without decays
 -----------------------------
-Write S_q(i, j) = decay^(k + c) P_q / (unit decay^2q) and R_q likewise, k a row's number within a *period* and
-c a column's within a *block*. Then a cell of the table costs one addition where symbols match, and one more:
+Write S_q(i, j) = decay^(k + c) P_q / (unit decay^2q) and R_q likewise, with k the number of a row within a
+*period* and c that of a column within a *block*. A cell then costs one addition, and another on a match:
 
     r_q += M (P_{q-1} of the row and the column before + b_{q-1} decay^-(k + c)),    P_q += r_q
 
-After each period all P are multiplied by decay^period, at the end of a block r by decay^block: the numbers
-stay in range. `unit` puts the levels' factors decay^2q into the middle of it.
+After each period all P are multiplied by decay^period, at the end of a block r by decay^block, which keeps
+the numbers in range. `unit` centres the levels' factors decay^2q in this range.
 
-On the card
------------
-A lane holds COLUMNS neighbouring columns of one document, the target, P in registers. The lanes of a document
-are neighbours, one row behind the other, and hand on r by shuffles. 32 lanes, of as many documents as they
-hold, are a strip; a document may go on in the next one, to which r goes through memory. A warp takes the
-strips of a *pack* through a run of sources, whose symbols stream past without a gap: a source ends, P is
-cleared, the next begins. A table per strip has one mask of a lane's columns for each symbol.
-
-What the CUDA twin of the gap-weighted kernel is compiled for, and documents as it reads them.
+On the GPU
+----------
+A lane holds COLUMNS neighbouring columns of a document, the target, with P in registers. The lanes of a
+document are neighbours, one row behind each other, and pass on r by shuffles. 32 lanes, of one or several
+documents, form a strip; a document may continue in the next strip, to which r passes through memory. A warp
+takes the strips of a *pack* through a run of sources, whose symbols stream past without gaps: when a source
+ends, P is cleared and the next begins. A table per strip has a mask of each lane's columns for every symbol.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.gap.recurrence import GapKernel, Recurrence, SelfValues, shared_pass
+from textsvm.kernels.gap.recurrence import Recurrence, SelfValues, shared_pass
 from textsvm.runtime import device as gpu
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device
@@ -44,15 +42,15 @@ from textsvm.text.documents import DeviceDocuments, Documents
 
 SOURCE = "gap.cu"
 WARP = 32
-#: Strips of a pack: where the last one may be cut with up to 2, 8 and any number of lanes idle.
+#: Strips per pack from which it may end with up to 2, 8 and any number of idle lanes.
 STRIPS = (1, 8, 16)
-#: Alphabets up to this size have masks, others are compared symbol by symbol.
+#: Largest alphabet with masks; symbols of larger alphabets are compared directly.
 MASKED = 256
-#: Symbols that a word of the stream has room for.
+#: Largest alphabet that a word of the stream can hold.
 MOST_SYMBOLS = 1 << 25
-#: Codes of 32 bits, of more than 65,536 symbols.
+#: 32-bit codes, for more than 65,536 symbols.
 WIDE: gpu.Defines = (("CODE", "uint32"),)
-#: What a matrix in shards adds to the defines.
+#: For matrices in shards.
 SHARDS: gpu.Defines = (("SHARDS", 1),)
 
 LANE = np.dtype(
@@ -67,9 +65,37 @@ LANE = np.dtype(
 )
 
 
+THREADS = 128
+MATRIX, MIRRORED, WEIGHTED, DIAGONAL = range(4)
+#: Minimum and maximum words of the stream per task.
+RUN = (1024, 16_384)
+#: Warp steps per launch between calls of `progress`.
+STEPS = 4e9
+#: Symbols of documents that are predicted together.
+BATCH = 1 << 25
+#: By GPU and defines of a module: a lock, and the event after the last launches that use its constants.
+_constants: dict[tuple[int, gpu.Defines], tuple[Lock, list[Any]]] = {}
+
+TASK = np.dtype(
+    [(name, np.int32) for name in ("first_strip", "strips", "first_source", "sources")]
+    + [("begin", np.int64), ("rows", np.int32), ("part", np.int32)],
+    align=True,
+)
+OUTPUT = np.dtype(
+    [("mode", np.int32), ("classes", np.int32), ("width", np.int64)]
+    + [
+        (name, np.uint64)
+        for name in ("source_index", "target_index", "source_scale", "target_scale", "matrix", "coef", "sums")
+    ]
+    + [("targets", np.int64), ("kernels", np.int64)]
+    + [(name, np.uint64) for name in ("mix", "matrices", "scales", "shards", "firsts")],
+    align=True,
+)
+
+
 @dataclass(frozen=True)
-class Variant:
-    """What gap.cu is specialised by."""
+class GapVariant:
+    """Preprocessor definitions of gap.cu."""
 
     levels: int
     columns: int
@@ -91,7 +117,7 @@ class Variant:
             ("BLEND", int(self.blend)),
             ("MASKS", int(self.masks)),
             ("BLOCKS", self.blocks),
-            # As measured.
+            # Measured optimum.
             ("TOGETHER", 1 if self.double else {1: 1, 3: 1, 4: 4}.get(self.levels, 2)),
             *((("SHARED", self.shared),) if self.shared else ()),
             *(WIDE if self.wide else ()),
@@ -100,7 +126,7 @@ class Variant:
 
     @property
     def blocks(self) -> int:
-        """Blocks that a multiprocessor has registers for."""
+        """Blocks per multiprocessor, by registers."""
         registers = (
             self.columns * _registers_of_column(self.levels, self.double, self.masks) + 5 * self.shared
         )
@@ -123,16 +149,16 @@ class Variant:
 
 
 def _registers_of_column(levels: int, double: bool, masks: bool) -> int:
-    """P of each level, weights of doubles (those of floats are kept elsewhere), the symbol if compared."""
+    """Registers per column: P of each level, weights of doubles, the symbol if compared."""
     return (2 * levels + 4 if double else levels) + (0 if masks else 1 if double else 3)
 
 
 def columns_of(levels: int, double: bool, masks: bool) -> int:
-    """Columns of a lane, at most 50: what its registers hold, but none that would be idle at 100 symbols."""
+    """Columns per lane, at most 50: what fits registers, without idle columns for 100 symbols."""
     room = 233 - 4 * levels if double else 180
     most = min(50, room // max(1, _registers_of_column(levels, double, masks)))
     if not double:
-        # As measured: more of them cost warps, fewer cost steps.
+        # Measured: more columns cost warps, fewer cost steps.
         most = min(most, 50 if levels < 3 else 34 if levels == 3 else 25)
     return -(-100 // -(-100 // max(1, most)))
 
@@ -146,7 +172,7 @@ def block_of(columns: int, decay: float) -> int:
 def period_and_unit(
     recurrence: Recurrence, double: bool, block: int, n: int, m: int
 ) -> tuple[int, float] | None:
-    """The period, and log2 of the unit; None if the numbers do not fit."""
+    """The period and log2 of the unit; None if the numbers do not fit."""
     levels = recurrence.p - 1
     bits = -math.log2(recurrence.decay)
     period = max(1, min(WARP, int(30 / max(bits, 1e-9))))
@@ -157,13 +183,15 @@ def period_and_unit(
     return (period, unit) if unit >= low - limit / 2 else None
 
 
-def variant_of(levels: int, decay: float, double: bool, blend: bool, masks: bool, shared: int = 0) -> Variant:
-    """The defines for a kernel and an alphabet, and for that many smaller lengths besides."""
+def variant_of(
+    levels: int, decay: float, double: bool, blend: bool, masks: bool, shared: int = 0
+) -> GapVariant:
+    """Definitions for a kernel and an alphabet, and for `shared` smaller lengths besides."""
     columns = columns_of(levels, double, masks)
-    return Variant(levels, columns, block_of(columns, decay), double, blend, masks, shared)
+    return GapVariant(levels, columns, block_of(columns, decay), double, blend, masks, shared)
 
 
-#: (source, defines) of every kind that is launched; for other p the numbers differ.
+#: Kernels launched: (source, defines), for a choice of p.
 DEFINE_SETS = [
     (SOURCE, variant_of(levels, decay, double, blend, masks, shared).defines)
     for levels, decay, blend, masks, shared in [
@@ -187,8 +215,8 @@ DEFINE_SETS = [
 
 
 @njit(cache=True)
-def _first_lanes(lanes: Any, firsts: Any, packs: Any, strips: Any) -> int:
-    """First lane of each target, given how many it takes; (first strip, strips, last target) of each pack."""
+def _first_lanes(lanes, firsts, packs, strips):
+    """First lane of targets from their numbers of lanes; (first strip, strips, last target) of packs."""
     lane = start = count = 0
     for target in range(len(lanes)):
         room = -lane % 32
@@ -213,14 +241,14 @@ def _first_lanes(lanes: Any, firsts: Any, packs: Any, strips: Any) -> int:
 
 
 class Layout:
-    """Targets in lanes of some number of columns.
+    """Targets in lanes with a given number of columns.
 
     lanes : LANE array, (strips * 32,), on the device
     packs : int64, (packs, 3): first strip, strips, last target
-    masks : uint32, (strips, symbols, words, 32), on the device, of small alphabets; 28 columns a word
+    masks : uint32, (strips, symbols, words, 32), on the device, for small alphabets; 28 columns per word
     """
 
-    def __init__(self, texts: Texts, symbols: int, columns: int, masks: bool) -> None:
+    def __init__(self, texts: GapTexts, symbols: int, columns: int, masks: bool) -> None:
         cp = gpu.cupy()
         counts = -(-texts.lengths // columns)
         firsts, packs = np.empty(len(counts), np.int64), np.empty((len(counts), 3), np.int64)
@@ -251,12 +279,12 @@ class Layout:
             )  # fmt: skip
 
 
-class Texts:
-    """Documents that have a feature, on the device in order of length (a *position* counts in this order).
+class GapTexts:
+    """Documents with a feature, on the device by length; a *position* counts in this order.
 
-    order : int64, (m,), document of each position
-    lengths, starts : int64, (m,), of each position: symbols, first of them in `codes`
-    words : int64, (m + 1,), where each begins in `stream`
+    order : int64, (m,), document at each position
+    lengths, starts : int64, (m,), symbols, and the first of them in `codes`, by position
+    words : int64, (m + 1,), start of each in `stream`
     """
 
     def __init__(self, documents: Documents, min_length: int, symbols: int) -> None:
@@ -281,12 +309,12 @@ class Texts:
         return len(self.order)
 
     def function(self, name: str) -> Any:
-        """What reads codes of this width before any sweep."""
+        """Kernel that prepares codes of this width."""
         return gpu.load(SOURCE, DEFINE_SETS[0][1] + (WIDE if self.wide else ())).get_function(name)
 
     @cached_property
     def stream(self) -> Any:
-        """uint32, (symbols,): the symbols, and where documents end."""
+        """uint32, (symbols,): the symbols, with marks at the ends of documents."""
         cp = gpu.cupy()
         words = cp.empty(max(1, int(self.words[-1])), np.uint32)
         if len(self):
@@ -304,55 +332,27 @@ class Texts:
         return words
 
     def forget_layouts(self) -> None:
-        """Give back the memory of layouts that are not needed again."""
+        """Free the memory of the layouts."""
         self._layouts.clear()
 
     @cached_property
     def masks(self) -> bool:
-        """Whether symbols are few enough for a table of masks, and memory enough."""
+        """Whether a table of masks is used: a small alphabet and enough memory."""
         table = 4 * self.symbols * 2 * int(self.words[-1]) // 8
         return self.symbols - 1 <= MASKED and table < gpu.free_memory() // 4
 
     def layout(self, columns: int) -> Layout:
-        """The documents as targets; kept."""
+        """Layout of the documents as targets, cached."""
         if columns not in self._layouts:
             self._layouts[columns] = Layout(self, self.symbols, columns, self.masks)
         return self._layouts[columns]
 
 
-THREADS = 128
-MATRIX, MIRRORED, WEIGHTED, DIAGONAL = range(4)
-#: Words of the stream that a task goes through.
-RUN = (1024, 16_384)
-#: Steps of a warp in one launch between two calls of `progress`.
-STEPS = 4e9
-#: Symbols of documents that are predicted together.
-BATCH = 1 << 25
-#: Of each module, by card and defines: a lock, and the event after the launches that used its constants last.
-_constants: dict[tuple[int, gpu.Defines], tuple[Lock, list[Any]]] = {}
-
-TASK = np.dtype(
-    [(name, np.int32) for name in ("first_strip", "strips", "first_source", "sources")]
-    + [("begin", np.int64), ("rows", np.int32), ("part", np.int32)],
-    align=True,
-)
-OUTPUT = np.dtype(
-    [("mode", np.int32), ("classes", np.int32), ("width", np.int64)]
-    + [
-        (name, np.uint64)
-        for name in ("source_index", "target_index", "source_scale", "target_scale", "matrix", "coef", "sums")
-    ]
-    + [("targets", np.int64), ("kernels", np.int64)]
-    + [(name, np.uint64) for name in ("mix", "matrices", "scales", "shards", "firsts")],
-    align=True,
-)
-
-
 class Sweep:
-    """The recurrence for every source with every target, or what `mode` says of them."""
+    """The recurrence for every source with every target; `mode` selects the output."""
 
     def __init__(
-        self, recurrence: Recurrence, sources: Texts, targets: Texts, mode: int, shared: int = 0
+        self, recurrence: Recurrence, sources: GapTexts, targets: GapTexts, mode: int, shared: int = 0
     ) -> None:
         self.recurrence, self.sources, self.targets, self.mode = recurrence, sources, targets, mode
         n, m = sources.longest, targets.longest
@@ -376,7 +376,7 @@ class Sweep:
         self.tasks, self.parts = self._make_tasks()
 
     def _make_tasks(self) -> tuple[NDArray[Any], int]:
-        """Packs by runs of sources, the longest packs first; how many runs there are."""
+        """Packs by runs of sources, longest packs first, and the number of runs."""
         packs, words = self.layout.packs, self.sources.words
         size = int(words[-1]) * max(1, len(packs)) // (12 * self.warps)
         size = min(max(size, RUN[0]), RUN[1])
@@ -404,12 +404,12 @@ class Sweep:
         return tasks, len(first)
 
     def keep_part(self, number: int, count: int) -> None:
-        """Leave all but one of `count` parts of the tasks, of about the same work, to other cards."""
+        """Keep one of `count` parts of the tasks with similar work; other GPUs take the others."""
         mine = np.argsort(-_cost(self.tasks), kind="stable")[number::count]
         self.tasks = self.tasks[np.sort(mine)]
 
     def weights(self) -> NDArray[Any]:
-        """What gap.cu has in `weights`."""
+        """Struct `weights` of gap.cu."""
         variant, decay = self.variant, self.recurrence.decay
         levels, of_levels = variant.levels, self.recurrence.level_weights
         width = (variant.columns - 1) % variant.block + 1
@@ -427,7 +427,7 @@ class Sweep:
         return weights
 
     def launch(self, output: dict[str, Any], progress: Progress | None = None) -> None:
-        """Run all tasks; `output` has what gap.cu's Output needs besides the mode: arrays and numbers."""
+        """Run all tasks; `output` has the fields of gap.cu's Output except the mode."""
         cp, module = gpu.cupy(), gpu.load(SOURCE, self.variant.defines)
         unused = dict.fromkeys(OUTPUT.names or ())
         fixed = {"mode": self.mode, "targets": len(self.targets)}
@@ -447,12 +447,10 @@ class Sweep:
                     )  # fmt: skip
                     module.get_function(name)((blocks,), (THREADS,), arguments)
                     done += float(_cost(part).sum())
-                    if progress is not None:
-                        cp.cuda.get_current_stream().synchronize()
-                        progress(done, total)
+                    gpu.report(progress, done, total)
 
     def _edges(self, tasks: NDArray[Any]) -> tuple[int, tuple[Any, ...]]:
-        """Warps to launch, and the memory for what goes from strip to strip: 2 (rows + sources) a warp."""
+        """Warps to launch, and the memory passed from strip to strip: 2 (rows + sources) per warp."""
         cp = gpu.cupy()
         rows, sources = (int(tasks[name].max(initial=0)) for name in ("rows", "sources"))
         rows += 2 * WARP
@@ -475,14 +473,14 @@ def _cost(tasks: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _slices(tasks: NDArray[Any], several: bool) -> list[NDArray[Any]]:
-    """Tasks of one launch each: all, or STEPS at a time."""
+    """Tasks per launch: all, or STEPS at a time."""
     turns = np.cumsum(_cost(tasks)) // (STEPS if several else np.inf)
     return [part for part in np.split(tasks, np.flatnonzero(np.diff(turns)) + 1) if len(part)]
 
 
 @contextmanager
 def _constants_of(defines: gpu.Defines) -> Iterator[None]:
-    """Set constants of a module, then launch: there is one of each on a card, for all threads and streams."""
+    """Hold the constants of a module while they are set and used: each GPU has a single copy of them."""
     cuda = gpu.cupy().cuda
     lock, last = _constants.setdefault((cuda.runtime.getDevice(), defines), (Lock(), []))
     with lock:
@@ -494,7 +492,7 @@ def _constants_of(defines: gpu.Defines) -> Iterator[None]:
 
 
 def _set_constant(module: Any, name: str, value: NDArray[Any]) -> Any:
-    """Write a __constant__ of the module, in the order of the stream; where it is."""
+    """Write a __constant__ of the module in stream order; return its address."""
     cp = gpu.cupy()
     where = cp.ndarray((value.dtype.itemsize,), np.uint8, module.get_global(name))
     where.set(np.frombuffer(value.tobytes(), np.uint8))
@@ -502,13 +500,13 @@ def _set_constant(module: Any, name: str, value: NDArray[Any]) -> Any:
 
 
 class CudaGap:
-    """Rows on a GPU (`KernelRows`)."""
+    """Kernel values of `GapWeighted` with fixed documents on a GPU (`KernelRows`)."""
 
-    def __init__(self, kernel: GapKernel, documents: Documents, device: Device) -> None:
+    def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         with gpu.use(device):
             self._symbols = len(documents.alphabet) + 1
-            self._texts = Texts(documents, kernel.min_length, self._symbols)
+            self._texts = GapTexts(documents, kernel.min_length, self._symbols)
             self._self = self._self_values(documents, self._texts, None)
             self._scale = self._position_scale(self._texts, self._self)
 
@@ -535,10 +533,10 @@ class CudaGap:
     def gram_in_shards(
         self, shards: Sequence[Any], number: int, progress: Progress | None = None
     ) -> Callable[[], None]:
-        """One part of as many as there are shards of the values of `gram`, put into all shards, zeros before.
+        """Write this GPU's part of the values of `gram` into all shards, which are 0 before.
 
-        They have its bits: a card takes some of the tasks that it would take alone. What is returned is
-        called when all parts are done: it sets what does not come from the recurrence, in shard `number`.
+        The bits are those of a single GPU: each takes some of its tasks. The returned function is called when
+        all parts are done: it sets the values that do not come from the recurrence, in shard `number`.
         """
         cp, shard = gpu.cupy(), shards[number]
         work = Sweep(self.kernel.recurrence, self._texts, self._texts, MIRRORED)
@@ -551,8 +549,8 @@ class CudaGap:
                 "target_index": index,
                 "source_scale": scale,
                 "target_scale": scale,
-                "shards": cp.asarray(np.array([one.values.data.ptr for one in shards], np.uint64)),
-                "firsts": cp.asarray(np.array([0, *(one.last for one in shards)])),
+                "shards": cp.asarray(np.array([part.values.data.ptr for part in shards], np.uint64)),
+                "firsts": cp.asarray(np.array([0, *(part.last for part in shards)])),
             },
             progress,
         )
@@ -563,7 +561,7 @@ class CudaGap:
     ) -> NDArray[np.float64]:
         """k(others, documents) @ coef in one pass: coef (n, k) -> (len(others), k), on the host.
 
-        The others are the targets here, and each sums over the sources: no matrix of kernel values exists.
+        The others are the targets and each sums over the sources: no matrix of kernel values is stored.
         """
         coef = np.ascontiguousarray(coef, np.float64)
         values = np.zeros((len(others), coef.shape[1]))
@@ -579,7 +577,7 @@ class CudaGap:
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None
     ) -> NDArray[np.float64]:
         cp = gpu.cupy()
-        texts = Texts(others, self.kernel.min_length, self._symbols)
+        texts = GapTexts(others, self.kernel.min_length, self._symbols)
         own = self._self_values(others, texts, self._self)
         work = Sweep(self.kernel.recurrence, self._texts, texts, WEIGHTED)
         classes = coef.shape[1]
@@ -597,8 +595,8 @@ class CudaGap:
         return gpu.cupy().zeros((rows, self.n), np.float32)
 
     def _matrix(self, others: Documents, own: SelfValues | None, progress: Progress | None = None) -> Any:
-        """k(others, documents), given k(others, others) of each or not."""
-        texts = Texts(others, self.kernel.min_length, self._symbols)
+        """k(others, documents); `own` are the k(s, s) of the others, computed if None."""
+        texts = GapTexts(others, self.kernel.min_length, self._symbols)
         if own is None:
             own = self._self_values(others, texts, self._self)
         matrix = self._zeros(len(others))
@@ -606,7 +604,7 @@ class CudaGap:
         own.finish_rows(matrix, self._self)
         return matrix
 
-    def _fill(self, matrix: Any, sources: Texts, scale: Any, mode: int, progress: Progress | None) -> None:
+    def _fill(self, matrix: Any, sources: GapTexts, scale: Any, mode: int, progress: Progress | None) -> None:
         Sweep(self.kernel.recurrence, sources, self._texts, mode).launch(
             {
                 "width": self.n,
@@ -619,10 +617,10 @@ class CudaGap:
             progress,
         )
 
-    def _self_values(self, documents: Documents, texts: Texts, columns: SelfValues | None) -> SelfValues:
+    def _self_values(self, documents: Documents, texts: GapTexts, columns: SelfValues | None) -> SelfValues:
         if len(documents.alphabet) + 1 != self._symbols:
-            # Symbols that nothing else has match themselves here.
-            texts = Texts(documents, self.kernel.min_length, len(documents.alphabet) + 1)
+            # Unknown symbols match themselves here.
+            texts = GapTexts(documents, self.kernel.min_length, len(documents.alphabet) + 1)
         diagonal = gpu.cupy().zeros(len(texts))
         Sweep(self.kernel.recurrence, texts, texts, DIAGONAL).launch({"sums": diagonal})
         texts.forget_layouts()
@@ -630,20 +628,20 @@ class CudaGap:
         values[texts.order] = diagonal.get()
         return SelfValues(self.kernel, documents, values, columns)
 
-    def _position_scale(self, texts: Texts, own: SelfValues) -> Any:
-        """What the sums of each position are multiplied by, float64 on the device."""
+    def _position_scale(self, texts: GapTexts, own: SelfValues) -> Any:
+        """Scale of the sums of each position, float64 on the device."""
         return gpu.cupy().asarray(own.scale[texts.order])
 
 
 def cuda_grams(
-    kernels: Sequence[GapKernel], documents: Documents, device: Device, progress: Progress | None = None
+    kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
 ) -> list[Any]:
-    """The Gram of each of these kernels, of one decay, from one shared pass, on the device."""
+    """Gram of each kernel, all with one decay, from a shared pass on the device."""
     cp = gpu.cupy()
     n, (swept, mix) = len(documents), shared_pass([kernel.recurrence for kernel in kernels])
     shared = mix.shape[1] - 1
     with gpu.use(device):
-        texts = Texts(documents, min(kernel.min_length for kernel in kernels), len(documents.alphabet) + 1)
+        texts = GapTexts(documents, min(kernel.min_length for kernel in kernels), len(documents.alphabet) + 1)
         diagonals = cp.zeros((shared + 1, len(texts)))
         Sweep(swept, texts, texts, DIAGONAL, shared).launch({"sums": diagonals})
         texts.forget_layouts()

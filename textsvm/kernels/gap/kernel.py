@@ -17,8 +17,13 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.base import HostRows, KernelRows, SharedColumns, Sharing, SymbolKernel, is_number
-from textsvm.kernels.gap.attribution import SUBSEQUENCES, symbol_contributions
-from textsvm.kernels.gap.recurrence import GapKernel, Recurrence, SelfValues, shared_pass
+from textsvm.kernels.gap.recurrence import (
+    SUBSEQUENCES,
+    Recurrence,
+    SelfValues,
+    shared_pass,
+    symbol_contributions,
+)
 from textsvm.kernels.gap.sweep import PIECE, cut, in_lanes, products, self_products
 from textsvm.kernels.options import GAP_OPTIONS, Option
 from textsvm.runtime.device import Device
@@ -241,7 +246,7 @@ class HostGap(HostRows):
 
     ahead = 1
 
-    def __init__(self, kernel: GapKernel, documents: Documents, device: Device) -> None:
+    def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         self._columns = _Columns([kernel], documents)
         (self._self,) = self._columns.selves
@@ -263,7 +268,7 @@ class HostGap(HostRows):
 
 
 def host_grams(
-    kernels: Sequence[GapKernel], documents: Documents, progress: Progress | None = None
+    kernels: Sequence[Any], documents: Documents, progress: Progress | None = None
 ) -> list[NDArray[np.float32]]:
     """The Gram of each of these kernels, of one decay, from one shared pass."""
     return _Columns(kernels, documents).grams(progress)
@@ -272,11 +277,13 @@ def host_grams(
 class _Columns:
     """Documents in lanes, and what a pass against them gives: values of one kernel or of several, shared."""
 
-    def __init__(self, kernels: Sequence[GapKernel], documents: Documents) -> None:
+    def __init__(self, kernels: Sequence[Any], documents: Documents) -> None:
         self.kernels, self.documents, self.n = kernels, documents, len(documents)
         recurrences = [kernel.recurrence for kernel in kernels]
-        one = (recurrences[0], np.ones((1, 1)))
-        self.swept, self._mix = shared_pass(recurrences) if len(kernels) > 1 else one
+        self.swept: Recurrence = recurrences[0]
+        self._mix: NDArray[np.float64] = np.ones((1, 1))
+        if len(kernels) > 1:
+            self.swept, self._mix = shared_pass(recurrences)
         self._codes = documents.codes_for()
         self._lanes, self._widths = in_lanes(documents)
         self.selves = self.self_values(documents, [None] * len(kernels))

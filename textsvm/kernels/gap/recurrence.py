@@ -5,8 +5,8 @@ decay^(span in t), span = last index - first index + 1. `weights` blends lengths
 
 The recurrence
 --------------
-With M(i, j) = [s_i = t_j], the factor decay^2p left out (normalisation cancels it, and float32 could
-not hold it), and L = p - 1 levels, every pair of symbols (i, j), a *cell*, computes from the top level down
+With M(i, j) = [s_i = t_j], without the factor decay^2p (normalisation cancels it, and float32 could not hold
+it), and with L = p - 1 levels, every pair of symbols (i, j), a *cell*, computes from the top level down
 
     R_q(i, j) = decay R_q(i, j-1) + M(i, j) (S_{q-1}(i-1, j-1) + b_{q-1})      q = L..1
     S_q(i, j) = decay S_q(i-1, j) + R_q(i, j)                                  S_0 = 0
@@ -16,19 +16,30 @@ S_q(i, j) sums the common subsequences of q symbols that end at or before (i, j)
 to there. The level weight b_q lets a subsequence begin with q symbols fewer than p still to come: b = (1, 0,
 ..., 0) gives k_p alone, and b_q = w_{p-q} decay^{2(p-q)}, divided by the largest of them, the blend.
 
-With b = (1, 0, ..., 0) the terms M S_{q-1}(i-1, j-1) of level q sum to k_q: one shared pass for the
-largest p gives all shorter lengths, at one addition a cell for each, and with them every blend.
+With b = (1, 0, ..., 0) the terms M S_{q-1}(i-1, j-1) of level q sum to k_q: a shared pass for the largest p
+also gives all shorter lengths, at one addition per cell and length, and with them every blend.
 
 Accuracy
 --------
-All terms are positive, so nothing cancels. A term that is still felt has met at most g(n) = 1 + decay + ...
-+ decay^(n-1) roundings in a sum over n symbols; two such sums a level, and the last sum over one strip of
-columns, give a relative error of at most 2^-24 (L (g(|s|) + g(|t|)) + STRIP). Where that passes 8e-6, or
-|s| |t| (g(|s|) g(|t|))^L passes 2^100, float64 takes the place of float32; so do k(s, s), always. A tiny
-number in place of each 0 that would decay keeps all of them out of the slow range of denormal numbers;
-normalised values under 2^-60, which is all that they can add up to, are set to 0.
+All terms are positive, so nothing cancels. A term that still matters has passed at most g(n) = 1 + decay +
+... + decay^(n-1) roundings in a sum over n symbols; two such sums per level, and the last sum over a strip of
+columns, give a relative error of at most 2^-24 (L (g(|s|) + g(|t|)) + STRIP). If that exceeds 8e-6, or
+|s| |t| (g(|s|) g(|t|))^L exceeds 2^100, float64 replaces float32; k(s, s) is always float64. A tiny number in
+place of each decaying 0 keeps all numbers out of the slow denormal range; normalised values below 2^-60, the
+most that these can add up to, are set to 0.
 
-The twins: gap.py with gap_sweep.py, and gap_cuda.py with gap_lanes.py. All take mathematics from here.
+Attribution
+-----------
+k(s, t) is a sum over pairs of occurrences of a subsequence; a pair of q symbols is spread evenly over its q
+symbols in s. With F_r(i, j) the sum over pairs of r symbols that end at (i, j), B_l(i, j) over pairs of l
+symbols that begin there (both without the factors decay^2 of a symbol), and c_q the weight of length q,
+symbol i of s gets
+
+    sum_j M(i, j) sum_(r, l >= 1) F_r(i, j) B_l(i, j) c_(r+l-1) / (r+l-1)
+
+from one forward and one backward pass. The sum over i is k(s, t).
+
+The twins are sweep.py (CPU) and cuda.py.
 """
 
 from __future__ import annotations
@@ -36,32 +47,35 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
+from textsvm.kernels.attribution import Attribution
 from textsvm.kernels.normalisation import Normalisation, inverse_roots
+from textsvm.runtime.compiled import njit
+from textsvm.runtime.parallel import Progress, run
 from textsvm.text.documents import Documents
 
-#: Columns that the CPU twin takes at a time.
+#: Columns per strip of the CPU twin.
 STRIP = 64
-#: Normalised values below are 0.
+#: Normalised values below this are set to 0.
 SMALLEST = 2.0**-60
 
 
 @dataclass(frozen=True, eq=False)
 class Recurrence:
-    """The numbers of the recurrence.
+    """Parameters of the recurrence.
 
     Attributes
     ----------
     decay : float
     level_weights : float64 array, shape (p,)
-        b_0 to b_L, the largest 1.
+        b_0 to b_L; the largest is 1.
     log_scale : float
-        The log of what k was divided by for that.
+        Logarithm of the factor by which k was divided for that.
     """
 
     decay: float
@@ -70,7 +84,7 @@ class Recurrence:
 
     @classmethod
     def of(cls, p: int, decay: float, weights: Sequence[float] | None = None) -> Recurrence:
-        """Of subsequences of `p` symbols, or of the blend of lengths from 1 to p with these weights."""
+        """For subsequences of `p` symbols, or the blend of lengths 1 to p with these weights."""
         lengths = np.arange(p) + 1
         given = np.asarray(lengths == p if weights is None else weights, np.float64)
         given = np.trim_zeros(given, "b")
@@ -80,67 +94,52 @@ class Recurrence:
 
     @property
     def p(self) -> int:
-        """The greatest length."""
+        """Largest length."""
         return len(self.level_weights)
 
     @property
     def shortest(self) -> int:
-        """The smallest length that counts."""
+        """Smallest length with a weight."""
         return self.p - int(np.flatnonzero(self.level_weights)[-1])
 
     @property
     def blended(self) -> bool:
-        """Whether subsequences begin at other levels than the first."""
+        """Whether subsequences begin at several levels."""
         return bool(self.level_weights[1:].any())
 
     def log2_bound(self, n: int, m: int) -> float:
-        """log2 of what no sum of the recurrence passes, for strings of up to `n` and `m` symbols."""
+        """log2 of an upper bound of all sums, for strings of up to `n` and `m` symbols."""
         g, h = _effective_length(self.decay, n), _effective_length(self.decay, m)
         return math.log2(max(1, n) * max(1, m) * self.p) + (self.p - 1) * math.log2(max(1.0, g * h))
 
     def needs_double(self, n: int, m: int) -> bool:
-        """Whether float32 is not enough for strings of up to `n` and `m` symbols (Accuracy, above)."""
+        """Whether strings of up to `n` and `m` symbols need float64 (Accuracy, above)."""
         g, h = _effective_length(self.decay, n), _effective_length(self.decay, m)
         rounding = 2.0**-24 * ((self.p - 1) * (g + h) + STRIP)
         shorter = self.level_weights[self.level_weights.argmax() :]
         return rounding > 8e-6 or self.log2_bound(n, m) > 100 or _unlike(shorter)
 
     def divides(self, lengths: NDArray[np.int64]) -> bool:
-        """Whether pairs of strings of these lengths take the same precision, whichever are swept together."""
+        """Whether all pairs of strings of these lengths take the same precision."""
         least, most = int(lengths.min(initial=0)), int(lengths.max(initial=0))
         return self.needs_double(least, least) == self.needs_double(most, most)
 
     @property
     def shares(self) -> bool:
-        """Whether a shared pass is exact: weights too unlike would bring its tiny numbers to light."""
+        """Whether a shared pass is accurate: very different weights would amplify its tiny numbers."""
         return not _unlike(self.level_weights)
 
 
-class GapKernel(Protocol):
-    """What the twins read of the kernel, `textsvm.GapWeighted`."""
-
-    p: int
-    decay: float
-    normalised: bool
-
-    @property
-    def min_length(self) -> int:
-        """Symbols a document needs to have any feature."""
-
-    @property
-    def recurrence(self) -> Recurrence:
-        """Its numbers."""
-
-
 def shared_pass(recurrences: Sequence[Recurrence]) -> tuple[Recurrence, NDArray[np.float64]]:
-    """What kernels of one decay share: the recurrence of the greatest length, which is swept, and its blends.
+    """Combine kernels with a common decay into a recurrence and blends.
 
     Returns
     -------
     Recurrence
+        Of the largest length.
     float64 array, shape (number of kernels, number of lengths)
-        Row k: kernel k, on the scale of its level weights, as a sum of the k_q of the recurrence, of all
-        lengths from the shortest that any of them has to the greatest.
+        Each kernel, on the scale of its level weights, as a sum of the k_q of the recurrence, from the
+        smallest length of any kernel to the largest.
     """
     mix = np.zeros((len(recurrences), max(each.p for each in recurrences)))
     for row, each in zip(mix, recurrences, strict=True):
@@ -154,31 +153,31 @@ def _effective_length(decay: float, n: int) -> float:
 
 
 def _unlike(weights: NDArray[np.float64]) -> bool:
-    """Whether the smallest weight that is not 0 is less than 2^-20 of the largest, which is 1."""
+    """Whether the smallest nonzero weight is less than 2^-20 of the largest, which is 1."""
     return bool(weights[weights > 0].min() < 2.0**-20)
 
 
 class SelfValues(Normalisation):
-    """k(s, s) of documents, on the scale of the level weights, and what follows from it.
+    """k(s, s) of documents on the scale of the level weights, for normalisation.
 
     Parameters
     ----------
-    kernel : GapKernel
+    kernel : GapWeighted
     documents : Documents, n of them
     values : float64 array, shape (n,)
-        The sums of the recurrence; those of documents too short for any feature become 0.
+        Sums of the recurrence; set to 0 for documents too short for any feature.
     columns : SelfValues, optional
         See `Normalisation`.
 
     Raises
     ------
     InputError
-        If a value passes the range of float64, or a raw one that of the float32 it will be given in.
+        If a value exceeds the range of float64, or an unnormalised value that of float32.
     """
 
     def __init__(
         self,
-        kernel: GapKernel,
+        kernel: Any,
         documents: Documents,
         values: NDArray[np.float64],
         columns: SelfValues | None = None,
@@ -202,7 +201,7 @@ class SelfValues(Normalisation):
             )
 
     def raw(self) -> NDArray[np.float64]:
-        """k(s, s) as defined, of a kernel that is not normalised."""
+        """k(s, s) as defined, for an unnormalised kernel."""
         return self.self_values * math.exp(max(-700.0, self.log_scale))
 
     def diagonal(self) -> NDArray[np.float32]:
@@ -210,7 +209,7 @@ class SelfValues(Normalisation):
         return super().diagonal() if self.normalised else self.raw().astype(np.float32)
 
     def finish(self, sums: NDArray[np.float64], columns: SelfValues) -> None:
-        """Make kernel values of the sums of the recurrence, these documents by `columns`, in place."""
+        """Turn sums of the recurrence, (these documents, `columns`), into kernel values in place."""
         sums *= inverse_roots(self.self_values)[:, None]
         sums *= inverse_roots(columns.self_values)
         self.finish_rows(sums, columns)
@@ -218,3 +217,98 @@ class SelfValues(Normalisation):
         if not self.normalised:
             sums *= np.sqrt(self.raw())[:, None]
             sums *= np.sqrt(columns.raw())
+
+
+SUBSEQUENCES = Attribution(
+    "subsequences",
+    "exact: each common subsequence's contribution, spread evenly over its symbols",
+    exact=True,
+)
+
+
+def symbol_contributions(
+    recurrence: Recurrence,
+    support: Documents,
+    document: NDArray[np.unsignedinteger],
+    terms: NDArray[np.float64],
+    progress: Progress | None = None,
+) -> NDArray[np.float64]:
+    """Contributions of the symbols of a document.
+
+    Parameters
+    ----------
+    recurrence : Recurrence
+    support : Documents
+        Support vectors.
+    document : array of codes, shape (length,)
+        Over an extension of their alphabet.
+    terms : float64 array, shape (n_sv,)
+        coef_i k(t_i, document), to be attributed.
+    progress : callable, optional
+    """
+    weights = recurrence.level_weights[::-1] / np.arange(1, recurrence.p + 1)
+    source = document.astype(np.int32)
+    chosen = np.flatnonzero(terms)
+    pieces = [chosen[i : i + 16] for i in range(0, len(chosen), 16)]
+    sums = np.zeros((len(pieces), len(source)))
+
+    def share(piece: int) -> None:
+        mass = np.empty(len(source))
+        for i in pieces[piece]:
+            other = support.codes[support.offsets[i] : support.offsets[i + 1]].astype(np.int32)
+            _share_of_symbols(source, other, weights, float(recurrence.decay), mass)
+            total = mass.sum()
+            if total > 0:
+                sums[piece] += terms[i] / total * mass
+
+    work = [float(support.lengths[piece].sum()) for piece in pieces]
+    run(share, range(len(pieces)), work, progress)
+    return sums.sum(0)
+
+
+@njit(nogil=True, cache=True)
+def _share_of_symbols(s, t, weights, decay, mass):
+    """mass[i] = part of k(s, t) attributed to symbol i of s; weights[q - 1] = c_q / q."""
+    n, m, p = len(s), len(t), len(weights)
+    cells = 0
+    for i in range(n):
+        for j in range(m):
+            cells += s[i] == t[j]
+    ahead = np.empty((cells, p))  # F of the cells with equal symbols, row by row
+    state = np.zeros((m + 1, p))  # S_q of the row before, at the column before: index j + 1
+    run_sums = np.empty(p)
+    old = np.empty(p)
+    at = 0
+    for i in range(n):
+        run_sums[:] = 0.0
+        old[:] = state[0]
+        for j in range(m):
+            equal = s[i] == t[j]
+            for q in range(p - 1, -1, -1):
+                value = 0.0
+                if equal:
+                    value = 1.0 if q == 0 else old[q - 1]
+                    ahead[at, q] = value
+                run_sums[q] = decay * run_sums[q] + value
+            for q in range(p):
+                old[q] = state[j + 1, q]
+                state[j + 1, q] = decay * old[q] + run_sums[q]
+            at += equal
+    state[:] = 0.0
+    for i in range(n - 1, -1, -1):
+        run_sums[:] = 0.0
+        old[:] = state[m]
+        mass[i] = 0.0
+        for j in range(m - 1, -1, -1):
+            equal = s[i] == t[j]
+            at -= equal
+            for q in range(p - 1, -1, -1):
+                value = 0.0
+                if equal:
+                    value = 1.0 if q == 0 else old[q - 1]
+                    for r in range(p - q):
+                        mass[i] += ahead[at, r] * value * weights[r + q]
+                run_sums[q] = decay * run_sums[q] + value
+            for q in range(p):
+                old[q] = state[j, q]
+                state[j, q] = decay * old[q] + run_sums[q]

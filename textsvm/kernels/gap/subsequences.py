@@ -1,19 +1,19 @@
-"""Documents -> subsequences of p symbols of bounded span: exact ids, and their sums of weights, on the CPU.
+"""Exact ids and weights of subsequences of p symbols and bounded span, on the CPU.
 
-An occurrence pattern is p offsets 0 = o_1 < ... < o_p < span; an occurrence is a pattern at a place where the
-document has all of its symbols, and its gap is o_p + 1 - p. All patterns share the ids of the strings of p
-symbols that they find. The value of u in a document is
+An occurrence pattern is p offsets 0 = o_1 < ... < o_p < span; an occurrence is a pattern at a position where
+the document has all its symbols, and its gap is o_p + 1 - p. All patterns share the ids of the strings they
+select. The value of u in a document is
 
-    sum over gaps g of n_g(u) decay^g,      n_g(u): its occurrences with this gap, whole numbers,
+    sum over gaps g of n_g(u) decay^g,      n_g(u): number of occurrences with this gap,
 
-which leaves out a factor decay^p that all have. It is summed up in float64 in the order of g, so that it
-depends neither on other documents nor on how the work is cut, and is rounded to float32 once.
+without the common factor decay^p. It is summed in float64 in the order of g, so it depends neither on other
+documents nor on the division of work, and is rounded to float32 once.
 
-Ids are ranks, never hashes, in stages as in `features.gapped`: as many symbols as fit a word make a key
-with the id of those before them, and the id is the rank of the key among the distinct ones. Two stages are
-for long strings over large alphabets; else the key is the whole string. Documents are taken a piece at a
-time: the (document, key, gap) of its occurrences, in one word each, are sorted and each run becomes an entry.
-Memory is for the entries and a piece for each core, whatever the number of patterns.
+Ids are ranks, never hashes, in stages as in `kernels.mers.windows`: as many symbols as fit a word form a key
+with the id of the preceding ones, and the id is the rank of the key among the distinct keys. Only long
+strings over large alphabets need two stages. Documents are processed in pieces: the words (document, key,
+gap) of their occurrences are sorted, and each run becomes an entry. Memory holds the entries and a piece per
+core, whatever the number of patterns.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.mers.gapped_kmers import Stage
+from textsvm.kernels.mers.windows import Stage
 from textsvm.kernels.spectrum.pmers import rank
 from textsvm.linalg.sparse import MAX_INT32, Sparse
 from textsvm.runtime.compiled import njit
@@ -37,23 +37,20 @@ from textsvm.runtime.parallel import n_threads, run
 from textsvm.text.documents import Documents
 
 Array = NDArray[Any]
-#: Occurrences of a piece of work, about.
+#: Approximate number of occurrences per piece of work.
 PIECE = 1 << 20
-#: What (document, key, gap) stays below.
+#: Upper bound of (document, key, gap) as a number.
 ROOM = 1 << 62
-#: Keys of which a table is made, whatever the number of entries.
+#: Number of keys up to which ranks are always tabulated.
 TABLE = 1 << 20
 
 
 @dataclass(frozen=True)
 class Patterns:
-    """The occurrence patterns of p symbols with a span of at most `span`, the shortest spans first.
+    """Occurrence patterns of p symbols with a span of at most `span`, by increasing span.
 
-    Attributes
-    ----------
-    p, span : int
-    offsets : int64 array, shape (number of patterns, p)
-    spans : int64 array, shape (number of patterns,)
+    offsets : int64, (number of patterns, p)
+    spans : int64, (number of patterns,)
     """
 
     p: int
@@ -63,7 +60,7 @@ class Patterns:
 
     @property
     def n_gaps(self) -> int:
-        """Number of different gaps, 0 among them."""
+        """Number of different gaps, including 0."""
         return int(self.spans[-1]) - self.p + 1
 
     def occurrences(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -76,7 +73,7 @@ class Patterns:
 
 @lru_cache(maxsize=16)
 def patterns_of(p: int, span: int) -> Patterns:
-    """Those of p symbols."""
+    """Patterns of p symbols with a span of at most `span`."""
     rest = sorted(combinations(range(1, span), p - 1), key=lambda places: (places[-1:], places))
     offsets = np.array([(0, *places) for places in rest], np.int64)
     return Patterns(p, span, offsets, offsets[:, -1] + 1)
@@ -84,14 +81,9 @@ def patterns_of(p: int, span: int) -> Patterns:
 
 @dataclass(frozen=True)
 class Subsequences:
-    """The distinct subsequences of some documents; their ids are the numbers of the features.
+    """Distinct subsequences of some documents; ids number the features.
 
-    Attributes
-    ----------
-    n_symbols : int
-        Size of the alphabet.
-    stages : tuple of Stage
-        `kept` are places in the string. All of NumPy or all of CuPy.
+    `stages` has the vocabulary, all NumPy or all CuPy; `kept` of a stage are places in the string.
     """
 
     n_symbols: int
@@ -103,7 +95,7 @@ class Subsequences:
         return len(self.stages[-1].keys)
 
     def strings(self) -> list[Any]:
-        """The code of each symbol of all subsequences: p int64 arrays, shape (size,)."""
+        """Codes of the symbols of all subsequences: p int64 arrays, shape (size,)."""
         keys, symbols = self.stages[-1].keys.astype(np.int64), []
         for number in range(len(self.stages) - 1, -1, -1):
             for _ in self.stages[number].kept:
@@ -113,7 +105,7 @@ class Subsequences:
         return symbols[::-1]
 
     def find(self, other: Subsequences) -> Any:
-        """Where each subsequence of `other`, over an extension of the alphabet, is here; -1: nowhere."""
+        """Id here of each subsequence of `other`, over an extension of the alphabet; -1 if unknown."""
         strings = other.strings()
         xp = array_module(device_of(strings[0]))
         ids = xp.zeros(other.size, np.int64)
@@ -128,12 +120,12 @@ class Subsequences:
 
 
 def places_of_stage(first: int, size: int, n_symbols: int, patterns: Patterns) -> tuple[Array, int]:
-    """The symbols, from `first` on, that make a key with one of `size` ids, and a bound of the keys.
+    """Places from `first` on that form a key with one of `size` ids, and a bound of the keys.
 
     Raises
     ------
     InputError
-        If not even one fits.
+        If not a single symbol fits.
     """
     number, bound = 0, max(size, 1)
     while first + number < patterns.p and bound * max(n_symbols, 1) * patterns.n_gaps <= ROOM:
@@ -147,7 +139,7 @@ def places_of_stage(first: int, size: int, n_symbols: int, patterns: Patterns) -
 
 
 def check_entries(n_entries: int) -> None:
-    """Raise InputError if documents have more subsequences than can be ranked."""
+    """Raise InputError if documents have too many subsequences to be ranked."""
     if n_entries > MAX_INT32:
         raise InputError(
             f"the documents have {n_entries:,} subsequences and at most {MAX_INT32:,} can be ranked; "
@@ -156,7 +148,7 @@ def check_entries(n_entries: int) -> None:
 
 
 def count(documents: Documents, patterns: Patterns, decay: float) -> tuple[Subsequences, Sparse]:
-    """The subsequences of documents, and their values: rows with ascending features.
+    """Subsequences of documents, and their values as rows with ascending features.
 
     Raises
     ------
@@ -178,10 +170,7 @@ def count(documents: Documents, patterns: Patterns, decay: float) -> tuple[Subse
 
 
 def ids_of(documents: Documents, patterns: Patterns, own: Subsequences) -> NDArray[np.int64]:
-    """The id of every occurrence in documents whose subsequences are these.
-
-    Documents, in each the patterns, of each the places are in order.
-    """
+    """Id of every occurrence in documents whose subsequences are these, ordered as in `_extend`."""
     *before, last = own.stages
     keys = _keys_of(documents, patterns, (0, len(documents)), before, last.kept)
     return last.find(keys).astype(np.int64)
@@ -189,17 +178,7 @@ def ids_of(documents: Documents, patterns: Patterns, own: Subsequences) -> NDArr
 
 @dataclass(frozen=True)
 class _Keys:
-    """What the keys of the last stage are made of.
-
-    Attributes
-    ----------
-    stages : list of Stage
-        Before it.
-    places : int64 array
-        Its symbols.
-    bound : int
-        Keys are below.
-    """
+    """Composition of the keys of the last stage: previous stages, its places, and an upper bound."""
 
     stages: list[Stage]
     places: NDArray[np.int64]
@@ -207,19 +186,19 @@ class _Keys:
 
 
 def _prefixes(documents: Documents, patterns: Patterns, stages: list[Stage], places: Array) -> Stage:
-    """A stage before the last."""
-    found: list[Array] = [np.empty(0, np.int64)]
+    """Build a stage before the last."""
+    key_sets: list[Array] = [np.empty(0, np.int64)]
     run(
-        lambda piece: found.append(np.unique(_keys_of(documents, patterns, piece, stages, places))),
+        lambda piece: key_sets.append(np.unique(_keys_of(documents, patterns, piece, stages, places))),
         _pieces(documents, patterns, len(documents)),
     )
-    return Stage(places, np.unique(np.concatenate(found)).astype(np.uint64), None)
+    return Stage(places, np.unique(np.concatenate(key_sets)).astype(np.uint64), None)
 
 
 def _keys_of(
     documents: Documents, patterns: Patterns, piece: tuple[int, int], stages: list[Stage], places: Array
 ) -> NDArray[np.int64]:
-    """The key of every occurrence in a piece, for the stage behind these."""
+    """Key of every occurrence in a piece, for the stage after these."""
     first, last = piece
     keys = np.zeros(int(patterns.occurrences(documents.lengths[first:last]).sum()), np.int64)
     text = (documents.codes, documents.offsets, first, last, patterns.offsets, len(documents.alphabet))
@@ -232,13 +211,9 @@ def _keys_of(
 
 @dataclass(frozen=True)
 class _Entries:
-    """A document and a subsequence of it, by key, ascending.
+    """(Document, subsequence) entries by ascending key.
 
-    Attributes
-    ----------
-    indptr : int64 array, shape (n + 1,)
-    keys : int64 array, shape (number of entries,)
-    values : float32 array, shape (number of entries,)
+    indptr : int64, (n + 1,); keys : int64; values : float32, (number of entries,)
     """
 
     indptr: NDArray[np.int64]
@@ -247,11 +222,11 @@ class _Entries:
 
     @classmethod
     def of(cls, documents: Documents, patterns: Patterns, decay: float, how: _Keys) -> _Entries:
-        """Those of all documents."""
+        """Entries of all documents."""
         numbers = np.zeros(len(documents), np.int64)
         powers = float(decay) ** np.arange(patterns.n_gaps)
         pieces = _pieces(documents, patterns, max(1, ROOM // (how.bound * patterns.n_gaps)))
-        found: dict[int, tuple[Array, Array]] = {}
+        entries: dict[int, tuple[Array, Array]] = {}
 
         def count_piece(piece: tuple[int, int]) -> None:
             first, last = piece
@@ -260,18 +235,18 @@ class _Entries:
             words.sort()
             keys, values = np.empty(len(words), np.int64), np.empty(len(words), np.float32)
             n = _combine(words, powers, how.bound, numbers[first:last], keys, values)
-            found[first] = copied(keys[:n], np.int64), copied(values[:n], np.float32)
+            entries[first] = copied(keys[:n], np.int64), copied(values[:n], np.float32)
 
         run(count_piece, pieces)
         indptr = np.concatenate([[0], np.cumsum(numbers)])
         check_entries(int(indptr[-1]))
-        ordered = [found.pop(first) for first, _ in pieces]
+        ordered = [entries.pop(first) for first, _ in pieces]
         keys = joined([np.empty(0, np.int64), *(keys for keys, _ in ordered)])
         return cls(indptr, keys, joined([np.empty(0, np.float32), *(values for _, values in ordered)]))
 
 
 def _pieces(documents: Documents, patterns: Patterns, most: int) -> list[tuple[int, int]]:
-    """Ranges of at most `most` documents and of about PIECE occurrences, enough of them for all cores."""
+    """Ranges of at most `most` documents and about PIECE occurrences, enough for all cores."""
     ends = np.cumsum(patterns.occurrences(documents.lengths))
     size = min(PIECE, int(ends[-1]) // (4 * n_threads()) + 1) if len(ends) else 1
     pieces, first = [], 0
@@ -284,7 +259,7 @@ def _pieces(documents: Documents, patterns: Patterns, most: int) -> list[tuple[i
 
 
 def _ranks(keys: NDArray[np.int64], bound: int) -> tuple[NDArray[np.uint64], NDArray[np.int32], Any]:
-    """Sorted distinct keys, the rank of each key, and the ranks of all possible keys if these are few."""
+    """Sorted distinct keys, the rank of each key, and the ranks of all possible keys if tabulated."""
     if bound > max(TABLE, 2 * len(keys)):
         return (*rank(keys.view(np.uint64), bound), None)
     seen, features = np.zeros(bound, bool), empty(len(keys), np.int32)
@@ -296,23 +271,14 @@ def _ranks(keys: NDArray[np.int64], bound: int) -> tuple[NDArray[np.uint64], NDA
 
 
 @njit(nogil=True, cache=True)
-def _mark(keys: Array, seen: Array) -> None:
+def _mark(keys, seen):
     for key in keys:
         seen[key] = True
 
 
 @njit(nogil=True, cache=True)
-def _extend(
-    codes: Array,
-    offsets: Array,
-    first: int,
-    last: int,
-    patterns: Array,
-    n_symbols: int,
-    places: Array,
-    keys: Array,
-) -> None:
-    # Documents, the patterns of each, the places of each: this order is that of keys everywhere.
+def _extend(codes, offsets, first, last, patterns, n_symbols, places, keys):
+    # Keys are ordered by document, pattern and position everywhere.
     at, end = 0, patterns.shape[1] - 1
     for d in range(first, last):
         for m in range(len(patterns)):
@@ -325,7 +291,7 @@ def _extend(
 
 
 @njit(nogil=True, cache=True)
-def _pack(offsets: Array, first: int, last: int, spans: Array, p: int, bound: int, words: Array) -> None:
+def _pack(offsets, first, last, spans, p, bound, words):
     at, n_gaps = 0, spans[-1] - p + 1
     for d in range(first, last):
         for span in spans:
@@ -335,7 +301,7 @@ def _pack(offsets: Array, first: int, last: int, spans: Array, p: int, bound: in
 
 
 @njit(nogil=True, cache=True)
-def _combine(words: Array, powers: Array, bound: int, numbers: Array, keys: Array, values: Array) -> int:
+def _combine(words, powers, bound, numbers, keys, values):
     n_gaps, n, i = len(powers), 0, 0
     while i < len(words):
         entry, total = words[i] // n_gaps, 0.0

@@ -1,11 +1,11 @@
-"""The recurrence of the gap-weighted kernel on vectors of the CPU: gap_recurrence.py has the mathematics.
+"""CPU twin of the gap-weighted kernel, with one document per lane of a vector; see recurrence.py.
 
-One document a lane of a vector (simd.py): LANES columns of like length, interleaved, against the row
-document's symbols, row by row, in strips of STRIP columns whose S stays in the L1 cache. A strip hands R of
-its last column to the next one (`edge`), which rebuilds S of that column: memory grows with |s| alone.
+LANES columns of similar length are interleaved and compared with the symbols of a row document, row by row,
+in strips of STRIP columns whose S stays in the L1 cache. A strip passes R of its last column to the next one
+(`edge`), which rebuilds S of that column, so memory grows with |s| only.
 
-    columns, rows   int32 (symbols, LANES)              one symbol of each document; -1, -2 where it has ended
-    state           float (STRIP + 1, L, LANES)         S_q of the strip's columns, and of the one before
+    columns, rows   int32 (symbols, LANES)              a symbol of each document; -1, -2 after its end
+    state           float (STRIP + 1, L, LANES)         S_q of the strip's columns and of the previous column
     edge            float (|s|, L, LANES)               R_q of the column before the strip
 """
 
@@ -36,14 +36,14 @@ from textsvm.runtime.simd import (
 )
 from textsvm.text.documents import Documents
 
-#: Symbols of row documents, and of interleaved columns, that one piece of work compares: ~0.2 s.
+#: Symbols of row documents, and of interleaved columns, per piece of work (about 0.2 s).
 PIECE = 12_800
-#: Documents as the sweep reads them: codes, offsets, and which of them.
+#: Selected documents: codes, offsets, indices.
 Picked = tuple[NDArray[np.unsignedinteger], NDArray[np.int64], NDArray[np.int64]]
 
 
 def in_lanes(documents: Documents) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Documents in order of length, LANES a row (-1: none), and the greatest length of each row."""
+    """Documents by length, LANES per row (-1: none), and the largest length of each row."""
     order = np.argsort(documents.lengths, kind="stable")
     lanes = np.full((-(-len(order) // LANES), LANES), -1, np.int64)
     lanes.ravel()[: len(order)] = order
@@ -52,7 +52,7 @@ def in_lanes(documents: Documents) -> tuple[NDArray[np.int64], NDArray[np.int64]
 
 
 def cut(sizes: NDArray[np.int64], budget: int) -> list[slice]:
-    """Runs of neighbours whose sizes sum to about `budget`; short ones count more: their sums take memory."""
+    """Split consecutive sizes into runs of about `budget`; sizes count as at least 64, for their sums."""
     turns = np.cumsum(np.maximum(sizes, 64)) // budget
     bounds = [*np.flatnonzero(np.diff(turns, prepend=-1)).tolist(), len(sizes)]
     return [slice(a, b) for a, b in pairwise(bounds)]
@@ -61,9 +61,9 @@ def cut(sizes: NDArray[np.int64], budget: int) -> list[slice]:
 def products(
     recurrence: Recurrence, wanted: int, double: bool, rows: Picked, columns: Picked
 ) -> NDArray[np.float64]:
-    """The sums of the recurrence: which documents by lanes of others.
+    """Sums of the recurrence: selected documents by lanes of others, shape (wanted, rows, columns).
 
-    Shape (wanted, rows, columns), those of the `wanted` greatest lengths up to p.
+    These are the sums of the `wanted` largest lengths up to p.
     """
     n, m = (int(np.diff(offsets)[which].max(initial=0)) for _, offsets, which in (rows, columns))
     if min(n, m) < recurrence.shortest - (wanted - 1):
@@ -74,7 +74,7 @@ def products(
 
 
 def self_products(recurrence: Recurrence, wanted: int, documents: Documents) -> NDArray[np.float64]:
-    """The sums of the recurrence of every document with itself, in float64, shape (wanted, n)."""
+    """Sums of the recurrence of every document with itself, float64, shape (wanted, n)."""
     lanes, widths = in_lanes(documents)
     codes = documents.codes_for()
     sums = np.zeros((len(lanes), wanted * LANES))
@@ -92,10 +92,9 @@ def self_products(recurrence: Recurrence, wanted: int, documents: Documents) -> 
 
 
 def _arguments(recurrence: Recurrence, wanted: int, double: bool, n: int, m: int) -> tuple[Any, ...]:
-    """What `_sweep` needs besides the symbols, of strings of up to `n` and `m` symbols.
+    """Arguments of `_sweep` other than symbols, for strings of up to `n` and `m` symbols.
 
-    Each is an argument of its own: handed over together, as one tuple of tuples, Numba 0.60 takes what was
-    compiled for others of these types.
+    They are passed separately: with a tuple of tuples, Numba 0.60 uses code compiled for other types.
     """
     dtype = np.float64 if double else np.float32
     weights = recurrence.level_weights
@@ -116,8 +115,10 @@ def _arguments(recurrence: Recurrence, wanted: int, double: bool, n: int, m: int
 
 
 @njit(nogil=True, cache=True)
-def interleave(codes: Any, offsets: Any, lanes: Any, ended: int, symbols: Any) -> int:
-    """symbols[i * LANES + lane] = symbol i of the lane's document, then `ended`; returns the most symbols."""
+def interleave(codes, offsets, lanes, ended, symbols):
+    """symbols[i * LANES + lane] = symbol i of the lane's document, then `ended`; return the largest
+    length.
+    """
     longest = 0
     for document in lanes:
         if document >= 0:
@@ -133,24 +134,10 @@ def interleave(codes: Any, offsets: Any, lanes: Any, ended: int, symbols: Any) -
 
 @njit(nogil=True, cache=True)
 def _many_by_lanes(
-    a: Any,
-    a_offsets: Any,
-    which: Any,
-    b: Any,
-    b_offsets: Any,
-    lanes: Any,
-    sums: Any,
-    level_weights: Any,
-    blended: Any,
-    others: Any,
-    decay: Any,
-    low: Any,
-    state: Any,
-    edge: Any,
-    rows: Any,
-    columns: Any,
-) -> None:
-    """sums[k, g, q * LANES + l] = which[k] by lanes[g, l], q a wanted length."""
+    a, a_offsets, which, b, b_offsets, lanes, sums, level_weights, blended, others, decay, low, state, edge,
+    rows, columns,
+):  # fmt: skip
+    """sums[k, g, q * LANES + l] = which[k] by lanes[g, l]; q counts wanted lengths."""
     for g in range(len(lanes)):
         m = interleave(b, b_offsets, lanes[g], -1, columns)
         for k in range(len(which)):
@@ -163,21 +150,9 @@ def _many_by_lanes(
 
 @njit(nogil=True, cache=True)
 def _lanes_by_themselves(
-    codes: Any,
-    offsets: Any,
-    lanes: Any,
-    sums: Any,
-    level_weights: Any,
-    blended: Any,
-    others: Any,
-    decay: Any,
-    low: Any,
-    state: Any,
-    edge: Any,
-    rows: Any,
-    columns: Any,
-) -> None:
-    """sums[g, q * LANES + l] = lanes[g, l] by itself, q a wanted length."""
+    codes, offsets, lanes, sums, level_weights, blended, others, decay, low, state, edge, rows, columns
+):
+    """sums[g, q * LANES + l] = lanes[g, l] by itself; q counts wanted lengths."""
     for g in range(len(lanes)):
         m = interleave(codes, offsets, lanes[g], -1, columns)
         interleave(codes, offsets, lanes[g], -2, rows)
@@ -185,21 +160,8 @@ def _lanes_by_themselves(
 
 
 @njit(nogil=True, cache=True)
-def _sweep(
-    rows: Any,
-    n: int,
-    columns: Any,
-    m: int,
-    level_weights: Any,
-    blended: Any,
-    others: Any,
-    decay: Any,
-    low: Any,
-    state: Any,
-    edge: Any,
-    sums: Any,
-) -> None:
-    """The recurrence, on every lane; shapes at the top of this file. `others`: one a length beside p."""
+def _sweep(rows, n, columns, m, level_weights, blended, others, decay, low, state, edge, sums):
+    """The recurrence on every lane; `others` has an item for each wanted length besides p."""
     levels, least = len(level_weights) - 1, len(level_weights) - 1 - len(others)
     decays, lows, zeros = fill(decay), fill(low), fill(low - low)
     b, r, s = stack(level_weights, zeros), stack(level_weights, zeros), stack(level_weights, zeros)

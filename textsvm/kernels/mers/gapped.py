@@ -38,9 +38,10 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.base import Predictor, SymbolKernel, is_whole
-from textsvm.kernels.mers import gapped_tables
-from textsvm.kernels.mers.gapped_features import GappedRows, Parameters, values_of
-from textsvm.kernels.mers.gapped_kmers import (
+from textsvm.kernels.mers import gapped_rows as gapped_tables
+from textsvm.kernels.mers.gapped_cpu import MaskLists, groups, lists_pay
+from textsvm.kernels.mers.gapped_rows import GappedRows, Tables, Texts, values_of
+from textsvm.kernels.mers.windows import (
     LETTERS,
     Mask,
     MaskedWindows,
@@ -50,15 +51,12 @@ from textsvm.kernels.mers.gapped_kmers import (
     symbols_of,
     windows_of,
 )
-from textsvm.kernels.mers.gapped_lists import MaskLists, groups, lists_pay
-from textsvm.kernels.mers.gapped_tables import Tables, Texts
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.options import GAPPED_OPTIONS, Option
 from textsvm.kernels.options import GAPPED_WEIGHTS as WEIGHTS
 from textsvm.kernels.spectrum.features import weigh
-from textsvm.kernels.spectrum.pmers import Counts
-from textsvm.linalg.products import Columns, Half, finish_half
-from textsvm.linalg.sparse import Sparse
+from textsvm.linalg.products import Half, InvertedIndex, finish_half
+from textsvm.linalg.sparse import Counts, Sparse
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part
@@ -336,9 +334,9 @@ class HostMask:
     x: Sparse
 
     @cached_property
-    def columns(self) -> Columns:
+    def columns(self) -> InvertedIndex:
         """X by columns."""
-        return Columns(self.x)
+        return InvertedIndex(self.x)
 
     @property
     def squares(self) -> NDArray[np.float64]:
@@ -367,7 +365,7 @@ class HostMask:
         return self.products(self.x.take(indices))
 
 
-def represent(kernel: Parameters, windows: Windows, mask: Mask) -> HostMask:
+def represent(kernel: Any, windows: Windows, mask: Mask) -> HostMask:
     """What a mask makes of windows."""
     vocabulary, ids = MaskedWindows.learn(windows, mask)
     counts = counts_of(windows, ids, vocabulary.size)
@@ -408,11 +406,11 @@ class HostGapped(GappedRows):
     """The CPU twin: see `KernelRows`."""
 
     @staticmethod
-    def windows_of(kernel: Parameters, documents: Documents) -> Windows:
+    def windows_of(kernel: Any, documents: Documents) -> Windows:
         return windows_of(documents, kernel.g, kernel.canonical)
 
     @staticmethod
-    def represent(kernel: Parameters, windows: Windows, mask: Mask) -> HostMask:
+    def represent(kernel: Any, windows: Windows, mask: Mask) -> HostMask:
         return represent(kernel, windows, mask)
 
     @staticmethod

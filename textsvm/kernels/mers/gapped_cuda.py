@@ -1,23 +1,18 @@
-"""Gapped k-mers whose possible keys are few, the launches of kernels_cu/gapped_dense.cu, on a GPU.
+"""GPU twin of gapped k-mers.
 
-DNA under a mask that keeps six positions has 4^6 = 4,096 possible keys: X of a mask is a dense matrix, and
-X X' a product of tensor cores, of n^2 / 2 * masks * keys multiply-adds.
-
-Counts up to 2,048 are float16, their products exact and added up in float32, so whole sums below 2^24 are
-exact.
-Of other weights a float16 is the high part and another the low one, together 22 bits, of which
+If a mask has few possible keys (six positions of DNA: 4^6 = 4,096), X of a mask is a dense matrix and X X' a
+tensor-core product of n^2 / 2 * masks * keys multiply-adds (gapped_dense.cu). Counts up to 2,048 are exact in
+float16, and their products summed in float32 are exact below 2^24. Other values are split into a high and a
+low float16 part, 22 bits together, of which
 
     X X' = high high' + low high' + high low'        (low low' is below 2^-22 of it)
 
-The sums of all masks of a group go into the upper half of one float32 matrix, tile by tile.
+The sums of a group of masks go into the upper half of one float32 matrix, tile by tile. Bytes: 4 n^2 the
+matrix, 2 n keys per mask of a group and part (GROUP_BYTES in all). Predictions look weights up like
+`gapped_rows.look_up`, as integer multiples of 2^-62 of their bound.
 
-Memory, in bytes: 4 n^2 the matrix; 2 n keys for each mask of a group and part, GROUP_BYTES together.
-
-Predictions look weights up as `gapped_tables` does, whole multiples of a unit of 2^-62 of their bound.
-
-Documents -> gapped k-mers, the launches of kernels_cu/gapped.cu: `features.gapped`, on a GPU.
-
-Gapped k-mers on a GPU: X of each mask as in `kernels.gapped`, from `gapped_cuda` to `products_cuda`.
+Otherwise windows get ids as in windows.py (gapped.cu), and each mask's sparse X is multiplied by
+`products_cuda`.
 """
 
 from __future__ import annotations
@@ -30,42 +25,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.mers.gapped_features import GappedRows, OneMask, Parameters, finish, report, values_of
-from textsvm.kernels.mers.gapped_kmers import Mask, MaskedWindows, Stage, Windows, windows_of
-from textsvm.kernels.mers.gapped_tables import Tables, Texts
+from textsvm.kernels.mers.gapped_rows import GappedRows, Tables, Texts, finish, report, values_of
+from textsvm.kernels.mers.windows import Mask, MaskedWindows, Stage, Windows, windows_of
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.spectrum.cuda import matrix_of
-from textsvm.kernels.spectrum.pmers_cuda import CudaCounts, documents_of
+from textsvm.kernels.spectrum.pmers_cuda import CudaCounts
 from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
-from textsvm.linalg.sparse_cuda import CudaSparse
+from textsvm.linalg.sparse_cuda import CudaSparse, documents_of
 from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress, part
 from textsvm.text.documents import Documents
 
 Array = Any  # a CuPy array
-LISTS_SOURCE = "gapped.cu"
-#: What may be launched: (source, defines).
-DEFINE_SETS: list[tuple[str, gpu.Defines]] = [(LISTS_SOURCE, ())]
-#: Keys of which a table is made, whatever the number of windows.
+LISTS_SOURCE, SOURCE = "gapped.cu", "gapped_dense.cu"
+#: Number of keys up to which ranks are always tabulated.
 TABLE = 1 << 24
 
 
 class CudaWindows:
-    """Windows, uploaded to the current card: texts for `pmers_cuda`, each window a symbol.
+    """Windows on the current GPU; `pmers_cuda` reads them as texts in which a window is a symbol.
 
-    Parameters
-    ----------
-    windows : Windows
-
-    Attributes
-    ----------
-    n, size, n_symbols : int
-        Documents, windows, and size of the alphabet of the codes.
-    codes, starts : int32 array; int64 array, shape (size,)
-    offsets : int64 array, shape (n + 1,)
-        Where the windows of each document begin.
-    document : int32 array, shape (size,)
-        Of each window.
+    n, size, n_symbols : documents, windows, and symbols of the alphabet of the codes
+    codes, starts, document : int32; int64, (size,); int32, (size,), document of each window
+    offsets : int64, (n + 1,), first window of each document
     """
 
     def __init__(self, windows: Windows) -> None:
@@ -78,7 +60,7 @@ class CudaWindows:
 
 
 class CudaMaskedWindows(MaskedWindows):
-    """`MaskedWindows` with arrays on the device."""
+    """`MaskedWindows` with arrays on the GPU."""
 
     @staticmethod
     def rank(windows: Any, kept: Array, ids: Array, bound: int) -> tuple[Stage, Array]:
@@ -87,8 +69,8 @@ class CudaMaskedWindows(MaskedWindows):
             return Stage(kept, cp.empty(0, np.uint64), None), ids
         keys = CudaMaskedWindows.keys_of(windows, kept, ids, windows.n_symbols)
         if bound > max(TABLE, 4 * windows.size):
-            distinct, found = cp.unique(keys, return_inverse=True)
-            return Stage(kept, distinct.astype(np.uint64), None), found.astype(np.int32)
+            distinct, inverse = cp.unique(keys, return_inverse=True)
+            return Stage(kept, distinct.astype(np.uint64), None), inverse.astype(np.int32)
         seen = cp.zeros(bound, bool)
         seen[keys] = True
         ranks = cp.where(seen, cp.cumsum(seen, dtype=np.int32) - 1, -1).astype(np.int32)
@@ -105,15 +87,7 @@ class CudaMaskedWindows(MaskedWindows):
 
 
 class MaskTokens:
-    """The windows under one mask as `pmers_cuda.CudaCounts` takes them: substrings of one symbol.
-
-    Parameters
-    ----------
-    windows : CudaWindows
-    ids : int32 array, shape (number of windows,)
-    n_pmers : int
-        Number of ids.
-    """
+    """Windows under a mask in the form that `pmers_cuda.CudaCounts` reads: substrings of one symbol."""
 
     def __init__(self, windows: CudaWindows, ids: Array, n_pmers: int) -> None:
         self.text, self.document, self.n_pmers = windows, windows.document, n_pmers
@@ -124,14 +98,13 @@ class MaskTokens:
         return self.text.size
 
 
-SOURCE = "gapped_dense.cu"
-#: What may be launched: (source, defines).
-DEFINE_SETS: list[tuple[str, gpu.Defines]] = [(SOURCE, ())]
-#: Possible keys of a mask, and windows of a text, for which X is made dense; windows that are looked up.
+#: Kernels launched: (source, defines).
+DEFINE_SETS: list[tuple[str, gpu.Defines]] = [(LISTS_SOURCE, ()), (SOURCE, ())]
+#: Largest number of keys of a mask and windows of a text for dense X; of windows for look-ups.
 MOST_KEYS, MOST_COUNT, MOST_WINDOWS = 1 << 14, 1 << 11, 1 << 14
 GROUP_BYTES, TILE, PAD = 1 << 30, 2048, 8
 FLOAT16, FLOAT32 = 2, 0  # cudaDataType
-#: What gapped_dense.cu has in Texts.
+#: struct Texts of gapped_dense.cu.
 TEXTS = np.dtype(
     [(name, np.uint64) for name in ("codes", "offsets", "kept")]
     + [(name, np.int32) for name in ("g", "n_kept", "n_symbols", "n_keys", "strands")],
@@ -140,7 +113,7 @@ TEXTS = np.dtype(
 
 
 def fits(texts: Texts | None, masks: Sequence[Mask]) -> bool:
-    """Whether the Gram of texts is that of dense rows."""
+    """Whether the Gram can be computed from dense rows."""
     if texts is None or texts.windows > MOST_COUNT:
         return False
     keys = _keys(texts.n_symbols, masks)
@@ -148,13 +121,9 @@ def fits(texts: Texts | None, masks: Sequence[Mask]) -> bool:
 
 
 class DenseMasks:
-    """Texts on the current card, for sums of products over masks.
+    """Texts on the current GPU, for sums of products over masks.
 
-    Parameters
-    ----------
-    texts : Texts
-    values : float64 array
-        What becomes of 0, 1, 2, ... occurrences, as many as a text has windows.
+    `values` are the feature values of 0, 1, 2, ... occurrences, up to `texts.windows`.
     """
 
     def __init__(self, texts: Texts, values: NDArray[np.float64]) -> None:
@@ -167,14 +136,16 @@ class DenseMasks:
         self.square, self.parts = cp.asarray(values**2), 1 + bool(low.any())
 
     def groups(self, masks: Sequence[Mask]) -> list[Sequence[Mask]]:
-        """Masks in order, as many together as memory has room for."""
+        """Groups of consecutive masks that fit into memory together."""
         each = 2 * self.parts * max(self.n, 1) * self._padded(masks)
         room = min(GROUP_BYTES, gpu.free_memory() // 4)
         size = max(1, room // each)
         return [masks[first : first + size] for first in range(0, len(masks), size)]
 
     def add_to(self, total: Array, masks: Sequence[Mask]) -> NDArray[np.float64]:
-        """total[i, j] += <x[i], x[j]> over the features of masks, j >= i at least; |x|^2 of every row."""
+        """total[i, j] += <x[i], x[j]> over the features of masks, at least for j >= i; return |x|^2 of each
+        row.
+        """
         cp, ld = gpu.cupy(), len(masks) * self._padded(masks)
         gpu.require_memory(2 * self.parts * self.n * ld, f"gapped k-mers of {self.n:,} texts")
         high, squares = cp.empty((self.n, ld), np.float16), cp.empty((self.n, len(masks)))
@@ -185,8 +156,8 @@ class DenseMasks:
             if low is not None:
                 _add_product(total, low, high, first)
                 _add_product(total, high, low, first)
-        found: NDArray[np.float64] = squares.sum(axis=1).get()
-        return found
+        norms: NDArray[np.float64] = squares.sum(axis=1).get()
+        return norms
 
     def _padded(self, masks: Sequence[Mask]) -> int:
         return -(-_keys(self.texts.n_symbols, masks) // PAD) * PAD
@@ -204,7 +175,7 @@ class DenseMasks:
 
 
 def can_look_up(texts: Texts, keys: int) -> bool:
-    """Whether a block has room for the counts and the keys of a text."""
+    """Whether shared memory of a block holds the counts and the keys of a text."""
     shared = 4 * keys + 2 * texts.windows
     return keys <= MOST_KEYS and texts.windows <= MOST_WINDOWS and shared <= _shared()
 
@@ -212,7 +183,7 @@ def can_look_up(texts: Texts, keys: int) -> bool:
 def look_up(
     texts: Texts, tables: Tables, values: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """See `gapped_tables.look_up`; on the host."""
+    """`gapped_rows.look_up` on the GPU; results are on the host."""
     cp, n, (machines, masks, keys) = gpu.cupy(), len(texts.offsets) - 1, tables.weights.shape
     sums, squares = cp.zeros((n, machines)), cp.zeros(n)
     largest = float(abs(tables.weights).max()) if tables.weights.size else 0.0
@@ -237,13 +208,13 @@ def _keys(n_symbols: int, masks: Sequence[Mask]) -> int:
 
 
 def _shared() -> int:
-    """Bytes of shared memory that a block may ask for, beside what it always has."""
+    """Dynamic shared memory per block, in bytes."""
     attributes = gpu.cupy().cuda.Device().attributes
     return int(attributes["MaxSharedMemoryPerBlockOptin"]) - 1024
 
 
 def _unit(bound: float) -> float:
-    """A power of two that numbers up to a bound are multiplied by, for 62 bits."""
+    """Power of two that scales numbers up to `bound` to 62-bit integers."""
     return float(2.0 ** min(61 - int(np.ceil(np.log2(bound))), 1000)) if bound > 0 else 1.0
 
 
@@ -256,7 +227,7 @@ def _structure(codes: Array, offsets: Array, kept: Array, texts: Texts, n_symbol
 
 
 def _add_product(total: Array, left: Array, right: Array, first: int) -> None:
-    """Rows of a tile from `first` on: total[first:, first:] += left[first:] right[first:]'."""
+    """A tile of rows: total[first:, first:] += left[first:] right[first:]'."""
     cp, ld, n = gpu.cupy(), left.shape[1], len(total)
     blas, one = cp.cuda.cublas, np.ones(1, np.float32)
     blas.gemmEx(
@@ -273,17 +244,7 @@ WHAT = "the kernel of gapped k-mers"
 
 @dataclass(frozen=True)
 class CudaMask:
-    """`OneMask` on the device.
-
-    Attributes
-    ----------
-    mask : Mask
-    vocabulary : CudaMaskedWindows
-    windows : CudaWindows
-    ids : int32 array, shape (number of windows,)
-        The feature of every window.
-    x : CudaSparse
-    """
+    """Documents as rows of the features of a mask, see `GappedRows.represent`."""
 
     mask: Mask
     vocabulary: CudaMaskedWindows
@@ -293,54 +254,43 @@ class CudaMask:
 
     @property
     def columns(self) -> CudaColumns:
-        """X by columns, made anew: dense columns of all masks would be many."""
+        """X by columns, not cached: the dense columns of all masks take too much memory."""
         return CudaColumns(self.x, Factors(np.ones(len(self.x)), self.x.squares))
 
     @property
     def squares(self) -> NDArray[np.float64]:
-        """See `OneMask`."""
         return self.mask.times * self.x.squares
 
     def over(self, vocabulary: CudaMaskedWindows) -> CudaSparse:
-        """See `OneMask`."""
         target = gpu.cupy().full(self.vocabulary.size, -1, np.int64)
         target[self.ids] = vocabulary.find(self.windows)
         return self.x.select(target)
 
     def products(self, x: CudaSparse) -> Array:
-        """See `OneMask`."""
         times = np.full(len(x), float(self.mask.times))
         return self.columns.cross(x, Factors(times, x.squares), WHAT)
 
     def rows(self, indices: NDArray[np.int64]) -> Array:
-        """See `OneMask`."""
-        found = self.columns.rows(gpu.cupy().asarray(indices), WHAT)
-        found *= self.mask.times
-        return found
+        products = self.columns.rows(gpu.cupy().asarray(indices), WHAT)
+        products *= self.mask.times
+        return products
 
 
 class CudaGapped(GappedRows):
-    """Kernel values against fixed documents, on a GPU (`KernelRows`)."""
+    """Kernel values with fixed documents on a GPU (`KernelRows`)."""
 
     @staticmethod
-    def windows_of(kernel: Parameters, documents: Documents) -> CudaWindows:
+    def windows_of(kernel: Any, documents: Documents) -> CudaWindows:
         return CudaWindows(windows_of(documents, kernel.g, kernel.canonical))
 
     @staticmethod
-    def represent(kernel: Parameters, windows: Any, mask: Mask) -> OneMask:
+    def represent(kernel: Any, windows: Any, mask: Mask) -> Any:
         vocabulary, ids = CudaMaskedWindows.learn(windows, mask)
         counts = CudaCounts(MaskTokens(windows, ids, vocabulary.size), False)
         return CudaMask(mask, vocabulary, windows, ids, matrix_of(kernel.weight, counts, None))
 
-    @staticmethod
-    def can_look_up(texts: Texts, keys: int) -> bool:
-        return can_look_up(texts, keys)
-
-    @staticmethod
-    def look_up(
-        texts: Texts, tables: Tables, values: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return look_up(texts, tables, values)
+    can_look_up = staticmethod(can_look_up)
+    look_up = staticmethod(look_up)
 
     def gram(self, progress: Progress | None = None) -> Array:
         with gpu.use(self.device):
@@ -358,7 +308,7 @@ class CudaGapped(GappedRows):
             return total
 
     def _multiply(self, texts: Texts, total: Array, progress: Progress | None) -> Normalisation:
-        """Products of dense rows added up in the upper half of a matrix; k(s, s)."""
+        """Add products of dense rows to the upper half of `total`; return k(s, s)."""
         squares, done, every = np.zeros(self.n), 0, self.kernel.masks
         rows = DenseMasks(texts, values_of(self.kernel.weight, texts.windows).astype(np.float64))
         for times, equal in groupby(every, key=lambda mask: mask.times):
@@ -370,11 +320,11 @@ class CudaGapped(GappedRows):
         return self._normalisation(squares)
 
     def _add_up(self, total: Array, progress: Progress | None) -> Normalisation:
-        """Sums of products into the upper half of a matrix; k(s, s)."""
+        """Add sparse products to the upper half of `total`; return k(s, s)."""
         squares, passes = np.zeros(self.n), len(self.kernel.masks)
         for times, equal in groupby(enumerate(self.made()), key=lambda numbered: numbered[1].mask.times):
-            for number, one in equal:
-                squares += one.squares
-                total += one.columns.half(WHAT, part(progress, number, 1, passes))
+            for number, rows in equal:
+                squares += rows.squares
+                total += rows.columns.half(WHAT, part(progress, number, 1, passes))
             total *= times
         return self._normalisation(squares)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.base import is_number, is_whole
 from textsvm.kernels.mers.kernel import MOST, MerKernel, gkm_weights
-from textsvm.kernels.mers.mers import Centred
+from textsvm.kernels.mers.windows import Centred
 from textsvm.kernels.options import FILTERS, GKM_OPTIONS, Option
 
 

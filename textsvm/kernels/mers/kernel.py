@@ -48,9 +48,9 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.base import Predictor, SymbolKernel, is_whole
-from textsvm.kernels.mers.distances import HostMers
-from textsvm.kernels.mers.mers import Centred
+from textsvm.kernels.mers.cpu import HostMers
 from textsvm.kernels.mers.rows import MerRows
+from textsvm.kernels.mers.windows import Centred
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
@@ -245,7 +245,7 @@ class MerKernel(SymbolKernel):
     def rows(self, documents: Documents, device: Device) -> MerRows:
         self.check()
         if device.kind == "cuda":
-            from textsvm.kernels.mers.distances_cuda import CudaMers
+            from textsvm.kernels.mers.cuda import CudaMers
 
             return CudaMers(self, documents, device)
         return HostMers(self, documents, device)

@@ -1,68 +1,58 @@
-"""What the twins of kernels of distances between l-mers have in common.
+"""Kernels on the distances between l-mers: kernel rows, prediction, and score tables.
 
-    k(s, t) = sum_(u in s, v in t) a(u) b(v) w(d(u, v)),
+    k(s, t) = sum_(u in s, v in t) a(u) b(v) w(d(u, v))
 
-u and v the l-mers, d(u, v) at how many of the l positions they differ, w the weights of the distances
-(mer_weights.py), a and b weights of positions, 1 but where a kernel is centred. A twin counts the pairs of
-l-mers at every distance, whole numbers, so that a value has the same bits wherever it is computed: the sum of
-w(d) times its count, in the order of d, times one product of both scales, rounded to float32.
+for the l-mers u and v, their Hamming distance d(u, v), the weights w of distances (kernel.py), and weights a
+and b of positions, 1 unless the kernel is centred. The CPU (cpu.py) and GPU (cuda.py) twins count the pairs
+of l-mers at every distance in integers, so that a value has the same bits wherever it is computed: the sum of
+w(d) times its count in the order of d, times the product of both scales, rounded to float32.
+
+Prediction assigns a score to every l-mer:
+
+    value(x) = scale(x) sum_(u in x) a(u) score(u)
+    score(u) = sum_i c_i scale_i sum_(v in t_i) b(v) w(d(u, v))
+
+Over A symbols a table holds the scores of all A^l l-mers. T_0[x] is the total weight of the l-mer x in the
+support vectors; position by position, T_d[x] becomes the weight of the l-mers that differ from x at d of the
+positions so far:
+
+    T_d[.. x ..] += sum_(y != x) T_(d - 1)[.. y ..]       d descending;        score = sum_d w(d) T_d
+
+This takes l A^l additions per distance, whatever the number of support vectors; predictions are look-ups.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.kernels.base import BLOCK_BYTES
-from textsvm.kernels.mers.mers import Centred, Mers, mers_of
-from textsvm.kernels.mers.scores import MerPredictor
+from textsvm.kernels.mers.windows import Mers, mers_of
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.runtime import device as devices
+from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device
-from textsvm.runtime.parallel import Progress
-from textsvm.text.documents import Documents
+from textsvm.runtime.parallel import Progress, run
+from textsvm.text.documents import Documents, batches
 
-
-class Parameters(Protocol):
-    """What is read of a kernel."""
-
-    canonical: bool
-    normalised: bool
-
-    @property
-    def length(self) -> int:
-        """Symbols of an l-mer."""
-
-    @property
-    def weights(self) -> NDArray[np.float64]:
-        """w(0), w(1), ...; farther pairs do not count."""
-
-    @property
-    def centred(self) -> Centred | None:
-        """Weights of positions."""
-
-    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-        """See `Kernel`."""
+#: Bytes of the score tables of a predictor.
+TABLE_BYTES = 1 << 30
+#: Additions into a table per second.
+TABLE_RATE = 3e8
+#: Symbols of documents that are predicted together.
+BATCH = 1 << 23
 
 
 class MerRows(ABC):
-    """Kernel values against fixed documents (`KernelRows`).
-
-    Parameters
-    ----------
-    kernel : Parameters
-    documents : Documents
-        The columns.
-    device : Device
-    """
+    """Kernel values with fixed documents (`KernelRows`) of a `MerKernel`; a twin counts pairs."""
 
     ahead = 16
 
-    def __init__(self, kernel: Parameters, documents: Documents, device: Device) -> None:
+    def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device = kernel, documents, device
         self.n = len(documents)
         # Of the pairs of both strands of two sequences, half are compared.
@@ -77,7 +67,7 @@ class MerRows(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Lay out the columns, where the work is done."""
+        """Arrange the columns on the device."""
 
     @abstractmethod
     def self_values(self, rows: Mers, columns: Mers) -> NDArray[np.float64]:
@@ -85,15 +75,15 @@ class MerRows(ABC):
 
     @abstractmethod
     def products(self, rows: Mers, scale: NDArray[np.float64], progress: Progress | None = None) -> Any:
-        """Of documents with the columns, times both scales: float32, shape (number of rows, n)."""
+        """Values of documents with the columns, times both scales: float32, shape (number of rows, n)."""
 
     @abstractmethod
     def half(self, progress: Progress | None = None) -> Any:
-        """Those of the columns with themselves, one half computed."""
+        """Values of the columns with each other, one half computed."""
 
     @abstractmethod
     def table(self, of_mers: NDArray[np.float64]) -> Any:
-        """Scores of all l-mers, from weights (n_machines, number of l-mers) of those of the columns."""
+        """Score table from the weights (n_machines, number of l-mers) of the columns' l-mers."""
 
     @cached_property
     def normalisation(self) -> Normalisation:
@@ -117,45 +107,179 @@ class MerRows(ABC):
         own = self.normalisation.take(indices)
         with devices.use(self.device):
             xp = devices.array_module(self.device)
-            found = self.products(self.own.take(indices), own.scale)
-            own.finish_rows(found, self.normalisation)
+            values = self.products(self.own.take(indices), own.scale)
+            own.finish_rows(values, self.normalisation)
             if self.kernel.normalised:
-                found[xp.arange(len(indices)), xp.asarray(indices)] = 1
-            return found
+                values[xp.arange(len(indices)), xp.asarray(indices)] = 1
+            return values
 
     def gram(self, progress: Progress | None = None) -> Any:
         columns = self.normalisation
         with devices.use(self.device):
-            found = self.half(progress)
-            columns.finish_gram(found)
-            return found
+            matrix = self.half(progress)
+            columns.finish_gram(matrix)
+            return matrix
 
     def cross(self, others: Documents, progress: Progress | None = None) -> Any:
         with devices.use(self.device):
             rows, columns = self.mers(others)
             own = self.normalise(others, rows, columns)
-            found = self.products(rows, own.scale, progress)
-            own.finish_rows(found, self.normalisation)
-            return found
+            values = self.products(rows, own.scale, progress)
+            own.finish_rows(values, self.normalisation)
+            return values
 
     def decision(
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
     ) -> NDArray[np.float64]:
         return self.predictor(coef.T).values(others, progress)
 
-    def by_rows(
-        self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
-    ) -> NDArray[np.float64]:
-        """k(others, documents) @ coef by kernel values, coef of shape (n, k)."""
-        values = np.empty((len(others), coef.shape[1]))
-        size = max(1, BLOCK_BYTES // (4 * max(1, self.n)))
-        for start in range(0, len(others), size):
-            block = others.take(np.arange(start, min(start + size, len(others))))
-            values[start : start + size] = devices.to_host(self.cross(block)) @ coef
+    def predictor(self, coef: NDArray[np.float64]) -> MerPredictor:
+        """Predictor of machines on the columns, coef of shape (n_machines, n)."""
+        return MerPredictor(self, coef)
+
+
+def decision_by_rows(
+    rows: Any, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
+) -> NDArray[np.float64]:
+    """k(others, documents) @ coef from blocks of kernel values, multiplied on the host."""
+    values = np.empty((len(others), coef.shape[1]))
+    size = max(1, BLOCK_BYTES // (4 * max(1, rows.n)))
+    for start in range(0, len(others), size):
+        block = others.take(np.arange(start, min(start + size, len(others))))
+        values[start : start + size] = devices.to_host(rows.cross(block)) @ coef
+        if progress is not None:
+            progress(start + len(block), len(others))
+    return values
+
+
+class MerPredictor:
+    """Predictor that sums scores of l-mers from a table if that is faster than kernel values.
+
+    Parameters
+    ----------
+    rows : MerRows
+        Of the support vectors.
+    coef : float64 array, shape (n_machines, n_sv)
+    """
+
+    def __init__(self, rows: MerRows, coef: NDArray[np.float64]) -> None:
+        self.rows, self.coef, self.device = rows, np.ascontiguousarray(coef, np.float64), rows.device
+
+    def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
+        if not self._tabulates(documents):
+            return decision_by_rows(self.rows, documents, self.coef.T, progress)
+        values = np.empty((len(documents), len(self.coef)))
+        for first, last in batches(documents, BATCH):
+            values[first:last] = self._values(documents.take(np.arange(first, last)))
             if progress is not None:
-                progress(start + len(block), len(others))
+                progress(last, len(documents))
         return values
 
-    def predictor(self, coef: NDArray[np.float64]) -> MerPredictor:
-        """Machines on the columns, coef of shape (n_machines, n)."""
-        return MerPredictor(self, coef)
+    def mer_scores(self, documents: Documents) -> NDArray[np.float64]:
+        """Sum of the scores of each document's l-mers, ignoring position weights, shape (n, n_machines)."""
+        rows, _ = self.rows.mers(documents)
+        return self._scores(rows.alike(), self._tabulates(documents))
+
+    def _values(self, documents: Documents) -> NDArray[np.float64]:
+        rows, columns = self.rows.mers(documents)
+        with devices.use(self.device):
+            own = self.rows.normalise(documents, rows, columns)
+        values = own.scale[:, None] * self._scores(rows, True)
+        own.finish_values(values, self.coef, self.rows.normalisation)
+        return values
+
+    def _scores(self, rows: Mers, tabulated: bool) -> NDArray[np.float64]:
+        """Weighted sums of the scores of the l-mers of documents."""
+        new = rows.unknown(self.rows.columns.n_symbols) if tabulated else np.ones(len(rows.numbers), bool)
+        values = np.empty((len(new), len(self.coef)))
+        with devices.use(self.device):
+            if tabulated:
+                values[~new] = self.table.sums(rows.take(np.flatnonzero(~new)) if new.any() else rows)
+            for i in np.flatnonzero(new):
+                products = self.rows.products(rows.take(np.array([i])), np.ones(1))
+                values[i] = self.coef @ devices.to_host(products)[0].astype(np.float64)
+        return values
+
+    @cached_property
+    def table(self) -> Any:
+        """Score table of the machines."""
+        columns = self.rows.columns
+        scaled = self.coef * self.rows.normalisation.scale
+        return self.rows.table(np.repeat(scaled, columns.numbers, axis=1) * columns.weights)
+
+    def _tabulates(self, documents: Documents) -> bool:
+        """Whether a table fits into memory and takes less time than kernel values.
+
+        An existing table does not count: results would depend on earlier predictions.
+        """
+        kernel, symbols = self.rows.kernel, max(self.rows.columns.n_symbols, 1)
+        size = float(symbols) ** min(kernel.length, 40)  # longer l-mers never fit
+        if size * 8 * (len(self.rows.weights) + len(self.coef)) > TABLE_BYTES:
+            return False
+        seconds = kernel.length * len(self.rows.weights) * size * len(self.coef) / TABLE_RATE
+        return bool(seconds <= kernel.cost(documents.lengths, self.rows.documents.lengths).sum())
+
+
+class ScoreTable:
+    """Scores of all l-mers on the CPU, from the weights of distances and (n_machines, number of l-mers)."""
+
+    def __init__(self, columns: Mers, weights: NDArray[np.float64], of_mers: NDArray[np.float64]) -> None:
+        self.length, self.symbols = columns.length, max(columns.n_symbols, 1)
+        size, keys = self.symbols**self.length, columns.keys(self.symbols)
+        self.scores = np.empty((size, len(of_mers)))
+        for machine, each in enumerate(of_mers):
+            self.scores[:, machine] = self._spread(np.bincount(keys, each, size).astype(np.float64), weights)
+
+    def _spread(self, own: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        sums = np.zeros((len(weights), len(own)))
+        sums[0] = own
+        groups = len(own) // self.symbols
+        size = max(1, groups // 64)
+        for place in range(self.length):
+            stride = self.symbols**place
+
+            def piece(first: int, stride: int = stride) -> None:
+                _spread_place(sums, stride, self.symbols, first, min(first + size, groups))
+
+            run(piece, range(0, groups, size))
+        scores: NDArray[np.float64] = weights @ sums
+        return scores
+
+    def sums(self, rows: Mers) -> NDArray[np.float64]:
+        """Weighted sums of the scores of the l-mers of documents without unknown symbols."""
+        out = np.zeros((len(rows.numbers), self.scores.shape[1]))
+        size = max(1, len(out) // 256)
+
+        def piece(first: int) -> None:
+            last = min(first + size, len(out))
+            _sum_scores(
+                rows.codes, rows.starts, rows.weights, rows.indptr, first, last, self.length, self.symbols,
+                self.scores, out,
+            )  # fmt: skip
+
+        run(piece, range(0, len(out), size))
+        return out
+
+
+@njit(nogil=True, cache=True)
+def _spread_place(sums, stride, symbols, first, last):
+    """Update the groups first..last of l-mers that differ at one position only."""
+    for group in range(first, last):
+        begin = group // stride * stride * symbols + group % stride
+        for d in range(len(sums) - 1, 0, -1):
+            total = 0.0
+            for x in range(symbols):
+                total += sums[d - 1, begin + x * stride]
+            for x in range(symbols):
+                sums[d, begin + x * stride] += total - sums[d - 1, begin + x * stride]
+
+
+@njit(nogil=True, cache=True)
+def _sum_scores(codes, starts, weights, indptr, first, last, length, symbols, scores, out):
+    for i in range(first, last):
+        for mer in range(indptr[i], indptr[i + 1]):
+            key = 0
+            for p in range(length):
+                key = key * symbols + codes[starts[mer] + p]
+            for machine in range(scores.shape[1]):
+                out[i, machine] += weights[mer] * scores[key, machine]

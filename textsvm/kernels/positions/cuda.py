@@ -1,9 +1,9 @@
-"""Launches of the CUDA twins of kernels that know positions; kernels_cu/positions.cuh has the layouts."""
+"""GPU twins of positional kernels; kernels_cu/positions.cuh has the data layouts."""
 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,14 @@ from textsvm.text.documents import DeviceDocuments, Documents
 
 WARP = 32
 THREADS = 256
-#: Bits of a code that a kernel is compiled for, and rows that a launch may have.
+#: Bits per code that kernels are compiled for; maximum number of rows of a launch.
 PLANES = (3, 5, 8, 16, 24)
 MOST_ROWS = 65_535
-#: Seconds of a core between two looks at the clock: a tenth of a second of a card.
+#: CPU core seconds per launch, about 0.1 s of a GPU, if progress is reported.
 LAUNCH = 100.0
 SOURCES = ("diagonals.cu", "locality.cu")
 
-#: What one launch of `position_pairs` is given: Task in kernels_cu/positions.cuh.
+#: struct Task of kernels_cu/positions.cuh.
 TASK = np.dtype(
     [(name, np.uint64) for name in ("rows", "columns", "row_firsts", "group_firsts")]
     + [(name, np.uint64) for name in ("row_lengths", "column_lengths", "row_index", "column_index")]
@@ -36,55 +36,26 @@ TASK = np.dtype(
     align=True,
 )
 
-#: What may be launched: (source, defines).
+#: Kernels launched: (source, defines).
 DEFINE_SETS: list[tuple[str, gpu.Defines]] = [("planes.cu", ())] + [
     (source, (("PLANES", planes),)) for source in SOURCES for planes in PLANES
 ]
 
 
-class Program(Protocol):
-    """What is computed of pairs of texts."""
-
-    @property
-    def source(self) -> str:
-        """One of SOURCES."""
-
-    @property
-    def table(self) -> NDArray[np.float64]:
-        """What it looks up."""
-
-    @property
-    def numbers(self) -> dict[str, float]:
-        """Its fields of Task."""
-
-
-class Kernel(Protocol):
-    """What is read of the kernel, `textsvm.kernels.positions.base.PositionKernel`."""
-
-    def on_card(self, longest: int) -> Program:
-        """What is computed, of texts of that length at most."""
-
-    def normalisation(self, documents: Documents, columns: Normalisation | None = None) -> Normalisation:
-        """k(s, s) of documents, and those without any feature."""
-
-    def cost(self, row_lengths: NDArray[np.int64], column_lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Seconds of a core."""
-
-
 class _Planes:
-    """Documents on the device in order of length, as planes: rows of symbols below `known`, or columns."""
+    """Documents as bit planes on the GPU, by length: as rows (only symbols below `known`) or columns."""
 
     def __init__(self, documents: Documents, planes: int, known: int, columns: bool) -> None:
         cp = gpu.cupy()
         self.order = np.argsort(documents.lengths, kind="stable").astype(np.int32)
         self.lengths = documents.lengths[self.order]
         words = (self.lengths + 31) // 32
-        if columns:  # of each 32, as many words as the longest has
+        if columns:  # groups of 32 documents, padded to the longest
             words = np.append(words, np.zeros(-len(words) % WARP, np.int64)).reshape(-1, WARP)
             firsts = np.concatenate([[0], np.cumsum(words.max(axis=1, initial=0))]) * planes * WARP
             size, ones, within = int(firsts[-1]), np.uint32(2**32 - 1), np.arange(len(self.order))
             self.firsts, starts = firsts, firsts[within // WARP] + within % WARP
-        else:  # with a word of zeros before each and behind it
+        else:  # a word of zeros before and after each document
             firsts = np.concatenate([[0], np.cumsum(words + 2)]) * planes
             size, ones, starts = int(firsts[-1]), np.uint32(0), firsts[:-1] + planes
             self.firsts = firsts
@@ -110,9 +81,13 @@ class _Planes:
 
 
 class CudaPositions:
-    """Rows on a GPU (`KernelRows`)."""
+    """Kernel values of a `PositionKernel` with fixed documents on a GPU (`KernelRows`).
 
-    def __init__(self, kernel: Kernel, documents: Documents, device: Device) -> None:
+    ``kernel.on_card(longest)`` describes the computation: a `source` of SOURCES, a look-up `table`, and the
+    `numbers` of Task.
+    """
+
+    def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         self._symbols = len(documents.alphabet)
         fitting = [planes for planes in PLANES if (1 << planes) - 1 > self._symbols]
@@ -150,7 +125,7 @@ class CudaPositions:
     def decision(
         self, others: Documents, coef: NDArray[np.float64], progress: Progress | None = None
     ) -> NDArray[np.float64]:
-        """k(others, documents) @ coef, a block of `others` at a time: coef (n, k) -> (len(others), k)."""
+        """k(others, documents) @ coef, in blocks of `others`: coef (n, k) -> (len(others), k)."""
         values = np.empty((len(others), coef.shape[1]))
         size = max(1, BLOCK_BYTES // (4 * max(1, self.n)))
         with gpu.use(self.device):
@@ -180,7 +155,7 @@ class CudaPositions:
         progress: Progress | None,
         symmetric: bool = False,
     ) -> None:
-        """Write k(others, documents), or its half and the mirror image."""
+        """Write k(others, documents), or one half and its mirror image."""
         cp = gpu.cupy()
         columns = self._columns
         rows = _Planes(others, self._planes, self._symbols, columns=False)
@@ -208,12 +183,10 @@ class CudaPositions:
                 symmetric=symmetric,
             )
             launch((blocks, end - first), (THREADS,), (task,))
-            if progress is not None:
-                cp.cuda.get_current_stream().synchronize()
-                progress(end, len(rows))
+            gpu.report(progress, end, len(rows))
 
     def _launches(self, rows: _Planes, progress: Progress | None) -> list[tuple[int, int]]:
-        """Rows of one launch each."""
+        """Ranges of rows, one per launch."""
         turns = np.arange(len(rows)) // MOST_ROWS
         if progress is not None:
             seconds = np.cumsum(self.kernel.cost(rows.lengths, self._columns.lengths))

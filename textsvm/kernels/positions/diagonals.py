@@ -1,28 +1,26 @@
-"""Sums over diagonals: mathematics and CPU twin of kernels of k-mers at positions that differ a little.
+"""Sums over diagonals: definition and CPU twin of kernels on k-mers at similar positions.
 
     k(x, y) = sum_(s = -S..S) delta_|s| T_s        T_s = sum_(k = first..d) (d - k + 1) N_k,s
 
-N_k,s is the number of positions i with x[i+s : i+s+k] = y[i : i+k], both within their texts: k-mers in common
-on one diagonal of the table of all pairs of positions. T_s is a whole number: both twins have the same bits.
+N_k,s is the number of positions i with x[i+s : i+s+k] = y[i : i+k], both inside their texts: common k-mers on
+one diagonal of the table of all pairs of positions. T_s is an integer, so both twins have the same bits.
 
-Texts as planes of bits. Bit p of the code of symbol i is bit i % W of word i / W of plane p: of W = 64
-positions here, 32 on a GPU. Equal symbols of W positions are then
+Texts are stored as bit planes. Bit p of the code of symbol i is bit i % W of word i / W of plane p, with
+words of W = 64 positions here and 32 on a GPU. The matches of W positions are
 
-    M_1 = and over p of ~(plane p of x, moved by s, xor plane p of y)
+    M_1 = and over p of ~(plane p of x, shifted by s, xor plane p of y)
 
-and k-mers that end there M_k = M_(k-1) & (M_1 moved by k - 1 positions, with those of the word before), of
-which N_k,s counts the bits. M_k is 0 for all further k where it once is, soon as a rule; at worst a word
-takes 4 d operations, of d <= 32: O(1) a position and shift, whatever d. Behind the end of a text all planes
-are 0 in x and 1 in y, which no code is: nothing matches there. A symbol that the columns do not have is 0 in
-x.
-
-Lanes of a vector have one y each (positions.py); x is the same for all.
+and the k-mers that end there M_k = M_(k-1) & (M_1 shifted by k - 1 positions, with carries from the previous
+word); N_k,s counts their bits. Once M_k is 0 it stays 0 for larger k, usually soon; in the worst case a word
+takes 4 d operations, with d <= 32. After the end of a text all planes are 0 in x and 1 in y, which no code
+is, so nothing matches. Symbols of x that the columns do not have are 0. Each lane of a vector holds a
+different y (base.py); x is shared.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,58 +50,47 @@ from textsvm.runtime.simd import (
 )
 from textsvm.text.documents import Documents
 
-#: The greatest d: the bits of a word on a GPU.
+#: Largest d: the bits of a word on a GPU.
 MOST = 32
-#: Words of 64 positions that are compared a second, and pairs of texts whose value is written.
+#: Words of 64 positions compared per second, and pairs of texts written per second.
 RATE, WRITTEN = 2e8, 2.5e7
-#: Positions a second and shift that a value is shared out among.
+#: Positions attributed per second and shift.
 ATTRIBUTION_RATE = 1e8
 KMERS = Attribution(
     "k-mers at positions",
-    "exact: the contribution of each k-mer in common, spread evenly over its symbols",
+    "exact: the contribution of each common k-mer, spread evenly over its symbols",
     exact=True,
 )
 
 
 @dataclass(frozen=True)
 class Diagonals:
-    """What is summed over diagonals.
-
-    Attributes
-    ----------
-    first, length : int
-        k from first to d, at most `MOST`.
-    weights : float64 array, shape (S + 1,)
-        delta, of shifts 0 to S.
-    """
+    """Parameters of the sums: k from `first` to d = `length` (at most `MOST`), and delta of shifts 0 to S."""
 
     first: int
     length: int
     weights: NDArray[np.float64]
 
-    @property
-    def source(self) -> str:
-        """See `positions_cuda.Program`."""
-        return "diagonals.cu"
+    source: ClassVar[str] = "diagonals.cu"
 
     @property
     def table(self) -> NDArray[np.float64]:
-        """See `positions_cuda.Program`."""
+        """Look-up table of the GPU twin."""
         return self.weights
 
     @property
     def numbers(self) -> dict[str, float]:
-        """See `positions_cuda.Program`."""
+        """Fields of the GPU twin's Task."""
         return {"shifts": len(self.weights), "first": self.first, "length": self.length}
 
 
 class DiagonalKernel(PositionKernel):
-    """A kernel that is a sum over diagonals."""
+    """Kernel that is a sum over diagonals."""
 
     attribution: ClassVar[Attribution] = KMERS
 
     def diagonals(self, longest: int) -> Diagonals:
-        """What is summed, of texts of that length at most."""
+        """Parameters for texts of at most this length."""
         raise NotImplementedError
 
     def on_card(self, longest: int) -> Diagonals:
@@ -163,12 +150,12 @@ class DiagonalKernel(PositionKernel):
 
 
 def planes_of(symbols: int) -> int:
-    """Planes for codes 1 to `symbols`, beside all zeros and all ones."""
+    """Number of planes for codes 1 to `symbols`, all zeros and all ones."""
     return max(1, (symbols + 1).bit_length())
 
 
 class DiagonalLanes:
-    """Column documents as planes; see `positions.Lanes`."""
+    """Column documents as bit planes; see `positions.base.Lanes`."""
 
     def __init__(self, kernel: DiagonalKernel, documents: Documents, groups: NDArray[np.int64]) -> None:
         self.kernel, self.groups = kernel, groups
@@ -203,7 +190,7 @@ class DiagonalLanes:
 
 
 @njit(nogil=True, cache=True)
-def _pack_lanes(codes: Any, offsets: Any, group: Any, planes: int, words: Any) -> None:
+def _pack_lanes(codes, offsets, group, planes, words):
     """words[(w * planes + p) * LANES + lane]: plane p of 64 positions of the lane's document, then ones."""
     words[:] = np.uint64(2**64 - 1)
     for lane in range(LANES):
@@ -217,8 +204,8 @@ def _pack_lanes(codes: Any, offsets: Any, group: Any, planes: int, words: Any) -
 
 
 @njit(nogil=True, cache=True)
-def _pack_row(codes: Any, known: int, planes: int, words: Any) -> None:
-    """words[(w + 1) * planes + p]: plane p of 64 positions, with a word of zeros before and behind."""
+def _pack_row(codes, known, planes, words):
+    """words[(w + 1) * planes + p]: plane p of 64 positions, with a word of zeros before and after."""
     words[: ((len(codes) + 63) // 64 + 2) * planes] = 0
     for i in range(len(codes)):
         if codes[i] < known:
@@ -229,10 +216,8 @@ def _pack_row(codes: Any, known: int, planes: int, words: Any) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _diagonal(
-    x: Any, n: int, y: Any, m: int, planes: int, shift: int, first: int, length: int, totals: Any
-) -> Any:
-    """T of a shift, of all lanes, added to totals: x of n symbols, y of at most m."""
+def _diagonal(x, n, y, m, planes, shift, first, length, totals):
+    """Add T of a shift, for all lanes, to `totals`; x has n symbols, y at most m."""
     before = fill(np.uint64(0))
     for w in range(max(0, -shift) >> 6, (min(m, n - shift) + 63) >> 6):
         at = 64 * w + shift + 64
@@ -259,10 +244,7 @@ def _diagonal(
 
 
 @njit(nogil=True, cache=True)
-def _products(
-    codes: Any, offsets: Any, which: Any, known: int, planes: int, x: Any, words: Any, firsts: Any,
-    first: int, length: int, weights: Any, sums: Any,
-) -> None:  # fmt: skip
+def _products(codes, offsets, which, known, planes, x, words, firsts, first, length, weights, sums):
     """sums[(k * groups + g) * LANES + lane]: sums over diagonals of which[k] and the lanes of group g."""
     groups = len(firsts) - 1
     for k in range(len(which)):
@@ -280,9 +262,7 @@ def _products(
 
 
 @njit(nogil=True, cache=True)
-def _self_sums(
-    codes: Any, offsets: Any, begin: int, end: int, first: int, length: int, weights: Any, values: Any
-) -> None:
+def _self_sums(codes, offsets, begin, end, first, length, weights, values):
     """values[d]: sums over diagonals of each document with itself."""
     of_run = np.zeros(length + 1, np.int64)  # k-mers that end at a symbol, by the matches up to it
     for k in range(1, length + 1):
@@ -300,10 +280,8 @@ def _self_sums(
 
 
 @njit(nogil=True, cache=True)
-def _share(
-    x: Any, codes: Any, offsets: Any, factors: Any, first: int, length: int, weights: Any, shares: Any
-) -> None:
-    """Add to `shares`, differences of the symbols' contributions, what x has in common with documents."""
+def _share(x, codes, offsets, factors, first, length, weights, shares):
+    """Add differences of the contributions of x's symbols to `shares`, from k-mers shared with documents."""
     for d in range(len(factors)):
         if factors[d] == 0:
             continue

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.spectrum.learnt_weights import PSEUDO, ROUNDING, FeatureWeights
-from textsvm.kernels.spectrum.pmers_cuda import CudaCounts, CudaPmers, starts_of
+from textsvm.kernels.spectrum.pmers_cuda import CudaCounts, CudaPmers
 from textsvm.kernels.spectrum.vocabulary import Vocabulary
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.rows_cuda import CudaRows, joined, repeated, side_by_side
+from textsvm.linalg.sparse_cuda import starts_of
 from textsvm.runtime import device as gpu
 from textsvm.text.documents import DeviceDocuments, Documents
 

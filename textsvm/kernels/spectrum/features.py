@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from textsvm.kernels.attribution import Attribution, Contributions
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.kernels.spectrum.learnt_weights import FeatureWeights
-from textsvm.kernels.spectrum.pmers import Counts, count, share, windows
+from textsvm.kernels.spectrum.pmers import count, share, windows
 from textsvm.kernels.spectrum.vocabulary import Vocabulary, longest_of
 from textsvm.kernels.spectrum.weight_vectors import dot
-from textsvm.linalg.sparse import Sparse, match_unary, unary_starts
+from textsvm.linalg.sparse import Counts, Sparse, match_unary, unary_starts
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import few, njit
 from textsvm.runtime.device import Device

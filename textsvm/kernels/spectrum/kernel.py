@@ -70,7 +70,7 @@ from textsvm.kernels.spectrum.matrix import counted_bytes
 from textsvm.kernels.spectrum.pmers import count_each
 from textsvm.kernels.spectrum.vocabulary import Vocabulary, windows_of
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors, pack, sizes_of, unpack
-from textsvm.linalg.products import Columns, Half
+from textsvm.linalg.products import Half, InvertedIndex
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
@@ -429,9 +429,9 @@ class HostSpectrum:
         return self._represented[1]
 
     @cached_property
-    def columns(self) -> Columns:
+    def columns(self) -> InvertedIndex:
         """X by columns."""
-        return Columns(self.x)
+        return InvertedIndex(self.x)
 
     @cached_property
     def normalisation(self) -> Normalisation:

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.spectrum.pmers import Counts, count
+from textsvm.kernels.spectrum.pmers import count
 from textsvm.kernels.spectrum.vocabulary import MAX_SYMBOLS, Vocabulary, plan
-from textsvm.linalg.sparse import ALONE, count_features_of, spread
+from textsvm.linalg.sparse import ALONE, Counts, count_features_of, spread
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import n_threads
 from textsvm.text.documents import Documents

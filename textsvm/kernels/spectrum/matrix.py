@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from textsvm.errors import InputError
 from textsvm.kernels.spectrum.features import FeatureMap
 from textsvm.kernels.spectrum.learnt_weights import FeatureWeights
-from textsvm.kernels.spectrum.pmers import Counts, count_each, share
+from textsvm.kernels.spectrum.pmers import count_each, share
 from textsvm.kernels.spectrum.vocabulary import Vocabulary, windows_of
-from textsvm.linalg.sparse import feature_type
+from textsvm.linalg.sparse import Counts, feature_type
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device, free_memory
 from textsvm.runtime.parallel import Progress

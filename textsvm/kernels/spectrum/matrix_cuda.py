@@ -12,9 +12,10 @@ from textsvm.kernels.spectrum.cuda import matrix_of as weighed
 from textsvm.kernels.spectrum.features import FeatureMap
 from textsvm.kernels.spectrum.learnt_weights import FeatureWeights
 from textsvm.kernels.spectrum.matrix import Columns, require_columns
-from textsvm.kernels.spectrum.pmers_cuda import CudaCounts, CudaPmers, match_unary, starts_of, upload
+from textsvm.kernels.spectrum.pmers_cuda import CudaCounts, CudaPmers, match_unary, upload
 from textsvm.kernels.spectrum.vocabulary import Vocabulary
 from textsvm.linalg.sparse import feature_type
+from textsvm.linalg.sparse_cuda import starts_of
 from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import DeviceDocuments, Documents

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.kernels.spectrum.vocabulary import Vocabulary, check_symbols, last_uses, plan
-from textsvm.linalg.sparse import ALONE, feature_type, share, spread
+from textsvm.linalg.sparse import ALONE, Counts, feature_type, share, spread
 from textsvm.runtime.compiled import few, njit
 from textsvm.runtime.memory import copied, empty, joined
 from textsvm.runtime.parallel import n_threads, run
@@ -88,23 +88,6 @@ Array = NDArray[Any]
 TABLE = 64
 #: Keys that are sorted before a thread would have begun.
 SORTED = 1 << 20
-
-
-@dataclass(frozen=True)
-class Counts:
-    """How often each document holds each p-mer: the rows of a sparse matrix.
-
-    Attributes
-    ----------
-    indptr : int64 array, shape (n + 1,)
-    features : int32 or int64 array, shape (number of entries,)
-        Ids, numbered through all lengths (`Vocabulary.first`), in order of first occurrence.
-    counts : int32 array, shape (number of entries,)
-    """
-
-    indptr: NDArray[np.int64]
-    features: NDArray[np.signedinteger]
-    counts: NDArray[np.int32]
 
 
 def count(documents: Documents, p1: int, p2: int) -> tuple[Vocabulary, Counts]:

@@ -13,9 +13,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from textsvm.errors import InputError
 from textsvm.kernels.spectrum.vocabulary import Vocabulary, check_symbols, last_uses, longest_of, plan
-from textsvm.linalg.sparse import MAX_INT32
+from textsvm.linalg.sparse_cuda import check_features, documents_of, starts_of
 from textsvm.runtime import device as gpu
 from textsvm.text.documents import DeviceDocuments
 
@@ -220,31 +219,6 @@ def upload(vocabulary: Vocabulary) -> Vocabulary:
     """The same vocabulary with its keys on the current card."""
     keys = {q: gpu.cupy().asarray(of_length) for q, of_length in vocabulary.keys.items()}
     return Vocabulary(vocabulary.p1, vocabulary.p2, vocabulary.n_symbols, keys)
-
-
-def documents_of(offsets: Array, n: int, size: int) -> Array:
-    """The document of each of `size` symbols, given where those of n documents begin."""
-    document = gpu.cupy().empty(size, np.int32)
-    _each("locate", size, np.int32(n), offsets, document)
-    return document
-
-
-def starts_of(numbers: Array) -> Array:
-    """0 and the running sums, int64."""
-    cp = gpu.cupy()
-    starts = cp.zeros(len(numbers) + 1, np.int64)
-    if len(numbers):
-        cp.cumsum(numbers, dtype=np.int64, out=starts[1:])
-    return starts
-
-
-def check_features(n: int) -> None:
-    """Raise InputError if there are more features than int32 can number."""
-    if n > MAX_INT32:
-        raise InputError(
-            f"the documents have {n:,} features and a GPU counts at most {MAX_INT32:,}; "
-            "take fewer lengths or documents, or run with --device cpu"
-        )
 
 
 def _each(name: str, n: int, *args: Any, key: Any = np.uint32) -> None:

@@ -85,7 +85,7 @@ class VectorKernel(Kernel):
             from textsvm.kernels.vectors.cuda import CudaVectorRows
 
             return CudaVectorRows(self, documents, device)
-        from textsvm.kernels.vectors.rows import HostVectorRows
+        from textsvm.kernels.vectors.cpu import HostVectorRows
 
         return HostVectorRows(self, documents, device)
 

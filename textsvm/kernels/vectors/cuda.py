@@ -1,4 +1,4 @@
-"""Rows of kernels of vectors on a GPU, dense ones and sparse ones."""
+"""GPU twin of kernels on vectors, dense and sparse."""
 
 from __future__ import annotations
 
@@ -17,20 +17,12 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 
 Array = Any  # a CuPy array
-#: Kernel values that prediction holds at a time.
+#: Bytes of kernel values per block of a prediction.
 BLOCK_BYTES = 1 << 28
 
 
 class CudaVectorRows:
-    """Kernel values with fixed vectors, on a GPU (`KernelRows`).
-
-    Parameters
-    ----------
-    kernel : VectorKernel
-        Fitted.
-    documents : Vectors
-    device : Device
-    """
+    """Kernel values of a fitted `VectorKernel` with fixed vectors on a GPU (`KernelRows`)."""
 
     def __init__(self, kernel: Any, documents: Vectors, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
@@ -38,33 +30,29 @@ class CudaVectorRows:
 
     @cached_property
     def columns(self) -> Any:
-        """The vectors, in the form that their rows are computed from."""
+        """The vectors in the form used for products."""
         kernel, make = self.kernel, sparse_columns if self.documents.sparse else dense_columns
         return make(self.documents.values, Finish(kernel.finish, tuple(kernel.numbers), kernel.value))
 
     @property
     def description(self) -> str:
-        """How products are made, for people."""
+        """How products are computed, shown to the user."""
         with gpu.use(self.device):
             return str(self.columns.description)
 
     def diag(self) -> Array:
-        """See `MatrixRows`."""
         with gpu.use(self.device):
             return self.columns.diagonal.copy()
 
     def rows(self, indices: NDArray[np.int64]) -> Array:
-        """See `MatrixRows`."""
         with gpu.use(self.device):
             return self.columns.rows(gpu.cupy().asarray(indices, np.int64), self._what)
 
     def gram(self, progress: Progress | None = None) -> Array:
-        """See `MatrixRows`."""
         with gpu.use(self.device):
             return self.columns.half(self._what, progress)
 
     def cross(self, others: Vectors, progress: Progress | None = None) -> Array:
-        """See `KernelRows`."""
         with gpu.use(self.device):
             if not len(others):
                 return gpu.cupy().empty((0, self.n), np.float32)
@@ -73,9 +61,8 @@ class CudaVectorRows:
     def decision(
         self, others: Vectors, coef: NDArray[np.float64], progress: Progress | None = None
     ) -> NDArray[np.float64]:
-        """See `KernelRows`."""
         values = np.empty((len(others), coef.shape[1]))
-        # Sparse vectors may have to be made dense.
+        # Sparse vectors may be converted to dense ones.
         size = max(1, BLOCK_BYTES // max(1, 4 * self.n, 8 * others.n_features))
         with gpu.use(self.device):
             weights = gpu.cupy().asarray(np.ascontiguousarray(coef, np.float64))

@@ -1,16 +1,10 @@
-"""Products of vectors with fixed ones, on the CPU, in tiles: float64, to about 1e-15 |x| |y|.
+"""CPU twin of kernels on vectors: tiles of float64 products, turned into kernel values in the cache.
 
-Dense vectors are multiplied by BLAS. Of sparse ones the columns that many vectors hold are kept dense; the
-others are lists (an inverted index), and x adds x_u y_u to every y on the list of each of its columns u. A
-tile goes on in the lists where the tile to its left ended.
-
-Whole numbers, one-hot columns among them, are multiplied in float32 where every product is below 2^24: that
-is exact, and twice as fast.
-
-Rows of kernels of vectors on the CPU: tiles of products, and what the kernel makes of each.
-
-A tile of products is small enough to stay in a core's cache until it has become kernel values; the tiles of
-a symmetric matrix are made once for both of its halves.
+Dense vectors are multiplied by BLAS, with relative errors of about 1e-15 |x| |y|. Columns of sparse vectors
+that many vectors hold are kept dense; the others are lists (an inverted index), and x adds x_u y_u to every y
+on the list of each of its columns u. A tile continues in the lists where the tile to its left ended. Whole
+numbers, including one-hot columns, are multiplied in float32 if every product is below 2^24, which is exact
+and twice as fast. Tiles of a symmetric matrix are computed once for both halves.
 """
 
 from __future__ import annotations
@@ -33,30 +27,29 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, n_threads, one_blas_thread, run
 
 Array = NDArray[Any]
-#: A column is kept dense when this share of the vectors holds it: what an entry of a list costs more than
-#: a multiplication in a tile. At most these bytes are kept so.
+#: Columns held by this share of the vectors are kept dense, up to these bytes.
 DENSE_SHARE, DENSE_BYTES = 0.15, 1 << 28
-#: Columns of which there is an array; of more only those that a vector holds are named.
+#: Number of columns up to which arrays over all columns are used.
 WIDE = 1 << 22
-#: Bytes of a float64 copy of dense vectors; more are converted tile by tile.
+#: Bytes up to which dense vectors are copied to float64; larger ones are converted tile by tile.
 DOUBLE_BYTES = 256 << 20
-#: Products of whole numbers below it are exact in float32.
+#: Products of whole numbers below are exact in float32.
 EXACT = float(1 << 24)
+#: Rows and columns of a tile (no power of two, as columns are read too), and values of a tile of few rows.
+TILE_ROWS, TILE_COLUMNS = 256, 528
+TILE = TILE_ROWS * TILE_COLUMNS
+#: Number of values below which starting threads does not pay.
+ALONE = 1 << 18
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Vectors, divided as the columns of `Products` are.
+class DividedVectors:
+    """Vectors divided into dense columns and lists like the columns of `VectorProducts`.
 
-    Attributes
-    ----------
-    dense : float32 or float64 array, shape (m, k)
-    squares : float64 array, shape (m,)
-        |x|^2.
-    exact : bool
-        Whether products of the dense parts are exact in float32.
-    lists : Sparse, optional
-        The other columns; None if there is none.
+    dense : float32 or float64, (m, k)
+    squares : float64, (m,), |x|^2
+    exact : whether products of the dense parts are exact in float32
+    lists : the other columns, None if there are none
     """
 
     dense: Array
@@ -67,27 +60,21 @@ class Rows:
     def __len__(self) -> int:
         return len(self.dense)
 
-    def take(self, some: slice | NDArray[np.int64]) -> Rows:
-        """Some of them."""
+    def take(self, some: slice | NDArray[np.int64]) -> DividedVectors:
         at = np.arange(len(self))[some] if isinstance(some, slice) else some
         lists = None if self.lists is None else self.lists.take(at)
-        return Rows(self.dense[some], self.squares[some], self.exact, lists)
+        return DividedVectors(self.dense[some], self.squares[some], self.exact, lists)
 
 
-class Products:
-    """Products of any vectors with n fixed ones.
+class VectorProducts:
+    """Products of other vectors with n fixed ones.
 
     Parameters
     ----------
     values : array or CSR matrix, shape (n, d), on the host
     shifted : bool
-        Whether all vectors may be shifted alike. Dense ones then are, to the middle of the fixed ones: far
-        from 0 products lose what is between vectors.
-
-    Attributes
-    ----------
-    rows : Rows
-        The fixed vectors.
+        Whether the kernel is invariant to a common shift. Dense vectors are then centred, as far from 0
+        products lose the differences between vectors.
     """
 
     def __init__(self, values: Any, shifted: bool = False) -> None:
@@ -107,58 +94,52 @@ class Products:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def divide(self, values: Any) -> Rows:
-        """Vectors, of whichever form."""
+    def divide(self, values: Any) -> DividedVectors:
+        """Divide vectors, dense or sparse."""
         if self._full is None:
             dense = values.toarray() if issparse(values) else values
             dense = dense if self._middle is None else dense - self._middle
-            return _rows(dense, squares(dense))
+            return _divided_vectors(dense, squares(dense))
         sparse = values if issparse(values) else csr_array(values)
         dense = _chosen(sparse, self._full).toarray()
         lists = _lists(_chosen(sparse, self._listed)) if len(self._listed) else None
-        return _rows(dense, squares(sparse), lists)
+        return _divided_vectors(dense, squares(sparse), lists)
 
-    def start(self, rows: Rows, first: int) -> Array | None:
-        """For each entry of the lists of rows where in its column the vector `first`, or a later one, is."""
+    def start(self, rows: DividedVectors, first: int) -> Array | None:
+        """For each list entry of `rows`, the position of vector `first` or a later one in its column."""
         if rows.lists is None:
             return None
         starts, documents, _ = self._lists
-        found = np.empty(len(rows.lists.features), np.int64)
-        _seek(rows.lists.features, starts, documents, first, found)
-        return found
+        at = np.empty(len(rows.lists.features), np.int64)
+        _seek(rows.lists.features, starts, documents, first, at)
+        return at
 
-    def tile(self, rows: Rows, columns: slice, at: Array | None, out: Array) -> None:
-        """Products of rows with consecutive vectors.
+    def tile(self, rows: DividedVectors, columns: slice, at: Array | None, out: Array) -> None:
+        """Write the products of rows with consecutive vectors to `out`, float64.
 
-        Parameters
-        ----------
-        rows : Rows
-        columns : slice
-        at : int64 array
-            From `start`, or from the tile to the left; moved on to the tile to the right.
-        out : float64 array, shape (len(rows), number of columns)
+        `at` comes from `start` or the tile to the left and is advanced to the tile to the right.
         """
-        one, other = rows.dense, self.rows.dense[columns]
+        own, other = rows.dense, self.rows.dense[columns]
         if rows.exact and self.rows.exact:
-            out[...] = one @ other.T
+            out[...] = own @ other.T
         else:
-            np.matmul(one.astype(np.float64, copy=False), other.astype(np.float64, copy=False).T, out=out)
+            np.matmul(own.astype(np.float64, copy=False), other.astype(np.float64, copy=False).T, out=out)
         if at is not None and rows.lists is not None:
             entries = (rows.lists.indptr, rows.lists.features, rows.lists.values)
             _add(*entries, *self._lists, at, columns.start, columns.stop, out)
 
 
 def squares(values: Any) -> NDArray[np.float64]:
-    """|x|^2 of every row of a matrix."""
+    """Squared norm of every row of a matrix."""
     if not issparse(values):
         return np.einsum("ij,ij->i", values, values, dtype=np.float64)
     data = np.square(values.data, dtype=np.float64)
-    # As if all columns were one: the number of columns may be anything.
+    # As if all entries were in one column: the number of columns may be huge.
     return csr_array((data, np.zeros_like(values.indices), values.indptr), (values.shape[0], 1)) @ np.ones(1)
 
 
 def _divided(values: Any) -> tuple[Array, Array]:
-    """Columns of a CSR matrix to be kept dense, and the others that any vector holds."""
+    """Columns of a CSR matrix to keep dense, and the other columns with entries."""
     n, d = values.shape
     if d > WIDE:
         columns, held = np.unique(values.indices, return_counts=True)
@@ -172,7 +153,7 @@ def _divided(values: Any) -> tuple[Array, Array]:
 
 
 def _chosen(values: Any, columns: Array) -> Any:
-    """Some columns of a CSR matrix, ascending; of a wide one without an array of all columns."""
+    """Some columns of a CSR matrix, ascending, without an array over all columns if it is wide."""
     if values.shape[1] <= WIDE:
         return values[:, columns]
     place = np.searchsorted(columns, values.indices)
@@ -182,21 +163,21 @@ def _chosen(values: Any, columns: Array) -> Any:
 
 
 def _lists(values: Any) -> Sparse:
-    """A CSR matrix as it is read here."""
+    """CSR matrix as `Sparse`."""
     return Sparse(values.indptr.astype(np.int64), values.indices, values.data, values.shape[1])
 
 
-def _rows(dense: Array, norms: Array, lists: Sparse | None = None) -> Rows:
+def _divided_vectors(dense: Array, norms: Array, lists: Sparse | None = None) -> DividedVectors:
     exact = bool(np.all(dense == np.rint(dense))) and bool(np.all(squares(dense) < EXACT))
     if exact:
         dense = dense.astype(np.float32, copy=False)
     elif 8 * dense.size <= DOUBLE_BYTES:
         dense = dense.astype(np.float64, copy=False)
-    return Rows(np.ascontiguousarray(dense), norms, exact, lists)
+    return DividedVectors(np.ascontiguousarray(dense), norms, exact, lists)
 
 
 @njit(nogil=True, cache=True)
-def _seek(features: Array, starts: Array, documents: Array, first: int, at: Array) -> None:
+def _seek(features, starts, documents, first, at):
     for k in range(len(features)):
         low, high = starts[features[k]], starts[features[k] + 1]
         while low < high:
@@ -209,18 +190,7 @@ def _seek(features: Array, starts: Array, documents: Array, first: int, at: Arra
 
 
 @njit(nogil=True, cache=True)
-def _add(
-    indptr: Array,
-    features: Array,
-    values: Array,
-    starts: Array,
-    documents: Array,
-    x: Array,
-    at: Array,
-    first: int,
-    last: int,
-    out: Array,
-) -> None:
+def _add(indptr, features, values, starts, documents, x, at, first, last, out):
     for i in range(len(indptr) - 1):
         for k in range(indptr[i], indptr[i + 1]):
             value, end, here = np.float64(values[k]), starts[features[k] + 1], at[k]
@@ -230,30 +200,15 @@ def _add(
             at[k] = here
 
 
-#: Rows and columns of a tile, no power of two, for its columns are read too; and values of one of few rows.
-TILE_ROWS, TILE_COLUMNS = 256, 528
-TILE = TILE_ROWS * TILE_COLUMNS
-#: Values that are done before a thread would have begun.
-ALONE = 1 << 18
-
-
 class HostVectorRows(HostRows):
-    """Kernel values with fixed vectors (`KernelRows`).
-
-    Parameters
-    ----------
-    kernel : VectorKernel
-        Fitted.
-    documents : Vectors
-    device : Device
-    """
+    """Kernel values of a fitted `VectorKernel` with fixed vectors (`KernelRows`)."""
 
     ahead = 1
 
     def __init__(self, kernel: Any, documents: Vectors, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
-        with np.errstate(over="ignore", invalid="ignore"):  # squares say which vectors are too large
-            self._columns = Products(devices.to_host(documents.values), kernel.shifts)
+        with np.errstate(over="ignore", invalid="ignore"):  # infinite squares are reported below
+            self._columns = VectorProducts(devices.to_host(documents.values), kernel.shifts)
         self._squares = self._columns.rows.squares
         for row in np.flatnonzero(~np.isfinite(self._squares))[:1]:
             raise InputError(
@@ -262,51 +217,49 @@ class HostVectorRows(HostRows):
             )
 
     def diag(self) -> NDArray[np.float32]:
-        """See `MatrixRows`."""
         row = self._squares[None]
         with np.errstate(over="ignore"):
             return self.kernel.value(row.copy(), row, row[0])[0].astype(np.float32)
 
     def rows(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
-        """See `MatrixRows`."""
         return self._with(self._columns.rows.take(indices), None)
 
     def cross(self, others: Any, progress: Progress | None = None) -> NDArray[np.float32]:
-        """See `KernelRows`."""
         values = devices.to_host(others.values)
         return self._with(self._columns.divide(values), progress)
 
     def gram(self, progress: Progress | None = None) -> NDArray[np.float32]:
-        """See `MatrixRows`."""
-        n, found = self.n, np.empty((self.n, self.n), np.float32)
+        n, matrix = self.n, np.empty((self.n, self.n), np.float32)
         every = self._columns.rows
 
         def fill(piece: tuple[slice, slice]) -> None:
             rows, columns = piece
             for tile, place in self._tiles(every.take(rows), columns):
-                found[rows, place] = tile
-                found[place, rows] = tile.T
+                matrix[rows, place] = tile
+                matrix[place, rows] = tile.T
 
         _on_all_cores(fill, [(rows, slice(rows.start, n)) for rows in _slices(n, TILE_ROWS)], progress)
-        np.fill_diagonal(found, self.diag())
-        return found
+        np.fill_diagonal(matrix, self.diag())
+        return matrix
 
-    def _with(self, rows: Rows, progress: Progress | None) -> NDArray[np.float32]:
-        found = np.empty((len(rows), self.n), np.float32)
+    def _with(self, rows: DividedVectors, progress: Progress | None) -> NDArray[np.float32]:
+        matrix = np.empty((len(rows), self.n), np.float32)
         width = max(TILE_COLUMNS, TILE // max(1, len(rows)))
 
         def fill(piece: tuple[slice, slice]) -> None:
             some, columns = piece
             for tile, place in self._tiles(rows.take(some), columns, width):
-                found[some, place] = tile
+                matrix[some, place] = tile
 
         few = len(rows) < 2 * TILE_ROWS * n_threads()
         size = max(width, -(-self.n // n_threads())) if few else self.n
         pieces = [(a, b) for a in _slices(len(rows), TILE_ROWS) for b in _slices(self.n, size)]
         _on_all_cores(fill, pieces, progress)
-        return found
+        return matrix
 
-    def _tiles(self, rows: Rows, columns: slice, width: int = TILE_COLUMNS) -> Iterator[tuple[Array, slice]]:
+    def _tiles(
+        self, rows: DividedVectors, columns: slice, width: int = TILE_COLUMNS
+    ) -> Iterator[tuple[Array, slice]]:
         """Kernel values of some vectors with consecutive columns, tile by tile."""
         at = self._columns.start(rows, columns.start)
         size = len(rows) * min(width, columns.stop - columns.start)
@@ -327,7 +280,7 @@ def _slices(stop: int, size: int, start: int = 0) -> list[slice]:
 def _on_all_cores(
     fill: Callable[[Any], object], pieces: list[tuple[slice, slice]], progress: Progress | None
 ) -> None:
-    """Fill pieces of a matrix, each thread with a BLAS of its own."""
+    """Fill pieces of a matrix on all cores, with one BLAS thread each."""
     work = [(a.stop - a.start) * (b.stop - b.start) for a, b in pieces]
     with one_blas_thread():
         if progress is None and sum(work) <= ALONE:

@@ -1,15 +1,15 @@
-"""Products of documents over the features of several masks at once, on the CPU.
+"""CPU products of documents over the features of several masks at once.
 
-For each mask the windows are sorted by their id, by counting; a list of documents is what a feature has. Then
-row i of the Gram passes over all masks of a group while it is in the cache:
+For each mask the windows are sorted by id (counting sort), so each feature has a list of documents. Row i of
+the Gram then passes over all masks of a group while it stays in the cache:
 
-    sums_j += x_iu x_ju    for every feature u of i, and the documents j behind i on the list of u
-    total_ij += sums_j     rounded to float32 once for each mask, as `products.Half` does
+    sums_j += x_iu x_ju    for every feature u of i, and the documents j after i on the list of u
+    total_ij += sums_j     rounded to float32 once per mask, as in `products.Half`
 
-With weight "count" a list names a document as often as it has the feature, so values need not be read: whole
-numbers add up exactly in float32 while a product stays below 2^24. Others are products of two float32, added
-up in float64, exact below 2^7 in whatever order. Cost, for df_u documents on a list: sum_u df_u^2 / 2
-additions into a row that stays in the cache, and n^2 / 2 to move a mask's sums.
+With weight "count" a list names a document as often as it has the feature, so no values are read: integers
+add up exactly in float32 while a product is below 2^24. Other products, of two float32 values, are summed in
+float64, exactly below 2^7 in any order. Cost: sum_u df_u^2 / 2 additions into a cached row, where df_u is the
+length of the list of u, and n^2 / 2 to move the sums of a mask.
 """
 
 from __future__ import annotations
@@ -21,39 +21,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.mers.gapped_kmers import Mask, MaskedWindows, Windows
+from textsvm.kernels.mers.windows import Mask, MaskedWindows, Windows
 from textsvm.linalg.products import DENSE_SHARE
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import Progress, n_threads, run
 
 Array = NDArray[Any]
-#: Possible keys of a mask that need not be ranked, whatever the number of windows.
+#: Number of possible keys of a mask up to which keys are never ranked.
 TABLE = 1 << 16
-#: Bytes of the lists of a group of masks; at most these where each core has a mask of its own.
+#: Bytes of the lists of a group of masks; upper bound for a group of one mask per core.
 GROUP_BYTES, MOST_BYTES = 1 << 26, 1 << 30
 #: Bytes of the lists of one mask, for each window.
 WINDOW_BYTES = 20
-#: Multiply-adds of a tile product in the time of one addition on a list.
+#: Multiply-adds of a tile product in the time of one addition from a list.
 TILE_RATE = 20.0
-#: Rows of a piece of work, and positions whose keys are made together.
+#: Rows per piece of work, and positions whose keys are computed together.
 ROWS, POSITIONS = 32, 4096
 
 
 @dataclass(frozen=True)
 class MaskLists:
-    """Lists of features for some masks, each array with a row for each mask.
+    """Document lists of the features of some masks; arrays have one row per mask.
 
-    Attributes
-    ----------
-    ids, places : int32 arrays, (masks, windows)
-        Of each window its feature, and the place on its list just behind its document; 0 where the document
-        has been named before.
-    starts : int32 array, (masks, features + 1)
-        The list of feature u is ``documents[starts[u]:starts[u + 1]]``.
-    documents, values : unsigned and float32 arrays, (masks, windows)
-        Ascending for each feature. No values (width 0): all are 1.
-    squares : float64 array, (masks, n)
-        |x|^2.
+    ids, places : int32, (masks, windows), feature of each window, and the position after its document on the
+        list; 0 if the document was named before
+    starts : int32, (masks, features + 1), feature u has ``documents[starts[u]:starts[u + 1]]``, ascending
+    documents, values : unsigned and float32, (masks, windows); width 0 if all values are 1
+    squares : float64, (masks, n), |x|^2
     """
 
     ids: NDArray[np.int32]
@@ -67,23 +61,16 @@ class MaskLists:
     def of(
         cls, windows: Windows, masks: Sequence[Mask], values: NDArray[np.float32], repeat: bool
     ) -> MaskLists:
-        """Those of documents.
+        """Lists of documents, with the feature values of 0, 1, 2, ... occurrences.
 
-        Parameters
-        ----------
-        windows : Windows
-        masks : sequence of Mask
-        values : float32 array
-            What becomes of 0, 1, 2, ... occurrences.
-        repeat : bool
-            Whether lists name a document as often as it has the feature, instead of having values.
+        With `repeat`, lists name a document once per occurrence instead of storing values.
         """
-        found: list[Any] = [None] * len(masks)
-        run(lambda at: found.__setitem__(at, ids_of(windows, masks[at])), range(len(masks)))
-        size, n = max(size for _, size in found), len(windows.indptr) - 1
+        ids: list[Any] = [None] * len(masks)
+        run(lambda at: ids.__setitem__(at, ids_of(windows, masks[at])), range(len(masks)))
+        size, n = max(size for _, size in ids), len(windows.indptr) - 1
         shape, kind = (len(masks), len(windows.starts)), np.uint16 if n <= 1 << 16 else np.uint32
         width = 0 if repeat or bool(np.all(values[1:] == 1)) else shape[1]
-        made = cls(
+        lists = cls(
             np.empty(shape, np.int32),
             np.empty(shape, np.int32),
             np.zeros((len(masks), size + 1), np.int32),
@@ -93,30 +80,21 @@ class MaskLists:
         )
 
         def fill(at: int) -> None:
-            made.ids[at] = found[at][0]
-            of_mask: list[Any] = [windows.indptr, values, repeat, *(array[at] for array in made.arrays)]
+            lists.ids[at] = ids[at][0]
+            of_mask: list[Any] = [windows.indptr, values, repeat, *(array[at] for array in lists.arrays)]
             _sort(*of_mask)
 
         run(fill, range(len(masks)))
-        return made
+        return lists
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """All of them, in order."""
         return self.ids, self.places, self.starts, self.documents, self.values, self.squares
 
     def add_to(
         self, total: NDArray[np.float32], indptr: NDArray[np.int64], progress: Progress | None = None
     ) -> None:
-        """total[i, j] += <x[i], x[j]> for j > i, the masks' sums one after the other.
-
-        Parameters
-        ----------
-        total : float32 array, shape (n, n)
-        indptr : int64 array, shape (n + 1,)
-            Of the windows.
-        progress : callable, optional
-        """
+        """total[i, j] += <x[i], x[j]> for j > i, mask by mask; `indptr` of the windows."""
         n = len(total)
         whole = self.values.shape[1] == 0 and int(np.diff(indptr).max(initial=0)) < 1 << 12
         kind = np.float32 if whole else np.float64
@@ -130,7 +108,7 @@ class MaskLists:
 
 
 def groups(windows: Windows, masks: Sequence[Mask]) -> Iterator[tuple[Mask, ...]]:
-    """Masks in order, as many together as are worth it, and only such that stand for as many each."""
+    """Consecutive masks that are processed together, all with the same `times`."""
     each = WINDOW_BYTES * len(windows.starts) + 1
     size = max(1, GROUP_BYTES // each, min(n_threads(), MOST_BYTES // each))
     first = 0
@@ -143,7 +121,7 @@ def groups(windows: Windows, masks: Sequence[Mask]) -> Iterator[tuple[Mask, ...]
 
 
 def lists_pay(windows: Windows, mask: Mask) -> bool:
-    """Whether lists are quicker than tile products of the columns that many documents hold."""
+    """Whether lists are faster than tile products of the columns that many documents hold."""
     ids, size = ids_of(windows, mask)
     df = np.bincount(ids, minlength=size).astype(float)
     n = len(windows.indptr) - 1
@@ -152,7 +130,7 @@ def lists_pay(windows: Windows, mask: Mask) -> bool:
 
 
 def ids_of(windows: Windows, mask: Mask) -> tuple[NDArray[np.int32], int]:
-    """A number below the second value for each window, ascending with what the mask keeps of it."""
+    """Id of each window, ordered like the content under the mask, and a bound of the ids."""
     bound = max(windows.n_symbols, 1) ** len(mask.kept)
     if bound > max(TABLE, len(windows.starts)) or bound > np.iinfo(np.int32).max:
         vocabulary, ids = MaskedWindows.learn(windows, mask)
@@ -163,12 +141,12 @@ def ids_of(windows: Windows, mask: Mask) -> tuple[NDArray[np.int32], int]:
 
 
 @njit(nogil=True, cache=True)
-def _keys(codes: Array, starts: Array, kept: Array, n_symbols: int, ids: Array) -> None:
+def _keys(codes, starts, kept, n_symbols, ids):
     keys = np.empty(POSITIONS, np.int32)
     end = len(codes) - kept[-1]
     w = 0
     while w < len(starts):
-        # Keys of all positions of a stretch, without a branch; those that no window starts at are not read.
+        # Keys of all positions of a block, without branches; positions without a window are skipped below.
         first = starts[w]
         size = min(POSITIONS, end - first)
         keys[:size] = 0
@@ -181,17 +159,7 @@ def _keys(codes: Array, starts: Array, kept: Array, n_symbols: int, ids: Array) 
 
 
 @njit(nogil=True, cache=True)
-def _sort(
-    indptr: Array,
-    weight: Array,
-    repeat: bool,
-    ids: Array,
-    places: Array,
-    starts: Array,
-    documents: Array,
-    values: Array,
-    squares: Array,
-) -> None:
+def _sort(indptr, weight, repeat, ids, places, starts, documents, values, squares):
     last = np.full(len(starts), -1, np.int32)
     for i in range(len(indptr) - 1):
         for w in range(indptr[i], indptr[i + 1]):
@@ -219,20 +187,9 @@ def _sort(
 
 
 @njit(nogil=True, cache=True)
-def _add(
-    first: int,
-    last: int,
-    indptr: Array,
-    ids: Array,
-    places: Array,
-    starts: Array,
-    documents: Array,
-    values: Array,
-    sums: Array,
-    total: Array,
-) -> None:
-    plain, one = values.shape[1] == 0, sums.dtype.type(1)
-    for mask in range(len(starts)):  # its lists stay in the cache for all of the rows
+def _add(first, last, indptr, ids, places, starts, documents, values, sums, total):
+    plain, unit = values.shape[1] == 0, sums.dtype.type(1)
+    for mask in range(len(starts)):  # its lists stay in the cache for all rows
         own, at_place, begins, listed = ids[mask], places[mask], starts[mask], documents[mask]
         listed_values = values[mask]
         for i in range(first, last):
@@ -241,7 +198,7 @@ def _add(
                 place, end = at_place[w], begins[own[w] + 1]
                 if plain and place:
                     for at in range(place, end):
-                        sums[listed[at]] += one
+                        sums[listed[at]] += unit
                 elif place:
                     value = np.float64(listed_values[place - 1])
                     for at in range(place, end):

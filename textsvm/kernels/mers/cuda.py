@@ -1,4 +1,4 @@
-"""Kernels of distances between l-mers on a GPU: the launches of kernels_cu/mers.cu."""
+"""GPU twin of kernels on distances between l-mers: launches of kernels_cu/mers.cu."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.mers.distances import words_of
-from textsvm.kernels.mers.mers import Mers
+from textsvm.kernels.mers.cpu import words_of
 from textsvm.kernels.mers.rows import MerRows
+from textsvm.kernels.mers.windows import Mers
 from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress
 
 Array = Any  # a CuPy array
 SOURCE, WARP, THREADS = "mers.cu", 32, 256
-#: Distances and symbols that a kernel is compiled for; more symbols are compared one by one.
+#: Distances and alphabet sizes that kernels are compiled for; larger alphabets are compared by symbol.
 MOST, SYMBOLS = (3, 4, 7, 15), (4, 32)
-#: Rows that a block takes, pairs of l-mers of a launch, bytes of shared memory.
+#: Rows per block, pairs of l-mers per launch, bytes of shared memory.
 TILE, LAUNCH, SHARED = 256, 1e12, 48 << 10
 
-#: What one launch is given: Task in kernels_cu/mers.cu.
+#: struct Task of kernels_cu/mers.cu.
 TASK = np.dtype(
     [(name, np.uint64) for name in ("row_codes", "row_starts", "row_weights", "row_indptr")]
     + [(name, np.uint64) for name in ("codes", "starts", "weights", "indptr")]
@@ -35,11 +35,11 @@ TASK = np.dtype(
 
 
 def defines_of(length: int, most: int, weighted: bool, symbols: int) -> gpu.Defines:
-    """What a kernel is specialised by: `symbols` 0 for any number."""
+    """Preprocessor definitions of a kernel; `symbols` is 0 for any alphabet."""
     return (("LENGTH", length), ("MOST", most), ("WEIGHTED", int(weighted)), ("SYMBOLS", symbols))
 
 
-#: What may be launched: (source, defines); of the lengths, these.
+#: Kernels launched: (source, defines), for a choice of lengths.
 DEFINE_SETS = [
     *((SOURCE, defines_of(10, most, weighted, 4)) for most in MOST for weighted in (False, True)),
     *((SOURCE, defines_of(length, 3, False, 4)) for length in (1, 5, 11)),
@@ -51,7 +51,7 @@ DEFINE_SETS = [
 
 
 class CudaRowMers:
-    """The l-mers of row documents, uploaded to the current card."""
+    """l-mers of row documents on the current GPU."""
 
     def __init__(self, mers: Mers) -> None:
         cp = gpu.cupy()
@@ -62,15 +62,7 @@ class CudaRowMers:
 
 
 class CudaColumnMers(CudaRowMers):
-    """Those of column documents, their words and masks besides.
-
-    Parameters
-    ----------
-    mers : Mers
-    most : int
-        The greatest distance that counts.
-    weighted : bool
-    """
+    """l-mers of column documents with their words and masks, for distances up to `most`."""
 
     def __init__(self, mers: Mers, most: int, weighted: bool) -> None:
         super().__init__(mers)
@@ -97,22 +89,14 @@ class CudaColumnMers(CudaRowMers):
 
 @dataclass(frozen=True)
 class Launches:
-    """Values of rows and columns.
-
-    Attributes
-    ----------
-    rows : CudaRowMers
-    columns : CudaColumnMers
-    of_distance : float64 array
-        What pairs at each distance count.
-    """
+    """Launches for some rows and columns; `of_distance` has the weight of pairs at each distance."""
 
     rows: CudaRowMers
     columns: CudaColumnMers
     of_distance: Array
 
     def own(self) -> Array:
-        """k(s, s) where rows and columns are of the same documents, float64."""
+        """k(s, s), float64, if rows and columns are of the same documents."""
         out = gpu.cupy().zeros(self.rows.n)
         if self.rows.n:
             self._launch((self.rows.n, 1), WARP, own=out)
@@ -121,7 +105,7 @@ class Launches:
     def fill(
         self, row_scale: Array, scale: Array, out: Array, symmetric: bool, progress: Progress | None = None
     ) -> None:
-        """Values times both scales, float32, of (rows, columns); of a symmetric matrix half is computed."""
+        """Values times both scales, float32, (rows, columns); half of a symmetric matrix is computed."""
         if not out.size:
             return
         pairs = np.cumsum(self.columns.numbers * float(self.rows.numbers.sum()))
@@ -131,9 +115,7 @@ class Launches:
         for first, last in pairwise(edges):
             given = {"row_scale": row_scale, "scale": scale, "out": out, "symmetric": symmetric}
             self._launch((last - first, tiles), THREADS, first=first, **given)
-            if progress is not None:
-                gpu.cupy().cuda.get_current_stream().synchronize()
-                progress(last, n)
+            gpu.report(progress, last, n)
 
     def _launch(self, grid: tuple[int, int], threads: int, **given: Any) -> None:
         rows, columns = self.rows, self.columns
@@ -150,7 +132,7 @@ class Launches:
 
 
 class CudaMers(MerRows):
-    """Kernel values against fixed documents, on a GPU (`KernelRows`)."""
+    """Kernel values with fixed documents on a GPU (`KernelRows`)."""
 
     def prepare(self) -> None:
         self.of_columns = self._columns(self.columns)
@@ -183,12 +165,12 @@ class CudaMers(MerRows):
         launches.fill(cp.asarray(scale), cp.asarray(self.normalisation.scale), out, symmetric, progress)
         return out
 
-    def table(self, of_mers: NDArray[np.float64]) -> CudaTable:
-        return CudaTable(self.columns, self.weights, of_mers, self.of_columns.defines)
+    def table(self, of_mers: NDArray[np.float64]) -> CudaScoreTable:
+        return CudaScoreTable(self.columns, self.weights, of_mers, self.of_columns.defines)
 
 
-class CudaTable:
-    """Scores of all l-mers on a GPU, as in `textsvm.kernels.mers.scores.HostTable`."""
+class CudaScoreTable:
+    """`ScoreTable` on a GPU."""
 
     def __init__(
         self, columns: Mers, weights: NDArray[np.float64], of_mers: NDArray[np.float64], defines: gpu.Defines
@@ -199,7 +181,7 @@ class CudaTable:
         gpu.require_memory(16 * size * (len(weights) + len(of_mers)), f"a table of {size:,} l-mers")
         self.scores = cp.empty((size, len(of_mers)))
         for machine, each in enumerate(of_mers):
-            # On the host: sums by atomics would differ from run to run.
+            # On the host: atomic sums would differ from run to run.
             own = cp.asarray(np.bincount(keys, each, size).astype(np.float64))
             self.scores[:, machine] = self._spread(own, weights)
 
@@ -215,7 +197,7 @@ class CudaTable:
         return (cp.asarray(weights)[:, None] * sums).sum(axis=0)
 
     def sums(self, rows: Mers) -> NDArray[np.float64]:
-        """Sums of the scores of the l-mers of documents, none of an unknown symbol, times their weights."""
+        """Weighted sums of the scores of the l-mers of documents without unknown symbols."""
         own, machines = CudaRowMers(rows), self.scores.shape[1]
         out = gpu.cupy().zeros((own.n, machines))
         if own.n:

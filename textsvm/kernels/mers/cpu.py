@@ -1,22 +1,17 @@
-"""How many pairs of l-mers differ at d positions, on the CPU: 64 l-mers a word, LANES words a vector.
+"""CPU twin of kernels on distances between l-mers: count pairs by distance, 64 l-mers per word.
 
-The l-mers of a column document are 64 a word, one a bit, as many words as it takes. For a group of LANES
-words, whatever the documents, masks[x, p] has the bit of every l-mer that has another symbol than x at
-position p. With an l-mer u of a row document, the words masks[u_p, p], p = 0 .. l - 1, are what is to be
-counted for every bit: carry-save adders take four of them at a time,
+The l-mers of a column document are stored 64 to a word, one bit each; no word spans two documents. For a
+group of LANES words, masks[x, p] marks the l-mers whose symbol at position p is not x. For an l-mer u of a
+row document the words masks[u_p, p], p = 0 .. l - 1, are added bitwise by carry-save adders, four at a time:
 
     (ones, a, b) -> ones, carry;    (ones, c, d) -> ones, carry;    (twos, carry, carry) -> twos, carry
 
-and the carries go through the planes 4, 8, ... of the counter, as many as the greatest distance that counts
-needs, into a last one that stays set: too far. Some 45 instructions compare u with the LANES * 64 others. Of
-each distance d the bits that say d are counted, and what is summed over all u of a row document is whole.
+Carries go through the planes 4, 8, ... of the counter, as many as the largest distance that counts needs, and
+then into an overflow plane that stays set. Some 45 instructions compare u with LANES * 64 l-mers. For every
+distance d the bits with this count are summed over all u of a row document, in integers.
 
-Symbols are numbered anew for every group (`slots`), so that no alphabet is too large; slot 0 is a symbol
-that no l-mer of the group has. Weights of l-mers, up to 255, are bit planes on the side of the columns.
-
-How the l-mers of column documents lie in words, for both twins: 64 a word, no word of two documents.
-
-Kernels of distances between l-mers on the CPU: pieces of rows and columns for mer_counts.py.
+Symbols are renumbered in every group (`slots`), so that any alphabet fits; slot 0 is a symbol that no l-mer
+of the group has. Weights of l-mers, up to 255, are bit planes of the columns.
 """
 
 from __future__ import annotations
@@ -26,18 +21,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.kernels.mers.mers import Mers
-from textsvm.kernels.mers.rows import MerRows
-from textsvm.kernels.mers.scores import HostTable
+from textsvm.kernels.mers.rows import MerRows, ScoreTable
+from textsvm.kernels.mers.windows import Mers
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import Progress, run
 from textsvm.runtime.simd import (
     LANES,
     add_ones,
     aligned,
-    bits_and,
-    bits_or,
-    bits_xor,
+    bit_and,
+    bit_or,
+    bit_xor,
     fill,
     get,
     load,
@@ -47,12 +41,12 @@ from textsvm.runtime.simd import (
     store,
 )
 
-#: l-mers of a word.
+#: l-mers per word.
 BITS = 64
 
 
 def words_of(indptr: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The words of documents, (document, first l-mer, number of l-mers), and where those of each begin."""
+    """Words of documents, (document, first l-mer, number of l-mers), and each document's first word."""
     numbers = np.diff(indptr)
     each = -(-numbers // BITS)
     begins = np.concatenate([[0], np.cumsum(each)])
@@ -73,12 +67,12 @@ WEIGHT_PLANES = 8
 
 
 def upper_planes(most: int) -> tuple[int, ...]:
-    """One for each plane 4, 8, ... that distances up to `most` need, and the last."""
+    """A tuple with an item for each counter plane 4, 8, ... up to distance `most`, and for overflow."""
     return (0,) * (max(most.bit_length() - 2, 0) + 1)
 
 
 def scratch(n_symbols: int, length: int, weighted: bool) -> tuple[Array, Array, Array]:
-    """Room for the slots, masks and planes of a group."""
+    """Allocate slots, masks and planes of a group."""
     most = min(n_symbols, LANES * (BITS + length))
     slots = np.zeros(max(n_symbols, 1), np.int64)
     return slots, aligned((most + 1) * (-(-length // 4) * 4) * LANES, np.uint64), _planes(weighted)
@@ -89,11 +83,8 @@ def _planes(weighted: bool) -> Array:
 
 
 @njit(nogil=True, cache=True)
-def _build(
-    codes: Array, starts: Array, weights: Array, words: Array, length: int, slots: Array, masks: Array,
-    planes: Array,
-) -> int:  # fmt: skip
-    """Masks and planes of the words (document, first l-mer, number of l-mers) of a group."""
+def _build(codes, starts, weights, words, length, slots, masks, planes):
+    """Fill masks and planes of a group of words (document, first l-mer, number of l-mers)."""
     padded, used = (length + 3) // 4 * 4, 1
     planes[:] = 0
     masks[: padded * LANES] = 0
@@ -101,10 +92,10 @@ def _build(
     for lane in range(len(words)):
         for bit in range(words[lane, 2]):
             mer = words[lane, 1] + bit
-            one = ONE << np.uint64(bit)
+            bit_mask = ONE << np.uint64(bit)
             for k in range(len(planes) // LANES):
                 if (weights[mer] >> (len(planes) // LANES - 1 - k)) & 1:
-                    planes[k * LANES + lane] |= one
+                    planes[k * LANES + lane] |= bit_mask
             for p in range(length):
                 code = codes[starts[mer] + p]
                 slot = slots[code]
@@ -115,12 +106,12 @@ def _build(
                     masks[first : first + length * LANES] = ALL
                     masks[first + length * LANES : first + padded * LANES] = 0
                     used += 1
-                masks[(slot * padded + p) * LANES + lane] &= ~one
+                masks[(slot * padded + p) * LANES + lane] &= ~bit_mask
     return used
 
 
 @njit(nogil=True, cache=True)
-def _forget(codes: Array, starts: Array, words: Array, length: int, slots: Array) -> None:
+def _forget(codes, starts, words, length, slots):
     for lane in range(len(words)):
         for mer in range(words[lane, 1], words[lane, 1] + words[lane, 2]):
             for p in range(length):
@@ -128,17 +119,14 @@ def _forget(codes: Array, starts: Array, words: Array, length: int, slots: Array
 
 
 @njit(inline="always")
-def _add(ones: Any, a: Any, b: Any) -> Any:
-    """A full adder: sum and carry."""
-    either = bits_xor(ones, a)
-    return bits_xor(either, b), bits_or(bits_and(ones, a), bits_and(either, b))
+def _add(ones, a, b):
+    """Full adder: sum and carry."""
+    either = bit_xor(ones, a)
+    return bit_xor(either, b), bit_or(bit_and(ones, a), bit_and(either, b))
 
 
 @njit(nogil=True, cache=True)
-def _compare(
-    codes: Array, starts: Array, weights: Array, begin: int, end: int, slots: Array, masks: Array,
-    planes: Array, length: int, most: int, upper: Any, out: Array,
-) -> None:  # fmt: skip
+def _compare(codes, starts, weights, begin, end, slots, masks, planes, length, most, upper, out):
     """Sums over the l-mers begin .. end of a row document, for each distance and lane."""
     padded, zero, last = (length + 3) // 4 * 4, fill(NONE), len(upper) - 1
     higher = stack(upper, zero)
@@ -158,22 +146,22 @@ def _compare(
             twos, carry = _add(twos, a, b)
             for k in range(last):
                 plane = get(higher, k)
-                put(higher, k, bits_xor(plane, carry))
-                carry = bits_and(plane, carry)
-            put(higher, last, bits_or(get(higher, last), carry))
-        near = bits_xor(get(higher, last), fill(ALL))
+                put(higher, k, bit_xor(plane, carry))
+                carry = bit_and(plane, carry)
+            put(higher, last, bit_or(get(higher, last), carry))
+        near = bit_xor(get(higher, last), fill(ALL))
         for d in range(most + 1):
-            same = bits_and(near, bits_xor(ones, fill(NONE if d & 1 else ALL)))
-            same = bits_and(same, bits_xor(twos, fill(NONE if d & 2 else ALL)))
+            same = bit_and(near, bit_xor(ones, fill(NONE if d & 1 else ALL)))
+            same = bit_and(same, bit_xor(twos, fill(NONE if d & 2 else ALL)))
             for k in range(last):
-                same = bits_and(same, bits_xor(get(higher, k), fill(NONE if (d >> (k + 2)) & 1 else ALL)))
+                same = bit_and(same, bit_xor(get(higher, k), fill(NONE if (d >> (k + 2)) & 1 else ALL)))
             if len(planes) == LANES:
-                number = add_ones(bits_and(same, load(planes, 0)), load(out, d * LANES))
+                number = add_ones(bit_and(same, load(planes, 0)), load(out, d * LANES))
             else:
                 number = zero
                 for k in range(0, len(planes), LANES):
                     number = multiply_add_whole(
-                        number, fill(TWO), add_ones(bits_and(same, load(planes, k)), zero)
+                        number, fill(TWO), add_ones(bit_and(same, load(planes, k)), zero)
                     )
                 number = multiply_add_whole(number, fill(np.uint64(weights[mer])), load(out, d * LANES))
             store(out, d * LANES, number)
@@ -181,15 +169,10 @@ def _compare(
 
 @njit(nogil=True, cache=True)
 def add_counts(
-    row_codes: Array, row_starts: Array, row_weights: Array, row_indptr: Array, picks: Array,
-    codes: Array, starts: Array, weights: Array, words: Array, length: int,
-    slots: Array, masks: Array, planes: Array, found: Array,
-    most: int, upper: Any, counts: Array,
-) -> None:  # fmt: skip
-    """counts[i, j, d] += pairs of l-mers of row document picks[i] and column document j at distance d.
-
-    words: the words of the column documents, (document, first l-mer, number of l-mers) of each.
-    """
+    row_codes, row_starts, row_weights, row_indptr, picks, codes, starts, weights, words, length, slots,
+    masks, planes, sums, most, upper, counts,
+):  # fmt: skip
+    """counts[i, j, d] += pairs of l-mers of row document picks[i] and column document j at distance d."""
     for group in range(0, len(words), LANES):
         some = words[group : group + LANES]
         _build(codes, starts, weights, some, length, slots, masks, planes)
@@ -198,21 +181,19 @@ def add_counts(
             if begin < end:
                 _compare(
                     row_codes, row_starts, row_weights, begin, end, slots, masks, planes, length,
-                    most, upper, found,
+                    most, upper, sums,
                 )  # fmt: skip
                 for d in range(most + 1):
                     for lane in range(len(some)):
-                        counts[i, some[lane, 0], d] += np.int64(found[d * LANES + lane])
+                        counts[i, some[lane, 0], d] += np.int64(sums[d * LANES + lane])
         _forget(codes, starts, some, length, slots)
 
 
 @njit(nogil=True, cache=True)
 def add_own_counts(
-    row_codes: Array, row_starts: Array, row_weights: Array, row_indptr: Array, first: int, last: int,
-    codes: Array, starts: Array, weights: Array, words: Array, word_indptr: Array, length: int,
-    slots: Array, masks: Array, planes: Array, found: Array,
-    most: int, upper: Any, counts: Array,
-) -> None:  # fmt: skip
+    row_codes, row_starts, row_weights, row_indptr, first, last, codes, starts, weights, words, word_indptr,
+    length, slots, masks, planes, sums, most, upper, counts,
+):  # fmt: skip
     """counts[i, 0, d] += pairs of l-mers of row document i and of column document i."""
     pick = np.empty(1, np.int64)
     for i in range(first, last):
@@ -221,12 +202,12 @@ def add_own_counts(
         own[:, 0] = 0
         add_counts(
             row_codes, row_starts, row_weights, row_indptr, pick, codes, starts, weights, own, length,
-            slots, masks, planes, found, most, upper, counts[i : i + 1],
+            slots, masks, planes, sums, most, upper, counts[i : i + 1],
         )  # fmt: skip
 
 
 @njit(nogil=True, cache=True)
-def weigh_counts(counts: Array, weights: Array, row_scale: Array, scale: Array, out: Array) -> None:
+def weigh_counts(counts, weights, row_scale, scale, out):
     """Sums of counts (m, n, distances) times the weights of distances and both scales."""
     for i in range(counts.shape[0]):
         for j in range(counts.shape[1]):
@@ -279,14 +260,14 @@ class HostMers(MerRows):
         self._fill(self.own, self.normalisation.scale, out, True, progress)
         return out
 
-    def table(self, of_mers: NDArray[np.float64]) -> HostTable:
-        return HostTable(self.columns, self.weights, of_mers)
+    def table(self, of_mers: NDArray[np.float64]) -> ScoreTable:
+        return ScoreTable(self.columns, self.weights, of_mers)
 
     def _room(self, n_symbols: int) -> tuple[Any, Any, Any, Any, int, tuple[int, ...]]:
         """Scratch for one piece, distances that count, and what the compiled loop is specialised by."""
-        most, found = len(self.weights) - 1, aligned(len(self.weights) * LANES, np.uint64)
+        most, sums = len(self.weights) - 1, aligned(len(self.weights) * LANES, np.uint64)
         slots, masks, planes = scratch(n_symbols, self.kernel.length, self.kernel.centred is not None)
-        return slots, masks, planes, found, most, upper_planes(most)
+        return slots, masks, planes, sums, most, upper_planes(most)
 
     def _fill(
         self, rows: Mers, scale: NDArray[np.float64], out: Any, symmetric: bool, progress: Progress | None

@@ -1,50 +1,33 @@
-"""What the twins of the gap-weighted kernel of bounded span have in common; see bounded_gap.py."""
+"""Kernel rows and prediction of the gap-weighted kernel of bounded span; see bounded.py."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import Any, Protocol
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.kernels.gap.subsequences import Patterns, Subsequences
+from textsvm.kernels.gap.subsequences import Subsequences
 from textsvm.kernels.normalisation import Normalisation
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
 
-#: Occurrences in documents that are predicted together.
+#: Occurrences of patterns in documents that are predicted together.
 BATCH = 1 << 26
 
 
-class Parameters(Protocol):
-    """The parameters of `textsvm.kernels.gap.bounded.BoundedGap`."""
-
-    p: int
-    decay: float
-    normalised: bool
-
-    @property
-    def patterns(self) -> Patterns:
-        """What is counted."""
-
-
 class BoundedGapRows(ABC):
-    """Kernel values against fixed documents (`KernelRows`); a twin says how features are made and multiplied.
-
-    Parameters
-    ----------
-    kernel : BoundedGap
-    documents : Documents
-        The columns.
-    device : Device
+    """Kernel values of `BoundedGap` with fixed documents (`KernelRows`); a twin counts and multiplies
+    features.
     """
 
-    def __init__(self, kernel: Parameters, documents: Documents, device: Device) -> None:
+    def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device = kernel, documents, device
         self.n = len(documents)
         with devices.use(device):
@@ -52,21 +35,21 @@ class BoundedGapRows(ABC):
 
     @staticmethod
     @abstractmethod
-    def represent(kernel: Parameters, documents: Documents) -> tuple[Subsequences, Any]:
-        """The features of documents, and X over them, where the work is done."""
+    def represent(kernel: Any, documents: Documents) -> tuple[Subsequences, Any]:
+        """Features of documents, and X over them, on the device."""
 
     @staticmethod
     @abstractmethod
     def squares(x: Any) -> NDArray[np.float64]:
-        """|x|^2 of every row, on the host."""
+        """Squared norm of every row, on the host."""
 
     @abstractmethod
     def products(self, x: Any, scale: NDArray[np.float64], progress: Progress | None = None) -> Any:
-        """Products of other rows over the same features, times `scale` of each and of the columns."""
+        """Products of other rows with the columns, over the same features, times `scale` of both."""
 
     @abstractmethod
     def gram(self, progress: Progress | None = None) -> Any:
-        """See `KernelRows`."""
+        """The whole matrix."""
 
     @cached_property
     def normalisation(self) -> Normalisation:
@@ -109,7 +92,7 @@ class BoundedGapRows(ABC):
     def project(
         self, features: Subsequences, others: Documents, columns: Normalisation
     ) -> tuple[Any, Normalisation]:
-        """X of other documents over the features of the columns, and their k(s, s) over all of their own."""
+        """X of other documents over the features of the columns, and their k(s, s) over all their own."""
         own, x = self.represent(self.kernel, others)
         normalisation = normalisation_of(self.kernel, others, self.squares(x), columns)
         return self.over(x, features.find(own), features.size), normalisation
@@ -117,18 +100,11 @@ class BoundedGapRows(ABC):
     @staticmethod
     @abstractmethod
     def over(x: Any, target: Any, n_features: int) -> Any:
-        """X with each feature at its `target` of so many others, -1: nowhere."""
+        """X with its features renumbered to `target` of `n_features`; -1 drops a feature."""
 
 
 class BoundedGapPredictor:
-    """Prediction from one weight for each feature, on either device: see `Predictor`.
-
-    Parameters
-    ----------
-    rows : BoundedGapRows
-        Of the support vectors.
-    coef : float64 array, shape (n_machines, n_sv)
-    """
+    """Predictor from a weight vector per machine, on either device; coef has shape (n_machines, n_sv)."""
 
     def __init__(self, rows: BoundedGapRows, coef: NDArray[np.float64]) -> None:
         self.device, self.coef, self.rows = rows.device, coef, rows
@@ -137,30 +113,25 @@ class BoundedGapPredictor:
             self.weights = rows.x.transposed_dot(self.columns.scale[:, None] * coef.T)
 
     def values(self, documents: Documents, progress: Progress | None = None) -> NDArray[np.float64]:
-        """See `Predictor`."""
         values = np.empty((len(documents), len(self.coef)))
         ends = np.cumsum(self.rows.kernel.patterns.occurrences(documents.lengths))
-        cuts = np.flatnonzero(np.diff(ends // BATCH)) + 1 if len(ends) else ends
-        begins = [0, *cuts.tolist()] if len(documents) else []
-        for first, last in zip(begins, [*begins[1:], len(documents)], strict=bool(begins)):
+        cuts = np.flatnonzero(np.diff(ends // BATCH)) + 1
+        for first, last in pairwise([0, *cuts.tolist(), len(documents)] if len(documents) else []):
             some = documents.take(np.arange(first, last))
             with devices.use(self.device):
                 x, own = self.rows.project(self.rows.features, some, self.columns)
-                found = own.scale[:, None] * devices.to_host(x.dot(self.weights))
-            own.finish_values(found, self.coef, self.columns)
-            values[first:last] = found
+                sums = own.scale[:, None] * devices.to_host(x.dot(self.weights))
+            own.finish_values(sums, self.coef, self.columns)
+            values[first:last] = sums
             if progress is not None:
                 progress(last, len(documents))
         return values
 
 
 def normalisation_of(
-    kernel: Parameters,
-    documents: Documents,
-    squares: NDArray[np.float64],
-    columns: Normalisation | None = None,
+    kernel: Any, documents: Documents, squares: NDArray[np.float64], columns: Normalisation | None = None
 ) -> Normalisation:
-    """What products of documents are multiplied by: X leaves decay^p out, which matters unnormalised."""
+    """Scales of products of documents: without normalisation, X lacks a factor decay^p."""
     if kernel.normalised:
         return Normalisation(documents, squares, True, columns)
     unit = float(kernel.decay) ** int(kernel.p)
@@ -171,7 +142,7 @@ def normalisation_of(
 
 
 def check_range(self_values: NDArray[np.float64], featured: NDArray[np.bool_]) -> None:
-    """Raise InputError if k(s, s) of documents with features, not normalised, pass the range of float32."""
+    """Raise InputError if unnormalised k(s, s) of documents with features pass the range of float32."""
     raw = self_values[featured]
     if len(raw) and not (raw.min() > 1e-30 and raw.max() < 1e38):
         raise InputError(

@@ -1,0 +1,409 @@
+"""Windows of documents: l-mers with weights, and gapped k-mers (windows under a mask) with exact ids.
+
+A mask keeps k of the g positions of a window. Ids of masked windows are ranks, never hashes: with codes below
+n_symbols the kept symbols c_1, c_2, ... form the key
+
+    key = (... (id * n_symbols + c_1) * n_symbols + c_2 ...)          (id = 0 at first)
+
+from as many symbols as fit a word beside the window's position; the id is the rank of the key among the
+distinct keys of the documents. Remaining symbols extend that id in further stages, so neither the number of
+kept symbols nor the alphabet is limited. The distinct keys of the stages find masked windows in other
+documents.
+
+On both strands of DNA a document has the windows of its text and of the reverse complement. A mask and its
+mirror image then have the same counts, so one stands for both (`times` 2). Pairs of l-mers of both strands
+satisfy d(u, v) = d(u', v') for reverse complements u', v', so the pairs of both strands of two sequences are
+twice those of one strand of the first and both strands of the second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import combinations
+from math import log
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.errors import InputError
+from textsvm.kernels.spectrum.pmers import count_ids, share
+from textsvm.kernels.spectrum.pmers import rank as rank_keys
+from textsvm.kernels.spectrum.vocabulary import check_symbols
+from textsvm.linalg.sparse import Counts
+from textsvm.runtime.compiled import njit
+from textsvm.runtime.device import array_module, device_of
+from textsvm.text.documents import Documents
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+Array = NDArray[Any]
+#: Letters of DNA and RNA by code: u counts as t, n is its own complement, the others pair with 3 - code.
+LETTERS = ("a", "c", "g", "tu", "n")
+#: Number of keys up to which ranks are always tabulated; more keys may be sorted instead.
+TABLE = 1 << 10
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Ascending positions of a window that are compared, and the number of masks with equal counts."""
+
+    kept: tuple[int, ...]
+    times: int = 1
+
+
+@lru_cache(maxsize=32)
+def masks(g: int, m: int, both_strands: bool) -> tuple[Mask, ...]:
+    """All choices of g - m positions of g; on both strands one of two mirror images, `times` 2 first."""
+    every = combinations(range(g), g - m)
+    if not both_strands:
+        return tuple(Mask(kept) for kept in every)
+    pairs = ((kept, tuple(g - 1 - place for place in reversed(kept))) for kept in every)
+    halves = [Mask(kept, 1 if kept == mirrored else 2) for kept, mirrored in pairs if kept <= mirrored]
+    return tuple(sorted(halves, key=lambda mask: -mask.times))
+
+
+@dataclass(frozen=True)
+class Windows:
+    """All windows of g symbols of some documents.
+
+    codes : int32; for both strands followed by the codes of the reverse complement of the whole
+    starts : int64, (number of windows,), start of each window in `codes`
+    indptr : int64, (n + 1,), document i has the windows ``indptr[i]`` to ``indptr[i + 1]``
+    """
+
+    codes: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    indptr: NDArray[np.int64]
+    n_symbols: int
+
+
+def windows_of(documents: Documents, g: int, both_strands: bool) -> Windows:
+    """Windows of documents, with `both_strands` also of their reverse complements.
+
+    Raises
+    ------
+    InputError
+        If there are too many symbols, or with `both_strands` others than acgtun.
+    """
+    check_symbols(len(documents.codes), 2 if both_strands else 1)
+    offsets, numbers = documents.offsets, np.maximum(documents.lengths - g + 1, 0)
+    begins, codes, n_symbols = offsets[:-1], documents.codes.astype(np.int32), len(documents.alphabet)
+    if both_strands:
+        codes, n_symbols = strands(documents), len(LETTERS)
+        begins = np.stack([begins, len(codes) - offsets[1:]], axis=1).ravel()
+        numbers = np.repeat(numbers, 2)
+    ends = np.concatenate([[0], np.cumsum(numbers)])
+    starts = np.repeat(begins - ends[:-1], numbers) + np.arange(ends[-1])
+    return Windows(codes, starts, ends[:: 2 if both_strands else 1], n_symbols)
+
+
+def strands(documents: Documents) -> NDArray[np.int32]:
+    """Codes of `LETTERS` of the texts followed by the reverse complement of all of them."""
+    code_of = {letter: code for code, letters in enumerate(LETTERS) for letter in letters}
+    letter_codes = [code_of.get(str(symbol), -1) for symbol in symbols_of(documents)]
+    present = np.bincount(documents.codes, minlength=len(letter_codes)) > 0
+    for symbol, code, there in zip(symbols_of(documents), letter_codes, present, strict=True):
+        if code < 0 and there:
+            raise InputError(
+                f"a text has the symbol {symbol!r}, which is no letter of DNA or RNA (a, c, g, t, u, n); "
+                "canonical=True reads such texts only"
+            )
+    codes = np.array(letter_codes, np.int32)[documents.codes]
+    paired = np.array([3, 2, 1, 0, 4], np.int32)
+    return np.concatenate([codes, paired[codes[::-1]]])
+
+
+def symbols_of(documents: Documents) -> list[str]:
+    """Symbol of each code."""
+    if documents.of_tokens:
+        return documents.alphabet.tolist()
+    return [chr(point) for point in documents.alphabet]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Kept positions that extend the ids before them to keys.
+
+    kept : int64
+    keys : uint64, (number of ids,), the distinct keys, sorted; the id is the rank
+    ranks : int32 or None, the id of every possible key, -1 if it does not occur; None if there are too many
+    """
+
+    kept: NDArray[np.int64]
+    keys: Any
+    ranks: Any
+
+    def find(self, keys: Any) -> Any:
+        """Id of every key, -1 for -1 and for unknown keys; all NumPy or all CuPy."""
+        xp = array_module(device_of(keys))
+        if not len(self.keys):
+            return xp.full(len(keys), -1, np.int64)
+        some = xp.maximum(keys, 0)
+        if self.ranks is not None:
+            return xp.where(keys >= 0, self.ranks[some], -1)
+        place = xp.minimum(xp.searchsorted(self.keys, some.astype(np.uint64)), len(self.keys) - 1)
+        return xp.where((keys >= 0) & (self.keys[place].astype(np.int64) == keys), place, -1)
+
+
+@dataclass(frozen=True)
+class MaskedWindows:
+    """Distinct contents of the windows of some documents under a mask."""
+
+    n_symbols: int
+    stages: tuple[Stage, ...]
+
+    @classmethod
+    def learn(cls, windows: Any, mask: Mask) -> tuple[Self, Any]:
+        """Vocabulary of documents, and the id of each of their windows."""
+        size, stages, rest = 1, [], list(mask.kept)
+        ids = _zeros_like(windows.starts, np.int32)
+        while rest:
+            number, bound = fitting(size, windows.n_symbols, len(rest), len(ids))
+            kept = np.array(rest[:number], np.int64)
+            stage, ids = cls.rank(windows, kept, ids, bound)
+            stages.append(stage)
+            size, rest = len(stage.keys), rest[number:]
+        return cls(windows.n_symbols, tuple(stages)), ids
+
+    @property
+    def size(self) -> int:
+        """Number of ids."""
+        return len(self.stages[-1].keys)
+
+    def find(self, windows: Any) -> Any:
+        """Id of every window of other documents, -1 if unknown; unknown symbols have codes >= `n_symbols`."""
+        ids = _zeros_like(windows.starts, np.int64)
+        for stage in self.stages:
+            ids = stage.find(self.keys_of(windows, stage.kept, ids, self.n_symbols))
+        return ids
+
+    @staticmethod
+    def rank(windows: Any, kept: NDArray[np.int64], ids: Any, bound: int) -> tuple[Stage, NDArray[np.int32]]:
+        """Extend the ids of windows by more positions; keys are below `bound`."""
+        keys = MaskedWindows.keys_of(windows, kept, ids, windows.n_symbols)
+        if bound > max(TABLE, 8 * len(ids)):
+            distinct, new_ids = rank_keys(keys.view(np.uint64), bound)
+            return Stage(kept, distinct, None), new_ids
+        seen, new_ids = np.zeros(bound, bool), np.empty(len(ids), np.int32)
+        share(windows.indptr, lambda i, j: _mark(*_range(windows, i, j), keys, seen))
+        distinct = np.flatnonzero(seen).astype(np.uint64)
+        ranks = np.where(seen, np.cumsum(seen, dtype=np.int32) - np.int32(1), np.int32(-1))
+        share(windows.indptr, lambda i, j: _look_up(*_range(windows, i, j), keys, ranks, new_ids))
+        return Stage(kept, distinct, ranks), new_ids
+
+    @staticmethod
+    def keys_of(windows: Any, kept: NDArray[np.int64], ids: Array, n_symbols: int) -> NDArray[np.int64]:
+        """Key of every window; -1 if its id is, or if it has a symbol from `n_symbols` on."""
+        keys = np.empty(len(windows.starts), np.int64)
+        begins, codes, ids = windows.starts, windows.codes, ids.astype(np.int64, copy=False)
+        share(
+            windows.indptr,
+            lambda i, j: _keys(*_range(windows, i, j), codes, begins, kept, ids, n_symbols, keys),
+        )
+        return keys
+
+
+def fitting(size: int, n_symbols: int, rest: int, n_windows: int) -> tuple[int, int]:
+    """Number of symbols that form a key with one of `size` ids, at least 1, and a bound of the keys."""
+    number, bound = 1, max(size, 1) * max(n_symbols, 1)
+    room = (1 << 63) >> max(n_windows - 1, 1).bit_length()
+    while number < rest and bound * n_symbols <= room:
+        number, bound = number + 1, bound * n_symbols
+    return number, bound
+
+
+def counts_of(windows: Windows, ids: NDArray[np.int32], size: int) -> Counts:
+    """Number of occurrences of each id in each document."""
+    return count_ids(windows.indptr, ids, size)
+
+
+def _zeros_like(array: Any, dtype: Any) -> Any:
+    """Zeros on the device of an array."""
+    return array_module(device_of(array)).zeros(len(array), dtype)
+
+
+def _range(windows: Windows, first: int, last: int) -> tuple[int, int]:
+    return int(windows.indptr[first]), int(windows.indptr[last])
+
+
+@njit(nogil=True, cache=True)
+def _keys(first, last, codes, starts, kept, ids, n_symbols, keys):
+    for w in range(first, last):
+        key = np.int64(ids[w])
+        for place in kept:
+            code = codes[starts[w] + place]
+            key = np.int64(-1) if key < 0 or code >= n_symbols else key * n_symbols + code
+        keys[w] = key
+
+
+@njit(nogil=True, cache=True)
+def _mark(first, last, keys, seen):
+    for w in range(first, last):
+        seen[keys[w]] = True
+
+
+@njit(nogil=True, cache=True)
+def _look_up(first, last, keys, ranks, ids):
+    for w in range(first, last):
+        ids[w] = ranks[keys[w]]
+
+
+@dataclass(frozen=True)
+class Mers:
+    """Weighted l-mers of some documents.
+
+    codes : int32, of the texts and possibly of their reverse complements; below `n_symbols`
+    starts : int64, (number of l-mers,), start of each l-mer in `codes`
+    weights : uint8, (number of l-mers,), at least 1
+    indptr : int64, (n + 1,), document i has the l-mers ``indptr[i]`` to ``indptr[i + 1]``
+    length : l
+    """
+
+    codes: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    weights: NDArray[np.uint8]
+    indptr: NDArray[np.int64]
+    n_symbols: int
+    length: int
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """Number of l-mers of each document, shape (n,)."""
+        return np.diff(self.indptr)
+
+    def take(self, indices: NDArray[np.int64]) -> Mers:
+        """The l-mers of some documents."""
+        numbers = self.numbers[indices]
+        indptr = np.concatenate([[0], np.cumsum(numbers)])
+        places = np.arange(indptr[-1]) + np.repeat(self.indptr[:-1][indices] - indptr[:-1], numbers)
+        return replace(self, starts=self.starts[places], weights=self.weights[places], indptr=indptr)
+
+    def alike(self) -> Mers:
+        """The same l-mers with weight 1."""
+        return replace(self, weights=np.ones_like(self.weights))
+
+    def singly(self) -> Mers:
+        """Each l-mer as a document of its own, with weight 1."""
+        return replace(self.alike(), indptr=np.arange(len(self.starts) + 1))
+
+    def keys(self, symbols: int) -> NDArray[np.int64]:
+        """Number of each l-mer among all l-mers over an alphabet of this size."""
+        keys = np.zeros(len(self.starts), np.int64)
+        for place in range(self.length):
+            keys = keys * symbols + self.codes[self.starts + place]
+        return keys
+
+    def unknown(self, symbols: int) -> NDArray[np.bool_]:
+        """Whether each document has an l-mer with a code >= `symbols`, shape (n,)."""
+        if self.n_symbols <= symbols:
+            return np.zeros(len(self.numbers), bool)
+        new = np.concatenate([[0], np.cumsum(self.codes >= symbols)])
+        of_mers = np.concatenate([[0], np.cumsum(new[self.starts + self.length] > new[self.starts])])
+        result: NDArray[np.bool_] = np.diff(of_mers[self.indptr]) > 0
+        return result
+
+
+@dataclass(frozen=True)
+class Centred:
+    """Weights that decrease from the middle of a sequence: min(M, floor(M exp(-ln 2 D / H) + 1)).
+
+    D is the distance to the middle l-mer, M = `peak` (up to 255), H = `half_life`.
+    """
+
+    peak: int
+    half_life: float
+
+    def weights(self, most: int) -> NDArray[np.uint8]:
+        """Weights of l-mers at distances 0 .. `most`."""
+        away = np.arange(most + 1)
+        weights = np.floor(self.peak * np.exp(-log(2) * away / self.half_life) + 1)
+        return np.minimum(weights, self.peak).astype(np.uint8)
+
+
+def mers_of(
+    documents: Documents, length: int, both_strands: bool, centred: Centred | None = None
+) -> tuple[Mers, Mers]:
+    """The l-mers of documents as rows, and as columns, which for both strands include the other strand.
+
+    For both strands, l-mers with an n are left out.
+
+    Raises
+    ------
+    InputError
+        For both strands, if there are other symbols than acgtun.
+    """
+    check_symbols(len(documents.codes), 2 if both_strands else 1)
+    codes = _both_strands(documents) if both_strands else documents.codes.astype(np.int32)
+    unknown, n_symbols = (len(LETTERS) - 1,) * 2 if both_strands else (-1, len(documents.alphabet))
+    offsets, n = np.array(documents.offsets), len(documents)
+    longest = int(documents.lengths.max(initial=0))
+    of_distance = np.ones(longest + 1, np.uint8) if centred is None else centred.weights(longest)
+    numbers = np.zeros(n, np.int64)
+    share(offsets, lambda i, j: _count(codes, offsets, i, j, length, unknown, numbers))
+    indptr = np.concatenate([[0], np.cumsum(numbers)])
+    each = 2 if both_strands else 1
+    starts, weights = np.empty(each * indptr[-1], np.int64), np.empty(each * indptr[-1], np.uint8)
+    own_starts, own_weights = np.empty(indptr[-1], np.int64), np.empty(indptr[-1], np.uint8)
+    sizes = (length, unknown, of_distance, indptr, own_starts, own_weights)
+    share(offsets, lambda i, j: _fill(codes, offsets, i, j, *sizes, starts, weights))
+    rows = Mers(codes, own_starts, own_weights, indptr, n_symbols, length)
+    return rows, Mers(codes, starts, weights, each * indptr, n_symbols, length) if both_strands else rows
+
+
+def _both_strands(documents: Documents) -> NDArray[np.int32]:
+    """`strands`, on all cores."""
+    present = np.zeros(len(documents.alphabet), bool)
+    present[documents.codes] = True
+    letters = np.flatnonzero(present).astype(documents.codes.dtype)
+    bounds = np.array([0, len(letters)], np.int64)
+    table = np.zeros(len(present), np.int32)
+    table[letters] = strands(Documents(letters, bounds, documents.alphabet))[: len(letters)]
+    codes, own = np.empty(2 * len(documents.codes), np.int32), np.array(documents.codes)
+    at = documents.offsets
+    share(at, lambda i, j: _pair(own, table, int(at[i]), int(at[j]), codes))
+    return codes
+
+
+@njit(nogil=True, cache=True)
+def _pair(codes, table, first, last, both):
+    for at in range(first, last):
+        letter = table[codes[at]]
+        both[at] = letter
+        both[len(both) - 1 - at] = 3 - letter if letter < 4 else letter
+
+
+@njit(nogil=True, cache=True)
+def _count(codes, offsets, first, last, length, unknown, numbers):
+    for i in range(first, last):
+        known = 0
+        for at in range(offsets[i], offsets[i + 1]):
+            known = 0 if codes[at] == unknown else known + 1
+            numbers[i] += known >= length
+
+
+@njit(nogil=True, cache=True)
+def _fill(
+    codes, offsets, first, last, length, unknown, of_distance, indptr, starts, weights, both_starts,
+    both_weights,
+):  # fmt: skip
+    # The other strand of all texts lies behind them, from its last symbol to its first.
+    both = len(both_starts) > len(starts)
+    for i in range(first, last):
+        known, mer, number = 0, indptr[i], indptr[i + 1] - indptr[i]
+        middle = offsets[i] + (offsets[i + 1] - offsets[i] - length + 1) // 2
+        for at in range(offsets[i], offsets[i + 1]):
+            known = 0 if codes[at] == unknown else known + 1
+            if known >= length:
+                start = at - length + 1
+                starts[mer] = start
+                weights[mer] = of_distance[abs(middle - start)]
+                if both:
+                    there = mer + indptr[i]
+                    both_starts[there] = start
+                    both_starts[there + number] = len(codes) - at - 1
+                    both_weights[there] = both_weights[there + number] = weights[mer]
+                mer += 1

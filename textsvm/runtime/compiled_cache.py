@@ -1,0 +1,91 @@
+"""Numba's on-disk cache of compiled functions, with checks. Damaged, stale or foreign entries are ignored.
+
+Numba trusts its cache files: a truncated file raises a pickle exception, a changed byte is different machine
+code, and concurrent or killed runs may leave an index that names the wrong entry. Files written here end in
+a digest and each entry begins with its key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+
+_DIGEST = 16
+
+
+class CheckedCache(FunctionCache):
+    """On-disk cache of a compiled function that ignores damaged, stale or foreign entries.
+
+    Parameters
+    ----------
+    function : callable
+    on_error : callable
+        Called with the OSError if an entry cannot be written.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no writable cache folder.
+    """
+
+    def __init__(self, function: Callable[..., Any], on_error: Callable[[OSError], object]) -> None:
+        super().__init__(function)
+        self._on_error = on_error
+        stamp = self._impl.locator.get_source_stamp()
+        self._cache_file = _CacheFiles(self._cache_path, self._impl.filename_base, stamp)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Cached code for these types, or None."""
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # from pickle, LLVM or the system: compile again
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Cache compiled code; a failed write is reported to `on_error` only."""
+        try:
+            super().save_overload(sig, data)
+        except OSError as error:
+            self._on_error(error)
+
+
+class _CacheFiles(IndexDataCacheFile):
+    """Index and entry files of a function, with a digest at the end, which Numba's reader does not reach."""
+
+    def save(self, key: Any, data: Any) -> None:
+        super().save(key, (self._source_stamp, key, data))
+
+    def load(self, key: Any) -> Any:
+        stamp, stored_key, data = super().load(key) or (None, None, None)
+        return data if (stamp, stored_key) == (self._source_stamp, key) else None
+
+    def _load_index(self) -> Any:
+        return super()._load_index() if _is_intact(self._index_path) else {}
+
+    def _load_data(self, name: str) -> Any:
+        return super()._load_data(name) if _is_intact(self._data_path(name)) else None
+
+    @contextmanager
+    def _open_for_write(self, filepath: str) -> Iterator[Any]:
+        with super()._open_for_write(filepath) as stream:
+            content = BytesIO()
+            yield content
+            stream.write(content.getvalue() + _digest(content.getvalue()))
+
+
+def _digest(content: bytes) -> bytes:
+    return blake2b(content, digest_size=_DIGEST).digest()
+
+
+def _is_intact(path: str) -> bool:
+    try:
+        content = Path(path).read_bytes()
+    except OSError:
+        return False
+    return content[-_DIGEST:] == _digest(content[:-_DIGEST])
