@@ -28,8 +28,8 @@ from textsvm.kernels import EditDistance, GapWeighted
 from textsvm.kernels.base import Kernel
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device, select
+from textsvm.selection.folds import Splitting
 from textsvm.selection.scoring import solve_folds
-from textsvm.selection.splitting import Splitting
 from textsvm.solvers.solve import solve
 from textsvm.text.documents import Documents
 

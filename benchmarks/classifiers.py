@@ -36,7 +36,7 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.selection.leakage import LeakageWarning
 from textsvm.selection.tuning import Tuning, tune
-from textsvm.solvers.problems import STRATEGIES
+from textsvm.solvers.class_scores import STRATEGIES
 from textsvm.text.documents import normalise
 
 R8_GRID: dict[str, list[Any]] = {

@@ -25,8 +25,8 @@ from textsvm.readers import read_corpus
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device, cupy, select, synchronize
 from textsvm.solvers import crammer_singer
-from textsvm.solvers import crammer_singer_cpu as crammer_singer_loop
 from textsvm.solvers import dual as duals
+from textsvm.solvers.chains import solve_dual
 from textsvm.solvers.solution import Solution
 from textsvm.text.documents import encode
 
@@ -98,7 +98,7 @@ def _cyclic(K: Any, target: Any, C: Any, G: Any, coef: Any, order: Any, least: A
         worst = max(worst, top - low)
         if top - low <= least:
             continue
-        crammer_singer_loop._best(G, coef, i, target[i], C, np.float64(K[i, i]), new)
+        crammer_singer._best(G, coef, i, target[i], C, np.float64(K[i, i]), new)
         for r in range(k):
             change = new[r] - coef[r, i]
             if change != 0.0:
@@ -144,7 +144,7 @@ def compare(name: str, gamma: float, C: float, device: Device, repeats: int) -> 
 
     def ours() -> Solution:
         dual = duals.crammer_singer(y, int(y.max()) + 1, C)
-        solution = crammer_singer.solve(gram, dual, tol=TOL)
+        solution = solve_dual(gram, dual, tol=TOL)
         synchronize(device)
         return solution
 

@@ -24,10 +24,10 @@ from textsvm.gram.base import DenseGram, Gram
 from textsvm.kernels import GapWeighted
 from textsvm.readers import read_corpus
 from textsvm.runtime.device import select, to_host
-from textsvm.solvers import problems, smo
+from textsvm.solvers import problems
+from textsvm.solvers.chains import solve_dual
 from textsvm.solvers.dual import svc
-from textsvm.solvers.problems import Classification, Machines
-from textsvm.solvers.products import decision_values
+from textsvm.solvers.problems import Classification, Machines, decision_values
 from textsvm.text.documents import encode, normalise
 
 N, FOLDS = 10_000, 10
@@ -80,7 +80,7 @@ def compare(
     reference = float(0.5 * theirs @ part @ theirs - theirs @ y)
     coef = machines.coef[0]
     mine = float(0.5 * coef @ part @ coef - coef @ y)
-    alone = smo.solve(gram, svc(y, C, index=fold)).objective
+    alone = solve_dual(gram, svc(y, C, index=fold)).objective
     decisions = model.decision_function(matrix[np.ix_(held, fold)].astype(np.float64))
     differ = (decisions > 0) != (values[0, held] > 0)
     assert machines.solutions[0].converged

@@ -35,12 +35,11 @@ from textsvm.kernels import GapWeighted, Gaussian
 from textsvm.kernels.base import MatrixRows
 from textsvm.linalg.vectors import Vectors
 from textsvm.runtime.device import select
-from textsvm.solvers import smo_cpu
+from textsvm.solvers import smo
 from textsvm.solvers import smo_loop as loop
 from textsvm.solvers.chains import _tile_bytes
 from textsvm.solvers.dual import Dual, svc, svr
-from textsvm.solvers.solution import Solution, Stopping
-from textsvm.solvers.workingset import RELAXATION
+from textsvm.solvers.solution import RELAXATION, Solution, Stopping
 from textsvm.text.documents import encode
 
 BUDGETS = (0.05, 0.1, 0.25, 0.5)
@@ -72,7 +71,7 @@ class Lowest(CachedGram):
         return np.argpartition(key, count - 1)[:count]
 
 
-class FreePinned(smo_cpu.Run):
+class FreePinned(smo.Run):
     """Rows of free variables count as used just now, in the order of their last use."""
 
     def fetch(self) -> None:
@@ -83,7 +82,7 @@ class FreePinned(smo_cpu.Run):
         super().fetch()
 
 
-class LeastViolating(smo_cpu.Run):
+class LeastViolating(smo.Run):
     """Evict rows of inactive variables in the order of their last use, then rows by violation."""
 
     def fetch(self) -> None:
@@ -95,12 +94,12 @@ class LeastViolating(smo_cpu.Run):
         here = self.window.slots[self.rows[self.state[loop.AT_I]]]
         score[here] = np.inf if here >= 0 else score[here]
         if (used > 0).all():
-            count = max(2, int(self.gram.ahead))  # type: ignore[attr-defined]
+            count = max(2, int(self.gram.ahead))
             used[np.lexsort((used, score))[:count]] = 1
         super().fetch()
 
 
-class Recording(smo_cpu.Run):
+class Recording(smo.Run):
     """On a whole Gram: every row that a cache would have been asked for, in turn."""
 
     trace: list[int]
@@ -127,11 +126,11 @@ class Recording(smo_cpu.Run):
 
 
 #: Gram, run, and rows asked for at a time (None: what the kernel says).
-WAYS: dict[str, tuple[type[CachedGram], type[smo_cpu.Run], int | None]] = {
-    "LRU": (CachedGram, smo_cpu.Run, None),
-    "LRU, with 8": (CachedGram, smo_cpu.Run, 8),
-    "LRU, with 64": (CachedGram, smo_cpu.Run, 64),
-    "LAT": (Lowest, smo_cpu.Run, None),
+WAYS: dict[str, tuple[type[CachedGram], type[smo.Run], int | None]] = {
+    "LRU": (CachedGram, smo.Run, None),
+    "LRU, with 8": (CachedGram, smo.Run, 8),
+    "LRU, with 64": (CachedGram, smo.Run, 64),
+    "LAT": (Lowest, smo.Run, None),
     "free pinned": (CachedGram, FreePinned, None),
     "least violating": (CachedGram, LeastViolating, None),
 }
@@ -170,9 +169,9 @@ def problems(folder: Path | None, rows: int, texts: int) -> list[Callable[[], Pr
     return found + [lambda name=name: vector_problem(folder, name, rows) for name in PARAMETERS]
 
 
-def solve(kind: type[smo_cpu.Run], gram: Gram, dual: Dual, tile_bytes: int) -> tuple[Any, Solution, float]:
+def solve(kind: type[smo.Run], gram: Gram, dual: Dual, tile_bytes: int) -> tuple[Any, Solution, float]:
     """The run, its solution and seconds."""
-    common = smo_cpu.Common(gram, np.ascontiguousarray(gram.diag()), Stopping(), tile_bytes)
+    common = smo.Common(gram, np.ascontiguousarray(gram.diag()), Stopping(), tile_bytes)
     clock = time.perf_counter()
     run = kind.__new__(kind)
     if isinstance(run, Recording):

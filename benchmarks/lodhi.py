@@ -32,7 +32,7 @@ from textsvm.kernels.base import Kernel
 from textsvm.readers import Corpus, read_corpus
 from textsvm.runtime import device as devices
 from textsvm.solvers import problems
-from textsvm.solvers.products import decision_values
+from textsvm.solvers.problems import decision_values
 from textsvm.text.documents import encode, normalise
 
 CATEGORIES = ("earn", "acq", "crude", "corn")

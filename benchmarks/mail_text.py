@@ -20,7 +20,7 @@ from sklearn.svm import LinearSVC
 from textsvm.bench.corpora import SPAM
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.features import SpectrumFeatures
-from textsvm.evaluation.bootstrap import draws
+from textsvm.evaluation.results import draws
 from textsvm.mail.message import FIELDS, evidence, parse
 from textsvm.readers import sample
 from textsvm.readers.archives import read_files

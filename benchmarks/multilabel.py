@@ -31,7 +31,7 @@ from benchmarks.corpora import LabelsTask, labels_task
 from textsvm.bench.corpora import REUTERS
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.targets import Target
-from textsvm.evaluation import multilabel
+from textsvm.evaluation.metrics import break_even, scores
 from textsvm.kernels import Spectrum, Sum
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
@@ -67,9 +67,9 @@ def figures(
     task: LabelsTask, decision: NDArray[np.float64], thresholds: NDArray[np.float64]
 ) -> dict[str, Any]:
     """Metrics and break-even points of the test part, in per cent."""
-    found = multilabel.scores(task.y_test, decision > thresholds, decision, task.classes)
-    at_zero = multilabel.scores(task.y_test, decision > 0, None, task.classes)
-    points = np.array([multilabel.break_even(t, d) for t, d in zip(task.y_test.T, decision.T, strict=True)])
+    found = scores(task.y_test, decision > thresholds, decision, task.classes)
+    at_zero = scores(task.y_test, decision > 0, None, task.classes)
+    points = np.array([break_even(t, d) for t, d in zip(task.y_test.T, decision.T, strict=True)])
     support = task.y_test.sum(axis=0)
     names = {
         "micro-F1": found["micro_f1"],

@@ -80,7 +80,7 @@ def trial(seed: int, gram_of: Callable[[Matrix], Gram] = DenseGram) -> Trial:
     name, matrix, kind, problem, unit = random_problem(seed)
     tol = TOL * unit
     [[machines]] = problems.solve(gram_of(matrix), [[problem]], tol, MAX_ITER)
-    parts = problems.parts_of(problem)
+    parts = problems.machine_duals(problem)
     solved = [(part.dual, solution) for part, solution in zip(parts, machines.solutions, strict=True)]
     found = [judge(matrix, dual, solution, tol, unit) for dual, solution in solved]
     wrong, beyond = [said for said, _ in found if said], any(more for _, more in found)

@@ -29,8 +29,9 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device, select
-from textsvm.solvers import dual, problems, smo
-from textsvm.solvers.products import decision_values
+from textsvm.solvers import dual, problems
+from textsvm.solvers.chains import solve_dual
+from textsvm.solvers.problems import decision_values
 from textsvm.text.documents import encode
 
 GAMMA, DECAY, C = 0.05, 0.5, 10.0
@@ -121,12 +122,12 @@ def solver_row(task: Task, card: Device, repeats: int) -> dict[str, Any]:
         def theirs() -> LibSVC:
             return LibSVC(kernel="precomputed", C=C).fit(values, task.y_train)
 
-        model, mine = theirs(), smo.solve(rows, problem)
+        model, mine = theirs(), solve_dual(rows, problem)
         coef = np.zeros(len(values))
         coef[model.support_] = model.dual_coef_[0]
         objective = 0.5 * coef @ (values @ coef) - coef @ task.y_train
         np.testing.assert_allclose(mine.objective, objective, rtol=1e-5)
-        times = paired(lambda: smo.solve(rows, problem), theirs, repeats)
+        times = paired(lambda: solve_dual(rows, problem), theirs, repeats)
     return {
         "what": "solver", "ours": "C-SVC on a gap-weighted Gram",
         "peer": "LIBSVM (scikit-learn SVC, precomputed)", "corpus": task.name, "n": len(values),

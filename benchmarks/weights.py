@@ -23,7 +23,7 @@ from textsvm.estimators.svc import SVC
 from textsvm.estimators.svr import SVR
 from textsvm.kernels import Spectrum
 from textsvm.selection.calibration import CalibratedSVC
-from textsvm.solvers.problems import STRATEGIES
+from textsvm.solvers.class_scores import STRATEGIES
 
 #: Learns nothing from the documents: idf would count a copy as a document more.
 KERNEL = Spectrum((1, 5), "log")

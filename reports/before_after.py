@@ -42,7 +42,7 @@ def measured(device_name: str) -> Iterator[tuple[str, Callable[[], Any], int]]:
     from textsvm.bench.harness import data_folder
     from textsvm.gram.shared import grams
     from textsvm.runtime.device import select
-    from textsvm.solvers import problems, smo
+    from textsvm.solvers import problems
     from textsvm.solvers.dual import svc
     from textsvm.solvers.problems import Classification
     from textsvm.text.documents import encode
@@ -51,6 +51,10 @@ def measured(device_name: str) -> Iterator[tuple[str, Callable[[], Any], int]]:
         from textsvm.gram.base import DenseGram
     except ImportError:
         from textsvm.gram.dense import DenseGram
+    try:
+        from textsvm.solvers.chains import solve_dual
+    except ImportError:
+        from textsvm.solvers.smo import solve as solve_dual
     device, step = select(device_name), 1 if device_name != "cpu" else 4
 
     def rows(kernel: Any, documents: Any) -> Any:
@@ -81,7 +85,7 @@ def measured(device_name: str) -> Iterator[tuple[str, Callable[[], Any], int]]:
             kernel.fit(whole)
             yield f"texts to Gram, whole, {name}", lambda kernel=kernel: rows(kernel, whole).gram(), 3
     for name in ("spectrum 4", "edit", "gap 5"):
-        yield f"solver, {name}", lambda gram=made[name]: smo.solve(gram, svc(y, 10.0)), 7
+        yield f"solver, {name}", lambda gram=made[name]: solve_dual(gram, svc(y, 10.0)), 7
     n, codes = len(y), (y > 0).astype(np.int64)
     folds = [np.flatnonzero(np.arange(n) % 10 != f) for f in range(10)]
     paths = [

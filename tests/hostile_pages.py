@@ -242,11 +242,11 @@ def module(name: str) -> Any:
 
 
 def review(n: int) -> str:
-    return module("review").render(module("review").Review(JOINED, doubts(n), ALL, ALL, ALL.__getitem__))
+    return module("pages").review_page(module("pages").Review(JOINED, doubts(n), ALL, ALL, ALL.__getitem__))
 
 
 def comparison(n: int) -> str:
-    body = [module("comparison").picture(compared(n)), module("comparison").table(compared(n))]
+    body = [module("pages").accuracy_chart(compared(n)), module("pages").comparison_table(compared(n))]
     return module("html").page(JOINED, JOINED, body)
 
 

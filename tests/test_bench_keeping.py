@@ -10,8 +10,8 @@ from test_smo import ArrayRows
 from benchmarks import corpora, keeping, sigma, tight_search
 from benchmarks.__main__ import main
 from textsvm.gram.base import DenseGram, needed_bytes
+from textsvm.solvers.chains import solve_dual
 from textsvm.solvers.dual import svr
-from textsvm.solvers.smo import solve
 
 
 def fewest(trace, capacity):
@@ -67,7 +67,7 @@ def test_the_reference_finds_the_optimum(tight):
     some = problem()
     gram = DenseGram(some.rows.gram())
     objective, trace, share = tight_search.reference(gram, some.dual, tight, 100_000)
-    assert objective == pytest.approx(solve(gram, some.dual).objective, rel=1e-5)
+    assert objective == pytest.approx(solve_dual(gram, some.dual).objective, rel=1e-5)
     assert len(trace) > 20
     assert share < 0.9 if tight else share == 1
 

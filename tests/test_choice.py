@@ -13,7 +13,7 @@ from textsvm.choice import choose, shortlist
 from textsvm.choice import trial as trial_module
 from textsvm.choice.choose import FEWEST, MOST_TRIED
 from textsvm.choice.shortlist import Recipe
-from textsvm.choice.trial import FOLDS, Examples, Trial, Trials
+from textsvm.choice.trial import FOLDS, Trial, TrialExamples, Trials
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels.spelling import spell
 from textsvm.runtime.device import select
@@ -129,7 +129,7 @@ def test_trials_are_cross_validation(n_classes, recipe, monkeypatch):
     y = np.where(np.arange(60) % 7 == 0, (y + 1) % n_classes, y)  # some labels are wrong
     weight = np.where(np.arange(60) % 5 == 0, 3.0, 0.5)
     fold = np.arange(60) // 3 % FOLDS
-    examples = Examples(encode(texts).with_classes(y), y, n_classes, weight, fold)
+    examples = TrialExamples(encode(texts).with_classes(y), y, n_classes, weight, fold)
     trials = Trials(examples, select("cpu")).run([recipe], [3.0, 0.01, 0.3])  # in no order
     assert [trial.C for trial in trials] == [3.0, 0.01, 0.3]
     for trial in trials:
@@ -149,7 +149,7 @@ def test_decisions_of_a_fold_do_not_depend_on_its_labels(n_classes, recipe):
     fold, decided = np.arange(60) % FOLDS, []
     for change in range(n_classes):
         target = np.where(fold == 1, (y + change) % n_classes, y)
-        examples = Examples(encode(texts).with_classes(target), target, n_classes, np.ones(60), fold)
+        examples = TrialExamples(encode(texts).with_classes(target), target, n_classes, np.ones(60), fold)
         trials, kernel = Trials(examples, select("cpu")), recipe.kernel()
         gram = None if kernel.has_features else trials._gram(recipe, kernel)
         if gram is None:
@@ -163,7 +163,9 @@ def test_features_of_the_training_part_do_not_depend_on_the_rest():
     texts, y = corpus(30)
     train, grams = np.arange(20), []
     for rest in (texts[20:], ["the same words"] * 10):
-        examples = Examples(encode([*texts[:20], *rest]).with_classes(y), y, 2, np.ones(30), np.zeros(30))
+        examples = TrialExamples(
+            encode([*texts[:20], *rest]).with_classes(y), y, 2, np.ones(30), np.zeros(30)
+        )
         trials, kernel = Trials(examples, select("cpu")), Recipe(odds=True).kernel()
         trials.count(kernel)
         rows = trials.rows(kernel, train).take(train)
@@ -212,7 +214,7 @@ PLAIN, WITH_WORDS, ODDS, BOTH = Recipe(), Recipe(words=True), Recipe(odds=True),
 )
 def test_each_round_is_around_the_best_so_far(look, accuracies, rounds, best):
     trials = Scripted(accuracies)
-    result = choose._rounds(trials, shortlist.Look(*look, "", 0.0), 2.0, None)
+    result = choose._rounds(trials, shortlist.TextStatistics(*look, "", 0.0), 2.0, None)
     assert trials.rounds == [*((recipes, [2.0]) for recipes in rounds[:-1]), (rounds[-1], [2 / 3, 6.0])]
     assert len(result) == sum(map(len, rounds)) + 1
     assert (choose._best(result).recipe, choose._best(result).C) == best
@@ -255,7 +257,7 @@ def test_trials_are_of_a_part_of_the_texts_with_their_own_classes_and_weights(ex
 
 def test_the_budget_bounds_the_texts_of_trials():
     documents = encode(["a few words of a text"] * 50)
-    seen = shortlist.look(documents, documents)
+    seen = shortlist.describe(documents, documents)
     some, twice = (choose._affordable(documents, 2, seen, seconds) for seconds in (100.0, 200.0))
     assert twice == pytest.approx(2 * some, rel=1e-4)
     assert choose._affordable(documents, 9, seen, 100.0) < some
@@ -437,9 +439,9 @@ def test_fitting_again_chooses_again():
 
 
 def test_the_short_list_depends_on_the_texts():
-    name = shortlist.Look(10.0, 1.0, "", 0.0)
-    sentence = shortlist.Look(100.0, 20.0, "", 0.0)
-    strand = shortlist.Look(100.0, 1.0, "acgt", 1.0)
+    name = shortlist.TextStatistics(10.0, 1.0, "", 0.0)
+    sentence = shortlist.TextStatistics(100.0, 20.0, "", 0.0)
+    strand = shortlist.TextStatistics(100.0, 1.0, "acgt", 1.0)
     assert [one.strands for one in shortlist.second_round(strand, Recipe()) if one.first == "gapped"] == [
         True
     ]
@@ -455,8 +457,8 @@ def test_the_short_list_depends_on_the_texts():
         name,
         sentence,
         strand,
-        shortlist.Look(30.0, 5.0, "acgt", 1.0),
-        shortlist.Look(100.0, 1.0, "", 0.0),
+        shortlist.TextStatistics(30.0, 5.0, "acgt", 1.0),
+        shortlist.TextStatistics(100.0, 1.0, "", 0.0),
     ):
         first = shortlist.first_round(seen)
         for best in first:
@@ -468,16 +470,16 @@ def test_the_short_list_depends_on_the_texts():
 
 def test_texts_are_looked_at_for_the_short_list():
     texts = ["acgt" * 10, "acgtacgt" * 10, "a cg t"]
-    look = shortlist.look(encode(texts), encode(["w"] * 3))
+    look = shortlist.describe(encode(texts), encode(["w"] * 3))
     assert (look.characters, look.words, look.letters) == (pytest.approx(126 / 3), 1.0, "acgt")
     assert look.gapped_seconds > 0
     for letters, few in (("abcdefgh", True), ("abcdefghi", False)):
-        look = shortlist.look(encode([letters] * 2), encode(["w"] * 2))
+        look = shortlist.describe(encode([letters] * 2), encode(["w"] * 2))
         assert look.letters == (letters if few else "")
 
 
 def test_bounds_of_the_short_list():
-    look = shortlist.Look(40.0, 2.0, "acgu", 120.0)
+    look = shortlist.TextStatistics(40.0, 2.0, "acgu", 120.0)
     assert look.is_short
     assert look.has_words
     assert look.is_sequence
@@ -515,7 +517,7 @@ def test_a_gram_is_made_once_for_all_values_of_c(monkeypatch):
     texts = ["".join(rng.choice(list("acgt"), 30)) + ("acgtaacct" if k % 2 else "") for k in range(40)]
     documents = encode(texts).with_classes(np.arange(40) % 2)
     trials = Trials(
-        Examples(documents, np.arange(40) % 2, 2, np.ones(40), np.arange(40) // 2 % FOLDS), select("cpu")
+        TrialExamples(documents, np.arange(40) % 2, 2, np.ones(40), np.arange(40) // 2 % FOLDS), select("cpu")
     )
     trials.run([Recipe("gapped")], [1.0])
     trials.run([Recipe("gapped")], [0.3, 3.0])

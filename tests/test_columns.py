@@ -11,15 +11,15 @@ from sklearn.exceptions import ConvergenceWarning
 from test_spectrum import CPU, news
 
 from textsvm import SVC, GapWeighted, Spectrum, Sum
-from textsvm.choice.trial import Examples, Trials
+from textsvm.choice.trial import TrialExamples, Trials
 from textsvm.estimators.targets import as_weights
 from textsvm.gram.base import DenseGram
 from textsvm.kernels.spectrum.counted import CountedDocuments
 from textsvm.kernels.spectrum.kernel import WEIGHTS
 from textsvm.runtime.parallel import limit
 from textsvm.solvers import columns, problems
-from textsvm.solvers.feature_machines import can_solve, solve_classifier
-from textsvm.solvers.problems import Classification, Labelling
+from textsvm.solvers.feature_machines import solve_classifier
+from textsvm.solvers.problems import Classification
 from textsvm.text.documents import View, Views, encode, encode_as
 
 ODDS = Spectrum((1, 3), "log", idf=True, odds=True)
@@ -77,7 +77,9 @@ def test_features_side_by_side_are_a_sum_of_kernels(examples, share, odds):
         expected = clone(kernel).fit(documents).rows(documents, CPU).gram()
         np.testing.assert_allclose(gram_of(rows), expected, rtol=1e-5, atol=1e-6)
         n = len(texts)
-        trials = Trials(Examples(documents, np.array(classes), 3, np.ones(n), np.zeros(n, np.int64)), CPU)
+        trials = Trials(
+            TrialExamples(documents, np.array(classes), 3, np.ones(n), np.zeros(n, np.int64)), CPU
+        )
         trials.count(kernel)
         train = np.arange(0, n, 2)
         expected = clone(kernel).fit(documents.take(train)).rows(documents, CPU).gram()
@@ -221,18 +223,6 @@ def test_some_rows_of_all():
     )
     np.testing.assert_array_equal(found.index, index)
     np.testing.assert_array_equal(found.coef, alone.coef)
-
-
-def test_which_problems_columns_stand_for():
-    def problem(n_classes, strategy):
-        return Classification(np.arange(4), np.arange(4) % n_classes, n_classes, 1.0, np.ones(4), strategy)
-
-    assert can_solve(problem(2, "ovr"))
-    assert can_solve(problem(2, "ovo"))
-    assert can_solve(problem(3, "ovr"))
-    assert can_solve(problem(3, "ovo"))
-    assert can_solve(Labelling(np.arange(2), np.eye(2, dtype=bool), 1.0, np.ones(2)))
-    assert not can_solve(problem(2, "crammer-singer"))
 
 
 def test_a_bound_on_iterations_is_kept_and_told():

@@ -12,9 +12,10 @@ from test_reporting import HOSTILE, Page
 
 from textsvm.errors import InputError
 from textsvm.evaluation import opponents
-from textsvm.evaluation.comparison import compare, judge_prediction
+from textsvm.evaluation.comparison import judge_prediction
+from textsvm.evaluation.opponents import compare
 from textsvm.readers import read_corpus, sample
-from textsvm.reporting import comparison
+from textsvm.reporting import pages
 
 DIALECTS = [sample("dialects"), "--text", "text", "--label", "dialect", "--device", "cpu"]
 FAST = ["--kernel", "spectrum:2-3"]
@@ -102,7 +103,7 @@ def test_names_cannot_break_the_page():
             truth, truth[::-1], truth, name=HOSTILE, fit=1, predict=1, chosen=HOSTILE, ours=True
         ),
     ]
-    for part in (comparison.picture(lines), comparison.table(lines)):
+    for part in (pages.accuracy_chart(lines), pages.comparison_table(lines)):
         page = Page(part)
         assert page.count("script") == page.count("img") == 0
     assert lines[1].accuracy == 0

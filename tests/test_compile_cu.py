@@ -32,7 +32,7 @@ from textsvm.linalg import products_cuda, rows_cuda, vectors_cuda
 from textsvm.runtime import device
 from textsvm.runtime.parallel import n_threads
 from textsvm.solvers import crammer_singer_cuda, newton_cuda, shards_cuda, smo_cuda
-from textsvm.solvers.workingset import Done
+from textsvm.solvers.cuda_queue import Done
 
 #: Sources whose structs have twins in NumPy.
 STRUCTS = {

@@ -17,8 +17,9 @@ from textsvm.errors import InputError
 from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.runtime import parallel
 from textsvm.runtime.device import device_of
-from textsvm.solvers import crammer_singer, crammer_singer_cpu
+from textsvm.solvers import crammer_singer
 from textsvm.solvers import dual as duals
+from textsvm.solvers.chains import solve_dual
 
 
 class ArrayRows:
@@ -107,7 +108,7 @@ class CrammerSingerContract:
         k = options.pop("n_classes", None) or int(y.max()) + 1
         weight, index = options.pop("sample_weight", None), options.pop("index", None)
         dual = duals.crammer_singer(y, k, C, weight, index)
-        return crammer_singer.solve(self.gram(matrix), dual, **options)
+        return solve_dual(self.gram(matrix), dual, **options)
 
     @pytest.mark.parametrize(
         ("name", "gamma", "C"),
@@ -301,7 +302,7 @@ class CrammerSingerContract:
         matrix, y = classes(n, 4)
         gram = CachedGram(self.rows(matrix), needed_bytes(n, rows))
         assert gram.capacity == rows
-        solution = crammer_singer.solve(gram, duals.crammer_singer(y, 4, 5.0), tol=1e-4)
+        solution = solve_dual(gram, duals.crammer_singer(y, 4, 5.0), tol=1e-4)
         assert solution.converged
         judge(solution, matrix, y, 4, 5.0, tol=1e-4)
 
@@ -378,7 +379,7 @@ class TestCrammerSinger(CrammerSingerContract):
             assert solution.duality_gap >= -1e-12
 
     def test_the_number_of_threads_changes_no_bit(self, monkeypatch):
-        monkeypatch.setattr(crammer_singer_cpu, "_THREADED", 0)
+        monkeypatch.setattr(crammer_singer, "_THREADED", 0)
         matrix, y = classes(1300, 4)
         result = []
         for threads in (1, 3):

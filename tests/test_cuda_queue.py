@@ -6,12 +6,10 @@ from problems import gaussian
 
 from benchmarks import numerics
 from textsvm.gram.base import DenseGram
-from textsvm.solvers import smo
-from textsvm.solvers.cuda_queue import Queue
+from textsvm.solvers.chains import solve_dual
+from textsvm.solvers.cuda_queue import Done, Queue
 from textsvm.solvers.dual import svc
-from textsvm.solvers.solution import Stopping, assess, bounds
-from textsvm.solvers.warm_start import warm_start
-from textsvm.solvers.workingset import RENEWALS, Done
+from textsvm.solvers.solution import RENEWALS, Stopping, assess, bounds, warm_start
 
 
 class Slot:
@@ -40,12 +38,12 @@ class Slot:
             self.done = Done.AT_BOUND
         else:
             dual, left = self.now.dual, min(self.pairs, self.now.bound - self.iterations)
-            found = smo.solve(self.gram, dual, self.now.tol, left, dual.sign * self.coef)
+            found = solve_dual(self.gram, dual, self.now.tol, left, dual.sign * self.coef)
             self.iterations += found.iterations
             self.done = Done.RUNNING if found.iterations else Done.STALLED
             self.coef, self.F = found.coef, self.error(found.responses, dual)
 
-    def look(self):
+    def check(self):
         return np.array([self.done]), np.array([self.iterations]), np.array([self.violation])
 
     def take(self, slots):

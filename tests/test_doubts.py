@@ -12,8 +12,8 @@ from benchmarks.__main__ import main
 from textsvm import SVC, CalibratedSVC, Gaussian, InputError, Spectrum, doubts
 from textsvm.gram.base import DenseGram
 from textsvm.nearest import rows as near
-from textsvm.reporting.review import Review, render
-from textsvm.selection.doubts import far_off, judge_weights
+from textsvm.reporting.pages import Review, review_page
+from textsvm.selection.doubts import feature_weights, outliers
 
 WORDS = {
     "fruit": ["apple", "cherry", "plum", "pear", "melon", "ripe", "sweet", "juice", "peel", "stone"],
@@ -119,7 +119,7 @@ def test_weights_of_judges_are_the_likeliest():
         prior = 1e-3 * (weights @ weights + biases @ biases)
         return prior - log_p[np.arange(200), codes].mean()
 
-    weights, biases = judge_weights(judges, codes)
+    weights, biases = feature_weights(judges, codes)
     assert (weights >= 0).all()
     assert weights[0] > 5 * weights[1]
     for _ in range(20):
@@ -129,8 +129,8 @@ def test_weights_of_judges_are_the_likeliest():
 
 def test_outliers_lie_far_below_the_others():
     value = np.array([[0.5], [0.55], [0.6], [0.45], [0.001], [0.99]])
-    assert far_off(value).tolist() == [False] * 4 + [True, False]
-    assert far_off(np.empty((2, 0))).tolist() == [False, False]
+    assert outliers(value).tolist() == [False] * 4 + [True, False]
+    assert outliers(np.empty((2, 0))).tolist() == [False, False]
 
 
 def test_matrices_and_vectors_are_judged_like_texts():
@@ -155,7 +155,7 @@ def test_the_model_stays_and_what_cannot_be_judged_is_told():
     assert not hasattr(model, "kernel_")
     with pytest.raises(InputError, match="without odds"):
         doubts(SVC(Spectrum(2, odds=True)), texts, labels)
-    with pytest.raises(InputError, match="CalibratedSVC is no SVC"):
+    with pytest.raises(InputError, match="needs an SVC, got CalibratedSVC"):
         doubts(CalibratedSVC(), texts, labels)
 
 
@@ -202,12 +202,12 @@ def test_wrong_usage_is_told_before_any_work(table, tmp_path):
 def test_a_page_of_nothing_and_of_more_than_it_shows(monkeypatch):
     texts, labels = corpus(30)
     found = doubts(SVC(Spectrum(3)), texts, labels, cv=3)
-    empty = render(Review("None", [], list("ab"), ["x", "y"], lambda i: ""))
+    empty = review_page(Review("None", [], list("ab"), ["x", "y"], lambda i: ""))
     assert "Nothing to be looked at" in empty
     assert "<article" not in empty
     doubt = found._doubt(0, None, 0.0)
-    monkeypatch.setattr("textsvm.reporting.review.MOST", 2)
-    page = render(Review("Many", [doubt] * 5, [str(i) for i in range(30)], labels, texts.__getitem__))
+    monkeypatch.setattr("textsvm.reporting.pages.MOST", 2)
+    page = review_page(Review("Many", [doubt] * 5, [str(i) for i in range(30)], labels, texts.__getitem__))
     assert page.count("<article") == 2
     assert "3 more are in the list" in page
 

@@ -12,10 +12,9 @@ from textsvm.gram.base import DenseGram
 from textsvm.linalg import sparse
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import Sparse
-from textsvm.solvers import faces, problems
-from textsvm.solvers.columns import Columns, solve_columns
-from textsvm.solvers.faces import Face, balanced, descend_face
-from textsvm.solvers.feature_machines import solve_classifier
+from textsvm.solvers import feature_machines, problems
+from textsvm.solvers.columns import MachineColumns, solve_columns
+from textsvm.solvers.feature_machines import Face, balance, descend_face, solve_classifier
 from textsvm.solvers.problems import Classification, Labelling
 from textsvm.text.documents import encode
 
@@ -99,8 +98,8 @@ def test_descent_of_some_rows_takes_the_scale_of_the_bias_from_them():
     )
     signs, index = np.where(y == 1, 1, -1).astype(np.int8)[:, None], np.arange(200)
     box = np.full((200, 1), 1e-3, np.float32)
-    one = solve_columns(rows, Columns(index, signs, box), 1e-3)
-    other = solve_columns(large, Columns(index, signs, box / 1024), 1e-3)  # the same machine
+    one = solve_columns(rows, MachineColumns(index, signs, box), 1e-3)
+    other = solve_columns(large, MachineColumns(index, signs, box / 1024), 1e-3)  # the same machine
     assert other.epochs == one.epochs
     np.testing.assert_allclose(other.alpha * 1024, one.alpha, rtol=1e-4, atol=1e-9)
 
@@ -142,7 +141,7 @@ def test_products_of_a_face_are_those_of_its_gram(alone, monkeypatch):
     np.testing.assert_allclose(face.product(vector), gram @ vector, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(face.squares, np.diag(gram), rtol=1e-12)
     box = np.full(len(free), -1.0), np.full(len(free), 1.0)
-    coef = balanced(np.clip(vector, -0.5, 0.5), box)
+    coef = balance(np.clip(vector, -0.5, 0.5), box)
     moved, products = descend_face(face, coef, box, gram @ coef - np.sign(vector), 1e-8, 500)
     before, after = (0.5 * c @ gram @ c - c @ np.sign(vector) for c in (coef, moved))
     assert after < before
@@ -152,7 +151,7 @@ def test_products_of_a_face_are_those_of_its_gram(alone, monkeypatch):
 
 
 def test_conjugate_gradients_end_at_the_optimum_of_the_face(monkeypatch):
-    monkeypatch.setattr(faces, "REDUCTION", 0.0)
+    monkeypatch.setattr(feature_machines, "REDUCTION", 0.0)
     texts, y = corpus(60, n_classes=2)
     rows = LOG.feature_rows(encode([text * (1 + k % 3) for k, text in enumerate(texts)]), CPU)
     m = len(rows.x)

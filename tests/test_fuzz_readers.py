@@ -29,7 +29,7 @@ from textsvm.model.file import load, save
 from textsvm.readers import decoded, incoming_documents, opened, read_documents, stream_corpus
 from textsvm.readers import sequences as sequences_of_headers
 from textsvm.readers.archives import read_stream
-from textsvm.reporting.escape import safe
+from textsvm.reporting.formatting import safe
 
 ROOT = Path(__file__).parents[1]
 TARGETS = sorted(path.stem for path in (ROOT / "fuzz").glob("read_*.py"))

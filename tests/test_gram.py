@@ -14,8 +14,8 @@ from textsvm.gram.plan import Case, parse_bytes, plan, show_bytes
 from textsvm.kernels import GapWeighted, Spectrum, Sum
 from textsvm.kernels.base import AHEAD
 from textsvm.runtime.device import select
+from textsvm.solvers.chains import solve_dual
 from textsvm.solvers.dual import svc
-from textsvm.solvers.smo import solve
 from textsvm.text.documents import encode
 
 N = 60
@@ -223,7 +223,7 @@ def test_of_a_costly_kernel_no_row_is_computed_before_it_is_needed(monkeypatch):
     compute, asked = kernel_rows.rows, []
     monkeypatch.setattr(kernel_rows, "rows", lambda indices: asked.append(len(indices)) or compute(indices))
     gram = CachedGram(kernel_rows, needed_bytes(40, 32))
-    solution = solve(gram, svc(np.where(rng.random(40) < 0.5, 1.0, -1.0), 10.0))
+    solution = solve_dual(gram, svc(np.where(rng.random(40) < 0.5, 1.0, -1.0), 10.0))
     assert solution.converged
     assert len(asked) > 20
     assert max(asked) <= 2

@@ -203,7 +203,7 @@ def test_ids_of_support_vectors_go_with_their_texts(spam, tmp_path):
 
 
 def test_a_search_that_is_interrupted_says_how_to_go_on(tmp_path, monkeypatch, capsys):
-    from textsvm.selection.search import Search
+    from textsvm.selection.search import GridSearch
 
     def tune(*options):
         command = ["textsvm", "tune", sample("questions"), "--p", "2,3", "-C", "1,10", "-o", tmp_path / "m"]
@@ -211,7 +211,7 @@ def test_a_search_that_is_interrupted_says_how_to_go_on(tmp_path, monkeypatch, c
         code = cli.console.main(cli.app)
         return code, *capsys.readouterr()
 
-    tried, run_one = [], Search.run
+    tried, run_one = [], GridSearch.run
 
     def until_ctrl_c(*given):
         tried.append(1)
@@ -221,7 +221,7 @@ def test_a_search_that_is_interrupted_says_how_to_go_on(tmp_path, monkeypatch, c
 
     table = tmp_path / "m.tuning"
     with monkeypatch.context() as patch:
-        patch.setattr(Search, "run", until_ctrl_c)
+        patch.setattr(GridSearch, "run", until_ctrl_c)
         code, _, said = tune()
         assert code == 130
     assert f"2 settings tried so far; --resume {table} goes on from there" in said

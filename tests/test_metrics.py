@@ -7,14 +7,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn import metrics as sk
+from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import average_precision_score
+from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 
 from textsvm import SVC, InputError, Spectrum, cross_validate, tune
-from textsvm.evaluation import bootstrap
-from textsvm.evaluation.bootstrap import draws
-from textsvm.evaluation.metrics import quadratic_kappa, scores
-from textsvm.evaluation.precision_recall import resampled
-from textsvm.evaluation.results import evaluate, evaluate_labels
+from textsvm.estimators.base import Target
+from textsvm.evaluation.length_baseline import LengthBaseline
+from textsvm.evaluation.metrics import average_precisions, precision_recall_curve, roc_area, roc_curve, scores
+from textsvm.evaluation.results import draws, evaluate, evaluate_labels
+from textsvm.selection.folds import make_folds, shuffle_split
 
 SPAM = np.array(["ham", "spam"])
 
@@ -96,7 +99,90 @@ def test_regression_by_hand():
     assert constant["r2"] == 0
     assert constant["qwk"] == pytest.approx(0)
     assert "qwk" not in scores(truth + 0.5, predicted, None, None)
-    assert math.isnan(quadratic_kappa(np.ones(3), np.ones(3), (0, 1)))
+    assert math.isnan(scores(np.ones(3), np.ones(3), None, None, (0, 1))["qwk"])
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+@settings(max_examples=30)
+@given(n=st.integers(1, 60), seed=st.integers(0, 10**6))
+def test_metrics_of_classes_are_scikit_learns(k, n, seed):
+    random = np.random.default_rng(seed)
+    classes = np.array(list("abcde"))[:k]
+    truth = random.choice(classes, n)
+    predicted = np.where(random.random(n) < 0.6, truth, random.choice(classes, n))
+    decision = random.normal(size=n if k == 2 else (n, k)).round(1)
+    p = random.dirichlet(np.ones(k), n)
+    results = evaluate(truth, predicted, decision, classes, probability=p)
+    values, options = results.metrics, {"zero_division": 0.0}
+    assert values["accuracy"] == sk.accuracy_score(truth, predicted)
+    assert values["macro_f1"] == pytest.approx(sk.f1_score(truth, predicted, average="macro", **options))
+    if len({*truth, *predicted}) > 1:
+        assert values["mcc"] == pytest.approx(sk.matthews_corrcoef(truth, predicted), abs=1e-15)
+    assert values["log_loss"] == pytest.approx(sk.log_loss(truth, p, labels=classes), rel=1e-12)
+    assert results.confusion == sk.confusion_matrix(truth, predicted, labels=classes).tolist()
+    rows = zip(*sk.precision_recall_fscore_support(truth, predicted, labels=classes, **options), strict=True)
+    for row, expected in zip(results.per_class, rows, strict=True):
+        assert tuple(row[name] for name in ("precision", "recall", "f1", "support")) == tuple(expected)
+    occurring = [a for a in range(k) if (truth == classes[a]).any()]
+    if k > 2 and len(occurring) > 1:
+        areas = [sk.roc_auc_score(truth == classes[a], decision[:, a]) for a in occurring]
+        assert values["roc_auc"] == pytest.approx(np.mean(areas), abs=1e-15)
+    elif len(occurring) == 2:
+        positive = truth == "b"
+        assert values["roc_auc"] == pytest.approx(sk.roc_auc_score(positive, decision), abs=1e-15)
+        assert roc_area(positive, decision) == values["roc_auc"]
+        assert values["brier"] == pytest.approx(sk.brier_score_loss(positive, p[:, 1]))
+        for curve, expected in zip(
+            roc_curve(positive, decision), sk.roc_curve(positive, decision)[:2], strict=True
+        ):
+            np.testing.assert_array_equal(curve, expected)
+        expected = sk.precision_recall_curve(positive, decision)[:2]
+        for curve, theirs in zip(precision_recall_curve(positive, decision), expected, strict=True):
+            np.testing.assert_array_equal(curve, theirs[::-1][: len(curve)])
+
+
+@given(n=st.integers(2, 40), seed=st.integers(0, 10**6))
+def test_metrics_of_numbers_are_scikit_learns(n, seed):
+    random = np.random.default_rng(seed)
+    truth = random.integers(0, 4, n).astype(float)
+    predicted = truth + random.normal(size=n)
+    values = scores(truth, predicted, None, None, (0, 3))
+    assert values["mae"] == pytest.approx(sk.mean_absolute_error(truth, predicted))
+    assert values["rmse"] == pytest.approx(sk.root_mean_squared_error(truth, predicted))
+    if np.ptp(truth):
+        assert values["r2"] == pytest.approx(sk.r2_score(truth, predicted))
+    grades = np.clip(np.rint(predicted), 0, 3)
+    if len({*truth, *grades}) > 1:
+        expected = sk.cohen_kappa_score(truth, grades, labels=range(4), weights="quadratic")
+        assert values["qwk"] == pytest.approx(expected, abs=1e-12)
+
+
+@given(n=st.integers(12, 80), k=st.integers(2, 6), seed=st.integers(0, 10**6))
+def test_folds_and_held_out_parts_are_scikit_learns(n, k, seed):
+    codes = np.random.default_rng(seed).permutation(np.arange(n) % 5 % 2)
+    for target, splitter in (
+        (Target(codes, np.array(["a", "b"])), StratifiedKFold),
+        (Target(codes.astype(float), None), KFold),
+    ):
+        expected = splitter(min(k, np.bincount(codes).max()), shuffle=True, random_state=seed).split(
+            codes, codes
+        )
+        for ours, theirs in zip(make_folds(k, target, random_state=seed), expected, strict=True):
+            assert [part.tolist() for part in ours] == [part.tolist() for part in theirs]
+    for labels in (None, codes.tolist()):
+        expected = train_test_split(range(n), test_size=k / 10, random_state=seed, stratify=labels)
+        assert shuffle_split(n, k / 10, seed, labels) == tuple(map(sorted, expected))
+
+
+def test_the_length_baseline_is_scikit_learns_isotonic_regression():
+    random = np.random.default_rng(0)
+    texts = ["x" * int(length) for length in random.integers(1, 40, 200)]
+    for sign in (1, -1):
+        numbers = [sign * len(text) + random.normal(scale=9) for text in texts]
+        fitted = IsotonicRegression(increasing=sign > 0).fit([len(text) for text in texts], numbers)
+        baseline = LengthBaseline.fit(texts, numbers)
+        assert baseline.lengths == fitted.X_thresholds_.tolist()
+        assert baseline.numbers == pytest.approx(fitted.y_thresholds_.tolist())
 
 
 def some_results(task, n, seed, probability=False):
@@ -118,9 +204,9 @@ def some_results(task, n, seed, probability=False):
 @given(n=st.integers(2, 40), seed=st.integers(0, 10**6))
 def test_resamples_have_the_metrics_of_their_documents(task, n, seed):
     results = some_results(task, n, seed, probability=task != "regression")
-    [weight] = bootstrap.draws(n, 5, seed)
+    [weight] = draws(n, 5, seed)
     assert (weight.sum(1) == n).all()
-    found = bootstrap.metrics_in(results, weight)
+    found = results.weighted(weight)
     assert found.keys() == results.metrics.keys()
     classes = None if task == "regression" else np.sort(results.labels)
     for row, counts in enumerate(weight.astype(int)):
@@ -240,7 +326,7 @@ def test_average_precision_of_resamples_is_that_of_the_documents_drawn():
     truth = random.random((60, 2)) < [0.3, 0.6]
     decision = np.round(random.normal(size=(60, 2)) + truth, 1)
     [weight] = draws(60, 8, seed=1)
-    found = resampled(weight, truth, decision)
+    found = average_precisions(truth, decision, weight)
     for counts, areas in zip(weight.astype(int), found, strict=True):
         drawn = np.repeat(np.arange(60), counts)
         for a, area in enumerate(areas.tolist()):

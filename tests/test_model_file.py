@@ -21,7 +21,7 @@ from textsvm import SVC, SVR, CalibratedSVC, EditDistance, GapWeighted, InputErr
 from textsvm.model.bytes import sealed
 from textsvm.model.contents import describe
 from textsvm.model.file import load_fitted
-from textsvm.solvers.problems import STRATEGIES
+from textsvm.solvers.class_scores import STRATEGIES
 
 KERNELS = [
     Spectrum(p=2),

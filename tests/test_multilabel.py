@@ -25,7 +25,7 @@ from textsvm import SVC, InputError, MultilabelSVC, Spectrum, Sum, cross_validat
 from textsvm.bench.corpora import REUTERS
 from textsvm.cli.console import Console
 from textsvm.cli.holdout import hold_out
-from textsvm.evaluation import multilabel as figures
+from textsvm.evaluation import metrics as figures
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import judge
 from textsvm.readers import sample
@@ -295,14 +295,14 @@ def test_metrics_are_scikit_learns():
     for k in (1, 3, 5):
         share = [truth[i, np.argsort(-values[i])[:k]].mean() for i in range(40)]
         assert found[f"precision_at_{k}"] == pytest.approx(np.mean(share))
-    drawn = figures.resampled(np.ones((2, 40)), truth, said, values, range(6))
+    drawn = figures.label_metrics(np.ones((2, 40)), truth, said, values, range(6))
     assert drawn.keys() == found.keys()
     for name, value in found.items():
         np.testing.assert_allclose(drawn[name], value)
     weight = rng.multinomial(40, np.full(40, 1 / 40), 1).astype(float)
     again = np.repeat(np.arange(40), weight[0].astype(int))
     some = figures.scores(truth[again], said[again], values[again], np.arange(6))
-    drawn = figures.resampled(weight, truth, said, values, range(6))
+    drawn = figures.label_metrics(weight, truth, said, values, range(6))
     for name, value in some.items():
         assert drawn[name][0] == pytest.approx(value), name
 

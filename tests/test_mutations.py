@@ -28,7 +28,7 @@ from textsvm import (
 )
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import judge
-from textsvm.evaluation.motif import align, motifs
+from textsvm.evaluation.mutations import align, motifs
 from textsvm.reporting import html
 from textsvm.reporting.logo import Panel, document, panel_of_motif, panel_of_mutations
 from textsvm.reporting.report import make_report

@@ -11,9 +11,8 @@ from textsvm.gram.base import DenseGram
 from textsvm.runtime.parallel import limit
 from textsvm.solvers import newton, problems
 from textsvm.solvers import newton as newton_machines
-from textsvm.solvers.newton import balanced
+from textsvm.solvers.newton import ProximalProblem, balance_columns
 from textsvm.solvers.problems import Classification, Labelling, OneClass, Regression
-from textsvm.solvers.proximal import ProximalProblem
 from textsvm.solvers.solution import Stopping
 from textsvm.text.documents import encode
 
@@ -135,7 +134,7 @@ def test_crammer_singer_is_not_for_features():
 
 def test_sums_are_made_exact_within_bounds():
     low, high = (np.array(a)[:, None] for a in ([0.0, 0, -1, 0], [1.0, 1, 0, 1]))
-    found = balanced(np, np.array([[0.5], [1.0], [-0.7], [0.9]]), low, high, np.array([0.3]))
+    found = balance_columns(np, np.array([[0.5], [1.0], [-0.7], [0.9]]), low, high, np.array([0.3]))
     assert found.sum() == pytest.approx(0.3, abs=1e-15)
     assert ((found >= low) & (found <= high)).all()
     assert found[1] == 1

@@ -10,8 +10,9 @@ from problems import gaussian
 from benchmarks import numerics
 from benchmarks.random_problems import GRAMS, PROBLEMS, random_problem
 from textsvm.gram.base import DenseGram
-from textsvm.solvers import crammer_singer_cpu, problems, smo
-from textsvm.solvers.chains import solve_chains
+from textsvm.solvers import crammer_singer as multiclass
+from textsvm.solvers import problems
+from textsvm.solvers.chains import solve_chains, solve_dual
 from textsvm.solvers.dual import crammer_singer, svc
 from textsvm.solvers.solution import Stopping, assess
 
@@ -30,7 +31,7 @@ def test_five_hundred_problems(start):
 def test_the_judge_sees_what_is_untrue():
     matrix = np.eye(4, dtype=np.float32)
     dual = svc([1, -1, 1, -1], 10)
-    solution = smo.solve(DenseGram(matrix), dual, tol=1e-6)
+    solution = solve_dual(DenseGram(matrix), dual, tol=1e-6)
 
     def said(**changes):
         return numerics.judge(matrix, dual, dataclasses.replace(solution, **changes), 1e-6, 1.0)[0]
@@ -73,7 +74,7 @@ def test_kernel_values_beside_a_diagonal_of_0_count(seed):
     matrix = -((points[:, None] - points) ** 2).sum(2).astype(np.float32)
     C, y = 10.0 ** rng.integers(-4, 4), np.where(rng.random(n) < 0.5, 1, -1)
     y[:2] = 1, -1
-    solution = smo.solve(DenseGram(matrix), svc(y, C), 1e-6, 20_000)
+    solution = solve_dual(DenseGram(matrix), svc(y, C), 1e-6, 20_000)
     assert numerics.judge(matrix, svc(y, C), solution, 1e-6, 1.0) == ("", False)
 
 
@@ -82,7 +83,9 @@ def test_rounding_is_carried_along_a_path_of_C(seed):
     """Responses of a warm start are a multiple of the former ones, and so is what these were off by."""
     _, matrix, _, problem, unit = random_problem(seed)
     tol = 1e-6 * unit
-    paths = [problems.parts_of(dataclasses.replace(problem, C=problem.C * 10.0**k)) for k in range(-4, 1)]
+    paths = [
+        problems.machine_duals(dataclasses.replace(problem, C=problem.C * 10.0**k)) for k in range(-4, 1)
+    ]
     chains = [[part.dual for part in parts] for parts in zip(*paths, strict=True)]
     solved = solve_chains(DenseGram(matrix), chains, Stopping(tol, 5000))
     for dual, solution in zip(chain(*chains), chain(*solved), strict=True):
@@ -96,7 +99,7 @@ def test_rounding_is_carried_along_a_path_of_C(seed):
 def test_gradients_of_several_classes_are_made_anew(monkeypatch):
     matrix, _ = gaussian(60)
     dual = crammer_singer(np.arange(60) % 3, 3, 10.0)
-    one_round, noise = crammer_singer_cpu.Run.round, np.random.default_rng(0).normal(size=(3, 60))
+    one_round, noise = multiclass.MulticlassRun.round, np.random.default_rng(0).normal(size=(3, 60))
 
     def off(run, *given):
         made = one_round(run, *given)
@@ -104,7 +107,7 @@ def test_gradients_of_several_classes_are_made_anew(monkeypatch):
         run.largest = 1e15  # rounding that would explain it
         return made
 
-    monkeypatch.setattr(crammer_singer_cpu.Run, "round", off)
+    monkeypatch.setattr(multiclass.MulticlassRun, "round", off)
     for most in (100, -1):
         [[solution]] = solve_chains(DenseGram(matrix), [[dual]], Stopping(1e-6, most))
         assert numerics.judge(matrix, dual, solution, 1e-6, 1.0) == ("", False)

@@ -9,7 +9,7 @@ from textsvm.gram.base import DenseGram
 from textsvm.gram.cards import Shard, ShardedGram
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
-from textsvm.solvers import smo
+from textsvm.solvers.chains import solve_dual
 from textsvm.solvers.dual import svc
 
 pytestmark = pytest.mark.gpu
@@ -57,7 +57,7 @@ def test_iterations_are_those_of_all_starts():
     matrix = np.exp(-0.1 * ((points[:, None] - points) ** 2).sum(2)).astype(np.float32)
     dual = svc(np.where(rng.random(300) < 0.5, 1, -1), 1e6)
     for bound in (0, 1, 5000):
-        solution = smo.solve(on_card(matrix), dual, 1e-6, bound)
+        solution = solve_dual(on_card(matrix), dual, 1e-6, bound)
         assert solution.iterations == bound
         assert solution.status == f"stopped at {bound:,} iterations"
         assert numerics.judge(matrix, dual, solution, 1e-6, 1.0)[0] == ""
@@ -65,6 +65,6 @@ def test_iterations_are_those_of_all_starts():
 
 def test_all_variables_end_at_their_bounds():
     dual = svc(np.resize([1, -1], 2000), 0.5)
-    solution = smo.solve(on_card(np.eye(2000, dtype=np.float32)), dual)
+    solution = solve_dual(on_card(np.eye(2000, dtype=np.float32)), dual)
     assert solution.status == "converged"
     np.testing.assert_array_equal(np.abs(solution.coef), 0.5)

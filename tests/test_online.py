@@ -370,9 +370,9 @@ def test_what_is_refused():
     for wrong in ({"C": 0.0}, {"tol": -1.0}, {"budget": 0}):
         with pytest.raises(InputError, match="above 0"):
             OnlineMachine(**wrong)
-    with pytest.raises(InputError, match="one value"):
+    with pytest.raises(InputError, match="same value"):
         machine.add("a", np.array([1, 2], np.uint64), [0.5, 0.6], True)
-    with pytest.raises(InputError, match="twice"):
+    with pytest.raises(InputError, match="distinct"):
         machine.add("a", np.array([2, 1, 2], np.uint64), [0.5, 0.5, 0.5], True)
     with pytest.raises(InputError, match="alpha"):
         machine.add("a", *vector({1}), True, 11.0)

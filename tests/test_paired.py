@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from textsvm.errors import InputError
-from textsvm.evaluation.paired import compare_predictions
+from textsvm.evaluation.comparison import compare_predictions
 
 
 def test_the_p_value_is_that_of_the_binomial_test():

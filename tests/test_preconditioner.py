@@ -8,9 +8,9 @@ from textsvm.linalg.rows import FeatureRows
 from textsvm.runtime import device as gpu
 from textsvm.solvers import newton as newton_machines
 from textsvm.solvers import newton_products as preconditioner
-from textsvm.solvers.newton_products import products_of, sampled
+from textsvm.solvers.newton import products_of
+from textsvm.solvers.newton_products import NewtonSystem, sampled, square
 from textsvm.solvers.problems import Classification, OneClass, Regression
-from textsvm.solvers.proximal import NewtonSystem, square
 from textsvm.solvers.solution import Stopping
 
 

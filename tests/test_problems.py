@@ -13,8 +13,9 @@ from sklearn.svm import SVC, SVR, OneClassSVM
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram
 from textsvm.runtime import parallel
-from textsvm.solvers import crammer_singer_cpu
-from textsvm.solvers.problems import Classification, OneClass, Regression, class_scores, solve
+from textsvm.solvers import crammer_singer
+from textsvm.solvers.class_scores import class_scores
+from textsvm.solvers.problems import Classification, OneClass, Regression, solve
 
 N = 160
 
@@ -199,7 +200,7 @@ def test_folds_of_crammer_singer_have_the_bits_of_one_alone(world, together):
 @pytest.mark.parametrize(("threads", "side_by_side"), [(2, True), (8, False)])
 def test_folds_of_crammer_singer_run_side_by_side(world, together, threads, side_by_side, monkeypatch):
     # With fewer problems than cores, each has all of them.
-    run, cores = crammer_singer_cpu.Run.solve, []
+    run, cores = crammer_singer.MulticlassRun.solve, []
     both = threading.Barrier(2, timeout=20)
 
     def recorded(self):
@@ -208,7 +209,7 @@ def test_folds_of_crammer_singer_run_side_by_side(world, together, threads, side
             both.wait()  # breaks unless two folds are under way
         return run(self)
 
-    monkeypatch.setattr(crammer_singer_cpu.Run, "solve", recorded)
+    monkeypatch.setattr(crammer_singer.MulticlassRun, "solve", recorded)
     with parallel.limit(threads):
         solve(DenseGram(world[0]), [path[:1] for path in together[:4]])
     assert cores == ([1] * 4 if side_by_side else [threads] * 4)
@@ -225,7 +226,7 @@ def test_votes_and_their_ties():
 
 def test_what_is_out_of_range_is_refused(world):
     matrix, target, numbers, weight = world
-    with pytest.raises(InputError, match="C="):
+    with pytest.raises(InputError, match="C must be"):
         solve(DenseGram(matrix), [[classification(target, C=-1.0)]])
     with pytest.raises(InputError, match="epsilon"):
         solve(DenseGram(matrix), [[Regression(np.arange(N), numbers, 1.0, weight, -1.0)]])

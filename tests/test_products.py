@@ -7,9 +7,8 @@ from problems import gaussian
 from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.kernels import Spectrum
 from textsvm.runtime.device import select
-from textsvm.solvers import products
-from textsvm.solvers.problems import Machines
-from textsvm.solvers.products import decision_values
+from textsvm.solvers import problems
+from textsvm.solvers.problems import Machines, decision_values
 from textsvm.text.documents import encode
 
 
@@ -43,8 +42,8 @@ def written_out(matrix, machines):
 @pytest.mark.parametrize("sparse", [0, 1])
 def test_the_sum_written_out(monkeypatch, rows, sparse):
     matrix, _ = gaussian(60)
-    monkeypatch.setattr(products, "BLOCK_BYTES", rows * 8 * 60)
-    monkeypatch.setattr(products, "SPARSE", sparse)
+    monkeypatch.setattr(problems, "BLOCK_BYTES", rows * 8 * 60)
+    monkeypatch.setattr(problems, "SPARSE", sparse)
     machines = random_machines(60)
     values = decision_values(DenseGram(matrix), machines)
     assert [v.shape for v in values] == [(3, 60), (1, 60), (2, 60), (1, 60)]

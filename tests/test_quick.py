@@ -94,7 +94,7 @@ MODELS = [
 
 @pytest.mark.parametrize(("model", "labels"), MODELS, ids=lambda value: type(value).__name__)
 def test_fitted_machines_answer_as_estimators_do(model, labels, tmp_path):
-    from textsvm.evaluation.asked import predict
+    from textsvm.evaluation.judge import predict
 
     model = clone(model).fit(TEXTS, labels)
     save(model, tmp_path / "m", {"reading": {"headers": True}})

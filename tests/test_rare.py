@@ -7,13 +7,12 @@ import pytest
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
-from textsvm.errors import InputError
+from textsvm.errors import InputError, RareClassWarning
 from textsvm.estimators.base import Target
 from textsvm.estimators.svc import SVC
 from textsvm.selection.calibration import CalibratedSVC
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.folds import make_folds
-from textsvm.selection.rare import RareClassWarning
 from textsvm.selection.tuning import tune
 
 pytestmark = pytest.mark.filterwarnings("ignore::textsvm.selection.leakage.LeakageWarning")

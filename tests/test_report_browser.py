@@ -14,8 +14,8 @@ from test_report_parts import as_report, everything, numbers
 from test_reporting import HOSTILE, corpus, made, of_classes
 
 from textsvm import SVC, CalibratedSVC, Spectrum
+from textsvm.evaluation.comparison import side_by_side
 from textsvm.evaluation.judge import judge
-from textsvm.evaluation.side_by_side import side_by_side
 from textsvm.reporting.files import write
 from textsvm.reporting.report import make_report
 
@@ -280,7 +280,7 @@ def test_without_script_the_figures_are_there(visit, reports):
 
 
 def test_filters_of_doubtful_labels(visit, tmp_path):
-    from textsvm.reporting.review import Review, render
+    from textsvm.reporting.pages import Review, review_page
     from textsvm.selection.doubts import Doubt
 
     labels = [HOSTILE, "ham", "spam"]
@@ -291,7 +291,9 @@ def test_filters_of_doubtful_labels(visit, tmp_path):
     ]
     texts = [HOSTILE, "An apple a day", "A pear"]
     path = tmp_path / "doubts.html"
-    path.write_text(render(Review(HOSTILE, found, ["a", HOSTILE, "c"], labels, texts.__getitem__)), "utf-8")
+    path.write_text(
+        review_page(Review(HOSTILE, found, ["a", HOSTILE, "c"], labels, texts.__getitem__)), "utf-8"
+    )
     page = visit(path)
 
     def left():

@@ -11,15 +11,13 @@ from test_reporting import HOSTILE, Page, assert_only_shown, assert_self_contain
 from test_reporting import made as made_report
 
 from textsvm import SVC, SVR, InputError, Spectrum
+from textsvm.evaluation.comparison import side_by_side
 from textsvm.evaluation.results import evaluate, evaluate_labels
-from textsvm.evaluation.side_by_side import side_by_side
 from textsvm.evaluation.slices import make_slices
-from textsvm.reporting import html, learning, markdown, mistakes, threshold
+from textsvm.reporting import curves, html, markdown, sections
 from textsvm.reporting.files import write
-from textsvm.reporting.folds import make_report, results_of
-from textsvm.reporting.report import Report
-from textsvm.selection.cross_validation import cross_validate
-from textsvm.selection.learning_curve import fit, learning_curve
+from textsvm.reporting.report import Report, report_of_folds, results_of
+from textsvm.selection.cross_validation import cross_validate, fit_learning_curve, learning_curve
 
 NAMES = np.array(["ham", "spam"])
 
@@ -178,7 +176,7 @@ def test_a_power_law_is_found_again():
     random = np.random.default_rng(0)
     for a, c in ((0.0, 0.5), (0.1, 0.8)):
         errors = a + 0.9 * n**-c + 0.002 * random.standard_normal((10, 5))
-        found = fit("accuracy", n, errors)
+        found = fit_learning_curve("accuracy", n, errors)
         assert found.expected == pytest.approx(a + 0.9 * 1000**-c, abs=0.005)
         assert found.interval[0] < found.expected < found.interval[1]
         assert found.law(n) == pytest.approx(errors.mean(axis=0), rel=0.05)
@@ -187,13 +185,16 @@ def test_a_power_law_is_found_again():
 def test_the_answer_of_a_learning_curve():
     n = np.array([50, 100, 200, 400, 500.0])
     noise = 0.002 * np.random.default_rng(0).standard_normal((5, 5))
-    falls, flat = fit("accuracy", n, 2 * n**-0.5 + noise), fit("accuracy", n, 0.1 + 0 * n + noise)
+    falls, flat = (
+        fit_learning_curve("accuracy", n, 2 * n**-0.5 + noise),
+        fit_learning_curve("accuracy", n, 0.1 + 0 * n + noise),
+    )
     assert (falls.would_help, flat.would_help) == ("yes", "hardly")
-    assert "would probably help" in learning.sentence(falls)
-    assert "(1,000)" in learning.sentence(falls)
-    loud = fit("accuracy", n, np.abs(2 * n**-0.5 + 60 * noise))
+    assert "would probably help" in sections.learning_sentence(falls)
+    assert "(1,000)" in sections.learning_sentence(falls)
+    loud = fit_learning_curve("accuracy", n, np.abs(2 * n**-0.5 + 60 * noise))
     assert loud.would_help == "unclear"
-    perfect = fit("accuracy", n, np.zeros((3, 5)))
+    perfect = fit_learning_curve("accuracy", n, np.zeros((3, 5)))
     assert perfect.expected == 0.0
     assert html.render(as_report(judged(0.1), learning=perfect))
 
@@ -216,7 +217,7 @@ def test_a_learning_curve_trains_on_nested_parts_of_each_fold():
     svr = SVR(Spectrum(2), device="cpu")
     of_numbers = learning_curve(svr, texts, lengths, cross_validate(svr, texts, lengths, cv=4))
     assert of_numbers.metric == "mae"
-    made = make_report(results_of(result, labels), texts, ids(), "t", [])
+    made = report_of_folds(results_of(result, labels), texts, ids(), "t", [])
     assert made.results.metrics["accuracy"] == pytest.approx(result.pooled["accuracy"])
     assert "Would more texts help?" in html.render(replace(made, learning=of_numbers))
 
@@ -226,7 +227,7 @@ def everything(hostile="plain"):
     names = np.array(sorted(["ham" + hostile, "spam" + hostile]))
     one, other = judged(0.1, names=names), judged(0.2, seed=3, names=names)
     values = [f"{hostile} {i % 3}" for i in range(200)]
-    flat = fit("accuracy", np.array([50, 100, 200, 400, 500.0]), 0.1 + np.zeros((3, 5)))
+    flat = fit_learning_curve("accuracy", np.array([50, 100, 200, 400, 500.0]), 0.1 + np.zeros((3, 5)))
     return as_report(
         one,
         slices=make_slices(one, hostile, values, resamples=20),
@@ -264,7 +265,7 @@ def test_the_name_of_a_probability_is_escaped():
     names = np.array(["<i>a</i>", "<i>b</i>"])
     results = judged(0.1, names=names)
     p = 1 / (1 + np.exp(-results.decision))
-    section = threshold.section(replace(results, probability=p))
+    section = curves.threshold_section(replace(results, probability=p))
     assert "its probability of &lt;i&gt;b&lt;/i&gt; is above" in section
     assert Page(section).count("i") == 0
 
@@ -388,7 +389,7 @@ def test_all_evidence_of_a_mistake_stays_text():
         substrings=substrings,
     )
     plain = replace(first, text=tag, explanation=None)
-    page = mistakes.section(replace(found, mistakes=[replace(first, explanation=explained), plain]))
+    page = sections.mistakes_section(replace(found, mistakes=[replace(first, explanation=explained), plain]))
     assert similar
     assert substrings
     assert "<b>x" not in page

@@ -14,10 +14,9 @@ from textsvm import SVC, SVR, CalibratedSVC, EditDistance, GapWeighted, InputErr
 from textsvm.evaluation.judge import judge
 from textsvm.evaluation.results import evaluate
 from textsvm.readers import sample
-from textsvm.reporting import charts, html, markdown, report, threshold
-from textsvm.reporting.escape import safe
+from textsvm.reporting import charts, curves, html, markdown, report
 from textsvm.reporting.files import write
-from textsvm.reporting.mistakes import levels, runs
+from textsvm.reporting.formatting import levels, runs, safe
 from textsvm.reporting.report import Report, make_report
 
 HOSTILE = (
@@ -326,14 +325,14 @@ def test_the_threshold_control_starts_at_the_models_figures(n):
     decision = random.normal(size=n) * 10.0 ** random.integers(-9, 2, n) + 0.5 * (truth == "spam")
     decision[:3] = 0
     results = evaluate(truth, np.where(decision > 0, "spam", "ham"), decision, np.array(["ham", "spam"]))
-    data = threshold.data(results)
+    data = curves.threshold_data(results)
     for side, label in (("positive", "spam"), ("negative", "ham")):
         scores = np.array(data[side]["scores"])
         counts = np.array(data[side].get("counts", np.ones(len(scores))))
         assert (np.diff(scores) >= 0).all()
         assert counts.sum() == (truth == label).sum()
         assert counts[scores > 0].sum() == ((truth == label) & (decision > 0)).sum()
-    assert len(data["positive"]["scores"]) <= threshold.MOST_SCORES
+    assert len(data["positive"]["scores"]) <= curves.MOST_SCORES
 
 
 def report_of(n):

@@ -20,8 +20,8 @@ from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.doubts import doubts
 from textsvm.selection.leakage import find_leaks, near_duplicates
 from textsvm.selection.tuning import tune
-from textsvm.solvers import products
-from textsvm.solvers.products import decision_values
+from textsvm.solvers import problems
+from textsvm.solvers.problems import decision_values
 from textsvm.text.documents import encode
 
 pytestmark = [
@@ -33,8 +33,8 @@ pytestmark = [
 @pytest.mark.parametrize("blocks", [(7, 2), (1000, 1000)])
 def test_products(monkeypatch, device, blocks):
     matrix, _ = gaussian(60)
-    monkeypatch.setattr(products, "BLOCK_BYTES", blocks[0] * 8 * 60)
-    monkeypatch.setattr(products, "VALUES_BYTES", blocks[1] * 8 * 60)
+    monkeypatch.setattr(problems, "BLOCK_BYTES", blocks[0] * 8 * 60)
+    monkeypatch.setattr(problems, "VALUES_BYTES", blocks[1] * 8 * 60)
     machines = random_machines(60)
     with use(device):
         values = decision_values(DenseGram(cupy().asarray(matrix)), machines)

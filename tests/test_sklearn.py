@@ -35,7 +35,7 @@ from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.validation import validate_data
 
 from textsvm import SVC, SVR, GapWeighted, InputError, OneClassSVM, Spectrum
-from textsvm.solvers.problems import STRATEGIES
+from textsvm.solvers.class_scores import STRATEGIES
 
 ESTIMATORS = [SVC, SVR, OneClassSVM]
 

@@ -13,10 +13,9 @@ from sklearn.svm import SVR
 from textsvm.errors import InputError
 from textsvm.gram.base import CachedGram, DenseGram
 from textsvm.runtime.device import device_of, select
-from textsvm.solvers import smo
-from textsvm.solvers.chains import solve_chains
+from textsvm.solvers.chains import solve_chains, solve_dual
 from textsvm.solvers.dual import Dual, svc
-from textsvm.solvers.smo_cpu import Run
+from textsvm.solvers.smo import Run
 from textsvm.solvers.smo_loop import DECREASE
 from textsvm.solvers.solution import Stopping
 
@@ -41,7 +40,7 @@ class ArrayRows:
 @pytest.mark.parametrize("C", [0.1, 10, 1000])
 def test_equals_libsvm_on_positive_definite_grams(n, C):
     matrix, y = gaussian(n)
-    loose, tight = (smo.solve(DenseGram(matrix), svc(y, C), tol=tol) for tol in (1e-3, 1e-6))
+    loose, tight = (solve_dual(DenseGram(matrix), svc(y, C), tol=tol) for tol in (1e-3, 1e-6))
     judge(loose, matrix, svc(y, C), 1e-3)
     judge(tight, matrix, svc(y, C), 1e-6)
     objective = libsvm(matrix, y, C)[2]
@@ -69,7 +68,7 @@ def test_indefinite_grams_end_at_a_stationary_point(seed, shrinking):
 def test_degenerate_grams(name, C):
     matrix, y = degenerate()[name]
     dual = svc(y, C)
-    solution = smo.solve(DenseGram(matrix), dual)
+    solution = solve_dual(DenseGram(matrix), dual)
     judge(solution, matrix, dual, 1e-3)
     assert solution.converged or solution.status.startswith("stalled")
     if C <= 1:
@@ -99,13 +98,13 @@ def test_any_problem_ends_with_an_honest_status(n, seed, C, tol, definite, shrin
 def test_sample_weights_as_libsvm():
     matrix, y = gaussian(200)
     weight = np.random.default_rng(0).uniform(0.1, 3, 200)
-    solution = smo.solve(DenseGram(matrix), svc(y, 5, weight), tol=1e-6)
+    solution = solve_dual(DenseGram(matrix), svc(y, 5, weight), tol=1e-6)
     assert solution.objective == pytest.approx(libsvm(matrix, y, 5, 1e-6, weight)[2], rel=1e-6)
 
 
 def test_zero_weights_leave_nothing_to_solve():
     matrix, y = gaussian(20)
-    solution = smo.solve(DenseGram(matrix), svc(y, 1, np.zeros(20)))
+    solution = solve_dual(DenseGram(matrix), svc(y, 1, np.zeros(20)))
     assert solution.converged
     assert not solution.alpha.any()
 
@@ -114,7 +113,7 @@ def test_regression_comes_with_data_alone():
     matrix, _ = gaussian(300)
     y = matrix[:, 3].astype(np.float64) + 0.1 * np.random.default_rng(0).normal(size=300)
     dual = svr(y, 10, 0.05)
-    solution = smo.solve(DenseGram(matrix), dual, tol=1e-6)
+    solution = solve_dual(DenseGram(matrix), dual, tol=1e-6)
     judge(solution, matrix, dual, 1e-6)
     theirs = SVR(kernel="precomputed", C=10, epsilon=0.05, tol=1e-6).fit(matrix.astype(np.float64), y)
     coef = np.bincount(dual.index, dual.sign * solution.alpha)
@@ -125,20 +124,20 @@ def test_one_class_comes_with_data_and_a_start():
     matrix, _ = gaussian(100)
     start = np.where(np.arange(100) < 20, 1.0, 0.0)
     dual = Dual(np.ones(100), np.zeros(100), np.ones(100), np.arange(100), total=20.0)
-    solution = smo.solve(DenseGram(matrix), dual, initial=start)
+    solution = solve_dual(DenseGram(matrix), dual, initial=start)
     assert solution.converged
     judge(solution, matrix, dual, 1e-3)
     with pytest.raises(InputError, match="initial"):
-        smo.solve(DenseGram(matrix), dual)
+        solve_dual(DenseGram(matrix), dual)
 
 
 def test_cached_rows_give_the_same_bits_as_dense():
     matrix, y = gaussian(400)
-    dense = smo.solve(DenseGram(matrix), svc(y, 10))
+    dense = solve_dual(DenseGram(matrix), svc(y, 10))
     for rows in (2, 30, 400):
         gram = CachedGram(ArrayRows(matrix), 4 * 400 * (rows + max(2, rows // 8)) + 16 * 400)
         assert gram.capacity == rows
-        cached = smo.solve(gram, svc(y, 10))
+        cached = solve_dual(gram, svc(y, 10))
         np.testing.assert_array_equal(cached.alpha, dense.alpha)
         assert (cached.bias, cached.objective) == (dense.bias, dense.objective)
     assert gram.computed <= 400
@@ -146,14 +145,14 @@ def test_cached_rows_give_the_same_bits_as_dense():
 
 def test_two_runs_give_the_same_bits():
     matrix, y = gaussian(500)
-    first, second = (smo.solve(DenseGram(matrix), svc(y, 10)) for _ in range(2))
+    first, second = (solve_dual(DenseGram(matrix), svc(y, 10)) for _ in range(2))
     np.testing.assert_array_equal(first.alpha, second.alpha)
     assert first.bias == second.bias
 
 
 def test_a_bound_on_iterations_is_not_convergence():
     matrix, y = gaussian(300)
-    solution = smo.solve(DenseGram(matrix), svc(y, 10), max_iter=50)
+    solution = solve_dual(DenseGram(matrix), svc(y, 10), max_iter=50)
     assert solution.iterations == 50
     assert not solution.converged
     assert solution.status == "stopped at 50 iterations"
@@ -163,11 +162,11 @@ def test_a_bound_on_iterations_is_not_convergence():
 def test_warm_start():
     matrix, y = gaussian(500)
     dual = svc(y, 10)
-    cold = smo.solve(DenseGram(matrix), dual)
-    warm = smo.solve(DenseGram(matrix), dual, tol=1e-4, initial=cold.alpha)
+    cold = solve_dual(DenseGram(matrix), dual)
+    warm = solve_dual(DenseGram(matrix), dual, tol=1e-4, initial=cold.alpha)
     judge(warm, matrix, dual, 1e-4)
     assert 0 < warm.iterations < cold.iterations
-    assert smo.solve(DenseGram(matrix), dual, initial=cold.alpha).iterations == 0
+    assert solve_dual(DenseGram(matrix), dual, initial=cold.alpha).iterations == 0
 
 
 @pytest.mark.parametrize(
@@ -175,15 +174,15 @@ def test_warm_start():
 )
 def test_an_infeasible_start_is_refused(change):
     matrix, y = gaussian(20)
-    alpha = smo.solve(DenseGram(matrix), svc(y, 1)).alpha
+    alpha = solve_dual(DenseGram(matrix), svc(y, 1)).alpha
     with pytest.raises(InputError, match="initial"):
-        smo.solve(DenseGram(matrix), svc(y, 1), initial=change(alpha))
+        solve_dual(DenseGram(matrix), svc(y, 1), initial=change(alpha))
 
 
 def test_progress_grows_to_its_total_and_may_stop():
     matrix, y = gaussian(1500)
     seen = []
-    smo.solve(DenseGram(matrix), svc(y, 1000), progress=lambda *now: seen.append(now))
+    solve_dual(DenseGram(matrix), svc(y, 1000), progress=lambda *now: seen.append(now))
     assert len(seen) > 3
     done = [now[0] for now in seen]
     assert done == sorted(done)
@@ -193,7 +192,7 @@ def test_progress_grows_to_its_total_and_may_stop():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        smo.solve(DenseGram(matrix), svc(y, 1000), progress=stop)
+        solve_dual(DenseGram(matrix), svc(y, 1000), progress=stop)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -202,20 +201,20 @@ def test_a_gram_that_is_not_finite_is_refused(value, place):
     matrix, y = gaussian(50)
     matrix[place] = matrix[place[::-1]] = value
     with pytest.raises(InputError, match="finite"):
-        smo.solve(DenseGram(matrix), svc(y, 10))
+        solve_dual(DenseGram(matrix), svc(y, 10))
 
 
 def test_what_does_not_fit_is_refused():
     matrix, y = gaussian(20)
     with pytest.raises(InputError, match="20 rows"):
-        smo.solve(DenseGram(matrix), svc(gaussian(21)[1], 1))
+        solve_dual(DenseGram(matrix), svc(gaussian(21)[1], 1))
     with pytest.raises(InputError, match="tol"):
-        smo.solve(DenseGram(matrix), svc(y, 1), tol=0)
+        solve_dual(DenseGram(matrix), svc(y, 1), tol=0)
 
 
 def test_a_run_stops_when_the_objective_no_longer_decreases():
     matrix, y = indefinite(20, 1)
-    solution = smo.solve(DenseGram(matrix), svc(y, 1e6), tol=1e-12, max_iter=300_000)
+    solution = solve_dual(DenseGram(matrix), svc(y, 1e6), tol=1e-12, max_iter=300_000)
     assert solution.status.startswith("stalled")
     assert solution.iterations < 300_000
 
@@ -251,6 +250,6 @@ def test_real_grams_against_libsvm(data):
 @pytest.mark.parametrize("n", [2000, 4000])
 def test_all_variables_are_set_aside(n):
     """As many iterations as end a stretch bring all to their bounds, and shrinking leaves none."""
-    solution = smo.solve(DenseGram(np.eye(n, dtype=np.float32)), svc(np.resize([1, -1], n), 0.5))
+    solution = solve_dual(DenseGram(np.eye(n, dtype=np.float32)), svc(np.resize([1, -1], n), 0.5))
     assert (solution.status, solution.iterations) == ("converged", n // 2)
     np.testing.assert_array_equal(np.abs(solution.coef), 0.5)

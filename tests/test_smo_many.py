@@ -12,12 +12,11 @@ from test_smo import ArrayRows
 from textsvm.errors import InputError
 from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.runtime import parallel
-from textsvm.solvers import cuda_queue, smo, smo_cpu
+from textsvm.solvers import cuda_queue, smo
 from textsvm.solvers import dual as duals
-from textsvm.solvers.chains import divide
+from textsvm.solvers.chains import divide, solve_chains, solve_dual
 from textsvm.solvers.dual import one_class, svc, svr
-from textsvm.solvers.solution import bounds
-from textsvm.solvers.warm_start import warm_start
+from textsvm.solvers.solution import Stopping, bounds, warm_start
 
 
 def value(matrix, dual, coef):
@@ -36,14 +35,14 @@ def threads(request):
 @pytest.mark.parametrize("name", chains(20))
 def test_chains_equal_problems_solved_alone(name, threads):
     matrix, problems, initial = chains(150)[name]
-    many = smo.solve_many(DenseGram(matrix), problems, tol=1e-6, initial=initial)
+    many = solve_chains(DenseGram(matrix), problems, Stopping(1e-6), initial=initial)
     assert [len(solutions) for solutions in many] == [len(chain) for chain in problems]
     for chain, solutions in zip(problems, many, strict=True):
         for dual, solution in zip(chain, solutions, strict=True):
             judge(solution, matrix, dual, 1e-6)
             assert solution.converged
             start = feasible(dual)
-            alone = smo.solve(DenseGram(matrix), dual, tol=1e-6, initial=start)
+            alone = solve_dual(DenseGram(matrix), dual, tol=1e-6, initial=start)
             assert solution.objective == pytest.approx(alone.objective, rel=1e-6, abs=1e-9)
 
 
@@ -59,7 +58,7 @@ def feasible(dual):
 @pytest.mark.parametrize("name", ["folds, C up", "pairs of classes"])
 def test_chains_equal_libsvm(name):
     matrix, problems, _ = chains(150)[name]
-    many = smo.solve_many(DenseGram(matrix), problems, tol=1e-6)
+    many = solve_chains(DenseGram(matrix), problems, Stopping(1e-6))
     for chain, solutions in zip(problems, many, strict=True):
         for dual, solution in zip(chain, solutions, strict=True):
             part = matrix[np.ix_(dual.index, dual.index)]
@@ -73,8 +72,8 @@ def test_chains_equal_libsvm(name):
 def test_a_path_costs_less_than_its_problems_alone():
     matrix, y = gaussian(400)
     path = [svc(y, C) for C in np.logspace(-2, 1, 12)]
-    many = smo.solve_many(DenseGram(matrix), [path])[0]
-    alone = [smo.solve(DenseGram(matrix), dual) for dual in path]
+    many = solve_chains(DenseGram(matrix), [path])[0]
+    alone = [solve_dual(DenseGram(matrix), dual) for dual in path]
     assert sum(s.iterations for s in many) < 0.7 * sum(s.iterations for s in alone)
 
 
@@ -100,7 +99,7 @@ def test_a_warm_start_is_feasible_and_no_worse(seed, n, C, epsilon, kind, defini
         first, then = (svc(y, c, w, index) for c, w in zip(C, weight, strict=True))
     if kind == "svr":  # the same targets, which `svr` was given anew
         then = duals.Dual(first.sign, first.linear - epsilon[0] + epsilon[1], then.upper, first.index)
-    solution = smo.solve(DenseGram(matrix), first, initial=start, max_iter=100_000)
+    solution = solve_dual(DenseGram(matrix), first, initial=start, max_iter=100_000)
     coef, responses = warm_start(then, first, solution)
     low, high = bounds(then)
     assert ((low <= coef) & (coef <= high)).all()
@@ -114,21 +113,21 @@ def test_a_warm_start_is_feasible_and_no_worse(seed, n, C, epsilon, kind, defini
             assert objective <= value(matrix, then, other)[0] + 1e-9 * scale * max(1.0, scale)
     elif kind == "svc":
         assert C[1] < C[0]
-    judge(smo.solve(DenseGram(matrix), then, initial=np.abs(coef), max_iter=100_000), matrix, then, 1e-3)
+    judge(solve_dual(DenseGram(matrix), then, initial=np.abs(coef), max_iter=100_000), matrix, then, 1e-3)
 
 
 def test_rows_on_demand_give_the_same_bits_as_dense():
     matrix, problems, _ = chains(150)["folds, C up"]
     problems = [chain[:1] for chain in problems]
-    dense = smo.solve_many(DenseGram(matrix), problems)
-    cached = smo.solve_many(CachedGram(ArrayRows(matrix), needed_bytes(150, 40)), problems)
+    dense = solve_chains(DenseGram(matrix), problems)
+    cached = solve_chains(CachedGram(ArrayRows(matrix), needed_bytes(150, 40)), problems)
     for a, b in zip(dense, cached, strict=True):
         np.testing.assert_array_equal(a[0].alpha, b[0].alpha)
 
 
 def test_rows_on_demand_along_a_chain():
     matrix, problems, _ = chains(150)["C up and down"]
-    many = smo.solve_many(CachedGram(ArrayRows(matrix), needed_bytes(150, 40)), problems, tol=1e-6)
+    many = solve_chains(CachedGram(ArrayRows(matrix), needed_bytes(150, 40)), problems, Stopping(1e-6))
     for chain, solutions in zip(problems, many, strict=True):
         for dual, solution in zip(chain, solutions, strict=True):
             judge(solution, matrix, dual, 1e-6)
@@ -139,7 +138,7 @@ def test_the_same_bits_on_any_number_of_threads():
     found = []
     for threads in (1, 3):
         with parallel.limit(threads):
-            found.append(smo.solve_many(DenseGram(matrix), problems))
+            found.append(solve_chains(DenseGram(matrix), problems))
     for one, other in zip(*found, strict=True):
         for a, b in zip(one, other, strict=True):
             np.testing.assert_array_equal(a.alpha, b.alpha)
@@ -149,22 +148,22 @@ def test_the_same_bits_on_any_number_of_threads():
 def test_chains_do_run_side_by_side(monkeypatch):
     matrix, problems, _ = chains(60)["folds, C up"]
     both = threading.Barrier(2, timeout=20)
-    run = smo_cpu.Run.solve
+    run = smo.Run.solve
 
     def together(self):
         both.wait()  # breaks unless two chains are under way
         return run(self)
 
     problems = [problems[0][:1], problems[1][:1]]
-    monkeypatch.setattr(smo_cpu.Run, "solve", together)
+    monkeypatch.setattr(smo.Run, "solve", together)
     with parallel.limit(2):
-        smo.solve_many(DenseGram(matrix), problems)
+        solve_chains(DenseGram(matrix), problems)
 
 
 def test_progress_grows_to_its_total(threads):
     matrix, problems, _ = chains(150)["pairs of classes"]
     seen = []
-    smo.solve_many(DenseGram(matrix), problems, progress=lambda *now: seen.append(now))
+    solve_chains(DenseGram(matrix), problems, progress=lambda *now: seen.append(now))
     done = [now[0] for now in seen]
     assert done == sorted(done)
     assert seen[-1][0] == pytest.approx(seen[-1][1])
@@ -181,7 +180,7 @@ def test_an_interruption_stops_all_threads(threads):
 
     before = set(threading.enumerate())
     with pytest.raises(KeyboardInterrupt):
-        smo.solve_many(DenseGram(matrix), problems, progress=stop)
+        solve_chains(DenseGram(matrix), problems, progress=stop)
     assert seen[0] < 0.9
     for thread in set(threading.enumerate()) - before:
         thread.join(5)  # the stretch it is in is its last
@@ -193,7 +192,7 @@ def test_a_failure_in_one_chain_reaches_the_caller(threads, place):
     matrix, problems, _ = chains(60)["folds, C up"]
     matrix[place] = matrix[place[::-1]] = np.nan
     with pytest.raises(InputError, match="finite"):
-        smo.solve_many(DenseGram(matrix), problems)
+        solve_chains(DenseGram(matrix), problems)
 
 
 def test_a_failure_in_progress_stops_all_threads(threads):
@@ -204,12 +203,12 @@ def test_a_failure_in_progress_stops_all_threads(threads):
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        smo.solve_many(DenseGram(matrix), problems, progress=fail)
+        solve_chains(DenseGram(matrix), problems, progress=fail)
 
 
 def test_max_iter_holds_for_each_problem(threads):
     matrix, problems, _ = chains(150)["folds, C up"]
-    many = smo.solve_many(DenseGram(matrix), problems, max_iter=7)
+    many = solve_chains(DenseGram(matrix), problems, Stopping(max_iter=7))
     for chain, solutions in zip(problems, many, strict=True):
         for dual, solution in zip(chain, solutions, strict=True):
             assert solution.iterations <= 7
@@ -220,8 +219,8 @@ def test_max_iter_holds_for_each_problem(threads):
 
 def test_a_duality_gap_holds_for_each_problem(threads):
     matrix, problems, _ = chains(150)["folds, C up"]
-    loose = smo.solve_many(DenseGram(matrix), problems, tol=1e-6, duality_gap=0.05)
-    tight = smo.solve_many(DenseGram(matrix), problems, tol=1e-6)
+    loose = solve_chains(DenseGram(matrix), problems, Stopping(1e-6, duality_gap=0.05))
+    tight = solve_chains(DenseGram(matrix), problems, Stopping(1e-6))
     for a, b in zip(loose, tight, strict=True):
         assert all(s.converged and s.duality_gap <= 0.05 for s in a)
         for one, best in zip(a, b, strict=True):
@@ -231,19 +230,19 @@ def test_a_duality_gap_holds_for_each_problem(threads):
 
 
 def test_no_chains():
-    assert smo.solve_many(DenseGram(np.eye(3, dtype=np.float32)), []) == []
+    assert solve_chains(DenseGram(np.eye(3, dtype=np.float32)), []) == []
 
 
 def test_a_chain_keeps_its_variables():
     matrix, y = gaussian(20)
     with pytest.raises(ValueError, match="different variables"):
-        smo.solve_many(DenseGram(matrix), [[svc(y, 1), svc(-y, 1)]])
+        solve_chains(DenseGram(matrix), [[svc(y, 1), svc(-y, 1)]])
 
 
 def test_an_infeasible_start_is_refused():
     matrix, y = gaussian(20)
     with pytest.raises(InputError, match="initial"):
-        smo.solve_many(DenseGram(matrix), [[svc(y, 1)]], initial=[np.full(20, 2.0)])
+        solve_chains(DenseGram(matrix), [[svc(y, 1)]], initial=[np.full(20, 2.0)])
 
 
 @given(st.lists(st.floats(0.1, 100), max_size=60), st.integers(1, 8))

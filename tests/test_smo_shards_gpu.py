@@ -15,9 +15,9 @@ from textsvm.gram.base import DenseGram
 from textsvm.gram.cards import Shard, ShardedGram
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
-from textsvm.solvers import crammer_singer, cuda_queue, smo, smo_cuda
+from textsvm.solvers import cuda_queue, smo_cuda
 from textsvm.solvers import dual as duals
-from textsvm.solvers.chains import solve_chains
+from textsvm.solvers.chains import solve_chains, solve_dual
 from textsvm.solvers.dual import svc
 from textsvm.solvers.solution import Stopping
 
@@ -85,8 +85,8 @@ def one_of_each(n):
 @pytest.mark.parametrize("name", one_of_each(20))
 def test_one_problem(name, n, cards):
     matrix, dual, start = one_of_each(n)[name]
-    alone = smo.solve(dense(matrix), dual, initial=start)
-    same_bits(smo.solve(sharded(matrix, cards), dual, initial=start), alone)
+    alone = solve_dual(dense(matrix), dual, initial=start)
+    same_bits(solve_dual(sharded(matrix, cards), dual, initial=start), alone)
     assert alone.converged
 
 
@@ -94,21 +94,21 @@ def test_one_problem(name, n, cards):
 def test_a_shard_may_be_tiny(first, cards):
     matrix, y = gaussian(2000)
     bounds = sorted([first, *([1000] if len(cards) > 2 else [])])
-    same_bits(smo.solve(sharded(matrix, cards, bounds), svc(y, 10)), smo.solve(dense(matrix), svc(y, 10)))
+    same_bits(solve_dual(sharded(matrix, cards, bounds), svc(y, 10)), solve_dual(dense(matrix), svc(y, 10)))
 
 
 def test_a_problem_may_lie_in_one_shard(cards):
     matrix, y = gaussian(900)
     for index in (np.arange(200), np.arange(700, 900)):
         dual = svc(y[index], 10, index=index)
-        same_bits(smo.solve(sharded(matrix, cards), dual), smo.solve(dense(matrix), dual))
+        same_bits(solve_dual(sharded(matrix, cards), dual), solve_dual(dense(matrix), dual))
 
 
 def test_a_tight_tolerance_and_a_bound(cards):
     matrix, y = gaussian(2500)
     for options in ({"tol": 1e-6}, {"max_iter": 50}, {"tol": 1e-6, "duality_gap": 0.05}):
         one, other = (
-            smo.solve(gram, svc(y, 10), **options) for gram in (sharded(matrix, cards), dense(matrix))
+            solve_dual(gram, svc(y, 10), **options) for gram in (sharded(matrix, cards), dense(matrix))
         )
         same_bits(one, other)
 
@@ -118,7 +118,7 @@ def test_a_value_that_is_not_finite_is_refused_wherever_it_is(place, cards):
     matrix, y = gaussian(50)
     matrix[place] = matrix[place[::-1]] = np.nan
     with pytest.raises(InputError, match="finite"):
-        smo.solve(sharded(matrix, cards), svc(y, 10))
+        solve_dual(sharded(matrix, cards), svc(y, 10))
 
 
 @pytest.mark.parametrize("name", chains(20))
@@ -128,8 +128,8 @@ def test_side_by_side_where_copies_have_no_room(name, slots, cards, monkeypatch)
     monkeypatch.setattr(smo_cuda, "BURST", 100)
     monkeypatch.setattr(ShardedGram, "copies", lambda gram: [])
     matrix, problems, initial = chains(1300)[name]
-    many = smo.solve_many(sharded(matrix, cards), problems, initial=initial)
-    same_chains(many, smo.solve_many(dense(matrix), problems, initial=initial))
+    many = solve_chains(sharded(matrix, cards), problems, initial=initial)
+    same_chains(many, solve_chains(dense(matrix), problems, initial=initial))
 
 
 @pytest.mark.parametrize("name", ["folds, C up", "C up and down", "regression, C", "lengths"])
@@ -137,12 +137,10 @@ def test_shared_out_as_one_card_with_the_slots_of_all(name, cards, monkeypatch):
     matrix, problems, initial = chains(1300)[name]
     monkeypatch.setattr(smo_cuda, "PAIRS", smo_cuda.BURST)  # a card with one slot takes no more at once
     monkeypatch.setattr(cuda_queue, "most_slots", lambda: 2 * len(cards))
-    alone = smo.solve_many(dense(matrix), problems, initial=initial)
+    alone = solve_chains(dense(matrix), problems, initial=initial)
     monkeypatch.setattr(cuda_queue, "most_slots", lambda: 2)
     gram, seen = sharded(matrix, cards), []
-    same_chains(
-        smo.solve_many(gram, problems, initial=initial, progress=lambda *now: seen.append(now)), alone
-    )
+    same_chains(solve_chains(gram, problems, initial=initial, progress=lambda *now: seen.append(now)), alone)
     assert len(gram.copies()) == len(cards)
     assert [now[0] for now in seen] == sorted(now[0] for now in seen)
     assert seen[-1][0] == seen[-1][1]
@@ -181,7 +179,7 @@ def test_progress_grows_and_may_stop(together, cards, monkeypatch):
     if together:
         monkeypatch.setattr(ShardedGram, "copies", lambda gram: [])
     gram, seen = sharded(matrix, cards), []
-    smo.solve_many(gram, problems, progress=lambda *now: seen.append(now))
+    solve_chains(gram, problems, progress=lambda *now: seen.append(now))
     assert [now[0] for now in seen] == sorted(now[0] for now in seen)
     assert seen[-1][0] == seen[-1][1]
 
@@ -189,16 +187,16 @@ def test_progress_grows_and_may_stop(together, cards, monkeypatch):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        smo.solve_many(gram, problems, progress=stop)
-    assert smo.solve(gram, problems[0][0]).converged
+        solve_chains(gram, problems, progress=stop)
+    assert solve_dual(gram, problems[0][0]).converged
 
 
 @pytest.mark.parametrize(("n", "k"), [(40, 3), (1025, 26), (1500, 33)])
 def test_crammer_singer(n, k, cards):
     matrix, y = classes(n, k)
     dual = duals.crammer_singer(y, k, 2.0)
-    alone = crammer_singer.solve(dense(matrix), dual)
-    other = crammer_singer.solve(sharded(matrix, cards), dual)
+    alone = solve_dual(dense(matrix), dual)
+    other = solve_dual(sharded(matrix, cards), dual)
     np.testing.assert_array_equal(other.coef, alone.coef)
     assert (other.iterations, other.status, other.objective) == (
         alone.iterations,
@@ -206,7 +204,7 @@ def test_crammer_singer(n, k, cards):
         alone.objective,
     )
     warm = [
-        crammer_singer.solve(gram, duals.crammer_singer(y, k, 1.0), initial=alone.coef)
+        solve_dual(gram, duals.crammer_singer(y, k, 1.0), initial=alone.coef)
         for gram in (dense(matrix), sharded(matrix, cards))
     ]
     np.testing.assert_array_equal(warm[0].coef, warm[1].coef)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from textsvm.solvers.dual import Dual
-from textsvm.solvers.solution import Solution, assess, bounds
-from textsvm.solvers.warm_start import warm_start
+from textsvm.solvers.solution import Solution, assess, bounds, warm_start
 
 
 def assessed(dual, coef, responses):

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from textsvm import SVC, EditDistance, GapWeighted, InputError, Spectrum
-from textsvm.solvers.problems import STRATEGIES
+from textsvm.solvers.class_scores import STRATEGIES
 from textsvm.text.documents import encode, normalise
 
 KERNELS = [

@@ -10,7 +10,7 @@ import textsvm
 from textsvm import SVC, SVR, EditDistance, GappedKmers, GapWeighted, OneClassSVM, Spectrum
 from textsvm.bench.corpora import paper_tasks
 from textsvm.runtime import device as devices
-from textsvm.solvers.problems import STRATEGIES
+from textsvm.solvers.class_scores import STRATEGIES
 
 pytestmark = pytest.mark.gpu
 

@@ -14,11 +14,11 @@ from textsvm.errors import InputError
 from textsvm.estimators.svc import SVC
 from textsvm.estimators.svr import SVR
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
-from textsvm.selection import budget
+from textsvm.selection import tuning
 from textsvm.selection.calibration import CalibratedSVC
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.folds import make_folds
-from textsvm.selection.search import Search
+from textsvm.selection.search import GridSearch
 from textsvm.selection.tuning import tune
 from textsvm.sources import texts as texts_source
 
@@ -230,7 +230,7 @@ def test_the_best_of_kernels_that_learn_is_fitted_to_all_documents(monkeypatch, 
 def test_a_grid_of_a_kernel_that_learns_is_estimated_with_a_gram_for_each_part(monkeypatch):
     documents, y = texts(60, seed=1)
     seen = []
-    monkeypatch.setattr(budget, "_time_for", lambda sizes, timed, part: seen.append(timed[-1]) or 0.0)
+    monkeypatch.setattr(tuning, "_time_for", lambda sizes, timed, part: seen.append(timed[-1]) or 0.0)
     clock = iter(range(10_000))
     monkeypatch.setattr("time.perf_counter", lambda: float(next(clock)))
     for idf in (False, True):
@@ -276,7 +276,7 @@ def test_a_grid_that_fits_the_budget_is_searched():
 
 @pytest.mark.parametrize("precomputed", [True, False])
 def test_a_grid_that_does_not_fit_the_budget_is_refused_before_the_work(monkeypatch, precomputed):
-    monkeypatch.setattr("textsvm.selection.search.Search.run", lambda *_: pytest.fail("there was work"))
+    monkeypatch.setattr("textsvm.selection.search.GridSearch.run", lambda *_: pytest.fail("there was work"))
     documents, y = texts(60, seed=1)
     model, X, grid = SVC("gap", device="cpu"), documents, {"kernel__p": [2, 3], "C": [1, 2]}
     if precomputed:
@@ -291,9 +291,9 @@ def test_a_grid_that_does_not_fit_the_budget_is_refused_before_the_work(monkeypa
 
 def test_the_estimate_is_a_part_that_stays_and_one_that_grows():
     timed = [(100, 1 + 0.1), (200, 1 + 0.4)]
-    assert budget._time_for(1000, timed, 1) == pytest.approx(1 + 10)
-    assert budget._time_for(np.array([1000.0, 500.0]), timed, 1) == pytest.approx(2 + 12.5)
-    assert budget._time_for(1000, timed[:1], 1) == pytest.approx(110)
+    assert tuning._time_for(1000, timed, 1) == pytest.approx(1 + 10)
+    assert tuning._time_for(np.array([1000.0, 500.0]), timed, 1) == pytest.approx(2 + 12.5)
+    assert tuning._time_for(1000, timed[:1], 1) == pytest.approx(110)
 
 
 def test_when_time_runs_out_kernels_are_left_out(monkeypatch):
@@ -393,9 +393,9 @@ def test_a_search_that_was_stopped_goes_on_with_equal_results(tmp_path, options,
     for kept in (1, 3, 5, 7):
         path.write_text("".join(lines[:kept]) + ('{"setting": "half a li' if kept < 7 else ""))
         runs = []
-        run = Search.run
+        run = GridSearch.run
         monkeypatch.setattr(
-            Search, "run", lambda *given, run=run, runs=runs: runs.append(given[1]) or run(*given)
+            GridSearch, "run", lambda *given, run=run, runs=runs: runs.append(given[1]) or run(*given)
         )
         again = searched(X, y, resume=path, **options)
         monkeypatch.undo()
@@ -413,14 +413,14 @@ def test_a_search_that_was_stopped_goes_on_with_equal_results(tmp_path, options,
 
 def test_two_searches_with_one_table_do_not_mix(tmp_path, monkeypatch):
     X, y = map(list, texts(24))
-    path, run = tmp_path / "table", Search.run
+    path, run = tmp_path / "table", GridSearch.run
 
     def beside(*given):
         if not path.exists():
             path.write_text('{"textsvm tune": 1, "of": "another"}\n')
         run(*given)
 
-    monkeypatch.setattr(Search, "run", beside)
+    monkeypatch.setattr(GridSearch, "run", beside)
     with pytest.raises(InputError, match="is the table of another search"):
         searched(X, y, resume=path)
     assert path.read_text().count("\n") == 1

@@ -40,7 +40,7 @@ from textsvm.model.bytes import sealed
 from textsvm.model.file import FORMAT_VERSION, WITHOUT_TEXTS, require_weights
 from textsvm.readers import read_corpus, sample
 from textsvm.runtime import parallel
-from textsvm.solvers.problems import STRATEGIES
+from textsvm.solvers.class_scores import STRATEGIES
 from textsvm.text.documents import encode
 
 TEXTS = [

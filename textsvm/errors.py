@@ -1,4 +1,4 @@
-"""`InputError`, and text that is safe to print on a terminal or a page. Light to import."""
+"""Errors and warnings for users, and text that is safe to print on a terminal or a page. Light to import."""
 
 from __future__ import annotations
 
@@ -32,6 +32,10 @@ class InputError(ValueError):
 
     def __init__(self, message: object = "") -> None:
         super().__init__(one_line(str(message)))
+
+
+class RareClassWarning(UserWarning):
+    """Some classes have fewer documents than there are folds."""
 
 
 def printable(text: str) -> str:

@@ -1,1 +1,1 @@
-"""The default: which kernel and C suit some texts, found by cross-validation in a budget of time."""
+"""Choice of the default kernel and C by cross-validation within a time budget."""

@@ -1,8 +1,8 @@
-"""The kernel and C of a classifier whose user names none.
+"""Choose the kernel and C of a classifier by trials of a short list of kernels.
 
-Trials (`trial`) of a short list (`shortlist`), on as many texts as a budget of time allows. The time of the
-trials, and that of the usual alternative, TF-IDF of characters with a linear machine, are predicted from
-counts of operations and not measured, so that the same texts get the same kernel on any machine.
+The trials (`trial`) of a short list (`shortlist`) use as many texts as the time budget allows. Their time,
+and that of the usual alternative, TF-IDF of characters with a linear machine, are predicted from counts of
+operations, not measured, so that the same texts get the same kernel on any machine.
 """
 
 from __future__ import annotations
@@ -14,42 +14,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.choice import shortlist
-from textsvm.choice.shortlist import Look
-from textsvm.choice.trial import FOLDS, Examples, Trial, Trials
+from textsvm.choice.shortlist import TextStatistics
+from textsvm.choice.trial import FOLDS, Trial, TrialExamples, Trials
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress, of_stage, part
 from textsvm.text.documents import Documents, View, Views
 
-#: Seconds a symbol and an entry of a class take the alternative (scikit-learn's `TfidfVectorizer` of 1 to 5
-#: characters, and `LinearSVC`), measured on two cores.
+#: Seconds of the alternative (scikit-learn's `TfidfVectorizer` of 1 to 5 characters, and `LinearSVC`) per
+#: symbol, and per entry and class, measured on two cores.
 VECTORISING, FITTING = 2.0e-6, 5.5e-8
-#: Entries of the rows for each symbol; seconds that each takes a fold of a trial, and for each column more.
+#: Entries of the rows per symbol; seconds per entry for a fold of a trial, and in addition per column.
 ENTRIES, READING, COLUMN = 2.5, 4e-8, 8e-9
-#: Share of the alternative's time that trials may take, and seconds that they may take in any case.
+#: Time budget of the trials: share of the alternative's time, and least number of seconds.
 SHARE, ANYHOW = 0.5, 1.0
-#: Other values of C that the best kernel is tried with, as multiples of the first.
+#: Other values of C for the best kernel, as multiples of the given C.
 FACTORS = (1 / 3, 3.0)
-#: Most kernels that are tried, the best one with other values of C among them.
+#: Most trials, including those of the best kernel with other values of C.
 MOST_TRIED = 8
-#: Fewest texts of a trial; and most, where no time was given: more tell kernels apart no better.
+#: Fewest texts of a trial; and most, where no time is given: more texts do not improve the choice.
 FEWEST, MOST = 600, 16_000
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen, and why.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    C : float
-    description : str
-        In a sentence.
-    trials : list of Trial
-        All that were made, in their order.
-    """
+    """The chosen kernel and C, a sentence that describes the choice, and all trials in their order."""
 
     kernel: Kernel
     C: float
@@ -71,85 +61,87 @@ def choose(
     Parameters
     ----------
     documents : Documents or Views, n of them
-        As characters and as words.
+        With views as characters and as words.
     target : int64 array, shape (n,)
         Classes, 0..n_classes-1.
     weight : float64 array, shape (n,)
         Factors of C.
     device : Device
-        Where kernels without features are compared; the others are on the host.
+        Where Grams of kernels without features are computed; features are used on the host.
     C : float
-        A third of it, it and three times it are tried.
+        Tried values are C / 3, C and 3 C.
     seconds : float, optional
-        Predicted time that trials may take; if not given, half of what the alternative is predicted to take,
-        on `MOST` texts at most.
+        Predicted time that trials may take; by default half of the predicted time of the alternative, on at
+        most `MOST` texts.
     progress : callable, optional
-        Of the stage "choose".
+        Called with the stage "choose".
     """
     characters, words = documents.of(View()), documents.of(shortlist.WORDS)
-    seen = shortlist.look(characters, words)
+    statistics = shortlist.describe(characters, words)
     if np.bincount(target).max() < 2:  # no tested text would have its class in the training part
-        kernel = shortlist.first_round(seen)[0].kernel()
+        kernel = shortlist.first_round(statistics)[0].kernel()
         sentence = f"{spell(kernel)} with C = {C:.3g} was taken without trials: no class has two texts"
         return Choice(kernel, C, sentence, [])
     n_classes = int(target.max()) + 1
     allowed = max(ANYHOW, SHARE * alternative(characters, n_classes)) if seconds is None else seconds
-    most = _affordable(characters, n_classes, seen, allowed)
+    most = _affordable(characters, n_classes, statistics, allowed)
     rows = _subset(target, most if seconds is not None else min(most, max(MOST, n_classes * 2 * FOLDS)))
     folds = _folds(target[rows])
     some = documents.take(rows).with_classes(target[rows])
-    trials = Trials(Examples(some, target[rows], n_classes, weight[rows], folds), device)
-    made = _rounds(trials, seen, C, progress)
-    best = _best(made)
-    return Choice(best.recipe.kernel(), best.C, _sentence(made, best, len(rows), len(target)), made)
+    trials = Trials(TrialExamples(some, target[rows], n_classes, weight[rows], folds), device)
+    results = _rounds(trials, statistics, C, progress)
+    best = _best(results)
+    return Choice(best.recipe.kernel(), best.C, _sentence(results, best, len(rows), len(target)), results)
 
 
 def alternative(characters: Documents, n_classes: int) -> float:
-    """Seconds that TF-IDF with a linear machine is predicted to take, roughly."""
+    """Rough prediction of the seconds that TF-IDF with a linear machine takes."""
     symbols = float(characters.lengths.sum())
     machines = 1 if n_classes == 2 else n_classes
     return symbols * (VECTORISING + 2 * FITTING * machines)
 
 
-def _affordable(characters: Documents, n_classes: int, seen: Look, allowed: float) -> int:
-    """How many texts trials can be made on in that time."""
+def _affordable(characters: Documents, n_classes: int, statistics: TextStatistics, allowed: float) -> int:
+    """Number of texts for trials within the allowed time."""
     columns = 1 if n_classes == 2 else n_classes
-    trials = (5 if seen.has_words else 3) + len(FACTORS)
-    a_text = seen.characters * ENTRIES * FOLDS * trials * (READING + COLUMN * columns)
-    return max(FEWEST, n_classes * 2 * FOLDS, int(allowed / max(a_text, 1e-12)))
+    n_trials = (5 if statistics.has_words else 3) + len(FACTORS)
+    per_text = statistics.characters * ENTRIES * FOLDS * n_trials * (READING + COLUMN * columns)
+    return max(FEWEST, n_classes * 2 * FOLDS, int(allowed / max(per_text, 1e-12)))
 
 
-def _rounds(trials: Trials, seen: Look, C: float, progress: StageProgress | None) -> list[Trial]:
-    """Trials of one round after another, each around the best so far."""
+def _rounds(
+    trials: Trials, statistics: TextStatistics, C: float, progress: StageProgress | None
+) -> list[Trial]:
+    """Run the rounds of trials one after another, each around the best result so far."""
     step = of_stage(progress, "choose")
-    first = shortlist.first_round(seen)
-    made = trials.run(first, [C], part(step, 0, len(first), MOST_TRIED))
-    for more in (shortlist.second_round, shortlist.third_round):
-        recipes = more(seen, _best(made).recipe)
-        made += trials.run(recipes, [C], part(step, len(made), len(recipes), MOST_TRIED))
-    rest = part(step, len(made), MOST_TRIED - len(made), MOST_TRIED)
-    return made + trials.run([_best(made).recipe], [C * factor for factor in FACTORS], rest)
+    first = shortlist.first_round(statistics)
+    results = trials.run(first, [C], part(step, 0, len(first), MOST_TRIED))
+    for next_round in (shortlist.second_round, shortlist.third_round):
+        recipes = next_round(statistics, _best(results).recipe)
+        results += trials.run(recipes, [C], part(step, len(results), len(recipes), MOST_TRIED))
+    rest = part(step, len(results), MOST_TRIED - len(results), MOST_TRIED)
+    return results + trials.run([_best(results).recipe], [C * factor for factor in FACTORS], rest)
 
 
-def _best(made: Sequence[Trial]) -> Trial:
-    """The best, of equal ones the first: they come simplest first."""
-    return max(made, key=lambda trial: trial.accuracy)
+def _best(results: Sequence[Trial]) -> Trial:
+    """The most accurate trial; the first of equals, which has the simplest kernel."""
+    return max(results, key=lambda trial: trial.accuracy)
 
 
 def _subset(target: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """At most so many examples, of every class its share, in their order."""
+    """At most `most` examples, stratified by class, in their order."""
     n = len(target)
     if n <= most:
         return np.arange(n)
     order = np.random.default_rng(0).permutation(n)
     place = np.empty(n)
     for members in _by_class(target[order]):
-        place[members] = np.arange(len(members)) / len(members)  # the first of each class comes first
+        place[members] = np.arange(len(members)) / len(members)  # the first of each class has place 0
     return np.sort(order[np.argsort(place, kind="stable")[:most]])
 
 
 def _folds(target: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The fold that each example is tested in, classes dealt out evenly."""
+    """The fold in which each example is tested, stratified by class."""
     order = np.random.default_rng(0).permutation(len(target))
     fold = np.empty(len(target), np.int64)
     dealt = 0
@@ -164,12 +156,12 @@ def _by_class(target: NDArray[np.int64]) -> Sequence[NDArray[np.int64]]:
     return np.split(order, np.cumsum(np.bincount(target))[:-1])
 
 
-def _sentence(made: Sequence[Trial], best: Trial, n: int, total: int) -> str:
+def _sentence(trials: Sequence[Trial], best: Trial, n: int, total: int) -> str:
     texts = f"{n:,} texts" if n == total else f"{n:,} of {total:,} texts"
-    first = made[0]
+    first = trials[0]
     gain = 100 * (best.accuracy - first.accuracy)
     against = "" if best is first else f", {gain:.1f} points more than {spell(first.recipe.kernel())}"
     return (
-        f"{spell(best.recipe.kernel())} with C = {best.C:.3g} was chosen in {len(made)} trials: "
+        f"{spell(best.recipe.kernel())} with C = {best.C:.3g} was chosen in {len(trials)} trials: "
         f"{100 * best.accuracy:.1f} % right in {FOLDS}-fold cross-validation on {texts}{against}"
     )

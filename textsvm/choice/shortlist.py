@@ -1,8 +1,8 @@
-"""Which kernels are worth a trial on some texts: a short list, the simplest first.
+"""Short list of kernels to try on a corpus, the simplest first.
 
-Chosen on the training parts of 22 public sets (topics, intents, sentiment, dialects, authors, mail, domain
-names, DNA): most of them gain from words beside characters or from weights learnt from the classes. What was
-tried and did not pay is in reports/default_study.md.
+It was chosen on the training parts of 22 public sets (topics, intents, sentiment, dialects, authors, mail,
+domain names, DNA): most of them gain from words beside characters or from weights learnt from the classes.
+Kernels that were tried without gain are in reports/default_study.md.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from textsvm.kernels.mers.gapped import GappedKmers
 from textsvm.kernels.spectrum.kernel import Spectrum
 from textsvm.text.documents import Documents, View
 
-#: Characters of a text, on average, up to which it is a name or a code rather than a sentence.
+#: Mean number of characters up to which texts count as names or codes rather than sentences.
 SHORT = 40
-#: Words of a text, on average, from which words are tried.
+#: Mean number of words per text from which kernels on words are tried.
 FEW_WORDS = 2.0
-#: Letters of an alphabet, and characters of a text, from which it is a sequence such as DNA.
+#: Most letters of an alphabet, and least mean number of characters, of sequences such as DNA.
 FEW_LETTERS, LONG_ENOUGH = 8, 20
-#: Seconds that gapped k-mers may be predicted to take.
+#: Most seconds that gapped k-mers may be predicted to take.
 MOST_SECONDS = 120.0
 STRANDS = frozenset("acgtun")
 WORDS = View("words")
 
 
 @dataclass(frozen=True)
-class Look:
-    """What the short list depends on.
+class TextStatistics:
+    """Statistics of a corpus that the short list depends on.
 
     Attributes
     ----------
     characters, words : float
-        Of a text, on average.
+        Mean number per text.
     letters : str
-        Distinct characters but spaces, where they are few; "" where they are many.
+        Distinct characters except spaces, if there are few; otherwise "".
     gapped_seconds : float
-        What gapped k-mers are predicted to take.
+        Predicted time of gapped k-mers.
     """
 
     characters: float
@@ -51,12 +51,12 @@ class Look:
 
     @property
     def has_words(self) -> bool:
-        """Whether words are tried."""
+        """Whether kernels on words are tried."""
         return self.words >= FEW_WORDS
 
     @property
     def is_short(self) -> bool:
-        """Whether a text is a name or a code rather than a sentence."""
+        """Whether the texts are names or codes rather than sentences."""
         return self.characters <= SHORT
 
     @property
@@ -65,29 +65,29 @@ class Look:
         return bool(self.letters) and self.characters >= LONG_ENOUGH and self.gapped_seconds <= MOST_SECONDS
 
 
-def look(characters: Documents, words: Documents) -> Look:
-    """The same from texts read as characters and as words."""
+def describe(characters: Documents, words: Documents) -> TextStatistics:
+    """Statistics of texts, given as characters and as words."""
     letters = "".join(map(chr, characters.alphabet)).replace(" ", "") if len(characters.alphabet) < 40 else ""
     letters = letters if len(letters) <= FEW_LETTERS else ""
     seconds = GappedKmers().seconds(characters, characters) if letters else 0.0
-    return Look(float(np.mean(characters.lengths)), float(np.mean(words.lengths)), letters, seconds)
+    return TextStatistics(float(np.mean(characters.lengths)), float(np.mean(words.lengths)), letters, seconds)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A kernel of the list, by what it is made of.
+    """Description of a kernel of the short list.
 
     Attributes
     ----------
     first : {"substrings", "presence", "overlap", "gapped"}
-        Substrings of up to five characters; long ones, however often (for sentiment); counts that two
+        Substrings of up to five characters; presence of longer substrings (for sentiment); counts that two
         texts share (for names and codes); gapped k-mers (for DNA).
     words : bool
-        Words and pairs of words beside it.
+        Whether a kernel on words and pairs of words is added.
     odds : bool
-        Whether features weigh what they tell about the class.
+        Whether features are weighted by their log odds in the classes.
     strands : bool
-        Whether gapped k-mers are of both strands.
+        Whether gapped k-mers count both strands.
     """
 
     first: str = "substrings"
@@ -96,37 +96,37 @@ class Recipe:
     strands: bool = False
 
     def kernel(self) -> Kernel:
-        """A fresh kernel."""
-        made: dict[str, Any] = {
+        """A new kernel object."""
+        kernels: dict[str, Any] = {
             "substrings": lambda: Spectrum((1, 5), "log", idf=True, odds=self.odds),
             "presence": lambda: Spectrum((3, 8), "presence", idf=True, odds=self.odds),
             "overlap": lambda: Spectrum((1, 7), "intersection"),
             "gapped": lambda: GappedKmers(9, 3, canonical=self.strands),
         }
-        first: Kernel = made[self.first]()
+        first: Kernel = kernels[self.first]()
         if not self.words:
             return first
         return Sum([first, Spectrum((1, 2), "log", idf=True, tokens="words", odds=self.odds)])
 
 
-def first_round(seen: Look) -> list[Recipe]:
-    """What is compared first: characters, and characters beside words if there are words."""
+def first_round(statistics: TextStatistics) -> list[Recipe]:
+    """Characters, and characters with words if there are words."""
     plain = Recipe()
-    return [plain, replace(plain, words=True)] if seen.has_words else [plain]
+    return [plain, replace(plain, words=True)] if statistics.has_words else [plain]
 
 
-def second_round(seen: Look, best: Recipe) -> list[Recipe]:
-    """What may be better, given the best of the first round."""
-    tried = [Recipe(odds=True)]
-    if seen.has_words:
-        tried.append(Recipe(words=True, odds=True))
-    if seen.is_short:
-        tried.append(Recipe("overlap", words=best.words))
-    if seen.is_sequence:
-        tried.append(Recipe("gapped", strands=STRANDS.issuperset(seen.letters)))
-    return tried
+def second_round(statistics: TextStatistics, best: Recipe) -> list[Recipe]:
+    """Candidates given the best recipe of the first round."""
+    recipes = [Recipe(odds=True)]
+    if statistics.has_words:
+        recipes.append(Recipe(words=True, odds=True))
+    if statistics.is_short:
+        recipes.append(Recipe("overlap", words=best.words))
+    if statistics.is_sequence:
+        recipes.append(Recipe("gapped", strands=STRANDS.issuperset(statistics.letters)))
+    return recipes
 
 
-def third_round(seen: Look, best: Recipe) -> list[Recipe]:
-    """And what may be better than the best of both: longer substrings."""
-    return [] if seen.is_short or best.first != "substrings" else [replace(best, first="presence")]
+def third_round(statistics: TextStatistics, best: Recipe) -> list[Recipe]:
+    """Longer substrings, given the best recipe of both rounds."""
+    return [] if statistics.is_short or best.first != "substrings" else [replace(best, first="presence")]

@@ -1,4 +1,4 @@
-"""How well kernels do on texts they were not trained on: cross-validation on features counted once."""
+"""Accuracy of kernels in cross-validation, on features that are counted once."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, run
 from textsvm.solvers import problems
-from textsvm.solvers.columns import Columns, solve_columns
+from textsvm.solvers.columns import MachineColumns, solve_columns
 from textsvm.solvers.problems import Classification
 from textsvm.text.documents import Documents, Views
 
-#: Largest violation of the optimality conditions in a trial: decisions of texts are settled long before 1e-3.
+#: Largest violation of the optimality conditions in a trial: decisions no longer change well above 1e-3.
 TOLERANCE = 0.1
 FOLDS = 3
 
 
 @dataclass(frozen=True)
-class Examples:
-    """What trials are made on.
+class TrialExamples:
+    """The examples of the trials.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Examples:
     weight : float64 array, shape (n,)
         Factors of C.
     fold : int64 array, shape (n,)
-        Where each is tested.
+        The fold in which each example is tested.
     """
 
     documents: Documents | Views
@@ -51,15 +51,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of a kernel.
-
-    Attributes
-    ----------
-    recipe : Recipe
-    C : float
-    accuracy : float
-        Over all examples, each decided by machines not trained on it.
-    """
+    """Accuracy of a kernel with a C, over all examples, each classified by machines not trained on it."""
 
     recipe: Recipe
     C: float
@@ -69,14 +61,10 @@ class Trial:
 class Trials:
     """Trials on the same examples, whose features are counted once.
 
-    Parameters
-    ----------
-    examples : Examples
-    device : Device
-        Where kernels without features are compared.
+    Grams of kernels without features are computed on `device`.
     """
 
-    def __init__(self, examples: Examples, device: Device) -> None:
+    def __init__(self, examples: TrialExamples, device: Device) -> None:
         self.examples, self.device = examples, device
         self._counted: dict[Hashable, Any] = {}
         self._grams: dict[Recipe, DenseGram] = {}
@@ -84,7 +72,7 @@ class Trials:
     def run(
         self, recipes: Sequence[Recipe], penalties: Sequence[float], progress: Progress | None = None
     ) -> list[Trial]:
-        """Try kernels with some values of C; `progress` counts the folds of each."""
+        """Try kernels with each value of C; `progress` counts their folds."""
         right = np.zeros((len(recipes), FOLDS, len(penalties)))
         kernels = [recipe.kernel() for recipe in recipes]
         grams = [
@@ -95,14 +83,14 @@ class Trials:
             if gram is None:
                 self.count(kernel)
 
-        def one_fold(task: tuple[int, int]) -> None:
+        def run_fold(task: tuple[int, int]) -> None:
             k, fold = task
             values = self._values(kernels[k], grams[k], fold, penalties)
             own = self.examples.target[self.examples.fold == fold][:, None]
             right[task] = (values == own).sum(axis=0)
 
         tasks = [(k, fold) for k in range(len(kernels)) for fold in range(FOLDS)]
-        run(one_fold, tasks, progress=progress)
+        run(run_fold, tasks, progress=progress)
         accuracy = right.sum(axis=1) / len(self.examples.target)
         return [
             Trial(recipe, C, float(accuracy[k, j]))
@@ -111,11 +99,11 @@ class Trials:
         ]
 
     def rows(self, kernel: Kernel, train: NDArray[np.int64]) -> FeatureRows:
-        """All examples, weighed by what a kernel learns from some."""
+        """Rows of all examples, with the weights that a kernel learns from the examples `train`."""
         return _rows(kernel, lambda leaf: self._counted[leaf.counting], train)
 
     def _gram(self, recipe: Recipe, kernel: Kernel) -> DenseGram:
-        """The Gram of a kernel without features, made once for all values of C."""
+        """The Gram of a kernel without features, computed once for all values of C."""
         if recipe not in self._grams:
             read: Any = kernel.read(self.examples.documents)
             values = devices.to_host(kernel.fit(read).rows(read, self.device).gram())
@@ -123,7 +111,7 @@ class Trials:
         return self._grams[recipe]
 
     def count(self, kernel: Kernel) -> None:
-        """Count what its rows are made of."""
+        """Count the features of a kernel that are not counted yet."""
         for leaf in kernel.leaves:
             if leaf.counting not in self._counted:
                 self._counted[leaf.counting] = leaf.counted(self.examples.documents.of(leaf.view))
@@ -131,7 +119,7 @@ class Trials:
     def _values(
         self, kernel: Kernel, gram: DenseGram | None, fold: int, penalties: Sequence[float]
     ) -> NDArray[np.int64]:
-        """The classes that examples of a fold are given, for each C, shape (number tested, number of C)."""
+        """Predicted classes of the examples of a fold for each C, shape (number tested, number of C)."""
         examples, n_classes = self.examples, self.examples.n_classes
         train, test = np.flatnonzero(examples.fold != fold), np.flatnonzero(examples.fold == fold)
         classes = np.arange(1 if n_classes == 2 else 0, n_classes)
@@ -141,18 +129,18 @@ class Trials:
             rows = self.rows(kernel, train)
             signs = np.where(examples.target[:, None] == classes, 1, -1).astype(np.int8)
             box = (examples.weight[:, None] * np.repeat(penalties, len(classes))).astype(np.float32)
-            columns = Columns(train, np.tile(signs, len(penalties)), box)
-            found = solve_columns(rows, columns, TOLERANCE, max_epochs=50)
-            values = rows.x.take(test).dot(found.weights.astype(np.float64)) + found.bias
+            columns = MachineColumns(train, np.tile(signs, len(penalties)), box)
+            solution = solve_columns(rows, columns, TOLERANCE, max_epochs=50)
+            values = rows.x.take(test).dot(solution.weights.astype(np.float64)) + solution.bias
         values = values.reshape(len(test), len(penalties), len(classes))
         if n_classes == 2:
             return (values[:, :, 0] > 0).astype(np.int64)
-        chosen: NDArray[np.int64] = values.argmax(axis=2)
-        return chosen
+        classes_chosen: NDArray[np.int64] = values.argmax(axis=2)
+        return classes_chosen
 
 
 def _rows(kernel: Kernel, counted: Callable[[Kernel], Any], train: NDArray[np.int64]) -> FeatureRows:
-    """All examples, weighed by what the kernel learns from some."""
+    """Rows of all examples, with the weights that the kernel learns from the examples `train`."""
     terms = kernel.terms
     return side_by_side(
         [counted(leaf).rows(leaf, train) for _, leaf in terms], [weight for weight, _ in terms]
@@ -160,13 +148,13 @@ def _rows(kernel: Kernel, counted: Callable[[Kernel], Any], train: NDArray[np.in
 
 
 def _of_gram(
-    examples: Examples,
+    examples: TrialExamples,
     gram: DenseGram,
     train: NDArray[np.int64],
     test: NDArray[np.int64],
     penalties: Sequence[float],
 ) -> NDArray[np.float64]:
-    """Values of machines at some examples, from kernel values, shape (number tested, machines of each C)."""
+    """Decision values from kernel values, shape (number tested, number of C, classes or 1)."""
     known, target = np.unique(examples.target[train], return_inverse=True)
     path = [
         Classification(train, target, len(known), C, examples.weight[train], "ovr") for C in sorted(penalties)
@@ -176,6 +164,8 @@ def _of_gram(
     values = np.full((len(test), len(penalties), examples.n_classes), -np.inf)
     rows = gram.matrix[np.ix_(test, train)].astype(np.float64)
     for j, C in enumerate(penalties):
-        found = rows @ by_penalty[C].coef.T + by_penalty[C].bias
-        values[:, j, known] = np.hstack([-found, found]) if len(known) == 2 else found
+        known_values = rows @ by_penalty[C].coef.T + by_penalty[C].bias
+        if len(known) == 2:
+            known_values = np.hstack([-known_values, known_values])
+        values[:, j, known] = known_values
     return values[:, :, 1:] if examples.n_classes == 2 else values

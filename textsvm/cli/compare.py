@@ -17,7 +17,8 @@ from textsvm.cli.machines import checked
 from textsvm.cli.output import REPORTS, Force, Output
 
 if TYPE_CHECKING:
-    from textsvm.evaluation.comparison import Compared, Part
+    from textsvm.evaluation.comparison import Compared
+    from textsvm.evaluation.opponents import Part
     from textsvm.readers import Corpus
 
 #: Default share of the test documents.
@@ -79,8 +80,8 @@ def compare(
         if name not in DEFAULTS:
             spelled_out(name)
 
-    from textsvm.evaluation.comparison import candidates, machine
-    from textsvm.evaluation.comparison import compare as run
+    from textsvm.evaluation.opponents import candidates, machine
+    from textsvm.evaluation.opponents import compare as run
     from textsvm.runtime.device import select
 
     named = {name: partial(machine, name, judging.device) for name in names}
@@ -96,9 +97,9 @@ def compare(
     console.say_device(device)
     title = f"{examples.names_of(corpus)}: {compared[0].n:,} documents {how}"
     if judging.report is not None:
-        from textsvm.reporting.comparison import write
+        from textsvm.reporting.pages import write_comparison
 
-        write(
+        write_comparison(
             judging.report,
             f"Classifiers of {examples.names_of(corpus)}",
             f"{compared[0].n:,} documents {how}",

@@ -147,7 +147,7 @@ class Console:
         """Say what the numerics warn of inside the block, at once."""
         import warnings
 
-        from textsvm.selection.rare import RareClassWarning
+        from textsvm.errors import RareClassWarning
 
         def show(message: Warning | str, *where: object, **more: object) -> None:
             kind = "note" if isinstance(message, RareClassWarning) else "warning"

@@ -70,9 +70,9 @@ def cv(
     textsvm cv mails.tar.gz --kernel gap --p 4 -C 10 --folds 10
     """
     from textsvm.evaluation.slices import make_slices
-    from textsvm.reporting import learning as shown
+    from textsvm.reporting.sections import learning_sentence, learning_table
     from textsvm.selection.cross_validation import cross_validate
-    from textsvm.selection.learning_curve import learning_curve as learn
+    from textsvm.selection.cross_validation import learning_curve as learn
 
     started = time.perf_counter()
     folds.check()
@@ -125,9 +125,9 @@ def cv(
     else:
         show(console, f"{len(documents):,} documents of {documents.source}", result, alone)
         if curve is not None:
-            head, rows = shown.cells(curve)
+            head, rows = learning_table(curve)
             console.table("learning curve", [tuple(row) for row in rows], tuple(head))
-            console.line(shown.sentence(curve))
+            console.line(learning_sentence(curve))
         console.table("seconds", [(stage, f"{value:.2f}") for stage, value in seconds.items()])
 
 
@@ -135,7 +135,7 @@ def _report(
     model: Any, corpus: Corpus, result: CrossValidation, title: str, mistakes: int, positive: str | None
 ) -> Report:
     """What each document got, as a report."""
-    from textsvm.reporting.folds import make_report, results_of
+    from textsvm.reporting.report import report_of_folds, results_of
 
     with_texts = len(corpus.texts) == len(corpus)
     kernel = model.kernel if model.kernel in kernels.DEFAULTS else spell(model.kernel)
@@ -147,7 +147,7 @@ def _report(
         ("written by", f"textsvm {textsvm.__version__}"),
     ]  # fmt: skip
     results = results_of(result, options.truth(corpus), positive)
-    return make_report(results, corpus.texts if with_texts else None, corpus.ids, title, facts, mistakes)
+    return report_of_folds(results, corpus.texts if with_texts else None, corpus.ids, title, facts, mistakes)
 
 
 def summarise(result: CrossValidation, corpus: Corpus, model: Any) -> dict[str, Any]:

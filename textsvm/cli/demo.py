@@ -24,16 +24,15 @@ def demo(device: options.Device = "auto", quiet: options.Quiet = False) -> None:
     """Train a spam filter on embedded messages, judge it beside scikit-learn, and ask it for its reasons."""
     console = Console(quiet)
 
-    from sklearn.model_selection import train_test_split
-
     from textsvm.evaluation import opponents
     from textsvm.evaluation.explanation import explain
     from textsvm.readers import sample
+    from textsvm.selection.folds import shuffle_split
 
     console.say("The first run compiles the kernels for this processor: some seconds, once.")
     corpus = options.read(console, sample("messages"), options.Reading(text=["text"], label="label"))
-    rest, held = train_test_split(range(len(corpus)), test_size=1 / 3, random_state=0, stratify=corpus.labels)
-    training, test = corpus.subset(sorted(rest)), corpus.subset(sorted(held))
+    rest, held = shuffle_split(len(corpus), 1 / 3, 0, corpus.labels)
+    training, test = corpus.subset(rest), corpus.subset(held)
     few = training.subset(range(100))
     opponents.answer(_machine(device), few.texts, few.labels or [], few.texts)
     model = _machine(device)
@@ -60,8 +59,8 @@ def _machine(device: str) -> Any:
 
 def _compare(console: Console, test: Corpus, ours: Answer, theirs: Answer) -> None:
     """Both sides on the same messages, and whether they really differ."""
+    from textsvm.evaluation.comparison import compare_predictions
     from textsvm.evaluation.opponents import FIRST
-    from textsvm.evaluation.paired import compare_predictions
 
     labels = test.labels or []
     rows = []
@@ -82,7 +81,7 @@ def _tell(console: Console, found: Explanation) -> None:
     from rich.text import Text
 
     from textsvm.cli.explain import coloured, key
-    from textsvm.reporting.escape import printable
+    from textsvm.errors import printable
 
     console.stdout.print(coloured(found), soft_wrap=True)
     console.stdout.print(key(found), soft_wrap=True)

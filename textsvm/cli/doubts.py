@@ -113,11 +113,11 @@ def _write(path: Path, ranked: list[Doubt], corpus: Corpus) -> None:
 
 
 def _write_page(path: Path, title: str, ranked: list[Doubt], corpus: Corpus, labels: list[Any]) -> None:
-    from textsvm.reporting.review import Review, render
+    from textsvm.reporting.pages import Review, review_page
     from textsvm.runtime.files import replacing
 
     with replacing(path) as temporary:
-        text = render(Review(title, ranked, corpus.ids, labels, text_of(corpus)))
+        text = review_page(Review(title, ranked, corpus.ids, labels, text_of(corpus)))
         temporary.write_text(text, "utf-8", newline="\n")
 
 

@@ -16,9 +16,9 @@ from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.estimators.base import StageProgress
+    from textsvm.evaluation.comparison import SideBySide
     from textsvm.evaluation.length_baseline import LengthBaseline
     from textsvm.evaluation.results import Results
-    from textsvm.evaluation.side_by_side import SideBySide
     from textsvm.evaluation.slices import Slices
     from textsvm.readers import Corpus
     from textsvm.reporting.report import Report
@@ -198,7 +198,7 @@ def _range(grades: str) -> tuple[int, int]:
 
 def _beside(found: dict[Path, Results], texts: Any, ids: list[str]) -> SideBySide:
     """Models by the names of their files, or where two have one by their paths."""
-    from textsvm.evaluation.side_by_side import side_by_side
+    from textsvm.evaluation.comparison import side_by_side
 
     short = len({path.name for path in found}) == len(found)
     return side_by_side({path.name if short else str(path): each for path, each in found.items()}, texts, ids)
@@ -239,22 +239,21 @@ def write_report(console: Console, file: ReportFile, made: Report) -> None:
 
 def _show_more(console: Console, slices: Slices | None, beside: SideBySide | None) -> None:
     """Models side by side and slices as tables."""
-    from textsvm.reporting import beside as of_models
-    from textsvm.reporting import slices as of_slices
+    from textsvm.reporting.sections import models_note, models_table, slices_note, slices_table
 
     if beside is not None:
-        head, rows = of_models.cells(beside)
+        head, rows = models_table(beside)
         console.table("models side by side", [tuple(row) for row in rows], tuple(head))
-        console.line(of_models.explanation(beside))
+        console.line(models_note(beside))
     if slices is not None:
-        head, rows = of_slices.cells(slices)
+        head, rows = slices_table(slices)
         console.table(f"by {slices.column}", [tuple(row) for row in rows], tuple(head))
-        console.line(of_slices.explanation(slices))
+        console.line(slices_note(slices))
 
 
 def show(console: Console, title: str, results: Results) -> None:
     """The figures, the classes and the confusion matrix as tables."""
-    from textsvm.reporting.format_metrics import NAMES, format_interval, format_metric, length_alone
+    from textsvm.reporting.formatting import NAMES, format_interval, format_metric, length_alone
 
     for warning in results.warnings:
         console.say(f"warning: {warning}")

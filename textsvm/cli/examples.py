@@ -122,17 +122,17 @@ def candidates(corpus: Corpus, names: list[str], device: str) -> dict[str, Any]:
     """What `compare` compares on the examples of a corpus, by name: callables that make a classifier."""
     from textsvm.cli.kernels import DEFAULTS, spelled_out
     from textsvm.estimators.svc import SVC
-    from textsvm.evaluation import comparison
+    from textsvm.evaluation import opponents
 
     examples = corpus.examples
     if not names and not hasattr(examples, "shape") and not isinstance(examples, dict):
-        return comparison.candidates(device)
+        return opponents.candidates(device)
     usual = ["fast"] if isinstance(examples, dict) else ["gaussian", "linear"]
     made: dict[str, Any] = {}
     for name in names or usual:
         kernel = kernel_for(None if name in DEFAULTS else spelled_out(name), corpus)
         made[name] = (
-            partial(comparison.machine, name, device)
+            partial(opponents.machine, name, device)
             if kernel is None
             else partial(SVC, kernel, device=device)
         )

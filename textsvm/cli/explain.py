@@ -92,8 +92,8 @@ def _show(console: Console, identifier: str, found: Explanation) -> None:
     """One explanation for people."""
     from rich.text import Text
 
-    from textsvm.reporting.escape import printable
-    from textsvm.reporting.mistakes import visible
+    from textsvm.errors import printable
+    from textsvm.reporting.formatting import visible
 
     number = found.towards is None
     said = found.prediction
@@ -130,8 +130,8 @@ def coloured(found: Explanation) -> Text:
     """The text, each symbol on the colour of what it contributes."""
     from rich.text import Text
 
-    from textsvm.reporting.escape import printable
-    from textsvm.reporting.mistakes import runs
+    from textsvm.errors import printable
+    from textsvm.reporting.formatting import runs
 
     text = Text()
     for piece, step in runs(found.text, found.symbols):
@@ -144,7 +144,7 @@ def key(found: Explanation) -> Text:
     """What the colours mean."""
     from rich.text import Text
 
-    from textsvm.reporting.escape import printable
+    from textsvm.errors import printable
 
     towards, away = (printable(str(side)) for side in _sides(found))
     how = found.attribution.description

@@ -11,7 +11,7 @@ from textsvm.cli.metric_columns import SHOWN
 from textsvm.cli.output import PICTURES, STDOUT, Kind
 from textsvm.errors import InputError, printable
 from textsvm.kernels.spelling import spell
-from textsvm.reporting.format_metrics import format_metric
+from textsvm.reporting.formatting import format_metric
 
 if TYPE_CHECKING:
     from textsvm.selection.tuning import Tuning

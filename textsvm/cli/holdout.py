@@ -23,14 +23,15 @@ def hold_out(
     lone = _of_lone_classes(corpus)
     if lone:
         console.say(f"note: {_stay(sorted(str(options.targets(corpus)[i]) for i in lone))}")
-    from sklearn.model_selection import train_test_split
+    from textsvm.selection.folds import shuffle_split
 
     drawn = [i for i in range(len(corpus)) if i not in lone]
     labels = None if _has_several(corpus) else corpus.labels
     stratify = labels and [labels[i] for i in drawn]
     _require_enough(share, len(drawn), len(set(stratify or [0])))
-    rest, held = train_test_split(drawn, test_size=share, random_state=seed, stratify=stratify)
-    return corpus.subset(sorted([*rest, *lone])), corpus.subset(sorted(held))
+    rest, held = shuffle_split(len(drawn), share, seed, stratify or None)
+    kept = sorted([*(drawn[i] for i in rest), *lone])
+    return corpus.subset(kept), corpus.subset([drawn[i] for i in held])
 
 
 def _require_enough(share: float, n: int, classes: int) -> None:
@@ -64,8 +65,8 @@ def _of_lone_classes(corpus: Corpus) -> set[int]:
 
 def _stay(labels: list[str]) -> str:
     """What is done with classes of one document."""
-    from textsvm.selection.rare import names
+    from textsvm.selection.folds import quoted_names
 
     if len(labels) == 1:
-        return f"class {names(labels)} has 1 document: it is trained on and never held out"
-    return f"classes {names(labels)} have 1 document each: they are trained on and never held out"
+        return f"class {quoted_names(labels)} has 1 document: it is trained on and never held out"
+    return f"classes {quoted_names(labels)} have 1 document each: they are trained on and never held out"

@@ -13,7 +13,7 @@ import typer
 from textsvm.cli import options
 from textsvm.cli.console import WrongUsage, json_line
 from textsvm.cli.mail_options import Messages, Store, open_filter, read_messages
-from textsvm.reporting.escape import printable
+from textsvm.errors import printable
 
 if TYPE_CHECKING:
     from textsvm.mail.decision import Decision

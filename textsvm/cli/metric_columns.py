@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from textsvm.reporting.format_metrics import format_metric
+from textsvm.reporting.formatting import format_metric
 
 #: As far as there are such; JSON has all, and of several labels precision at 3 and 5 too.
 SHOWN = {

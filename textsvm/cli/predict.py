@@ -70,7 +70,7 @@ def predict(
         _reject(fitted, bounds, training)
     if promises.made:
         promises.require(fitted, model)
-    from textsvm.evaluation.asked import machine_of
+    from textsvm.evaluation.judge import machine_of
 
     kernel, failures = machine_of(fitted).kernel_, 0
 
@@ -99,7 +99,7 @@ def _batches(
     console: Console, files: list[str], table: options.Table, model: Any, failed: Callable[[InputError], None]
 ) -> Iterator[Corpus]:
     """The documents as they come; all at once where another file holds their vectors."""
-    from textsvm.evaluation.asked import machine_of
+    from textsvm.evaluation.judge import machine_of
     from textsvm.readers import incoming_documents, read_documents
 
     wishes: dict[str, Any] = {
@@ -118,7 +118,7 @@ def _batches(
 
 def _ask(console: Console, model: Any, documents: Corpus, training: options.Training) -> _Outputs:
     """What the model says of a batch of documents."""
-    from textsvm.evaluation.asked import predict as ask
+    from textsvm.evaluation.judge import predict as ask
 
     given = examples.given_to(model, documents)
     with console.progress(beside_stdout=True):

@@ -114,8 +114,7 @@ Outputs = tuple[Output | None, Output | None]
 
 def kmers(console: Console, model: Any, wanted: Sequences, positive: Any, outputs: Outputs) -> None:
     """Write the scores of all k-mers, and their motif."""
-    from textsvm.evaluation.motif import motifs
-    from textsvm.evaluation.mutations import kmer_scores
+    from textsvm.evaluation.mutations import kmer_scores, motifs
     from textsvm.reporting.logo import document, panel_of_motif
 
     table, picture = outputs

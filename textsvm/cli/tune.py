@@ -20,7 +20,7 @@ from textsvm.cli.cv import leaks_by_id
 from textsvm.cli.metric_columns import SHOWN
 from textsvm.cli.output import MODEL, SEARCH, STDOUT, Force, Output
 from textsvm.kernels.spelling import spell
-from textsvm.reporting.format_metrics import format_metric
+from textsvm.reporting.formatting import format_metric
 
 if TYPE_CHECKING:
     from textsvm.readers import Corpus

@@ -170,8 +170,8 @@ class Shown:
         InputError
             If examples and labels do not fit each other, or the model.
         """
-        made: Any = import_module("textsvm.reporting.saved")
-        return made.report_of(self, X, y, positive, ids, title=title, mistakes=mistakes)
+        files: Any = import_module("textsvm.reporting.files")
+        return files.report(self, X, y, positive, ids=ids, title=title, mistakes=mistakes)
 
     def _sk_visual_block_(self) -> Any:
         """scikit-learn's picture of an estimator: one block, with kernel and device below its name."""

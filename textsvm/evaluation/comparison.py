@@ -1,40 +1,107 @@
-"""Train and compare several classifiers on the same parts of a corpus, each against the first.
+"""Comparison of models on the same documents: figures, differences from the first model, disagreements.
 
-The predictions on all test parts are judged together. A training on a few documents beforehand compiles the
-kernels.
+Two classifiers are told apart by the documents on which exactly one of them is correct. If neither is better,
+such a document favours either with probability 1/2 (McNemar 1947; here the exact binomial test). The
+difference in accuracy has a percentile bootstrap interval over documents: resampled counts of "only the first
+correct", "only the second", "both or neither" are multinomial. Regression models are compared by mean
+absolute error, with a percentile bootstrap interval.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binomtest
-from sklearn.metrics import f1_score
 
 from textsvm.errors import InputError
-from textsvm.estimators.default import NAMES, is_default
-from textsvm.estimators.svc import SVC
-from textsvm.evaluation.opponents import Answer, answer, opponents_of
-from textsvm.evaluation.paired import Paired, compare_predictions
-from textsvm.kernels.spelling import parse
-from textsvm.readers.columns import some
-from textsvm.runtime.parallel import StageProgress
+from textsvm.evaluation.metrics import scores
+from textsvm.evaluation.results import Results
 from textsvm.runtime.plain_json import to_json
 
-#: Rows to train on and rows to test on.
-Part = tuple[Sequence[int], Sequence[int]]
-#: Documents per class in the warm-up.
-WARM_UP = 20
+#: Models on a page (limited by its colours), disagreements shown, and symbols of each text.
+MOST_MODELS, MOST_SHOWN, SYMBOLS = 8, 12, 240
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Difference of two classifiers on the same documents.
+
+    Attributes
+    ----------
+    n : int
+    difference : float
+        Accuracy of the first less that of the second.
+    interval : (float, float)
+        Of the difference.
+    only_first, only_second : int
+        Documents on which only that classifier is correct.
+    p_value : float
+        Of the exact two-sided test that neither is better.
+    """
+
+    n: int
+    difference: float
+    interval: tuple[float, float]
+    only_first: int
+    only_second: int
+    p_value: float
+
+
+def compare_predictions(
+    truth: ArrayLike,
+    first: ArrayLike,
+    second: ArrayLike,
+    *,
+    resamples: int = 10_000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Paired:
+    """Compare two predictions of the same documents.
+
+    Parameters
+    ----------
+    truth, first, second : array-like, shape (n,)
+        Labels.
+    resamples : int
+        Number of bootstrap resamples.
+    level : float
+        Share of the resamples between the bounds of the interval.
+    seed : int
+
+    Raises
+    ------
+    InputError
+        If there are no documents, or the numbers of labels and predictions differ.
+    """
+    labels, predicted, other = (np.asarray(given) for given in (truth, first, second))
+    if labels.ndim != 1 or labels.shape != predicted.shape or labels.shape != other.shape:
+        raise InputError(
+            f"there are {labels.shape} labels and predictions of {predicted.shape} and {other.shape} "
+            "documents; give a label and two predictions for each document"
+        )
+    n = len(labels)
+    if n == 0:
+        raise InputError("there are no documents to compare predictions on")
+    right, other_right = predicted == labels, other == labels
+    only_first, only_second = int((right & ~other_right).sum()), int((other_right & ~right).sum())
+    counts = np.array([only_first, only_second, n - only_first - only_second])
+    drawn = np.random.default_rng(seed).multinomial(n, counts / n, resamples)
+    tail = (1 - level) / 2
+    low, high = np.quantile((drawn[:, 0] - drawn[:, 1]) / n, [tail, 1 - tail])
+    differ = only_first + only_second
+    p_value = float(binomtest(only_first, differ).pvalue) if differ else 1.0
+    return Paired(
+        n, (only_first - only_second) / n, (float(low), float(high)), only_first, only_second, p_value
+    )
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One classifier of a comparison.
+    """A classifier in a comparison of classifiers.
 
     Attributes
     ----------
@@ -43,15 +110,15 @@ class Compared:
         Number of test documents.
     accuracy, macro_f1 : float
     interval : (float, float)
-        Wilson interval of the accuracy, 95 %.
+        Of the accuracy (Wilson, 95 %).
     fit, predict : float
         Seconds of wall time.
     chosen : str
-        Automatically chosen parameters.
+        Parameters that it chose by itself.
     ours : bool
         Whether it is a string-kernel machine.
     paired : Paired, optional
-        Comparison with the first classifier; None for the first.
+        Difference from the first classifier of the comparison; None for the first.
     """
 
     name: str
@@ -77,109 +144,206 @@ class Compared:
 def judge_prediction(
     truth: ArrayLike, predicted: ArrayLike, first: ArrayLike | None, **known: Any
 ) -> Compared:
-    """Judge the predictions of one classifier.
-
-    Parameters
-    ----------
-    truth, predicted : array-like, shape (n,)
-        Labels.
-    first : array-like, shape (n,), optional
-        Predictions of the first classifier.
-    **known
-        The other attributes of `Compared`: name, fit, predict, chosen, ours.
-    """
+    """Figures of a classifier; `first` are the first classifier's predictions, `known` other attributes."""
     labels, predictions = np.asarray(truth), np.asarray(predicted)
     right, n = int((labels == predictions).sum()), len(labels)
     bounds = binomtest(right, n).proportion_ci(0.95, "wilson")
+    classes = np.unique(np.append(labels, predictions))
     return Compared(
         n=n,
         accuracy=right / n,
-        macro_f1=float(f1_score(labels, predictions, average="macro", zero_division=0.0)),
+        macro_f1=scores(labels, predictions, None, classes)["macro_f1"],
         interval=(float(bounds.low), float(bounds.high)),
         paired=None if first is None else compare_predictions(labels, predictions, first),
         **known,
     )
 
 
-def candidates(device: str) -> dict[str, Callable[[], Any]]:
-    """Default candidates, by name."""
-    named = ("spectrum:2-7,log,idf", "spectrum:1-7,intersection")
-    return {name: partial(machine, name, device) for name in (*NAMES, *named)}
+@dataclass(frozen=True)
+class Difference:
+    """A metric of a model less that of the first model.
 
-
-def machine(name: str, device: str) -> SVC:
-    """Classifier with the kernel "auto", "fast" or as spelled on the command line."""
-    return SVC(name if is_default(name) else parse(name), device=device)
-
-
-def compare(
-    texts: Any,
-    labels: Sequence[Any],
-    parts: Sequence[Part],
-    ours: Mapping[str, Callable[[], Any]],
-    progress: StageProgress | None = None,
-) -> list[Compared]:
-    """Train and judge both opponents and the given classifiers.
-
-    Parameters
+    Attributes
     ----------
-    texts : sequence of str, or vectors, or a dict of columns; n of them
-    labels : sequence of length n
-    parts : sequence of (train, test)
-        Indices; test parts are disjoint.
-    ours : mapping of str to callable
-        Makers of unfitted classifiers, by name.
-    progress : callable, optional
-        See `textsvm.runtime.parallel.StageProgress`; the stage is "compare".
-
-    Returns
-    -------
-    list of Compared
-        The opponents first.
-
-    Raises
-    ------
-    InputError
-        If a classifier cannot be trained on these documents.
+    metric : {"accuracy", "subset_accuracy", "mae"}
+    value : float
+    interval : (float, float)
+        95 %.
+    p_value : float
+        Of the test that neither is better; NaN for regression.
     """
-    opponents = opponents_of(texts)
-    if taken := [name for name in ours if name in opponents]:
-        raise InputError(f"{taken[0]!r} is the name of an opponent; give the classifier another")
-    truth = np.array([labels[i] for _, test in parts for i in test])
-    makers: dict[str, Callable[[], Any]] = {**opponents, **ours}
-    results: list[Compared] = []
-    first = None
-    for number, (name, make) in enumerate(makers.items()):
-        if name in ours:
-            _warm_up(make, texts, labels, parts)
-        answers = []
-        for k, part in enumerate(parts):
-            if progress is not None:
-                progress("compare", number * len(parts) + k, len(makers) * len(parts))
-            answers.append(_answer(make(), texts, labels, part))
-        predicted = np.concatenate([each.predicted for each in answers])
-        results.append(
-            judge_prediction(truth, predicted, first, name=name, ours=name in ours, **_cost(answers))
+
+    metric: str
+    value: float
+    interval: tuple[float, float]
+    p_value: float
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """A document with different predictions.
+
+    Attributes
+    ----------
+    id : str
+    text : str
+        Its beginning, as given.
+    truth : label or number
+    predicted : list of label or number
+        Of each model.
+    right : list of bool
+        Whether each model is correct; regression: nearest to the truth.
+    """
+
+    id: str
+    text: str
+    truth: Any
+    predicted: list[Any]
+    right: list[bool]
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Results of several models on the same documents.
+
+    Attributes
+    ----------
+    names : list of str
+    results : list of Results
+        With intervals, the first model first.
+    differences : list of Difference or None
+        None for the first model.
+    alike, all_wrong : int
+        Documents on which all predictions are equal; on which all are wrong (classes).
+    only : list of int
+        For each model the documents on which it alone is correct (regression: nearest).
+    disagreements : list of Disagreement
+    """
+
+    names: list[str]
+    results: list[Results] = field(repr=False)
+    differences: list[Difference | None]
+    alike: int
+    all_wrong: int
+    only: list[int]
+    disagreements: list[Disagreement]
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        columns = zip(self.names, self.results, self.differences, self.only, strict=True)
+        models = [
+            {
+                "name": name,
+                **results.metrics,
+                "intervals": results.intervals,
+                "difference": difference and vars(difference),
+                "only_right": only,
+            }
+            for name, results, difference, only in columns
+        ]
+        return to_json(
+            {
+                "models": models,
+                "alike": self.alike,
+                "all_wrong": self.all_wrong,
+                "disagreements": [vars(each) for each in self.disagreements],
+            }
         )
-        first = predicted if first is None else first
-    return results
 
 
-def _answer(model: Any, texts: Any, labels: Sequence[Any], part: Part) -> Answer:
-    train, test = part
-    return answer(model, some(texts, train), some(labels, train), some(texts, test))
+def side_by_side(
+    models: Mapping[str, Results], texts: Sequence[str] | None, ids: Sequence[str]
+) -> SideBySide:
+    """Compare results of models, by name, with those of the first; texts and ids of all documents."""
+    names, results = list(models), list(models.values())
+    first = results[0]
+    for name, each in models.items():
+        _require_alike(names[0], first, name, each)
+    results = [each if each.intervals else each.with_intervals() for each in results]
+    right = np.stack([_right(each, results) for each in results])
+    predictions = [[str(each.labels_of(i)[1]) for i in range(first.n)] for each in results]
+    same = np.array([len(set(each)) == 1 for each in zip(*predictions, strict=True)])
+    alone = right & (right.sum(axis=0) == 1)
+    return SideBySide(
+        names=names,
+        results=results,
+        differences=[None, *(_difference(each, first) for each in results[1:])],
+        alike=int(same.sum()),
+        all_wrong=0 if first.task == "regression" else int((~right.any(axis=0)).sum()),
+        only=alone.sum(axis=1).tolist(),
+        disagreements=[_disagreement(i, results, right, texts, ids) for i in _shown(results, right, ~same)],
+    )
 
 
-def _cost(answers: Sequence[Answer]) -> dict[str, Any]:
-    return {
-        "fit": sum(each.fit for each in answers),
-        "predict": sum(each.predict for each in answers),
-        "chosen": ", ".join(dict.fromkeys(each.chosen for each in answers if each.chosen)),
-    }
+def _require_alike(name: str, first: Results, other: str, results: Results) -> None:
+    if first.task != results.task or first.labels != results.labels:
+        raise InputError(
+            f"models side by side need the same labels or numbers, and {name} is {_kind(first)}, {other} "
+            f"{_kind(results)}"
+        )
+    if not np.array_equal(first.index, results.index):
+        raise InputError(f"{name} and {other} were not judged on the same documents, and cannot be compared")
 
 
-def _warm_up(make: Callable[[], Any], texts: Any, labels: Sequence[Any], parts: Sequence[Part]) -> None:
-    train = np.asarray(parts[0][0])
-    of_train: NDArray[Any] = np.asarray(some(labels, train.tolist()))
-    few = np.concatenate([train[of_train == label][:WARM_UP] for label in np.unique(of_train)])
-    _answer(make(), texts, labels, (few.tolist(), few[:WARM_UP].tolist()))
+def _kind(results: Results) -> str:
+    labels = ", ".join(map(str, results.labels[:5])) + ", ..." * (len(results.labels) > 5)
+    return f"{results.task} ({labels})" if labels else results.task
+
+
+def _errors(results: Results) -> NDArray[np.float64]:
+    return np.abs(results.predicted - results.truth)
+
+
+def _right(results: Results, models: Sequence[Results]) -> NDArray[np.bool_]:
+    """Whether each prediction is correct; regression: nearest to the truth of all models."""
+    if results.task == "regression":
+        return _errors(results) <= np.min([_errors(each) for each in models], axis=0)
+    same = results.predicted == results.truth
+    return same.all(axis=1) if results.task == "multilabel" else same
+
+
+def _difference(results: Results, first: Results) -> Difference:
+    if results.task == "regression":
+        difference = _errors(results) - _errors(first)
+        random, n = np.random.default_rng(0), len(difference)
+        means = [difference[random.integers(0, n, n)].mean() for _ in range(1000)]
+        low, high = np.percentile(means, [2.5, 97.5])
+        return Difference("mae", float(difference.mean()), (float(low), float(high)), np.nan)
+    right, first_right = (_right(each, []) for each in (results, first))
+    paired = compare_predictions(np.ones(len(right), bool), right, first_right)
+    metric = "subset_accuracy" if results.task == "multilabel" else "accuracy"
+    return Difference(metric, paired.difference, paired.interval, paired.p_value)
+
+
+def _shown(results: Sequence[Results], right: NDArray[np.bool_], differ: NDArray[np.bool_]) -> list[int]:
+    """Documents to show: half where the first model is wrong and another correct, half the other way round.
+
+    Regression: those with the largest range of errors.
+    """
+    if results[0].task == "regression":
+        errors = np.stack([_errors(each) for each in results])
+        spread = errors.max(axis=0) - errors.min(axis=0)
+        return [i for i in np.argsort(-spread, kind="stable")[:MOST_SHOWN].tolist() if spread[i] > 0]
+    sides = [differ & ~right[0] & right.any(axis=0), differ & right[0]]
+    halves = [np.flatnonzero(side).tolist() for side in sides]
+    half = MOST_SHOWN // 2
+    room = [MOST_SHOWN - min(half, len(halves[1])), MOST_SHOWN - min(half, len(halves[0]))]
+    return [i for side, most in zip(halves, room, strict=True) for i in side[:most]]
+
+
+def _disagreement(
+    i: int,
+    results: Sequence[Results],
+    right: NDArray[np.bool_],
+    texts: Sequence[str] | None,
+    ids: Sequence[str],
+) -> Disagreement:
+    given = int(results[0].index[i])
+    text = "" if texts is None else " ".join(texts[given][: 2 * SYMBOLS].split())
+    return Disagreement(
+        ids[given],
+        text if len(text) <= SYMBOLS else text[:SYMBOLS] + " …",
+        results[0].labels_of(i)[0],
+        [each.labels_of(i)[1] for each in results],
+        right[:, i].tolist(),
+    )

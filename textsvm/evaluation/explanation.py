@@ -1,10 +1,10 @@
-"""Why a model says what it says of a document: symbols that its value comes from, and training documents.
+"""Explanations of predictions: contributions of symbols, substrings and support vectors to the value.
 
-Everything is about the text as the model reads it: normalised, cut to `max_length`. The value that is
-explained is, for two classes, the decision value (positive for the second class, or for `positive`); for
-more, what speaks for the predicted class: its machine (one-vs-rest), the sum of its machines against each
-other class (one-vs-one), or its machine less the mean of the others (Crammer-Singer, where only differences
-count); for regression, the number. Each kernel tells how it is shared out (`Kernel.contributions`).
+All refer to the text as the model reads it: normalised, cut to `max_length`. The explained value is, for two
+classes, the decision value (positive for the second class, or for `positive`); for more, the value of the
+predicted class: its machine (one-vs-rest), the sum of its machines against each other class (one-vs-one), or
+its machine less the mean of the others (Crammer-Singer, where only differences count); for regression, the
+number. Each kernel defines its attribution (`Kernel.contributions`).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from textsvm.runtime.parallel import part as part_of
 from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import Documents, Views
 
-#: Documents that are explained together: each has a weight for every feature of the support vectors.
+#: Documents explained together: each has a weight for every feature of the support vectors.
 CHUNK = 16
 
 
 @dataclass(frozen=True)
 class Substring:
-    """A substring of a document, how often it occurs in it, and its contribution to the value."""
+    """A substring of a document, its number of occurrences, and its contribution to the value."""
 
     text: str
     count: int
@@ -44,20 +44,20 @@ class Substring:
 
 @dataclass(frozen=True)
 class Similar:
-    """A support vector.
+    """A support vector that contributes to a value.
 
     Attributes
     ----------
     index : int
-        Of the training documents.
+        Index of the training document.
     kernel : float
-        k(it, the document).
+        Kernel value with the explained document.
     contribution : float
-        Its coefficient times that.
+        Dual coefficient times `kernel`.
     text : str
-        As the model has kept it.
+        As stored in the model.
     id : str, optional
-        Of the training document, where the model's file has it.
+        Of the training document, if the model's file has it.
     """
 
     index: int
@@ -68,34 +68,34 @@ class Similar:
 
     @property
     def name(self) -> str:
-        """The id, or else the number among the training documents."""
+        """The id, else the index among the training documents."""
         return f"{self.index:,}" if self.id is None else self.id
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a document has its value.
+    """Contributions to the value of a document.
 
     Attributes
     ----------
     prediction : label or number
-        A tuple of labels where there may be several.
+        A tuple for several labels per document.
     towards : label, optional
-        The class that positive contributions speak for, of several labels the one of the largest value; None
-        for regression.
+        Class of positive contributions; for several labels per document the label with the largest value;
+        None for regression.
     against : label, optional
         With two classes, the other one.
     value, bias : float
     text : str
         The document as the model reads it.
     symbols : float64 array, shape (len(text),)
-        Contribution of each character; with an exact method they and the bias sum to the value.
+        Contribution of each character; for an exact method, they and the bias sum to the value.
     attribution : Attribution
-        How the value was shared out.
+        Method of the attribution.
     substrings : list of Substring
-        Those of the largest contributions, of kernels that have features one can name.
+        Largest contributions of substrings, for kernels whose features are substrings.
     similar : list of Similar
-        The support vectors of the largest contributions; none of a model that was saved without texts.
+        Largest contributions of support vectors; empty for a model saved without texts.
     """
 
     prediction: Any
@@ -111,7 +111,7 @@ class Explanation:
 
     @property
     def method(self) -> str:
-        """The name of its attribution: "substrings", "subsequences", "occlusion"."""
+        """Name of the attribution: "substrings", "subsequences", "occlusion"."""
         return self.attribution.name
 
     @property
@@ -133,24 +133,24 @@ def explain(
     similar: int = 5,
     progress: Progress | None = None,
 ) -> list[Explanation]:
-    """Explain what a fitted model says of texts, on the CPU.
+    """Explain the predictions of a fitted model, on the CPU.
 
     Parameters
     ----------
     model : SVC, MultilabelSVC, SVR, OneClassSVM or CalibratedSVC
-        Fitted to texts. Of a calibrated model its decision value is explained.
+        Fitted to texts. For a calibrated model, the decision value is explained.
     texts : list of str
-        Or what else `model.predict` takes.
+        Or any other input of `model.predict`.
     positive : label, optional
-        Of two classes the one that positive values speak for; ``classes_[1]`` if not given.
+        Class with positive values, of two; default ``classes_[1]``.
     substrings, similar : int
-        How many substrings and support vectors are named.
+        Number of substrings and support vectors listed.
     progress : callable, optional
 
     Raises
     ------
     InputError
-        If the model was fitted to vectors or to a kernel matrix, so that it has no texts.
+        If the model was fitted to vectors or to a kernel matrix.
     """
     machine = _readable(model, "so there is nothing to explain")
     texts = machine.read(texts, fitting=False)
@@ -164,45 +164,41 @@ def explain(
             if weights is None
             else _OfWeights(machine, device)
         )
-        found = []
+        explanations = []
         for first in range(0, len(documents), CHUNK):
             part = documents.take(range(first, min(first + CHUNK, len(documents))))
             step = part_of(progress, first, len(part), len(documents))
-            found += _explain(machine, known, part, positive, (substrings, similar), step)
+            explanations += _explain(machine, known, part, positive, (substrings, similar), step)
     if machine is not model:
         decision = machine.decision_function(texts)
         likely = model.classes_[model.probabilities(decision).argmax(axis=1)].tolist()
-        found = [replace(each, prediction=label) for each, label in zip(found, likely, strict=True)]
-    return found
+        explanations = [
+            replace(each, prediction=label) for each, label in zip(explanations, likely, strict=True)
+        ]
+    return explanations
 
 
-def _readable(model: Any, why: str) -> Any:
+def _readable(model: Any, consequence: str) -> Any:
     """The machine of a fitted model that reads texts, or columns with texts."""
     check_is_fitted(model)
     if getattr(model, "support_documents_", None) is None:
-        raise InputError(f"a model of a precomputed kernel matrix has no texts, {why}")
+        raise InputError(f"a model of a precomputed kernel matrix has no texts, {consequence}")
     machine = machine_of(model)
     if machine.kernel_.reads == "vectors":
-        raise InputError(f"a model of vectors has no texts, {why}")
+        raise InputError(f"a model of vectors has no texts, {consequence}")
     return machine
 
 
-def machine_of_texts(model: Any, what: str) -> Any:
-    """The machine of a fitted model that reads texts alone.
-
-    Raises
-    ------
-    InputError
-        If it reads vectors, a kernel matrix or columns of a table; `what` it has not is said.
-    """
-    machine = _readable(model, f"so it has {what}")
+def machine_of_texts(model: Any, missing: str) -> Any:
+    """The machine of a fitted model of plain texts; else InputError that names the `missing` result."""
+    machine = _readable(model, f"so it has {missing}")
     if machine.kernel_.reads != "texts":
-        raise InputError(f"a model of columns of a table has no single text, so it has {what}")
+        raise InputError(f"a model of columns of a table has no single text, so it has {missing}")
     return machine
 
 
 class _OfSupport:
-    """What machines that have support vectors say of documents, and why."""
+    """Values of documents and contributions to them, by machines with support vectors."""
 
     def __init__(self, model: Any, device: Device, info: Any) -> None:
         self.model, self.support = model, model.support_documents_
@@ -210,25 +206,26 @@ class _OfSupport:
         self.ids = _support_ids(info, len(self.support))
 
     def look(self, documents: Documents | Views) -> NDArray[np.float64]:
-        """Values without bias, shape (n, n_machines); the documents are those of what follows."""
-        coef, some = self.model.dual_coef_, len(self.support) > 0
-        self.documents, self.values = documents, np.empty((len(documents), 0))
-        if some:
-            self.values = self.rows.cross(documents).astype(np.float64)
-        return self.rows.decision(documents, coef.T) if some else self.values @ coef.T
+        """Set the documents; their values without bias, shape (n, n_machines)."""
+        coef, self.documents = self.model.dual_coef_, documents
+        if not len(self.support):
+            self.values = np.empty((len(documents), 0))
+            return self.values @ coef.T
+        self.values = self.rows.cross(documents).astype(np.float64)
+        return self.rows.decision(documents, coef.T)
 
     def contributions(self, mixes: NDArray[np.float64], progress: Progress | None) -> Contributions:
-        """Of the symbols, to sums of machines, mixes (n, n_machines)."""
+        """Contributions of the symbols to weighted sums of machines, `mixes` of shape (n, n_machines)."""
         self.coef = mixes @ self.model.dual_coef_
         if not len(self.support):
             return Contributions([np.zeros(len(text)) for text in texts_of(self.documents)])
         kernel = self.model.kernel_
-        found = kernel.contributions(self.rows, self.documents, self.coef, self.values, progress)
+        parts = kernel.contributions(self.rows, self.documents, self.coef, self.values, progress)
         exact = kernel.attribution.exact
-        return complete(found, (self.coef * self.values).sum(axis=1)) if exact else found
+        return complete(parts, (self.coef * self.values).sum(axis=1)) if exact else parts
 
     def similar(self, d: int, most: int) -> list[Similar]:
-        """The support vectors of the largest contributions to document d."""
+        """Support vectors with the largest contributions to document d."""
         model, values, terms = self.model, self.values[d], self.coef[d] * self.values[d]
         return [
             Similar(
@@ -240,14 +237,14 @@ class _OfSupport:
 
 
 def _support_ids(info: Any, n: int) -> list[str | None]:
-    """The ids that a model's file has of its support vectors; none of what is of another form."""
+    """Ids of the support vectors in a model file's information; None if missing or damaged."""
     ids = info.get("support_ids") if isinstance(info, dict) else None
     known = isinstance(ids, list) and len(ids) == n and all(isinstance(each, str) for each in ids)
     return ids if known and isinstance(ids, list) else [None] * n
 
 
 class _OfWeights:
-    """The same of machines that are weights of features."""
+    """The same for machines that are stored as feature weights."""
 
     def __init__(self, model: Any, device: Device) -> None:
         self.predictor = model.kept.weights.predictor(device)
@@ -258,10 +255,10 @@ class _OfWeights:
         return values
 
     def contributions(self, mixes: NDArray[np.float64], progress: Progress | None) -> Contributions:
-        found: Contributions = self.predictor.contributions(self.documents, mixes)
+        parts: Contributions = self.predictor.contributions(self.documents, mixes)
         if progress is not None:
             progress(1, 1)
-        return found
+        return parts
 
     def similar(self, d: int, most: int) -> list[Similar]:
         return []
@@ -275,21 +272,21 @@ def _explain(
     most: tuple[int, int],
     progress: Progress | None,
 ) -> list[Explanation]:
-    """Explanations with at most so many (substrings, support vectors)."""
+    """Explanations of a chunk of documents; `most`: numbers of substrings and of support vectors."""
     machines = known.look(documents) + model.intercept_
     mixes, meanings = _machines_explained(model, machines, positive)
     biases = mixes @ model.intercept_
-    found = known.contributions(mixes, progress)
+    parts = known.contributions(mixes, progress)
     explanations = []
     for d, text in enumerate(texts_of(documents)):
-        features = sorted(found.features[d], key=lambda each: -abs(each[2])) if found.features else []
+        features = sorted(parts.features[d], key=lambda each: -abs(each[2])) if parts.features else []
         explanations.append(
             Explanation(
                 **meanings[d],
                 value=float(mixes[d] @ machines[d]),
                 bias=float(biases[d]),
                 text=text,
-                symbols=found.symbols[d],
+                symbols=parts.symbols[d],
                 attribution=model.kernel_.attribution,
                 substrings=[Substring(*feature) for feature in features[: most[0]]],
                 similar=known.similar(d, most[1]),
@@ -299,14 +296,14 @@ def _explain(
 
 
 def texts_of(documents: Documents | Views) -> Sequence[str]:
-    """The normalised texts that are shown."""
+    """Normalised texts for display."""
     return [documents.shown(i) for i in range(len(documents))]
 
 
 def _machines_explained(
     model: Any, machines: NDArray[np.float64], positive: Any
 ) -> tuple[NDArray[np.float64], list[dict[str, Any]]]:
-    """The sum of machines that is explained of each document, (n, n_machines), and what it means."""
+    """Weights of the machines in each explained value, (n, n_machines), and fields of its `Explanation`."""
     n, n_machines = machines.shape
     classes = getattr(model, "classes_", None)
     if classes is None:
@@ -319,11 +316,12 @@ def _machines_explained(
             predictions = [meaning["towards" if each > 0 else "against"] for each in predictions]
         return np.ones((n, n_machines)), [{"prediction": each, **meaning} for each in predictions]
     if getattr(model, "label_form_", None) is not None:
-        given = label_sets(model.predictions(machines, classes), classes)
+        label_tuples = label_sets(model.predictions(machines, classes), classes)
         first = machines.argmax(axis=1)
         towards = classes[first].tolist()
         meanings = [
-            {"prediction": p, "towards": t, "against": None} for p, t in zip(given, towards, strict=True)
+            {"prediction": p, "towards": t, "against": None}
+            for p, t in zip(label_tuples, towards, strict=True)
         ]
         return np.eye(len(classes))[first], meanings
     chosen = model.predictions(model.scores(machines, len(classes)), classes)
@@ -340,7 +338,7 @@ def _machines_explained(
 
 
 def machines_of(strategy: str, a: int, n_classes: int) -> NDArray[np.float64]:
-    """What speaks for class `a` of more than two: signs of the machines, shape (n_machines,)."""
+    """Weights of the machines in the value of class `a` of more than two, shape (n_machines,)."""
     if strategy == "ovo":
         pairs = combinations(range(n_classes), 2)
         return np.array([float(second == a) - float(first == a) for first, second in pairs])

@@ -1,4 +1,4 @@
-"""A fitted estimator and documents whose labels or numbers are known -> results."""
+"""Apply a fitted model to documents: predictions in one form for all kinds of models, and results."""
 
 from __future__ import annotations
 
@@ -7,17 +7,52 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.evaluation.asked import machine_of as machine_of
-from textsvm.evaluation.asked import predict as predict
 from textsvm.evaluation.results import Results, evaluate, evaluate_labels
 from textsvm.text.documents import Documents, Views
 
-#: Warn when more than this share of the symbols is not in the model's alphabet.
+#: Warn if more than this share of the symbols is not in the model's alphabet.
 UNSEEN = 0.05
-#: Warn when more than this share of the documents are support vectors.
+#: Warn if more than this share of the documents are support vectors.
 SEEN = 0.05
+
+
+def machine_of(model: Any) -> Any:
+    """The kernel machine of a calibrated model, or the model itself."""
+    return getattr(model, "estimator_", model)
+
+
+def predict(
+    model: Any, texts: Any, truth: Sequence[Any], positive: Any, progress: Any
+) -> tuple[NDArray[Any] | None, NDArray[Any], NDArray[np.float64], NDArray[np.float64] | None]:
+    """Classes (None for regression), predictions, decision values, and probabilities if there are any.
+
+    A one-class model needs `positive`, its class, and `truth` for the name of the other class.
+    """
+    if not hasattr(model, "decision_function"):
+        values = model.predict(texts, progress)
+        return None, values, values, None
+    decision = model.decision_function(texts, progress)
+    if hasattr(model, "predict_proba"):
+        probability = model.probabilities(decision)
+        return model.classes_, model.decide(probability), decision, probability
+    if hasattr(model, "classes_"):
+        return model.classes_, model.predictions(decision, model.classes_), decision, None
+    if positive is None:
+        raise InputError(
+            "a one-class model needs to know which label it was trained on: give the positive one"
+        )
+    others = sorted({label for label in truth if label != positive}) or ["rest"]
+    if len(others) > 1:
+        raise InputError(
+            f"a one-class model tells {positive!s} from all others, and there are the labels "
+            f"{', '.join(map(str, others[:5]))}; reduce them to two"
+        )
+    classes = np.array(sorted([positive, others[0]]))
+    predicted = np.where(decision >= 0, positive, others[0])
+    return classes, predicted, decision if classes[1] == positive else -decision, None
 
 
 def judge(
@@ -29,7 +64,7 @@ def judge(
     progress: Any = None,
     seconds: dict[str, float] | None = None,
 ) -> Results:
-    """Predict labelled documents and compare; of a calibrated model its likeliest class, whatever it rejects.
+    """Predict labelled documents and compute results; a calibrated model predicts its likeliest class.
 
     Parameters
     ----------
@@ -39,13 +74,13 @@ def judge(
     truth : sequence, length n
         Labels, or numbers for an SVR; tuples of labels, or a bool indicator, for a MultilabelSVC.
     positive : label, optional
-        Of two classes the one to be found. An OneClassSVM needs it: the class that it has learnt.
+        Positive class of two. Required for a OneClassSVM: the class it was trained on.
     grades : (int, int), optional
         Range of the quadratic weighted kappa.
     progress : callable, optional
         See `textsvm.runtime.parallel.StageProgress`.
     seconds : dict, optional
-        Kept in the results, with "predict" added.
+        Copied to the results, with "predict" added.
 
     Raises
     ------
@@ -58,53 +93,50 @@ def judge(
     classes, predicted, decision, probability = predict(model, texts, truth, positive, progress)
     if classes is not None and predicted.ndim == 2:
         results = evaluate_labels(truth, predicted, decision, classes, model.thresholds_)
-        return _with_notes(results, model, texts, {**(seconds or {}), "predict": time.perf_counter() - clock})
-    if classes is not None and probability is not None:
-        predicted = classes[probability.argmax(axis=1)]
-    spent = time.perf_counter() - clock
-    results = evaluate(
-        truth, predicted, decision, classes, positive=positive, probability=probability, grades=grades
-    )
-    conformity = getattr(model, "conformity_", None)
-    if conformity is not None and classes is not None and probability is not None:
-        codes = np.searchsorted(classes, results.truth)
-        sets, unlike = conformity.summary(probability[results.index], decision[results.index], codes)
-        results.sets.extend(sets)
-        results.rejected.update(unlike)
-    return _with_notes(results, model, texts, {**(seconds or {}), "predict": spent})
-
-
-def _with_notes(results: Results, model: Any, texts: Any, seconds: dict[str, float]) -> Results:
-    results.seconds.update(seconds)
+        spent = time.perf_counter() - clock
+    else:
+        if classes is not None and probability is not None:
+            predicted = classes[probability.argmax(axis=1)]
+        spent = time.perf_counter() - clock
+        results = evaluate(
+            truth, predicted, decision, classes, positive=positive, probability=probability, grades=grades
+        )
+        conformity = getattr(model, "conformity_", None)
+        if conformity is not None and classes is not None and probability is not None:
+            codes = np.searchsorted(classes, results.truth)
+            sets, unlike = conformity.summary(probability[results.index], decision[results.index], codes)
+            results.sets.extend(sets)
+            results.rejected.update(unlike)
+    results.seconds.update({**(seconds or {}), "predict": spent})
     results.warnings.extend(data_warnings(model, texts))
     return results
 
 
-def _unseen(documents: Any, support: Any) -> float:
-    """The share of the symbols that no support vector has; words and numbers that are new say nothing."""
-    if not isinstance(support, Documents) or support.of_tokens or not len(documents.codes):
-        return 0.0
-    return float(np.mean(documents.codes >= len(support.alphabet)))
-
-
 def data_warnings(model: Any, texts: Any) -> list[str]:
-    """Warnings of documents that do not fit a model, or fit too well: it was trained on them."""
+    """Warnings about documents in another language, and about support vectors among the documents."""
     support, machine = getattr(model, "support_documents_", None), machine_of(model)
     if not isinstance(support, Documents | Views):
         return []
     documents = machine.encode(machine.read(texts, fitting=False), support)
-    found = []
+    warnings = []
     unseen = max([_unseen(documents.of(view), support.of(view)) for view in model.kernel_.views])
     if unseen > UNSEEN:
-        found.append(
+        warnings.append(
             f"{100 * unseen:.0f} % of the symbols of these documents do not occur in the model's support "
             "vectors: another language, or another encoding?"
         )
     known = {support.text(i) for i in range(len(support))}
     seen = sum(documents.text(i) in known for i in range(len(documents))) / len(documents)
     if seen > SEEN:
-        found.append(
+        warnings.append(
             f"{100 * seen:.0f} % of these documents are support vectors of the model: it knows them "
             "and will do less well on others"
         )
-    return found
+    return warnings
+
+
+def _unseen(documents: Any, support: Any) -> float:
+    """Share of the symbols that no support vector has; 0 for tokens, where new ones are normal."""
+    if not isinstance(support, Documents) or support.of_tokens or not len(documents.codes):
+        return 0.0
+    return float(np.mean(documents.codes >= len(support.alphabet)))

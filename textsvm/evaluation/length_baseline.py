@@ -1,6 +1,6 @@
-"""What the length of a text alone tells of a number: one that is not ahead of it learnt nothing else.
+"""Baseline for regression: a monotone (isotonic) function of the text length alone.
 
-The fit is monotone (isotonic), rising or falling, of the number of symbols; scores of essays go far with it.
+Scores of essays follow their length closely; a model that is no better has learnt nothing else.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
 
 from textsvm.evaluation.metrics import scores
 
-Array = NDArray[np.float64]
 
-
-def symbols(examples: Any) -> Array | None:
-    """How many symbols each of the examples has, in all columns of texts; None if there is no text."""
+def symbol_counts(examples: Any) -> NDArray[np.float64] | None:
+    """Number of symbols of each example, summed over all columns of texts; None without texts."""
     columns = examples.values() if isinstance(examples, dict) else [examples]
     texts = [each for each in columns if not hasattr(each, "dtype") and not hasattr(each, "indptr")]
     if not texts:
@@ -28,11 +27,12 @@ def symbols(examples: Any) -> Array | None:
 
 @dataclass(frozen=True)
 class LengthBaseline:
-    """Numbers from lengths: linear between these, and as at the ends beyond.
+    """Piecewise linear function from text length to the predicted number, constant beyond its ends.
 
     Attributes
     ----------
     lengths, numbers : list of float
+        Its points.
     """
 
     lengths: list[float]
@@ -40,35 +40,38 @@ class LengthBaseline:
 
     @classmethod
     def fit(cls, examples: Any, numbers: Sequence[float]) -> LengthBaseline | None:
-        """That of training documents; None if there are no texts."""
-        from sklearn.isotonic import IsotonicRegression
-
-        lengths = symbols(examples)
+        """Fit to training documents; None without texts."""
+        lengths = symbol_counts(examples)
         if lengths is None:
             return None
         values = np.asarray(numbers, np.float64)
         rising = bool((lengths - lengths.mean()) @ (values - values.mean()) >= 0)
-        fitted = IsotonicRegression(increasing=rising, out_of_bounds="clip").fit(lengths, values)
-        return cls(fitted.X_thresholds_.tolist(), fitted.y_thresholds_.tolist())
+        lengths, place, counts = np.unique(lengths, return_inverse=True, return_counts=True)
+        means = np.bincount(place, values) / counts
+        fitted = isotonic_regression(means, weights=counts, increasing=rising).x
+        inner = np.zeros(len(lengths), bool)  # inside a run of equal values
+        inner[1:-1] = (fitted[1:-1] == fitted[:-2]) & (fitted[1:-1] == fitted[2:])
+        return cls(lengths[~inner].tolist(), fitted[~inner].tolist())
 
     @classmethod
     def of(cls, info: Any) -> LengthBaseline | None:
-        """The one that a model's file has; None if it has none, or what it has is none."""
-        found = info.get("length_baseline") if isinstance(info, dict) else None
-        if not isinstance(found, dict) or found.keys() != {"lengths", "numbers"}:
+        """The baseline in a model file's information; None if it is missing or damaged."""
+        state = info.get("length_baseline") if isinstance(info, dict) else None
+        if not isinstance(state, dict) or state.keys() != {"lengths", "numbers"}:
             return None
         try:
-            made = cls(*(np.asarray(found[name], np.float64).tolist() for name in ("lengths", "numbers")))
+            lengths, numbers = (np.asarray(state[name], np.float64) for name in ("lengths", "numbers"))
         except (TypeError, ValueError):
             return None
-        return made if np.ndim(made.lengths) == 1 and 0 < len(made.lengths) == len(made.numbers) else None
+        fits = lengths.ndim == 1 and 0 < len(lengths) == len(numbers)
+        return cls(lengths.tolist(), numbers.tolist()) if fits else None
 
     def judge(
         self, examples: Any, truth: Sequence[float], grades: tuple[int, int] | None = None
     ) -> dict[str, float]:
-        """Its metrics on documents; none where they have no texts."""
-        lengths = symbols(examples)
+        """Its metrics on documents; empty without texts."""
+        lengths = symbol_counts(examples)
         if lengths is None:
             return {}
-        said = np.interp(lengths, self.lengths, self.numbers)
-        return scores(np.asarray(truth, np.float64), said, None, None, grades)
+        predicted = np.interp(lengths, self.lengths, self.numbers)
+        return scores(np.asarray(truth, np.float64), predicted, None, None, grades)

@@ -1,103 +1,281 @@
-"""Truth, predictions and decision values -> metrics of any number of classes, or of regression.
+"""Metrics of predictions: classes, several labels per document, and numbers.
 
-Figures come from scikit-learn. What has no value (a correlation with a constant, the area under the curve of
-a single class) is NaN, and None in JSON.
+Every metric is computed for weighted documents, all rows of weights at once: a row of ones gives the metric
+of the documents themselves, rows of counts give those of bootstrap resamples (`textsvm.evaluation.results`).
+Undefined metrics (a correlation with a constant, the area under the curve of a single class) are NaN, and
+None in JSON. Tests compare all of them with scikit-learn.
 
-Ranges of the quadratic weighted kappa: it is defined for grades, whole numbers from `low` to `high`, a range
-that the user may give; without one it is the range of the model's classes, and in regression that of the
-truth. Predicted numbers are rounded (halves to even) and clipped to it. Classes that differ by 2 are twice
-as far apart as those that differ by 1, whether there is one between them or not.
+Classes:
+
+    accuracy, mcc      share of correct predictions; Matthews correlation
+    precision, recall, f1   of the positive class, with two classes; f1[label] of each class
+    macro_f1           mean F1 over the classes that occur in truth or prediction
+    roc_auc            with more than two classes the mean over the classes that occur, each against the rest
+    average_precision  sum over values v, from the largest, of (recall(v) - recall(above v)) precision(v),
+                       without interpolation; with more than two classes the mean as for roc_auc
+    qwk                quadratic weighted kappa 1 - E[(t - p)^2] / (E[t^2] + E[p^2] - 2 E[t] E[p])
+    log_loss, brier    of probabilities
+
+Several labels per document:
+
+    micro_f1           F1 of all decisions together, one decision per document and label
+    subset_accuracy    share of documents with exactly the right labels
+    hamming_loss       share of wrong decisions
+    precision_at_k     precision of the k labels with the largest decision values, mean over documents
+    break-even point   precision of the m documents with the largest values, where m documents have the label:
+                       there, precision equals recall (Joachims 1998; Lodhi et al. 2002)
+
+Numbers: mae, rmse, r2, pearson, qwk.
+
+Quadratic weighted kappa needs grades, whole numbers in a range: the range the user gives, else that of the
+classes or of the true numbers. Predicted numbers are rounded (halves to even) and clipped to it. Classes 1
+and 3 are twice as far apart as 1 and 2, whether there is a class 2 or not.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn import metrics
 
 from textsvm.errors import InputError
-from textsvm.evaluation import multilabel
-from textsvm.evaluation.precision_recall import average_precisions, mean_of_defined, of_each
+from textsvm.runtime.compiled import njit
 
-#: More steps than these are no grades: years, prices.
+Array = NDArray[np.float64]
+#: A wider range of whole numbers is not treated as grades: years, prices.
 MOST_GRADES = 1000
+#: The k of precision at k, as far as there are as many labels.
+AT = (1, 3, 5)
 
 
 def scores(
     truth: ArrayLike,
     predicted: ArrayLike,
-    decision: NDArray[np.float64] | None,
+    decision: Array | None,
     classes: NDArray[Any] | None,
     grades: tuple[int, int] | None = None,
     areas: bool = True,
     positive: Any = None,
 ) -> dict[str, float]:
-    """Metrics by name.
+    """Compute all metrics by name.
 
     Parameters
     ----------
     truth, predicted : array-like, shape (n,)
-        Labels out of `classes`, or numbers; bool arrays of shape (n, n_classes) where a document may have
-        several labels, see `textsvm.evaluation.multilabel`.
+        Labels out of `classes`, or numbers; bool arrays of shape (n, n_classes) for several labels per
+        document.
     decision : float64 array, optional
-        Two classes: shape (n,), positive means ``classes[1]``. More: shape (n, n_classes). None: no areas.
+        Decision values. Two classes: shape (n,), positive for ``classes[1]``; else shape (n, n_classes).
+        None: no areas under curves and no precision at k.
     classes : array, shape (n_classes,), sorted; or None
         None means regression.
     grades : (int, int), optional
         Lowest and highest grade of the quadratic weighted kappa.
     areas : bool
-        Whether areas under curves are wanted, which take longer than all else; NaN if not.
+        Compute areas under curves, which take longer than all other metrics; NaN otherwise.
     positive : label, optional
-        Of two classes the one to be found; ``classes[1]`` if not given.
+        Positive class of two; default ``classes[1]``.
 
     Returns
     -------
-    dict
-        Classes: "accuracy", "macro_f1" (over the classes that occur in truth or prediction), "mcc", "roc_auc"
-        and "average_precision" (more than two classes: mean of each that occurs against the rest; two:
-        average precision of the positive one), with two classes "precision", "recall" and "f1" of the
-        positive one, with more than two that are whole numbers "qwk", and "f1[label]" of each class.
-        Regression: "mae", "rmse", "r2", "pearson", and "qwk" if the truth is of grades.
+    dict of str -> float
         The same names for any predictions of the same truth.
     """
     truth, predicted = np.asarray(truth), np.asarray(predicted)
-    if classes is None:
-        return _regression(truth.astype(float), predicted.astype(float), grades)
-    classes = np.asarray(classes)
-    if truth.ndim == 2:
-        return multilabel.scores(truth, predicted, decision, classes, areas)
-    true, said = np.searchsorted(classes, truth), np.searchsorted(classes, predicted)
-    k, found_one = len(classes), 0 if positive is not None and positive == classes[0] else 1
-    _, _, f1, support = metrics.precision_recall_fscore_support(
-        true, said, labels=np.arange(k), zero_division=0.0
-    )
-    occurs = (support > 0) | (np.bincount(said, minlength=k) > 0)
-    if decision is not None and not (areas and np.all(np.isfinite(decision))):
-        decision = None
-    found = {
-        "accuracy": float(metrics.accuracy_score(true, said)),
-        "macro_f1": float(f1[occurs].mean()),
-        "mcc": float(metrics.matthews_corrcoef(true, said)) if occurs.sum() > 1 else 0.0,
-        "roc_auc": _roc_auc(true, decision, k),
-        "average_precision": _average_precision(true, decision, k, found_one),
+    weight = np.ones((1, len(truth)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if classes is None:
+            values = number_metrics(weight, truth.astype(float), predicted.astype(float), grades)
+        elif truth.ndim == 2:
+            values = label_metrics(weight, truth, predicted, decision, classes.tolist(), areas)
+        else:
+            true, given = np.searchsorted(classes, truth), np.searchsorted(classes, predicted)
+            labels = np.asarray(classes).tolist()
+            decision = decision if areas else None
+            if len(labels) == 2 and positive is not None and positive == labels[0]:
+                labels, true, given = labels[::-1], 1 - true, 1 - given
+                decision = None if decision is None else -decision
+            values = class_metrics(weight, true, given, decision, labels, grades)
+    return {name: float(value[0]) for name, value in values.items()}
+
+
+def class_metrics(
+    weight: Array,
+    true: NDArray[np.int64],
+    predicted: NDArray[np.int64],
+    decision: Array | None,
+    labels: Sequence[Any],
+    grades: tuple[int, int] | None = None,
+    probability: Array | None = None,
+) -> dict[str, Array]:
+    """Metrics for one label per document.
+
+    Parameters
+    ----------
+    weight : float64 array, shape (resamples, n)
+        Weight of each document.
+    true, predicted : int64 arrays, shape (n,)
+        Indices into `labels`.
+    decision : float64 array, shape (n,) or (n, n_labels), optional
+        With two labels positive for the second.
+    labels : sequence
+        With two labels the second is the positive class.
+    grades : (int, int), optional
+    probability : float64 array, shape (n,) or (n, n_labels), optional
+        With two labels that of the second.
+
+    Returns
+    -------
+    dict of str -> float64 array, shape (resamples,)
+    """
+    k = len(labels)
+    cells = _sums_by(weight, true * k + predicted, k * k).reshape(-1, k, k)
+    hits, support, given = np.diagonal(cells, axis1=1, axis2=2), cells.sum(2), cells.sum(1)
+    precision, recall, f1 = precision_recall_f1(hits, support, given)
+    occurs, n = support + given > 0, support.sum(1)
+    spread = np.sqrt((n**2 - (support**2).sum(1)) * (n**2 - (given**2).sum(1)))
+    metrics = {
+        "accuracy": hits.sum(1) / n,
+        "macro_f1": f1.sum(1) / occurs.sum(1),
+        "mcc": _ratio(hits.sum(1) * n - (support * given).sum(1), spread),
+        "roc_auc": _roc_auc(weight, true, decision, support),
+        "average_precision": _average_precision(weight, true, decision, support),
     }
     if k == 2:
-        precision, recall, _, _ = metrics.precision_recall_fscore_support(
-            true, said, pos_label=found_one, average="binary", zero_division=0.0
-        )
-        found |= {"precision": float(precision), "recall": float(recall), "f1": float(f1[found_one])}
-    elif (values := as_grades(classes)) is not None:
-        found["qwk"] = quadratic_kappa(
-            values[true], values[said], grades or (int(values.min()), int(values.max()))
-        )
-    return found | {f"f1[{label}]": float(value) for label, value in zip(classes, f1, strict=True)}
+        metrics |= {"precision": precision[:, 1], "recall": recall[:, 1], "f1": f1[:, 1]}
+    elif (values := as_grades(np.asarray(labels))) is not None:
+        span = grades or (int(values.min()), int(values.max()))
+        metrics["qwk"] = _kappa(weight, values[true], values[predicted], span)
+    metrics |= {f"f1[{label}]": f1[:, a] for a, label in enumerate(labels)}
+    if probability is None:
+        return metrics
+    of_truth = (
+        np.where(true == 1, probability, 1 - probability)
+        if k == 2
+        else probability[np.arange(len(true)), true]
+    )
+    eps = np.finfo(probability.dtype).eps
+    metrics["log_loss"] = _mean(weight, -np.log(np.clip(of_truth, eps, 1 - eps)))
+    if k == 2:
+        metrics["brier"] = _mean(weight, (probability - true) ** 2)
+    return metrics
+
+
+def label_metrics(
+    weight: Array,
+    truth: NDArray[np.bool_],
+    predicted: NDArray[np.bool_],
+    decision: Array | None,
+    labels: Sequence[Any],
+    areas: bool = True,
+) -> dict[str, Array]:
+    """Metrics for several labels per document.
+
+    Parameters
+    ----------
+    weight : float64 array, shape (resamples, n)
+    truth, predicted : bool arrays, shape (n, n_labels)
+    decision : float64 array, shape (n, n_labels), optional
+        NaN, of a label without a machine, ranks below all numbers.
+    labels : sequence
+    areas : bool
+        Compute the average precision; NaN otherwise.
+    """
+    hits, support, given = (weight @ each for each in (truth & predicted, truth, predicted))
+    _, _, f1 = precision_recall_f1(hits, support, given)
+    micro = precision_recall_f1(*(each.sum(axis=1) for each in (hits, support, given)))
+    wrong = truth != predicted
+    metrics = {
+        "micro_f1": micro[2],
+        "macro_f1": _ratio(f1.sum(axis=1), (support + given > 0).sum(axis=1)),
+        "micro_precision": micro[0],
+        "micro_recall": micro[1],
+        "subset_accuracy": _mean(weight, ~wrong.any(axis=1)),
+        "hamming_loss": _mean(weight, wrong.mean(axis=1)),
+        "average_precision": np.full(len(weight), np.nan),
+    }
+    if decision is not None:
+        if areas:
+            metrics["average_precision"] = mean_of_defined(average_precisions(truth, decision, weight))
+        order = np.argsort(-_ranked(decision), axis=1, kind="stable")
+        right = np.take_along_axis(truth, order, axis=1)
+        for k in [k for k in AT if k <= truth.shape[1]]:
+            metrics[f"precision_at_{k}"] = _mean(weight, right[:, :k].mean(axis=1))
+    return metrics | {f"f1[{label}]": f1[:, a] for a, label in enumerate(labels)}
+
+
+def number_metrics(
+    weight: Array, truth: Array, predicted: Array, grades: tuple[int, int] | None = None
+) -> dict[str, Array]:
+    """Metrics for regression, see `class_metrics`; with "qwk" if the true numbers are grades."""
+    error = predicted - truth
+    squared = _mean(weight, error**2)
+    t, p = truth - truth.mean(), predicted - predicted.mean()  # centred, so that variances do not cancel
+    mean_t, mean_p = _mean(weight, t), _mean(weight, p)
+    variances = [_mean(weight, x * x) - mean**2 for x, mean in ((t, mean_t), (p, mean_p))]
+    # A variance is 0 up to rounding.
+    t_variance, p_variance = (
+        np.where(variance > 1e-12 * (x**2).max(), variance, np.nan)
+        for variance, x in zip(variances, (t, p), strict=True)
+    )
+    metrics = {
+        "mae": _mean(weight, np.abs(error)),
+        "rmse": np.sqrt(squared),
+        "r2": 1 - squared / t_variance,
+        "pearson": (_mean(weight, t * p) - mean_t * mean_p) / np.sqrt(t_variance * p_variance),
+    }
+    if (span := grades_of(truth, grades)) is not None:
+        metrics["qwk"] = _kappa(weight, truth, predicted, span)
+    return metrics
+
+
+def precision_recall_f1(hits: Array, support: Array, predicted: Array) -> tuple[Array, Array, Array]:
+    """Precision, recall and F1 from counts: correct, of the class, predicted; 0 if undefined."""
+    return _ratio(hits, predicted), _ratio(hits, support), _ratio(2 * hits, support + predicted)
+
+
+def class_table(
+    counts: tuple[Array, Array, Array],
+    areas: Array,
+    labels: Sequence[Any],
+    more: Sequence[dict[str, float]] | None = None,
+) -> list[dict[str, Any]]:
+    """Rows of `Results.per_class`.
+
+    `counts` are documents of each label: correct, of the label, predicted; `areas` average precisions; `more`
+    further columns before the numbers of documents.
+    """
+    shares = precision_recall_f1(*counts)
+    return [
+        {
+            "label": label,
+            **dict(zip(("precision", "recall", "f1"), (float(share[a]) for share in shares), strict=True)),
+            "average_precision": float(areas[a]),
+            **(more[a] if more else {}),
+            "support": int(counts[1][a]),
+            "predicted": int(counts[2][a]),
+        }
+        for a, label in enumerate(labels)
+    ]
+
+
+def break_even(truth: NDArray[np.bool_], decision: Array) -> float:
+    """Break-even point of a label; equal values share the last places. NaN if no document has the label."""
+    m = int(truth.sum())
+    if m == 0:
+        return math.nan
+    values = _ranked(decision)
+    last = np.sort(values)[-m]
+    above, level = values > last, values == last
+    room = m - int(above.sum())
+    return float((truth[above].sum() + room * truth[level].mean()) / m)
 
 
 def as_grades(labels: NDArray[Any]) -> NDArray[np.int64] | None:
-    """Labels that are whole numbers, or written as such, as numbers; None if they are not, or too many."""
+    """Labels that are whole numbers, or spell them, as integers; None for other labels or a wide range."""
     kind = labels.dtype.kind
     if kind in "iu" or (kind == "f" and np.all(np.isfinite(labels) & (labels == np.rint(labels)))):
         values = labels.astype(np.int64)
@@ -111,65 +289,164 @@ def as_grades(labels: NDArray[Any]) -> NDArray[np.int64] | None:
     return values if len(values) and np.ptp(values) < MOST_GRADES else None
 
 
-def as_grade(numbers: NDArray[Any], grades: tuple[int, int]) -> NDArray[np.int64]:
-    """Numbers rounded and clipped to the range of grades."""
-    return np.clip(np.rint(numbers), *grades).astype(np.int64)
-
-
-def quadratic_kappa(truth: NDArray[Any], predicted: NDArray[Any], grades: tuple[int, int]) -> float:
-    """Quadratic weighted kappa of numbers made grades low..high; NaN if there is only one."""
-    true, said = as_grade(truth, grades), as_grade(predicted, grades)
-    if not len(true) or np.ptp(np.append(true, said)) == 0:
-        return math.nan
-    steps = np.arange(grades[0], grades[1] + 1)
-    return float(metrics.cohen_kappa_score(true, said, labels=steps, weights="quadratic"))
-
-
 def check_grades(grades: tuple[int, int] | None) -> None:
-    """Raise InputError if `grades` is no range."""
+    """Raise InputError unless `grades` is a range of at least two grades."""
     if grades is not None and not 0 < grades[1] - grades[0] < MOST_GRADES:
-        raise InputError(f"grades from {grades[0]} to {grades[1]} are no range of 2 to {MOST_GRADES} grades")
+        raise InputError(
+            f"grades must be a range of 2 to {MOST_GRADES} whole numbers, got {grades[0]} to {grades[1]}"
+        )
 
 
-def _regression(
-    truth: NDArray[np.float64], predicted: NDArray[np.float64], grades: tuple[int, int] | None
-) -> dict[str, float]:
-    varied = len(truth) > 1 and np.ptp(truth) > 0
-    found = {
-        "mae": float(metrics.mean_absolute_error(truth, predicted)),
-        "rmse": float(math.sqrt(metrics.mean_squared_error(truth, predicted))),
-        "r2": float(metrics.r2_score(truth, predicted)) if varied else math.nan,
-        "pearson": math.nan,
-    }
-    if varied and np.ptp(predicted) > 0:
-        found["pearson"] = float(np.corrcoef(truth, predicted)[0, 1])
-    if (span := grades_of(truth, grades)) is not None:
-        found["qwk"] = quadratic_kappa(truth, predicted, span)
-    return found
-
-
-def grades_of(truth: NDArray[np.float64], grades: tuple[int, int] | None) -> tuple[int, int] | None:
-    """The range of grades of a regression: that given, or the truth's; None if the truth is not of grades."""
+def grades_of(truth: Array, grades: tuple[int, int] | None) -> tuple[int, int] | None:
+    """Range of grades of a regression: as given, else that of the truth; None if the truth has no grades."""
     values = as_grades(truth)
     if values is None or grades is not None:
         return grades if values is not None else None
     return int(values.min()), int(values.max())
 
 
-def _roc_auc(true: NDArray[np.int64], decision: NDArray[np.float64] | None, k: int) -> float:
-    occurring = np.unique(true)
-    if decision is None or len(occurring) < 2:
-        return math.nan
-    if k == 2:
-        return float(metrics.roc_auc_score(true, decision))
-    return float(np.mean([metrics.roc_auc_score(true == a, decision[:, a]) for a in occurring]))
+# Rankings by decision value
+
+
+def average_precisions(truth: NDArray[np.bool_], decision: Array, weight: Array | None = None) -> Array:
+    """Average precision of each class against the rest; NaN for a class without documents.
+
+    Truth and decision values have shape (n, n_classes), weights (resamples, n), the result (n_classes,) or
+    with weights (resamples, n_classes). NaN ranks below all numbers.
+    """
+    values, weights = _ranked(decision), np.ones((1, len(truth))) if weight is None else weight
+    areas = np.full((len(weights), truth.shape[1]), np.nan)
+    for a in np.flatnonzero(truth.any(axis=0)).tolist():
+        order = np.argsort(-values[:, a], kind="stable")
+        ranked = values[order, a]
+        last = np.append(ranked[1:] != ranked[:-1], True)
+        _areas(weights, order, truth[order, a], last, areas[:, a])
+    return areas[0] if weight is None else areas
+
+
+def one_against_rest(true: NDArray[np.int64], decision: Array) -> tuple[NDArray[np.bool_], Array]:
+    """Truth and decision values of each class against the rest, arrays of shape (n, n_classes)."""
+    values = np.column_stack([-decision, decision]) if decision.ndim == 1 else decision
+    return true[:, None] == np.arange(values.shape[1]), values
+
+
+def mean_of_defined(values: Array) -> Array:
+    """Mean over the last axis without NaN; NaN if nothing else is there."""
+    defined = ~np.isnan(values)
+    count = defined.sum(axis=-1)
+    total = np.where(defined, values, 0.0).sum(axis=-1)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def roc_curve(truth: NDArray[np.bool_], score: Array) -> tuple[Array, Array]:
+    """False and true positive rates, ascending from 0 to 1, without points on straight lines."""
+    true, false = _counts_from_the_top(truth, score)
+    if len(true) > 2:
+        turns = np.r_[True, (np.diff(true, 2) != 0) | (np.diff(false, 2) != 0), True]
+        true, false = true[turns], false[turns]
+    true, false = np.append(0, true), np.append(0, false)
+    return false / false[-1], true / true[-1]
+
+
+def precision_recall_curve(truth: NDArray[np.bool_], score: Array) -> tuple[Array, Array]:
+    """Precision and recall by ascending recall, from (1, 0) on."""
+    true, false = _counts_from_the_top(truth, score)
+    return np.append(1.0, true / (true + false)), np.append(0.0, true / true[-1])
+
+
+def roc_area(truth: NDArray[np.bool_], score: Array) -> float:
+    """Area under the ROC curve; NaN unless both classes occur."""
+    with np.errstate(invalid="ignore"):
+        return float(_area_under_roc(np.ones((1, len(truth))), truth, score)[0])
+
+
+def _counts_from_the_top(truth: NDArray[np.bool_], score: Array) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Positive and negative documents with at least each of the different scores, from the largest."""
+    order = np.argsort(-score, kind="stable")
+    last = np.append(np.flatnonzero(np.diff(score[order])), len(score) - 1)
+    true = np.cumsum(truth[order])[last]
+    return true, 1 + last - true
+
+
+def _roc_auc(weight: Array, true: NDArray[np.int64], decision: Array | None, support: Array) -> Array:
+    if decision is None or not np.all(np.isfinite(decision)):
+        return np.full(len(weight), np.nan)
+    if decision.ndim == 1:
+        return _area_under_roc(weight, true == 1, decision)
+    areas = [_area_under_roc(weight, true == a, decision[:, a]) for a in range(decision.shape[1])]
+    return mean_of_defined(np.where(support > 0, np.stack(areas, axis=1), np.nan))
+
+
+def _area_under_roc(weight: Array, positive: NDArray[np.bool_], score: Array) -> Array:
+    """Share of pairs of a positive and a negative document in the right order; equal scores count half."""
+    order = np.argsort(score, kind="stable")
+    starts = np.flatnonzero(np.diff(score[order], prepend=-np.inf))
+    weight = weight[:, order]
+    good = np.add.reduceat(weight * positive[order], starts, axis=1)
+    bad = np.add.reduceat(weight, starts, axis=1) - good
+    below = np.cumsum(bad, axis=1) - bad
+    return (good * (below + bad / 2)).sum(1) / (good.sum(1) * bad.sum(1))
 
 
 def _average_precision(
-    true: NDArray[np.int64], decision: NDArray[np.float64] | None, k: int, positive: int
-) -> float:
-    if decision is None or len(np.unique(true)) < 2:
-        return math.nan
-    if k == 2:
-        return float(metrics.average_precision_score(true == positive, decision if positive else -decision))
-    return float(mean_of_defined(average_precisions(*of_each(true, decision))))
+    weight: Array, true: NDArray[np.int64], decision: Array | None, support: Array
+) -> Array:
+    """Of the second of two classes; else the mean over the classes that occur."""
+    if decision is None or not np.all(np.isfinite(decision)):
+        return np.full(len(weight), np.nan)
+    truth, values = one_against_rest(true, decision)
+    columns = slice(1, 2) if decision.ndim == 1 else slice(None)
+    areas = average_precisions(truth[:, columns], values[:, columns], weight)
+    return np.where((support > 0).sum(1) > 1, mean_of_defined(areas), np.nan)
+
+
+@njit(nogil=True, cache=True)
+def _areas(weight: Any, order: Any, truth: Any, last: Any, areas: Any) -> None:
+    # From the largest value down; `last` ends a run of equal values.
+    for r in range(len(weight)):
+        above, hits, fresh, area = 0.0, 0.0, 0.0, 0.0
+        for i in range(len(order)):
+            w = weight[r, order[i]]
+            above += w
+            if truth[i]:
+                fresh += w
+            if last[i] and fresh > 0:
+                hits += fresh
+                area += fresh * hits / above
+                fresh = 0.0
+        areas[r] = area / hits if hits > 0 else np.nan
+
+
+def _ranked(decision: Array) -> Array:
+    values: Array = np.nan_to_num(decision, nan=-np.finfo(np.float64).max)
+    return values
+
+
+# Weighted sums
+
+
+def _kappa(weight: Array, truth: NDArray[Any], predicted: NDArray[Any], grades: tuple[int, int]) -> Array:
+    """Quadratic weighted kappa of numbers rounded and clipped to grades."""
+    t, p = (np.clip(np.rint(x), *grades).astype(np.float64) for x in (truth, predicted))
+    apart, mean_t, mean_p, square_t, square_p = (_mean(weight, x) for x in ((t - p) ** 2, t, p, t * t, p * p))
+    by_chance = square_t + square_p - 2 * mean_t * mean_p
+    return np.where(by_chance > 1e-9, 1 - apart / by_chance, np.nan)
+
+
+def _mean(weight: Array, values: NDArray[Any]) -> Array:
+    mean: Array = weight @ values / weight.sum(axis=1)
+    return mean
+
+
+def _ratio(part: Array, whole: Array) -> Array:
+    """Quotient; 0 where the denominator is 0."""
+    return np.where(whole > 0, part / np.where(whole > 0, whole, 1), 0.0)
+
+
+def _sums_by(weight: Array, group: NDArray[np.int64], groups: int) -> Array:
+    """Sums of the weights of each group, shape (resamples, groups)."""
+    order = np.argsort(group, kind="stable")
+    present, starts = np.unique(group[order], return_index=True)
+    sums = np.zeros((len(weight), groups))
+    sums[:, present] = np.add.reduceat(weight[:, order], starts, axis=1)
+    return sums

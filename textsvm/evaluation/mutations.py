@@ -1,13 +1,19 @@
-"""What every change of one letter does to a text's value (in-silico mutagenesis), and scores of all k-mers.
+"""Sequences: the effect of each change of a letter (in-silico mutagenesis), scores of all k-mers, and motifs.
 
     score(i, c) = f(x with x_i := c) - f(x)
 
-f is what speaks for a class (`textsvm.evaluation.explanation`), x the text as the model reads it. Every
-changed text is decided anew, so the scores are exact for any kernel. They do not add up over positions:
-kernels count windows, which changes share, and a normalised kernel divides by the norm of the changed text.
+f is the value for a class (`textsvm.evaluation.explanation`), x the text as the model reads it. Every changed
+text is decided anew, so the scores are exact for any kernel. They do not add up over positions: kernels count
+windows, which changes share, and a normalised kernel divides by the norm of the changed text.
 
-The score of a k-mer is the value of the k-mer as a text, without the bias: what gkmpredict says of a list of
-all k-mers but for a constant, as deltaSVM reads it.
+The score of a k-mer is its decision value as a text, without the bias: up to a constant, the output of
+gkmpredict for a list of all k-mers, as deltaSVM reads it.
+
+A motif aligns the best k-mers. The best k-mer is placed first; each further k-mer, in order of score, is
+added at its best fit (shifted by at most half of its length, on either strand if both are read), with its
+score as weight; then all are placed again, until no k-mer moves. A k-mer that does not reach a position
+spreads its weight over all letters there. Bits of a position: log2 of the number of letters, less its
+entropy.
 """
 
 from __future__ import annotations
@@ -25,27 +31,27 @@ from textsvm.runtime.parallel import Progress
 
 #: Symbols of changed texts that exist at a time.
 BATCH = 1 << 22
-#: k-mers of one length that are listed: 4^11 are, 4^12 are not.
+#: Most k-mers that are scored: 4^11 are, 4^12 are not.
 MOST_KMERS = 5_000_000
-#: Letters that texts are changed to where nobody says which: more make no alphabet of sequences.
+#: Most letters of an alphabet taken from the model's texts; more are no alphabet of sequences.
 MOST_LETTERS = 30
 
 
 @dataclass(frozen=True)
 class Mutations:
-    """The changes of one text.
+    """Scores of all changes of one letter of a text.
 
     Attributes
     ----------
     text : str
-        As the model reads it, of L letters.
+        As the model reads it, L letters.
     letters : str
-        What letters are changed to.
+        Alphabet of the changes.
     towards : list
-        What positive scores speak for: of two classes the positive one, of more each class, of several labels
-        each label, "inside" of a one-class model, None (a higher number) of regression.
+        Meaning of positive scores: the positive class of two, each class of more, each label of several,
+        "inside" for a one-class model, None (a higher number) for regression.
     values : float64 array, shape (len(towards),)
-        Of the text as it is, with bias.
+        Of the unchanged text, with bias.
     scores : float64 array, shape (len(towards), L, len(letters))
         0 where the text has the letter.
     """
@@ -58,7 +64,7 @@ class Mutations:
 
     @property
     def importance(self) -> NDArray[np.float64]:
-        """By how much values fall when a letter is changed, mean over its changes; shape (towards, L)."""
+        """Mean fall of the values over all changes of each letter, shape (len(towards), L)."""
         same = np.array([[letter == each for each in self.letters] for letter in self.text], bool)
         changes = np.maximum((~same.reshape(len(self.text), len(self.letters))).sum(axis=1), 1)
         importance: NDArray[np.float64] = -self.scores.sum(axis=2) / changes
@@ -72,15 +78,14 @@ class Kmers:
     Attributes
     ----------
     kmers : str array, shape (n,)
-        In the order of the alphabet; of a k-mer and its reverse complement the first, where the model reads
-        both strands.
+        In alphabetical order; if the model reads both strands, without reverse complements.
     letters : str
     both_strands : bool
     towards : list
         See `Mutations`.
     scores : float64 array, shape (n, len(towards))
     against : label, optional
-        With two classes what negative scores speak for.
+        Meaning of negative scores: the other of two classes.
     """
 
     kmers: NDArray[np.str_]
@@ -91,7 +96,7 @@ class Kmers:
     against: Any = None
 
     def top(self, most: int | None = None, side: int = 0) -> NDArray[np.int64]:
-        """Indices of the highest scores for one of `towards`, from the highest; all of them by default."""
+        """Indices of k-mers by descending score for ``towards[side]``."""
         return np.argsort(-self.scores[:, side], kind="stable")[:most]
 
 
@@ -108,23 +113,23 @@ def mutation_scores(
     Parameters
     ----------
     model : SVC, MultilabelSVC, SVR, OneClassSVM or CalibratedSVC
-        Fitted to texts, with any kernel. Of a calibrated model its decision values are scored.
+        Fitted to texts, with any kernel. For a calibrated model, decision values are scored.
     texts : list of str
     alphabet : str, optional
-        What letters are changed to. By default those of the model's texts, if there are at most 30; of DNA or
-        RNA without n.
+        Letters of the changes. Default: the letters of the model's texts, at most 30; for DNA and RNA
+        without n.
     positive : label, optional
-        Of two classes the one that positive scores speak for; ``classes_[1]`` if not given.
+        Class with positive scores, of two; default ``classes_[1]``.
     progress : callable, optional
 
     Returns
     -------
-    list of Mutations, one a text
+    list of Mutations, one per text
 
     Raises
     ------
     InputError
-        If the model does not read plain texts, or the alphabet must be said.
+        If the model does not read plain texts, or no alphabet is given and the texts have too many letters.
 
     Examples
     --------
@@ -146,8 +151,8 @@ def mutation_scores(
     scores = [np.zeros((len(towards), len(text), len(letters))) for text in read]
     total, done = sum(len(letters) - (own in letters) for text in read for own in text), 0
     for places, changed in _batches(read, letters):
-        found = machine.machine_values(changed) @ mixes.T
-        for (d, i, c), value in zip(places, found, strict=True):
+        changed_values = machine.machine_values(changed) @ mixes.T
+        for (d, i, c), value in zip(places, changed_values, strict=True):
             scores[d][:, i, c] = value - values[d]
         done += len(places)
         if progress is not None:
@@ -166,14 +171,14 @@ def kmer_scores(
     positive: Any = None,
     progress: Progress | None = None,
 ) -> Kmers:
-    """Score all k-mers of an alphabet: decision values of the k-mers as texts, without the bias.
+    """Score all k-mers of an alphabet by their decision values as texts, without the bias.
 
     Parameters
     ----------
     model, alphabet, positive, progress
         See `mutation_scores`. The model may have been saved without texts.
     k : int
-        Not shorter than a window of the kernel.
+        At least the length of the kernel's windows.
 
     Raises
     ------
@@ -207,23 +212,17 @@ def kmer_scores(
 
 
 def letters_of(machine: Any, alphabet: str | None) -> str:
-    """The letters that texts are changed to, as the model reads them.
-
-    Raises
-    ------
-    InputError
-        If nobody says which and the model's texts have too many, or one that is said is no letter.
-    """
+    """Alphabet of the changes, as the model reads it; default: the letters of the model's texts."""
     if alphabet is None:
         return _known_letters(machine)
     documents = machine.encode(machine.read(list(alphabet), fitting=False), machine.support_documents_)
     read = [documents.shown(i) for i in range(len(documents))]
-    for letter, one in zip(alphabet, read, strict=True):
-        if len(one) != 1:
-            raise InputError(f"{letter!r} of the alphabet is no letter that the model reads; leave it out")
+    for letter, normalised in zip(alphabet, read, strict=True):
+        if len(normalised) != 1:
+            raise InputError(f"{letter!r} of the alphabet is not a letter that the model reads; leave it out")
     letters = "".join(dict.fromkeys(read))
     if len(letters) < 2:
-        raise InputError(f"the alphabet {alphabet!r} must have two letters at least")
+        raise InputError(f"the alphabet must have at least two letters, got {alphabet!r}")
     return letters
 
 
@@ -235,12 +234,12 @@ def _known_letters(machine: Any) -> str:
         letters = "".join(letter for letter in letters if letter.lower() != "n")
     if not 2 <= len(letters) <= MOST_LETTERS:
         known = f"{len(letters):,} different letters" if letters else "tokens of any letters"
-        raise InputError(f"the model's texts have {known}; say which ones count with alphabet='acgt'")
+        raise InputError(f"the model's texts have {known}; give the alphabet, as in alphabet='acgt'")
     return letters
 
 
 def sides_of(machine: Any, positive: Any) -> tuple[NDArray[np.float64], list[Any]]:
-    """Sums of machines that speak for something, shape (sides, machines), and for what."""
+    """Weights of the machines in each value, shape (n_values, n_machines), and the meaning of each value."""
     classes, n_machines = getattr(machine, "classes_", None), len(machine.intercept_)
     if classes is None:
         return np.ones((1, n_machines)), ["inside" if hasattr(machine, "offset_") else None]
@@ -254,7 +253,7 @@ def sides_of(machine: Any, positive: Any) -> tuple[NDArray[np.float64], list[Any
 
 
 def _batches(texts: Sequence[str], letters: str) -> Iterator[tuple[list[tuple[int, int, int]], list[str]]]:
-    """(text, position, letter) of every change and the changed texts, as many as are decided at a time."""
+    """Yield (text, position, letter) of changes and the changed texts, as many as are decided at a time."""
     places: list[tuple[int, int, int]] = []
     changed: list[str] = []
     room = BATCH
@@ -294,7 +293,7 @@ def _reads_letters(leaf: Any) -> bool:
 
 
 def pairs_of(letters: str) -> NDArray[np.int64] | None:
-    """Which letter each one pairs with, by their places; None if they are not those of DNA or RNA."""
+    """Index of the complement of each letter; None unless the letters are those of DNA or RNA."""
     pair = {"a": "t", "c": "g", "g": "c", "t": "a", "u": "a"}
     if "u" in letters and "t" not in letters:
         pair["a"] = "u"
@@ -304,16 +303,122 @@ def pairs_of(letters: str) -> NDArray[np.int64] | None:
 
 
 def _other(machine: Any, towards: list[Any]) -> Any:
-    """With two classes, the one that negative values speak for."""
+    """Meaning of negative values: the other of two classes."""
     classes = getattr(machine, "classes_", np.empty(0)).tolist()
     two = len(classes) == 2 and len(towards) == 1
     return next(label for label in classes if label != towards[0]) if two else None
 
 
 def _digits(k: int, n_letters: int, pairs: NDArray[np.int64] | None) -> NDArray[np.uint8]:
-    """Letters of all k-mers by their places in the alphabet, shape (number of k-mers, k)."""
+    """Indices of the letters of all k-mers, shape (number of k-mers, k); with pairs, one strand only."""
     codes, place = np.arange(n_letters**k), n_letters ** np.arange(k)[::-1]
     digits = (codes[:, None] // place % n_letters).astype(np.uint8)
     if pairs is None:
         return digits
     return digits[codes <= (pairs[digits][:, ::-1] * place).sum(axis=1)]
+
+
+Array = NDArray[np.float64]
+#: Default k-mers of a motif: with at least half of the highest score, at most this many.
+MOST = 200
+#: Most rounds of alignment.
+ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Motif:
+    """A motif of W positions.
+
+    Attributes
+    ----------
+    letters : str
+    towards : label, optional
+        Meaning of high scores.
+    kmers : int
+        Number of aligned k-mers.
+    frequencies : float64 array, shape (W, len(letters))
+    """
+
+    letters: str
+    towards: Any
+    kmers: int
+    frequencies: Array = field(repr=False)
+
+    @property
+    def bits(self) -> Array:
+        """Heights of the letters in a sequence logo, shape (W, len(letters))."""
+        p = self.frequencies
+        heights: Array = p * (np.log2(p.shape[1]) + (p * np.log2(p)).sum(axis=1))[:, None]
+        return heights
+
+    @property
+    def consensus(self) -> str:
+        """The most frequent letter of each position."""
+        return "".join(self.letters[a] for a in self.frequencies.argmax(axis=1).tolist())
+
+
+def motifs(scored: Kmers, most: int | None = None) -> list[Motif]:
+    """A motif for each value of `scored`, and with two classes another for the other class.
+
+    `most` is the number of k-mers of a motif; default those with at least half of the highest score, at most
+    200. Values that no k-mer has a positive score for are left out.
+    """
+    sides = [(scored.scores[:, a], label) for a, label in enumerate(scored.towards)]
+    if scored.against is not None:
+        sides.append((-scored.scores[:, 0], scored.against))
+    return [_motif(scored, scores, label, most) for scores, label in sides if scores.max() > 0]
+
+
+def _motif(kmers: Kmers, scores: Array, towards: Any, most: int | None) -> Motif:
+    order = np.argsort(-scores, kind="stable")[: MOST if most is None else most]
+    order = order[scores[order] > (scores[order[0]] / 2 if most is None else 0)]
+    places = {letter: a for a, letter in enumerate(kmers.letters)}
+    digits = np.array([[places[c] for c in kmer] for kmer in kmers.kmers[order].tolist()])
+    pairs = pairs_of(kmers.letters) if kmers.both_strands else None
+    strands = digits[:, None] if pairs is None else np.stack([digits, pairs[digits][:, ::-1]], axis=1)
+    counts = align(strands, scores[order], len(kmers.letters))
+    total = scores[order].sum()
+    pseudo = total / len(order) / len(kmers.letters)
+    unknown = total - counts.sum(axis=1, keepdims=True) + pseudo
+    kept = np.flatnonzero(counts.sum(axis=1) > total / 2)
+    frequencies = (counts + unknown / len(kmers.letters)) / (total + pseudo)
+    return Motif(kmers.letters, towards, len(order), frequencies[kept[0] : kept[-1] + 1])
+
+
+def align(strands: NDArray[np.int64], weights: Array, n_letters: int) -> Array:
+    """Align k-mers; weights of the letters at each position, shape (k + 2 (k // 2), n_letters).
+
+    `strands`, shape (n, 1 or 2, k), are the indices of the letters, of both strands if either may be used.
+    """
+    n, _, k = strands.shape
+    counts = np.zeros((k + 2 * (k // 2), n_letters))
+    places: list[tuple[int, int] | None] = [None] * n
+    for _ in range(ROUNDS):
+        before = list(places)
+        for i, (kmer, weight) in enumerate(zip(strands, weights.tolist(), strict=True)):
+            if places[i] is not None:
+                _place(counts, kmer, places[i], -weight)
+            places[i] = _best(counts, kmer, float(weights[0]))
+            _place(counts, kmer, places[i], weight)
+        if places == before:
+            break
+    return counts
+
+
+def _best(counts: Array, kmer: NDArray[np.int64], unit: float) -> tuple[int, int]:
+    """Strand and shift with the largest log-odds against equal frequencies; at first the middle."""
+    k = kmer.shape[1]
+    if not counts.max() > 1e-9:
+        return 0, k // 2
+    smoothed = np.maximum(counts, 0) + unit / counts.shape[1]
+    odds = np.log(smoothed / smoothed.mean(axis=1, keepdims=True))
+    shifts = np.arange(2 * (k // 2) + 1)
+    fits = odds[shifts[:, None] + np.arange(k), kmer[:, None]].sum(axis=2)
+    strand, shift = np.unravel_index(int(fits.argmax()), fits.shape)
+    return int(strand), int(shift)
+
+
+def _place(counts: Array, kmer: NDArray[np.int64], place: tuple[int, int] | None, weight: float) -> None:
+    assert place is not None
+    strand, shift = place
+    counts[shift + np.arange(kmer.shape[1]), kmer[strand]] += weight

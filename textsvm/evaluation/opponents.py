@@ -1,16 +1,17 @@
-"""Two scikit-learn baselines ("opponents"), and the timed training and prediction of any classifier.
+"""Comparison of classifiers with two scikit-learn baselines ("opponents") on the same parts of a corpus.
 
 Texts: the first opponent is TF-IDF over character 1-5-grams with a linear SVM of C = 1; the second adds words
 and pairs of words and chooses C by cross-validation. Both see the texts as read from the files. Columns: the
 same for each column of texts, and numbers are scaled. Vectors: SVC with its defaults, and with C by
-cross-validation.
+cross-validation. Predictions on all test parts are judged together, each classifier against the first. A
+training on a few documents beforehand compiles the kernels.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,7 +28,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from textsvm.errors import InputError
-from textsvm.runtime.parallel import n_threads
+from textsvm.estimators import svc
+from textsvm.estimators.default import NAMES, is_default
+from textsvm.evaluation.comparison import Compared, judge_prediction
+from textsvm.kernels.spelling import parse
+from textsvm.readers.columns import some
+from textsvm.runtime.parallel import StageProgress, n_threads
 
 FIRST, SECOND = "TF-IDF char 1-5 + LinearSVC", "TF-IDF char 1-5, words 1-2 + LinearSVC, C by 3 folds"
 
@@ -40,6 +46,10 @@ SHORT = {
     **dict.fromkeys((FIRST, _COLUMNS, _VECTORS), "opponent 1"),
     **dict.fromkeys((SECOND, *(each + _BY_FOLDS for each in (FIRST, _COLUMNS, _VECTORS))), "opponent 2"),
 }
+#: Rows to train on and rows to test on.
+Part = tuple[Sequence[int], Sequence[int]]
+#: Documents per class in the warm-up.
+WARM_UP = 20
 
 
 @dataclass(frozen=True)
@@ -174,3 +184,87 @@ def _chosen(model: Any) -> str:
     if not hasattr(last, "chosen_"):
         return f"C={best['C']:g}" if (best := getattr(last, "best_params_", None)) else ""
     return str(getattr(model, "chosen_", ""))
+
+
+def candidates(device: str) -> dict[str, Callable[[], Any]]:
+    """Default candidates, by name."""
+    named = ("spectrum:2-7,log,idf", "spectrum:1-7,intersection")
+    return {name: partial(machine, name, device) for name in (*NAMES, *named)}
+
+
+def machine(name: str, device: str) -> svc.SVC:
+    """Classifier with the kernel "auto", "fast" or as spelled on the command line."""
+    return svc.SVC(name if is_default(name) else parse(name), device=device)
+
+
+def compare(
+    texts: Any,
+    labels: Sequence[Any],
+    parts: Sequence[Part],
+    ours: Mapping[str, Callable[[], Any]],
+    progress: StageProgress | None = None,
+) -> list[Compared]:
+    """Train and judge both opponents and the given classifiers.
+
+    Parameters
+    ----------
+    texts : sequence of str, or vectors, or a dict of columns; n of them
+    labels : sequence of length n
+    parts : sequence of (train, test)
+        Indices; test parts are disjoint.
+    ours : mapping of str to callable
+        Makers of unfitted classifiers, by name.
+    progress : callable, optional
+        See `textsvm.runtime.parallel.StageProgress`; the stage is "compare".
+
+    Returns
+    -------
+    list of Compared
+        The opponents first.
+
+    Raises
+    ------
+    InputError
+        If a classifier cannot be trained on these documents.
+    """
+    opponents = opponents_of(texts)
+    if taken := [name for name in ours if name in opponents]:
+        raise InputError(f"{taken[0]!r} is the name of an opponent; give the classifier another")
+    truth = np.array([labels[i] for _, test in parts for i in test])
+    makers: dict[str, Callable[[], Any]] = {**opponents, **ours}
+    results: list[Compared] = []
+    first = None
+    for number, (name, make) in enumerate(makers.items()):
+        if name in ours:
+            _warm_up(make, texts, labels, parts)
+        answers = []
+        for k, part in enumerate(parts):
+            if progress is not None:
+                progress("compare", number * len(parts) + k, len(makers) * len(parts))
+            answers.append(_answer(make(), texts, labels, part))
+        predicted = np.concatenate([each.predicted for each in answers])
+        results.append(
+            judge_prediction(truth, predicted, first, name=name, ours=name in ours, **_cost(answers))
+        )
+        first = predicted if first is None else first
+    return results
+
+
+def _answer(model: Any, texts: Any, labels: Sequence[Any], part: Part) -> Answer:
+    train, test = part
+    return answer(model, some(texts, train), some(labels, train), some(texts, test))
+
+
+def _cost(answers: Sequence[Answer]) -> dict[str, Any]:
+    return {
+        "fit": sum(each.fit for each in answers),
+        "predict": sum(each.predict for each in answers),
+        "chosen": ", ".join(dict.fromkeys(each.chosen for each in answers if each.chosen)),
+    }
+
+
+def _warm_up(make: Callable[[], Any], texts: Any, labels: Sequence[Any], parts: Sequence[Part]) -> None:
+    train = np.asarray(parts[0][0])
+    of_train: NDArray[Any] = np.asarray(some(labels, train.tolist()))
+    few = np.concatenate([train[of_train == label][:WARM_UP] for label in np.unique(of_train)])
+    _answer(make(), texts, labels, (few.tolist(), few[:WARM_UP].tolist()))

@@ -1,22 +1,37 @@
-"""Labels or numbers, and what a model says of them -> one results object."""
+"""Results: how well predictions fit known labels or numbers, with bootstrap intervals.
+
+Intervals are those of the percentile bootstrap (Efron 1979): a resample draws n of the n documents with
+replacement, and is a row of counts, so all metrics follow from weighted sums (`textsvm.evaluation.metrics`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn import metrics
 
 from textsvm.errors import InputError
 from textsvm.estimators.labels import label_sets
-from textsvm.evaluation import multilabel
-from textsvm.evaluation.bootstrap import intervals
-from textsvm.evaluation.metrics import as_grades, check_grades, grades_of, scores
-from textsvm.evaluation.precision_recall import average_precisions, of_each
+from textsvm.evaluation.metrics import (
+    as_grades,
+    average_precisions,
+    break_even,
+    check_grades,
+    class_metrics,
+    class_table,
+    grades_of,
+    label_metrics,
+    number_metrics,
+    one_against_rest,
+)
 from textsvm.runtime.plain_json import to_json
+
+Array = NDArray[np.float64]
+#: Counts of resamples in memory at a time.
+BLOCK = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -28,21 +43,20 @@ class Results:
     task : {"binary", "multiclass", "multilabel", "regression"}
     n : int
     labels : list
-        The classes, with two the negative one first; rows (truth) and columns (prediction) of `confusion`.
-        Empty for regression.
+        Classes, the negative class first if there are two; rows (truth) and columns (prediction) of
+        `confusion`. Empty for regression.
     metrics : dict of str -> float
-        See `scores`; `log_loss`, and with two classes `brier`, where there are probabilities. Those of two
-        classes can be had as attributes too: ``results.accuracy``.
+        See `textsvm.evaluation.metrics`; with `log_loss`, and for two classes `brier`, if there are
+        probabilities. Common metrics of classes are attributes as well: ``results.accuracy``.
     confusion : list of list of int
-        Empty where documents may have several labels.
+        Empty for several labels per document.
     per_class : list of dict
-        "label", "precision", "recall", "f1", "average_precision", "support" (true ones), "predicted"; where
-        documents may have several labels "break_even" and "threshold" too, see
-        `textsvm.evaluation.multilabel`.
+        "label", "precision", "recall", "f1", "average_precision", "support" (true documents) and "predicted";
+        for several labels per document also "break_even" and "threshold".
     index : int64 array, shape (n,)
-        Which of the given documents are judged; see `warnings` for the others.
+        Indices of the judged documents among the given documents; `warnings` explains the others.
     truth, predicted : array, shape (n,)
-        Several labels a document: bool arrays of shape (n, n_classes).
+        Several labels per document: bool arrays of shape (n, n_classes).
     decision : float64 array, shape (n,) or (n, n_classes)
         In the order of `labels`; the predicted numbers for regression.
     probability : float64 array of the same shape, optional
@@ -51,17 +65,18 @@ class Results:
     intervals : dict of str -> (float, float)
         Bounds of the metrics, see `with_intervals`.
     warnings : list of str
-        What makes the figures doubtful.
+        Reasons to doubt the figures.
     seconds : dict
-        Wall time of the stages that led here.
+        Wall time of each stage.
     sets : list of dict
-        Of a calibrated classifier, for some coverages "promised" of its prediction sets: the "coverage" of
-        these documents, the "mean_size" of their sets, and the share of sets of a "single" class.
+        Of a calibrated classifier, for some coverages "promised" by prediction sets: the "coverage" of these
+        documents, the "mean_size" of their sets, and the share of sets with a "single" class.
     rejected : dict
-        Its share of documents "unlike" every class, where at most "allowed" of the classes' may be.
+        Of a calibrated classifier: the share of documents "unlike" every class, where at most the share
+        "allowed" of documents of the classes should be.
     length_alone : dict
-        Regression: metrics of what the lengths of the texts alone predict, see
-        `textsvm.evaluation.length_baseline`; empty where that is not known.
+        Regression: metrics of a prediction from text lengths alone, see
+        `textsvm.evaluation.length_baseline`; empty if unknown.
     """
 
     task: str
@@ -73,8 +88,8 @@ class Results:
     index: NDArray[np.int64] = field(repr=False)
     truth: NDArray[Any] = field(repr=False)
     predicted: NDArray[Any] = field(repr=False)
-    decision: NDArray[np.float64] = field(repr=False)
-    probability: NDArray[np.float64] | None = field(default=None, repr=False)
+    decision: Array = field(repr=False)
+    probability: Array | None = field(default=None, repr=False)
     grades: tuple[int, int] | None = None
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -113,7 +128,7 @@ class Results:
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """The grades that the quadratic weighted kappa is of; None if it is not defined."""
+        """Range of grades of the quadratic weighted kappa; None if it is not defined."""
         if "qwk" not in self.metrics:
             return None
         if self.task == "regression":
@@ -122,20 +137,44 @@ class Results:
         assert values is not None
         return self.grades or (int(values.min()), int(values.max()))
 
+    def codes(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        """Indices of single labels in `labels`."""
+        places = {label: a for a, label in enumerate(self.labels)}
+        return np.array([places[label] for label in values.tolist()])
+
     def labels_of(self, i: int) -> tuple[Any, Any]:
-        """Truth and prediction of a document, as people write them."""
+        """Truth and prediction of document i for display; several labels are joined by commas."""
         if self.task != "multilabel":
             return self.truth[i], self.predicted[i]
         sets = label_sets(np.stack([self.truth[i], self.predicted[i]]), np.array(self.labels))
-        true, said = (", ".join(map(str, each)) or "nothing" for each in sets)
-        return true, said
+        true, predicted = (", ".join(map(str, each)) or "nothing" for each in sets)
+        return true, predicted
+
+    def weighted(self, weight: Array) -> dict[str, Array]:
+        """Every metric for rows of document weights, shape (resamples, n); arrays of shape (resamples,)."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if self.task == "regression":
+                return number_metrics(weight, self.truth, self.predicted, self.grades)
+            if self.task == "multilabel":
+                return label_metrics(weight, self.truth, self.predicted, self.decision, self.labels)
+            true, predicted = self.codes(self.truth), self.codes(self.predicted)
+            return class_metrics(
+                weight, true, predicted, self.decision, self.labels, self.grades, self.probability
+            )
 
     def with_intervals(self, resamples: int = 1000, level: float = 0.95, seed: int = 0) -> Results:
-        """The same with percentile bootstrap intervals of all metrics, see `textsvm.evaluation.bootstrap`."""
-        return replace(self, intervals=intervals(self, resamples, level, seed))
+        """Copy with percentile bootstrap intervals of all metrics; NaN for a metric no resample defines."""
+        parts = [self.weighted(weight) for weight in draws(self.n, resamples, seed)]
+        return replace(
+            self,
+            intervals={
+                name: percentile_interval(np.concatenate([part[name] for part in parts]), level)
+                for name in self.metrics
+            },
+        )
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON values; those of single documents are left out."""
+        """JSON values, without those of single documents."""
         return to_json(
             {
                 "task": self.task,
@@ -154,36 +193,54 @@ class Results:
         )
 
 
+def draws(n: int, resamples: int, seed: int) -> Iterator[Array]:
+    """Yield counts of n documents in blocks of resamples, shape (block, n)."""
+    random = np.random.default_rng(seed)
+    size = max(1, BLOCK // n)
+    for start in range(0, resamples, size):
+        rows = min(size, resamples - start)
+        drawn = random.integers(0, n, (rows, n)) + n * np.arange(rows)[:, None]
+        yield np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
+
+
+def percentile_interval(values: Array, level: float = 0.95) -> tuple[float, float]:
+    """Bounds of the middle share of resampled values, without NaN."""
+    values, tail = values[~np.isnan(values)], 100 * (1 - level) / 2
+    low, high = np.percentile(values, [tail, 100 - tail]) if len(values) else (np.nan, np.nan)
+    return float(low), float(high)
+
+
 def evaluate(
     truth: Sequence[Any],
     predicted: ArrayLike,
-    decision: NDArray[np.float64],
+    decision: Array,
     classes: NDArray[Any] | None,
     *,
     positive: Any = None,
-    probability: NDArray[np.float64] | None = None,
+    probability: Array | None = None,
     grades: tuple[int, int] | None = None,
 ) -> Results:
-    """Judge predictions.
+    """Judge predictions of one label per document, or of numbers.
 
     Parameters
     ----------
     truth : sequence of labels or numbers, length n
+        Documents whose label is not in `classes` are left out, with a warning in the results.
     predicted : array-like, shape (n,)
     decision : float64 array, shape (n,) or (n, n_classes)
-        As `decision_function` gives it; the predicted numbers for regression.
+        As `decision_function` returns it; the predicted numbers for regression.
     classes : array, shape (n_classes,), sorted; or None
         None means regression.
     positive : label, optional
-        Of two classes the one to be found; ``classes[1]`` if not given.
+        Positive class of two; default ``classes[1]``.
     probability : float64 array, shape (n, n_classes), optional
     grades : (int, int), optional
-        See `scores`.
+        Range of the quadratic weighted kappa.
 
     Raises
     ------
     InputError
-        If there are no documents, or the model knows none of the labels.
+        If there are no documents, or no label is in `classes`.
     """
     check_grades(grades)
     if len(truth) == 0:
@@ -191,31 +248,26 @@ def evaluate(
     predicted = np.asarray(predicted)
     if classes is None:
         numbers = np.asarray(truth, np.float64)
-        found = scores(numbers, predicted, None, None, grades)
-        everyone = np.arange(len(numbers))
-        return Results("regression", len(numbers), [], found, [], [], everyone, numbers, predicted, predicted,
-                       grades=grades)  # fmt: skip
+        every = np.arange(len(numbers))
+        results = Results("regression", len(numbers), [], {}, [], [], every, numbers, predicted, predicted,
+                          grades=grades)  # fmt: skip
+        return _with_metrics(results)
     known, values, warnings = _known(truth, classes)
     predicted, decision = predicted[known], decision[known]
-    probability = None if probability is None else probability[known]
-    found = scores(values, predicted, decision, classes, grades, positive=positive)
-    if probability is not None:
-        found["log_loss"] = _log_loss(np.searchsorted(classes, values), probability)
     order = classes
-    if len(classes) == 2:
-        if positive is not None and positive not in classes[1:].tolist():
-            order, decision = classes[::-1], -decision
-        if probability is not None:
+    if len(classes) == 2 and positive is not None and positive not in classes[1:].tolist():
+        order, decision = classes[::-1], -decision
+    if probability is not None:
+        probability = probability[known]
+        if len(classes) == 2:
             probability = probability[:, classes.tolist().index(order[1])]
-            found["brier"] = float(np.mean((probability - (values == order[1])) ** 2))
-    confusion = metrics.confusion_matrix(values, predicted, labels=order)
-    return Results(
+    results = Results(
         task="binary" if len(classes) == 2 else "multiclass",
         n=len(values),
         labels=order.tolist(),
-        metrics=found,
-        confusion=confusion.tolist(),
-        per_class=_per_class(confusion, order, _average_precisions(values, decision, order)),
+        metrics={},
+        confusion=[],
+        per_class=[],
         index=known,
         truth=values,
         predicted=predicted,
@@ -224,21 +276,28 @@ def evaluate(
         grades=grades,
         warnings=warnings,
     )
+    k, true = len(order), results.codes(values)
+    confusion = np.bincount(true * k + results.codes(predicted), minlength=k * k).reshape(k, k)
+    finite = np.all(np.isfinite(decision))
+    areas = average_precisions(*one_against_rest(true, decision)) if finite else np.full(k, np.nan)
+    counts = np.diag(confusion), confusion.sum(axis=1), confusion.sum(axis=0)
+    rows = class_table(counts, areas, results.labels)
+    return _with_metrics(replace(results, confusion=confusion.tolist(), per_class=rows))
 
 
 def evaluate_labels(
     truth: Any,
     predicted: NDArray[np.bool_],
-    decision: NDArray[np.float64],
+    decision: Array,
     classes: NDArray[Any],
-    thresholds: NDArray[np.float64],
+    thresholds: Array,
 ) -> Results:
-    """Judge predictions of several labels a document.
+    """Judge predictions of several labels per document.
 
     Parameters
     ----------
     truth : sequence of n tuples of labels, or bool array, shape (n, n_classes)
-        Labels that are none of the classes are left out of all figures, with a warning.
+        Labels that are not in `classes` are left out of all figures, with a warning in the results.
     predicted : bool array, shape (n, n_classes)
     decision : float64 array, shape (n, n_classes)
     classes : array, shape (n_classes,)
@@ -247,101 +306,82 @@ def evaluate_labels(
     Raises
     ------
     InputError
-        If there are no documents, or the model knows none of the labels.
+        If there are no documents, or no label is in `classes`.
     """
     if len(truth) == 0:
         raise InputError("there are no labelled documents to evaluate on")
     indicator, warnings = _known_labels(truth, classes)
-    return Results(
+    counts = tuple(each.sum(axis=0) for each in (indicator & predicted, indicator, predicted))
+    more = [
+        {"break_even": break_even(indicator[:, a], decision[:, a]), "threshold": float(thresholds[a])}
+        for a in range(len(classes))
+    ]
+    results = Results(
         task="multilabel",
         n=len(indicator),
         labels=classes.tolist(),
-        metrics=multilabel.scores(indicator, predicted, decision, classes),
+        metrics={},
         confusion=[],
-        per_class=multilabel.per_class(indicator, predicted, decision, classes, thresholds),
+        per_class=class_table(counts, average_precisions(indicator, decision), classes.tolist(), more),
         index=np.arange(len(indicator)),
         truth=indicator,
         predicted=predicted,
         decision=decision,
         warnings=warnings,
     )
+    return _with_metrics(results)
+
+
+def _with_metrics(results: Results) -> Results:
+    values = results.weighted(np.ones((1, results.n)))
+    return replace(results, metrics={name: float(value[0]) for name, value in values.items()})
 
 
 def _known_labels(truth: Any, classes: NDArray[Any]) -> tuple[NDArray[np.bool_], list[str]]:
-    """Which classes documents have, and a sentence about labels that are none."""
+    """Indicator of the classes of each document, and a warning about unknown labels."""
     if isinstance(truth, np.ndarray) and truth.ndim == 2:
         return truth.astype(bool), []
-    # What is a number in a model may be its digits in a file.
-    places: dict[Any, int] = {str(label): a for a, label in enumerate(classes.tolist())}
-    places |= {label: a for a, label in enumerate(classes.tolist())}
+    places = _places(classes)
     indicator = np.zeros((len(truth), len(classes)), bool)
-    strange: set[str] = set()
+    unknown: set[str] = set()
     for row, labels in zip(indicator, truth, strict=True):
         row[[places[label] for label in labels if label in places]] = True
-        strange.update(str(label) for label in labels if label not in places)
-    if strange and not indicator.any():
-        raise InputError(
-            f"the model knows the labels {_shown(classes)}, and the documents have {_shown(sorted(strange))}"
-        )
-    if not strange:
+        unknown.update(str(label) for label in labels if label not in places)
+    if not unknown:
         return indicator, []
+    names = _first_few(sorted(unknown))
+    if not indicator.any():
+        raise InputError(f"the model knows the labels {_first_few(classes)}, and the documents have {names}")
     return indicator, [
-        f"{len(strange)} of the documents' labels are not known to the model ({_shown(sorted(strange))}) and "
-        "are left out of all figures"
+        f"{len(unknown)} of the documents' labels are not known to the model ({names}) and are left out of "
+        "all figures"
     ]
 
 
 def _known(truth: Sequence[Any], classes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[Any], list[str]]:
-    """The documents whose label the model knows, their labels, and a sentence about the others."""
-    # What is a number in a model may be its digits in a file.
-    same: dict[Any, int] = {str(label): a for a, label in enumerate(classes.tolist())}
-    same |= {label: a for a, label in enumerate(classes.tolist())}
-    codes = np.array([same.get(label, -1) for label in truth])
+    """Indices of documents with a known label, their labels, and a warning about the others."""
+    places = _places(classes)
+    codes = np.array([places.get(label, -1) for label in truth])
     known = np.flatnonzero(codes >= 0)
-    strange = _shown(sorted({str(truth[i]) for i in np.flatnonzero(codes < 0).tolist()}))
+    unknown = _first_few(sorted({str(truth[i]) for i in np.flatnonzero(codes < 0).tolist()}))
     if not len(known):
-        raise InputError(f"the model knows the labels {_shown(classes)}, and the documents have {strange}")
+        raise InputError(
+            f"the model knows the labels {_first_few(classes)}, and the documents have {unknown}"
+        )
     warnings = []
     if left := len(truth) - len(known):
         warnings.append(
-            f"{left:,} of {len(truth):,} documents have labels that the model does not know ({strange}; it "
-            f"knows {_shown(classes)}) and are left out of all figures"
+            f"{left:,} of {len(truth):,} documents have labels that the model does not know ({unknown}; it "
+            f"knows {_first_few(classes)}) and are left out of all figures"
         )
     return known, classes[codes[known]], warnings
 
 
-def _shown(labels: Sequence[Any] | NDArray[Any]) -> str:
+def _places(classes: NDArray[Any]) -> dict[Any, int]:
+    """Index of each class by its label and by its text, as a file may spell a number."""
+    labels = classes.tolist()
+    return {str(label): a for a, label in enumerate(labels)} | {label: a for a, label in enumerate(labels)}
+
+
+def _first_few(labels: Sequence[Any] | NDArray[Any]) -> str:
     return ", ".join(map(str, labels[:5])) + (", ..." if len(labels) > 5 else "")
-
-
-def _average_precisions(
-    truth: NDArray[Any], decision: NDArray[np.float64], labels: NDArray[Any]
-) -> NDArray[np.float64]:
-    """Of each class, NaN where its values are not finite."""
-    if not np.all(np.isfinite(decision)):
-        return np.full(len(labels), np.nan)
-    places = {label: a for a, label in enumerate(labels.tolist())}
-    true = np.array([places[label] for label in truth.tolist()])
-    return average_precisions(*of_each(true, decision))
-
-
-def _per_class(
-    confusion: NDArray[np.int64], labels: NDArray[Any], areas: NDArray[np.float64]
-) -> list[dict[str, Any]]:
-    hits, support, said = np.diag(confusion), confusion.sum(1), confusion.sum(0)
-    return [
-        {
-            "label": label,
-            "precision": float(hit / max(predicted, 1)),
-            "recall": float(hit / max(true, 1)),
-            "f1": float(2 * hit / max(predicted + true, 1)),
-            "average_precision": float(area),
-            "support": int(true),
-            "predicted": int(predicted),
-        }
-        for label, hit, true, predicted, area in zip(labels.tolist(), hits, support, said, areas, strict=True)
-    ]
-
-
-def _log_loss(true: NDArray[np.int64], probability: NDArray[np.float64]) -> float:
-    return float(metrics.log_loss(true, probability, labels=np.arange(probability.shape[1])))

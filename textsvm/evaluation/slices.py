@@ -1,4 +1,4 @@
-"""How well a model does on parts of the documents: those of each source, language, year, ..."""
+"""Metrics of slices: the documents of each source, language, year, ..."""
 
 from __future__ import annotations
 
@@ -11,36 +11,35 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from textsvm.errors import InputError
-from textsvm.evaluation.bootstrap import draws, metrics_in
-from textsvm.evaluation.results import Results
+from textsvm.evaluation.results import Results, draws, percentile_interval
 from textsvm.runtime.plain_json import to_json
 
-#: Metrics of a part, the one that it is judged by first.
+#: Metrics of a slice; the first decides the order.
 METRICS = {
     "binary": ("accuracy", "precision", "recall", "f1"),
     "multiclass": ("accuracy", "macro_f1"),
     "multilabel": ("micro_f1", "subset_accuracy"),
     "regression": ("mae", "rmse"),
 }
-#: Those of which less is better.
+#: Metrics for which less is better.
 ERRORS = ("mae", "rmse")
 
 
 @dataclass(frozen=True)
 class Slice:
-    """The documents of one value of a column.
+    """The documents with one value of a column.
 
     Attributes
     ----------
     value : str
     n : int
-        Documents of it that were judged.
+        Number of judged documents.
     metrics : dict of str -> float
-        See `METRICS`; NaN where a metric is not defined.
+        See `METRICS`; NaN if a metric is not defined.
     intervals : dict of str -> (float, float)
-        95 %: of shares Clopper and Pearson's, which holds for few documents too, else percentile bootstrap.
+        95 %: Clopper and Pearson's for shares, which is valid for few documents; else percentile bootstrap.
     apart : {"worse", "better", ""}
-        Whether the interval of the first metric leaves out the figure of all documents.
+        Whether the interval of the first metric excludes the figure of all documents.
     """
 
     value: str
@@ -52,18 +51,18 @@ class Slice:
 
 @dataclass(frozen=True)
 class Slices:
-    """All values of one column.
+    """The slices of one column.
 
     Attributes
     ----------
     column : str
     metric : str
-        The one that decides the order.
+        Metric that decides the order.
     overall : float
         Its value for all documents.
     slices : list of Slice
-        The worst first: by the end of the interval that is better, so that a few bad documents come after
-        many that are nearly as bad.
+        The worst first, by the better end of the interval: few bad documents come after many that are nearly
+        as bad.
     """
 
     column: str
@@ -79,60 +78,43 @@ class Slices:
 def make_slices(
     results: Results, column: str, values: Sequence[str], resamples: int = 1000, seed: int = 0
 ) -> Slices:
-    """Judge the documents of each value apart.
-
-    Parameters
-    ----------
-    results : Results
-    column : str
-        What the values are called.
-    values : sequence of str
-        Of all documents that were given, judged or not.
-    resamples, seed : int
-        Of the bootstrap.
-
-    Raises
-    ------
-    InputError
-        If there are fewer values than documents.
-    """
+    """Metrics of the documents with each value of a column; `values` are those of all given documents."""
     if len(values) <= int(results.index.max()):
         raise InputError(f"there are {len(values):,} values of {column} and more documents; give one each")
-    names = METRICS[results.task]
-    overall = results.metrics[names[0]]
+    metric = METRICS[results.task][0]
+    overall = results.metrics[metric]
     own = np.array([str(values[i]) for i in results.index.tolist()], object)
-    found = [
+    slices = [
         _slice(_part(results, own == value), value, overall, resamples, seed) for value in sorted(set(own))
     ]
-    found.sort(key=lambda each: _best_case(each, names[0]))
-    return Slices(column, names[0], overall, found)
+    slices.sort(
+        key=lambda each: -each.intervals[metric][0] if metric in ERRORS else each.intervals[metric][1]
+    )
+    return Slices(column, metric, overall, slices)
 
 
-def _part(results: Results, chosen: NDArray[np.bool_]) -> Results:
-    """Some of the documents, with the metrics that are asked for here."""
-    decision = results.decision[chosen]
+def _part(results: Results, rows: NDArray[np.bool_]) -> Results:
+    """Results of some documents, without areas under curves, which would take most of the time."""
+    decision = results.decision[rows]
     if results.task in ("binary", "multiclass"):
-        decision = np.full(
-            decision.shape, np.nan
-        )  # no areas under curves: they would take longer than all else
+        decision = np.full(decision.shape, np.nan)
     return replace(
         results,
-        n=int(chosen.sum()),
-        truth=results.truth[chosen],
-        predicted=results.predicted[chosen],
+        n=int(rows.sum()),
+        truth=results.truth[rows],
+        predicted=results.predicted[rows],
         decision=decision,
         probability=None,
-        metrics=dict.fromkeys(METRICS[results.task], np.nan),
     )
 
 
 def _slice(part: Results, value: str, overall: float, resamples: int, seed: int) -> Slice:
     names = METRICS[part.task]
-    exact = metrics_in(part, np.ones((1, part.n)))
+    exact = part.weighted(np.ones((1, part.n)))
     metrics = {name: float(exact[name][0]) for name in names} | dict.fromkeys(_undefined(part), np.nan)
-    drawn = [metrics_in(part, weight) for weight in draws(part.n, resamples, seed)]
-    intervals = {name: _bounds(np.concatenate([each[name] for each in drawn])) for name in names}
-    intervals |= {name: _exact(metrics[name], n) for name, n in _shares_of(part).items()}
+    drawn = [part.weighted(weight) for weight in draws(part.n, resamples, seed)]
+    intervals = {name: percentile_interval(np.concatenate([each[name] for each in drawn])) for name in names}
+    intervals |= {name: _exact_interval(metrics[name], n) for name, n in _shares_of(part).items()}
     low, high = intervals[names[0]]
     below, above = high < overall, low > overall
     worse = above if names[0] in ERRORS else below
@@ -140,40 +122,28 @@ def _slice(part: Results, value: str, overall: float, resamples: int, seed: int)
 
 
 def _undefined(part: Results) -> list[str]:
-    """Metrics that these documents say nothing of."""
+    """Metrics that are not defined for these documents."""
     if part.task != "binary":
         return []
-    true, said = (bool((each == part.labels[1]).any()) for each in (part.truth, part.predicted))
-    undefined = {"precision": not said, "recall": not true, "f1": not (said or true)}
+    true, predicted = (bool((each == part.labels[1]).any()) for each in (part.truth, part.predicted))
+    undefined = {"precision": not predicted, "recall": not true, "f1": not (predicted or true)}
     return [name for name, holds in undefined.items() if holds]
 
 
 def _shares_of(part: Results) -> dict[str, int]:
-    """Metrics that are shares, and of how many documents."""
-    if part.task == "multilabel":
-        return {"subset_accuracy": part.n}
+    """Metrics that are shares, and the number of documents in the denominator."""
     if part.task == "regression":
         return {}
+    if part.task == "multilabel":
+        return {"subset_accuracy": part.n}
     if part.task == "multiclass":
         return {"accuracy": part.n}
-    true, said = (int((each == part.labels[1]).sum()) for each in (part.truth, part.predicted))
-    return {"accuracy": part.n, "precision": said, "recall": true}
+    true, predicted = (int((each == part.labels[1]).sum()) for each in (part.truth, part.predicted))
+    return {"accuracy": part.n, "precision": predicted, "recall": true}
 
 
-def _exact(share: float, n: int) -> tuple[float, float]:
+def _exact_interval(share: float, n: int) -> tuple[float, float]:
     if n == 0:
         return np.nan, np.nan
     bounds = binomtest(round(share * n), n).proportion_ci(0.95, "exact")
     return float(bounds.low), float(bounds.high)
-
-
-def _bounds(values: NDArray[np.float64]) -> tuple[float, float]:
-    values = values[~np.isnan(values)]
-    low, high = np.percentile(values, [2.5, 97.5]) if len(values) else (np.nan, np.nan)
-    return float(low), float(high)
-
-
-def _best_case(found: Slice, metric: str) -> float:
-    """Small where a slice is bad for sure."""
-    low, high = found.intervals[metric]
-    return -low if metric in ERRORS else high

@@ -1,7 +1,7 @@
 """Charts as inline SVG: no library, no script, colours from the page's style sheet.
 
-Coordinates of a chart are those of its data; `Chart` maps them to pixels. Series have the classes c1, c2, ..
-of `report.css`, so they follow light and dark.
+`Chart` maps coordinates of the data to pixels. Series have the classes c1, c2, .. of `report.css`, so they
+follow the light and dark theme.
 """
 
 from __future__ import annotations
@@ -9,14 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from textsvm.reporting.escape import safe
+from textsvm.reporting.formatting import SHARES, format_metric, printable, safe
 
-#: Room for tick labels and axis titles.
+#: Margins for tick labels and axis titles, in pixels.
 LEFT, RIGHT, TOP, BOTTOM = 52, 18, 30, 42
+#: Width of a chart as wide as the page, and height of a line of `intervals_chart`, in pixels.
+WIDE, LINE_HEIGHT = 760, 46
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
@@ -42,7 +45,7 @@ def plain(value: float) -> str:
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis.
+    """An axis of a chart.
 
     Attributes
     ----------
@@ -64,18 +67,18 @@ class Axis:
 
     @property
     def span(self) -> tuple[float, float]:
-        """The bounds, or where they are the same 1 more."""
+        """The bounds; of an empty range low to low + 1."""
         low, high = self.bounds
         return low, high if high > low else low + 1
 
 
 class Chart:
-    """One pair of axes.
+    """A pair of axes to draw on.
 
     Parameters
     ----------
     title : str
-        What it shows, for those who cannot see it.
+        For screen readers.
     x, y : Axis
     width, height : int
         Pixels.
@@ -106,7 +109,7 @@ class Chart:
         return self.height - BOTTOM - share * (self.height - BOTTOM - TOP)
 
     def line(self, xs: ArrayLike, ys: ArrayLike, style: str, fill: bool = False) -> None:
-        """A line through points, thinned to what can be seen; `fill` tints what lies under it."""
+        """A line through points, without invisible detail; `fill` tints the area under it."""
         points = _thin([(self.px(x), self.py(y)) for x, y in zip(_floats(xs), _floats(ys), strict=True)])
         if not points:
             return
@@ -118,7 +121,7 @@ class Chart:
         self.parts.append(f'<path class="line {style}" d="{path}"/>')
 
     def only(self, name: str, shown: bool) -> None:
-        """Let the page's script show and hide what was drawn last, by its name."""
+        """Let the page's script show and hide the element drawn last, by its name."""
         off = "" if shown else ' class="off"'
         self.parts.append(f'<g data-curve="{name}"{off}>{self.parts.pop()}</g>')
 
@@ -168,11 +171,11 @@ class Chart:
         self.parts.append(f'<path class="whisker {style}" d="{path}"/>')
 
     def note(self, y: float, text: str) -> None:
-        """Words at the left, at this height."""
+        """Text at the left, at height y."""
         self._text(LEFT, self.py(y), text, "label")
 
     def marker(self, name: str, x: float, y: float | None = None) -> None:
-        """A point, or without `y` a vertical line, that the page's script moves by its id."""
+        """A point, or without `y` a vertical line, which the page's script moves by its id."""
         if y is None:
             self.parts.append(
                 f'<path id="{name}" class="marker" d="M{self.px(x):.1f} {TOP}V{self.height - BOTTOM}"/>'
@@ -183,7 +186,7 @@ class Chart:
             )
 
     def svg(self) -> str:
-        """The chart."""
+        """The chart as an SVG element."""
         scale = f'data-x="{self.x[0]:.6g} {self.x[1]:.6g}" data-y="{self.y[0]:.6g} {self.y[1]:.6g}"'
         return (
             f'<svg viewBox="0 0 {self.width} {self.height}" role="img" {scale}>'
@@ -195,7 +198,7 @@ class Chart:
 
 
 def _share(value: float, bounds: tuple[float, float], log: bool) -> float:
-    """Of an axis, how far along a value is."""
+    """Position of a value on an axis, from 0 to 1."""
     low, high = bounds
     return math.log(value / low) / math.log(high / low) if log else (value - low) / (high - low)
 
@@ -204,10 +207,10 @@ def log_ticks(low: float, high: float) -> list[float]:
     """Round numbers on a logarithmic axis, at most six."""
     powers = [10.0**k for k in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
     for factors in ((1, 2, 5), (1, 3), (1,)):
-        found = [f * power for power in powers for f in factors if low <= f * power <= high]
-        if len(found) <= 6:
+        values = [f * power for power in powers for f in factors if low <= f * power <= high]
+        if len(values) <= 6:
             break
-    return found or [low]
+    return values or [low]
 
 
 def _floats(values: ArrayLike) -> list[float]:
@@ -215,7 +218,7 @@ def _floats(values: ArrayLike) -> list[float]:
 
 
 def _thin(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Without the points that lie within half a pixel of the one before; the last one stays."""
+    """Points without those within half a pixel of the point before; the last point stays."""
     kept: list[tuple[float, float]] = []
     last = None
     for last in points:
@@ -224,3 +227,36 @@ def _thin(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     if last is not None and kept[-1] != last:
         kept.append(last)
     return kept
+
+
+class IntervalLine(NamedTuple):
+    """A metric with its interval; `style` is a class of the style sheet."""
+
+    name: str
+    value: float
+    interval: tuple[float, float]
+    style: str
+
+
+def intervals_chart(
+    title: str, metric: str, label: str, lines: Sequence[IntervalLine], reference: float
+) -> str:
+    """Intervals of a metric below each other, with a dashed line at a reference value."""
+    low = min(reference, *(each.interval[0] for each in lines))
+    high = max(reference, *(each.interval[1] for each in lines))
+    margin, share = 0.04 * (high - low), metric in SHARES
+    bounds = max(0.0, low - margin), min(1.0, high + margin) if share else high + margin
+    chart = Chart(
+        title,
+        Axis(bounds, label, percent if share else plain),
+        Axis((-0.5, len(lines) - 0.35), "", ticks=()),
+        width=WIDE,
+        height=80 + LINE_HEIGHT * len(lines),
+    )
+    chart.upright(reference)
+    for place, each in enumerate(reversed(lines)):
+        chart.intervals([each.interval[0]], [each.interval[1]], [place - 0.1], each.style)
+        chart.dots([each.value], [place - 0.1], each.style, 5)
+        value = format_metric(metric, each.value)
+        chart.note(place + 0.18, printable(f"{each.name[:60]}: {value}"))
+    return chart.svg()

@@ -1,43 +1,43 @@
-"""The charts of a report, each in its section."""
+"""Charts of a report, each in its section, and the control to try out thresholds."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn import metrics
 
+from textsvm.evaluation.metrics import average_precisions, precision_recall_curve, roc_area, roc_curve
 from textsvm.evaluation.results import Results
-from textsvm.reporting.charts import Axis, Chart, log_ticks, percent, plain
-from textsvm.reporting.escape import safe
-from textsvm.reporting.format_metrics import format_metric
+from textsvm.reporting.charts import BOTTOM, LEFT, RIGHT, TOP, WIDE, Axis, Chart, log_ticks, percent, plain
+from textsvm.reporting.formatting import format_metric, safe
 
 Array = NDArray[np.float64]
-#: Curves that are shown at first, and those that can be chosen.
+#: Curves that are shown at first, and most curves that can be chosen.
 MOST_CURVES, MOST_CHOICES = 6, 100
 BINS = 40
 #: Colours of curves in the style sheet.
 STYLES = 8
-#: Pixels of a chart as wide as the page.
-WIDE = 760
+#: Scores in the page's data; more are joined.
+MOST_SCORES = 20_000
 
 
 def roc(results: Results) -> str:
-    """Receiver operating characteristic; of more than two classes each against the rest."""
+    """ROC curves; of more than two classes each against the rest."""
     chart = Chart("ROC curves", _share("false positive rate"), _share("true positive rate"))
     chart.diagonal()
     shown = []
     for i, (label, truth, score, style) in enumerate(_one_against_rest(results)):
-        fpr, tpr, _ = metrics.roc_curve(truth, score)
+        fpr, tpr = roc_curve(truth, score)
         chart.line(fpr, tpr, style, fill=results.task == "binary")
         chart.only(str(i), i < MOST_CURVES)
-        shown.append((f"{label} {metrics.roc_auc_score(truth, score):.4f}", style))
+        shown.append((f"{label} {roc_area(truth, score):.4f}", style))
     if not shown:
         return ""
     if results.task == "binary":
-        said = results.predicted == results.labels[1]
-        chart.marker("roc-dot", float(said[~truth].mean()), float(said[truth].mean()))
+        positive = results.predicted == results.labels[1]
+        chart.marker("roc-dot", float(positive[~truth].mean()), float(positive[truth].mean()))
     note = "Figures: areas under the curves. Dashed: chance." + _left_out(results, len(shown))
     return card("ROC curve", chart, shown, note, choice=_choice(shown))
 
@@ -47,10 +47,10 @@ def precision_recall(results: Results) -> str:
     chart = Chart("Precision-recall curves", _share("recall"), _share("precision"))
     shown = []
     for i, (label, truth, score, style) in enumerate(_one_against_rest(results)):
-        precision, recall, _ = metrics.precision_recall_curve(truth, score)
-        chart.line(recall[::-1], precision[::-1], style, fill=results.task == "binary")
+        precision, recall = precision_recall_curve(truth, score)
+        chart.line(recall, precision, style, fill=results.task == "binary")
         chart.only(str(i), i < MOST_CURVES)
-        area = metrics.average_precision_score(truth, score)
+        area = average_precisions(truth[:, None], score[:, None])[0]
         shown.append((f"{label} {area:.4f}", style))
     if not shown:
         return ""
@@ -65,20 +65,20 @@ def precision_recall(results: Results) -> str:
 
 
 def calibration(results: Results) -> str:
-    """How often documents of a probability are what they are said to be."""
+    """Share of documents of the class by their predicted probability."""
     if results.probability is None:
         return ""
     if results.task == "binary":
-        said, came = results.probability, results.truth == results.labels[1]
+        probability, correct = results.probability, results.truth == results.labels[1]
         name = f"{results.labels[1]}"
     else:
-        said, came = results.probability.max(1), results.truth == results.predicted
+        probability, correct = results.probability.max(1), results.truth == results.predicted
         name = "the predicted class"
     chart = Chart("Calibration", _share(f"probability of {name}"), _share("share that it was"))
     chart.diagonal()
-    groups = [group for group in np.array_split(np.argsort(said, kind="stable"), 10) if len(group)]
-    x = np.array([said[group].mean() for group in groups])
-    y = np.array([came[group].mean() for group in groups])
+    groups = [group for group in np.array_split(np.argsort(probability, kind="stable"), 10) if len(group)]
+    x = np.array([probability[group].mean() for group in groups])
+    y = np.array([correct[group].mean() for group in groups])
     low, high = _wilson(y, np.array([len(group) for group in groups]))
     chart.whiskers(x, low, high, "c3")
     chart.line(x, y, "c3")
@@ -88,7 +88,7 @@ def calibration(results: Results) -> str:
 
 
 def margins(results: Results) -> str:
-    """By how much the predicted class leads, of right and of wrong predictions."""
+    """Histograms of the lead of the predicted class, for correct and wrong predictions."""
     if results.task != "multiclass":
         return ""
     lead = leads(results)
@@ -109,19 +109,17 @@ def margins(results: Results) -> str:
 
 
 def leads(results: Results) -> Array:
-    """By how much the predicted class leads, of more than two classes."""
-    place = {label: a for a, label in enumerate(results.labels)}
-    said = np.array([place[label] for label in results.predicted.tolist()])
-    values, everyone = _machine_sums(results.decision), np.arange(results.n)
-    others = values.copy()
-    others[everyone, said] = -np.inf
-    return values[everyone, said] - others.max(axis=1)
+    """Decision value of the predicted class less the largest of the others, of more than two classes."""
+    values, rows = _machine_sums(results.decision), np.arange(results.n)
+    predicted, others = results.codes(results.predicted), values.copy()
+    others[rows, predicted] = -np.inf
+    return values[rows, predicted] - others.max(axis=1)
 
 
 def _machine_sums(decision: Array) -> Array:
-    """Decision values of each class; of one-vs-one the sums of its machines, without the votes.
+    """Decision values of each class; for one-vs-one the sums s of its machines without the votes.
 
-    There the sums s are the fractions s / (3 (|s| + 1)), see `textsvm.solvers.problems.class_scores`.
+    They are recovered from the fractions s / (3 (|s| + 1)), see `textsvm.solvers.problems.class_scores`.
     """
     k, votes = decision.shape[1], np.rint(decision)
     fraction = decision - votes
@@ -131,7 +129,7 @@ def _machine_sums(decision: Array) -> Array:
 
 
 def by_length(results: Results, lengths: NDArray[np.int64], wide: bool = False) -> str:
-    """What the length of a document has to do with being right."""
+    """Errors by the length of the document."""
     size = np.maximum(lengths, 1).astype(float)
     if size.max() <= size.min():
         return ""
@@ -185,7 +183,7 @@ def scatter(results: Results) -> str:
 
 
 def error_histogram(results: Results) -> str:
-    """How far off predictions are."""
+    """Histogram of the errors of a regression."""
     error = results.predicted - results.truth
     bound = float(np.percentile(np.abs(error), 99.5)) or 1.0
     edges = np.linspace(-bound, bound, BINS + 1)
@@ -206,7 +204,7 @@ def error_histogram(results: Results) -> str:
 
 
 def _one_against_rest(results: Results) -> list[tuple[str, NDArray[np.bool_], Array, str]]:
-    """Name, truth, score and style of each curve; the largest classes, and only where both sides occur."""
+    """Name, truth, score and style of each curve: the largest classes, without those that have no curve."""
     if results.task == "binary":
         truth = results.truth == results.labels[1]
         both = 0 < truth.sum() < len(truth)
@@ -240,7 +238,7 @@ def _left_out(results: Results, curves: int) -> str:
 
 
 def _choice(shown: list[tuple[str, str]]) -> str:
-    """Which curves are shown, where there are more than at first; the page's script needs it."""
+    """Control of the curves shown, if there are more than `MOST_CURVES`; needs the page's script."""
     if len(shown) <= MOST_CURVES:
         return ""
     names = [("first", f"the {MOST_CURVES} largest classes"), ("all", "all of them")]
@@ -267,17 +265,144 @@ def card(
     choice: str = "",
     first: int = MOST_CURVES,
 ) -> str:
-    """A chart with its title, key and note; `first` entries of the key are shown at first."""
-    names, styles = [name for name, _ in key], [style for _, style in key]
+    """A chart with its title, key (names and styles) and note; `first` entries are shown at first."""
     below = f'<p class="note">{note.strip()}</p>' if note else ""
     style = ' class="wide"' if wide else ""
-    above = f"<h2>{title}</h2>{choice}{key_of(names, styles, first)}"
+    above = f"<h2>{title}</h2>{choice}{key_of(key, first)}"
     return f"<section{style}>{above}{chart.svg()}{below}</section>"
 
 
-def key_of(names: Any, styles: Any, first: int = MOST_CURVES) -> str:
+def key_of(key: Iterable[tuple[str, str]], first: int = MOST_CURVES) -> str:
     items = "".join(
         f'<li class="{style}{" off" * (i >= first)}" data-curve="{i}">{safe(name)}</li>'
-        for i, (name, style) in enumerate(zip(names, styles, strict=True))
+        for i, (name, style) in enumerate(key)
     )
     return f'<ul class="key">{items}</ul>' if items else ""
+
+
+def threshold_section(results: Results) -> str:
+    """Histogram of the scores of both classes, and the controls to try out a threshold."""
+    if results.task != "binary":
+        return ""
+    score, positive, name, (low, high), start = _scores_of(results)
+    edges = np.linspace(low, high, BINS + 1)
+    shares = [np.histogram(np.clip(score[part], low, high), edges)[0] for part in (~positive, positive)]
+    top = max(1, *(int(counts.max()) for counts in shares))
+    # Most probabilities are near 0 or 1: a linear axis would hide the others.
+    log = results.probability is not None and top > 10
+    axis = (
+        Axis((0.6, 1.3 * top), "documents (logarithmic)", ticks=log_ticks(1, top), log=True)
+        if log
+        else Axis((0, 1.08 * top), "documents")
+    )
+    chart = Chart(
+        f"Histogram of the {name} by true class", Axis((low, high), name), axis,
+        width=WIDE, height=280,
+    )  # fmt: skip
+    for counts, style in zip(shares, ("c1", "c2"), strict=True):
+        chart.bars(edges, counts, style)
+    floor = chart.height - BOTTOM - TOP
+    chart.parts.append(f'<rect id="score-band" class="band" x="0" y="{TOP}" width="0" height="{floor}"/>')
+    chart.parts.append('<path id="cost-line" class="line c3" d=""/>')
+    chart.marker("score-line", start)
+    step = (high - low) / 400
+    tp, fp = int((score[positive] > start).sum()), int((score[~positive] > start).sum())
+    n_positive = int(positive.sum())
+    now = {
+        "precision": ("precision", _percent_of(tp, tp + fp)),
+        "recall": ("recall", _percent_of(tp, n_positive)),
+        "f1": ("F1", _percent_of(2 * tp, tp + fp + n_positive)),
+        "unsure": ("unsure", "0.00 %"),
+        "found": ("found", f"{tp:,}"),
+        "missed": ("missed", f"{n_positive - tp:,}"),
+        "alarms": ("false alarms", f"{fp:,}"),
+        "cost": ("cost a document", "–"),
+    }
+    tiles = "".join(f'<div><dt>{dt}</dt><dd id="now-{key}">{dd}</dd></div>' for key, (dt, dd) in now.items())
+    digits = _digits(step)
+    target, key = safe(results.labels[1]), key_of(zip(results.labels, ("c1", "c2"), strict=True))
+    return (
+        f'<section class="wide"><h2>Where to draw the line</h2>{key}{chart.svg()}'
+        '<div class="controls" id="controls" hidden>'
+        f"{_slider('threshold', 'threshold', low, high, start, f'{start:.{digits}f}')}"
+        f"{_slider('band', 'unsure within', 0, (high - low) / 4, 0, '0')}{_costs(target)}</div>"
+        f'<dl class="tiles readout" aria-live="polite">{tiles}</dl><p class="note">A document is '
+        f"called {target} if its {safe(name)} is above the threshold; unsure documents count as not found. "
+        "With both costs, the threshold moves to the least cost on these documents, with their share of each "
+        "class; the green line is the cost at each threshold, from 0 to the largest. Other documents will "
+        "cost a little more.</p></section>"
+    )
+
+
+def _costs(target: str) -> str:
+    """Fields for the cost of each kind of error; `target` is the positive class, escaped."""
+    fields = "".join(
+        f'<label>{label} costs <input type="number" id="cost-{name}" min="0" step="any"></label>'
+        for name, label in (("missed", f"a missed {target}"), ("alarm", "a false alarm"))
+    )
+    return f'<p class="costs">{fields}<output id="least" for="cost-missed cost-alarm"></output></p>'
+
+
+def slider_place() -> dict[str, str]:
+    """Left end and width of the axis of a wide chart in per cent, for the sliders below it."""
+    return {"left": f"{100 * LEFT / WIDE:.3f}", "span": f"{100 * (WIDE - LEFT - RIGHT) / WIDE:.3f}"}
+
+
+def _slider(name: str, label: str, low: float, high: float, start: float, shown: str) -> str:
+    return (
+        f'<p><label for="{name}">{label}</label><output id="{name}-value" for="{name}">{shown}</output></p>'
+        f'<input type="range" id="{name}" min="{low:.6g}" max="{high:.6g}" step="any" value="{start:g}">'
+    )
+
+
+def threshold_data(results: Results) -> dict[str, Any] | None:
+    """Ascending scores of both classes, and the geometry of the charts, for the page's script."""
+    if results.task != "binary":
+        return None
+    score, positive, _, (low, high), start = _scores_of(results)
+    sides = {"positive": score[positive], "negative": score[~positive]}
+    geometry = {
+        "left": LEFT,
+        "right": RIGHT,
+        "top": TOP,
+        "bottom": BOTTOM,
+        "digits": _digits((high - low) / 400),
+    }
+    most = MOST_SCORES if results.n > MOST_SCORES else results.n
+    return geometry | {name: _embedded(values, start, results.n / most) for name, values in sides.items()}
+
+
+def _embedded(score: Array, start: float, joined: float) -> dict[str, Any]:
+    """Scores with four digits, on their side of the threshold; with counts if `joined` scores are joined."""
+    score = np.sort(score)
+    counts = None
+    if joined > 1:
+        cuts = np.unique(
+            np.append(np.arange(0, len(score), int(np.ceil(joined))), np.searchsorted(score, start, "right"))
+        )
+        cuts = cuts[cuts < len(score)]
+        counts = np.diff(np.append(cuts, len(score))).tolist()
+        score = score[np.append(cuts[1:], len(score)) - 1]  # the highest of each lot
+    shown = np.array([float(f"{value:.4g}") for value in score])
+    crossed = (shown > start) != (score > start)
+    shown[crossed] = score[crossed]
+    side: dict[str, Any] = {"scores": np.maximum.accumulate(shown).tolist() if len(shown) else []}
+    return side if counts is None else {**side, "counts": counts}
+
+
+def _scores_of(results: Results) -> tuple[Array, NDArray[np.bool_], str, tuple[float, float], float]:
+    """Score, truth, name of the score, bounds of its axis, and the threshold of the predictions."""
+    positive = results.truth == results.labels[1]
+    if results.probability is not None:
+        return results.probability, positive, f"probability of {results.labels[1]}", (0.0, 1.0), 0.5
+    low, high = np.percentile(results.decision, [0.1, 99.9])
+    low, high = min(float(low), -1.2), max(float(high), 1.2)
+    return results.decision, positive, "decision value", (low, high), 0.0
+
+
+def _percent_of(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.2f} %" if whole else "–"
+
+
+def _digits(step: float) -> int:
+    return max(0, min(6, -int(np.floor(np.log10(step)))))

@@ -1,7 +1,7 @@
-"""A report -> one HTML file that needs nothing else: no network, no library, and without script still whole.
+"""Reports as a single HTML file: no network access, no library, complete without script.
 
-Whatever comes from documents, labels or files goes through `safe`; the page's policy allows no script but its
-own (by its hash) and no connection at all. Data for the script is JSON in which no tag can begin.
+Text from documents, labels and files goes through `safe`. The page's security policy allows only its own
+script (by hash) and no connection. Data for the script is JSON without "<".
 """
 
 from __future__ import annotations
@@ -16,66 +16,48 @@ from string import Template
 from typing import Any
 
 from textsvm.evaluation.results import Results
-from textsvm.reporting import beside, curves, learning, logo, mistakes, slices, threshold
-from textsvm.reporting.escape import safe
-from textsvm.reporting.format_metrics import HEADS, NAMES, format_interval, format_metric, length_alone
+from textsvm.reporting import curves, logo
+from textsvm.reporting.formatting import HEADS, NAMES, format_interval, format_metric, length_alone, safe
 from textsvm.reporting.report import Report
+from textsvm.reporting.sections import learning_section, mistakes_section, models_section, slices_section
 
-#: Classes of a confusion matrix that is shown as one, and of one that has room beside a chart.
+#: Most classes of a confusion matrix that is shown, and of a matrix that fits beside a chart.
 MOST_CLASSES, MOST_BESIDE = 25, 8
 _FULL = '<section class="full">'
 
 
 def render(report: Report) -> str:
-    """The page.
-
-    Parameters
-    ----------
-    report : Report
-
-    Returns
-    -------
-    str
-        To be written in UTF-8.
-    """
+    """The report as a page, to be written in UTF-8."""
     results = report.results
     body = [
         _warnings(results),
         _headline(results),
-        beside.section(report.beside),
-        threshold.section(results),
+        models_section(report.beside),
+        curves.threshold_section(results),
         _charts(report),
         _classes(results),
-        slices.section(report.slices),
-        learning.section(report.learning),
-        mistakes.section(report),
+        slices_section(report.slices),
+        learning_section(report.learning),
+        mistakes_section(report),
         _facts(report),
     ]
-    return page(report.title, _lead(results), body, _embedded(threshold.data(results)))
+    data, script = curves.threshold_data(results), ""
+    if data is not None:
+        content = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+        script = f'<script type="application/json" id="scores">{content}</script>'
+    return page(report.title, _lead(results), body, script)
 
 
 def page(
     title: str, lead: str, body: Iterable[str], data: str = "", scripts: Sequence[str] = ("report.js",)
 ) -> str:
-    """A page of these sections, in light and dark.
-
-    Parameters
-    ----------
-    title, lead : str
-        Plain text.
-    body : iterable of str
-        Sections in HTML; empty ones are left out.
-    data : str
-        For the page's script.
-    scripts : sequence of str
-        Files of this folder that are the page's script, one after the other.
-    """
+    """A page of HTML sections, light and dark; `data` is an element for the scripts, files of this folder."""
     script = "".join(map(_file, scripts))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return Template(_file("template.html")).substitute(
         title=safe(title),
         lead=safe(lead),
-        style=Template(_file("report.css")).substitute(threshold.slider_place()) + logo.PAGE_STYLE,
+        style=Template(_file("report.css")).substitute(curves.slider_place()) + logo.PAGE_STYLE,
         body="\n".join(part for part in body if part),
         data=data,
         script=script,
@@ -86,13 +68,6 @@ def page(
 @lru_cache
 def _file(name: str) -> str:
     return files("textsvm.reporting").joinpath(name).read_text("utf-8")
-
-
-def _embedded(data: dict[str, Any] | None) -> str:
-    if data is None:
-        return ""
-    content = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-    return f'<script type="application/json" id="scores">{content}</script>'
 
 
 def _lead(results: Results) -> str:
@@ -123,7 +98,7 @@ def _headline(results: Results) -> str:
         if name in results.metrics
     )
     grades = f" Grades from {results.span[0]} to {results.span[1]}." if results.span else ""
-    of = (
+    positive = (
         f" Precision, recall, F1 and AUPRC are those of {safe(results.labels[1])}."
         if results.task == "binary"
         else ""
@@ -137,32 +112,32 @@ def _headline(results: Results) -> str:
     terms_used = "".join(meaning for name, meaning in terms.items() if name in results.metrics)
     return (
         f'<section><h2>Headline</h2><dl class="tiles">{tiles}</dl><p class="note">Below each figure its 95 % '
-        f"interval (percentile bootstrap over documents).{of}{terms_used}{grades}"
+        f"interval (percentile bootstrap over documents).{positive}{terms_used}{grades}"
         f" {length_alone(results.length_alone)}</p></section>"
     )
 
 
 def _charts(report: Report) -> str:
-    """Two charts a row; the last one has a row of its own where it would be left alone."""
+    """Two charts a row; the last chart is as wide as the page if it would be alone in its row."""
     results = report.results
     if results.task == "multilabel":
-        found = [curves.roc(results), curves.precision_recall(results)]
-        return f'<div class="grid">{"".join(found)}</div>' if any(found) else ""
+        charts = [curves.roc(results), curves.precision_recall(results)]
+        return f'<div class="grid">{"".join(charts)}</div>' if any(charts) else ""
     if results.task == "regression":
-        found = [curves.scatter(results), curves.error_histogram(results)]
+        charts = [curves.scatter(results), curves.error_histogram(results)]
     else:
-        found = [
+        charts = [
             _confusion(results),
             curves.roc(results),
             curves.precision_recall(results),
             curves.calibration(results),
             curves.margins(results),
         ]
-    found = [chart for chart in found if chart]
-    even = (len(found) - found[0].startswith(_FULL)) % 2 == 0
+    charts = [chart for chart in charts if chart]
+    even = (len(charts) - charts[0].startswith(_FULL)) % 2 == 0
     last = curves.by_length(results, report.lengths, wide=even)
     beside, below = ("", last) if even else (last, "")
-    return f'<div class="grid">{"".join(found)}{beside}</div>{below}'
+    return f'<div class="grid">{"".join(charts)}{beside}</div>{below}'
 
 
 def _confusion(results: Results) -> str:
@@ -188,9 +163,9 @@ def _confusion(results: Results) -> str:
     )
 
 
-def _cell_id(truth: int, said: int) -> str:
-    """By which the page's script finds a cell of two classes."""
-    return f' id="cell-{truth}{said}"'
+def _cell_id(truth: int, predicted: int) -> str:
+    """Id by which the page's script finds a cell."""
+    return f' id="cell-{truth}{predicted}"'
 
 
 def _common_confusions(results: Results) -> str:
@@ -202,8 +177,8 @@ def _common_confusions(results: Results) -> str:
     ]
     pairs.sort(key=lambda pair: -pair[0])
     rows = "".join(
-        f"<tr><th>{safe(truth)}</th><td>{safe(said)}</td><td>{count:,}</td></tr>"
-        for count, truth, said in pairs[:15]
+        f"<tr><th>{safe(truth)}</th><td>{safe(predicted)}</td><td>{count:,}</td></tr>"
+        for count, truth, predicted in pairs[:15]
     )
     return (
         "<section><h2>Most frequent confusions</h2><table><thead><tr><th>truth</th><th>the model says</th>"
@@ -246,7 +221,7 @@ def _classes(results: Results) -> str:
 
 
 def _more_cells(each: dict[str, Any]) -> str:
-    """What is known of a label besides, where documents may have several."""
+    """Further cells of a label, for several labels per document."""
     return f"<td>{format_metric('break_even', each['break_even'])}</td><td>{each['threshold']:.3f}</td>"
 
 

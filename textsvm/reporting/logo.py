@@ -1,8 +1,8 @@
-"""Sequence logos as SVG: letters as high as they count, those that speak against it below the line.
+"""Sequence logos as SVG: letters as high as their values, negative values below the line.
 
-A logo is a file of its own (`document`) or a part of a page (`svg`); colours are Okabe and Ito's, which
-people with any colour vision tell apart, and the letters say the same. Colours stand in the elements, for
-programs that read no style sheet; STYLE says them again for light and dark.
+A logo is a file of its own (`document`) or part of a page (`svg`). Colours are those of Okabe and Ito, which
+people with any colour vision can tell apart. They are attributes of the elements, for programs that read no
+style sheet; STYLE repeats them for the light and dark theme.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.evaluation.motif import Motif
-from textsvm.evaluation.mutations import Mutations
+from textsvm.evaluation.mutations import Motif, Mutations
 from textsvm.reporting.charts import plain
-from textsvm.reporting.escape import printable
+from textsvm.reporting.formatting import printable
 
-#: Letters of a line, and pixels of a letter, of a line of letters, and of what stands around it.
+#: Letters of a line; pixels of a letter and of a line; margins.
 LINE, CELL, HEIGHT = 60, 15, 88
 LEFT, RIGHT, TOP, BOTTOM = 48, 10, 22, 22
-#: Height of capitals in fonts like Arial, and the size that they are drawn in before they are stretched.
+#: Height of capitals in fonts like Arial, and font size before stretching.
 CAPITAL, SIZE = 0.72, 20
 _FONT = "Arial, Helvetica, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 #: Colours in light and dark: blue, vermilion, green, purple, yellow, grey.
@@ -54,18 +53,18 @@ _ALONE = (
 
 @dataclass(frozen=True)
 class Panel:
-    """One row of letters, in lines of 60.
+    """A sequence of stacks of letters, in lines of 60.
 
     Attributes
     ----------
     title : str
     letters : str
     heights : float64 array, shape (L, len(letters))
-        Of each letter at each position; those below 0 hang below the line.
+        Of each letter at each position; negative values are drawn below the line.
     unit : str
-        What the heights are.
+        Unit of the heights.
     high : float, optional
-        What the line is as high as; by default its highest stack.
+        Height of a line; default that of its highest stack.
     """
 
     title: str
@@ -82,19 +81,19 @@ def panel_of_symbols(title: str, text: str, heights: NDArray[np.float64], unit: 
     return Panel(title, letters, own * heights[:, None], unit)
 
 
-def panel_of_mutations(title: str, found: Mutations) -> Panel:
-    """The letters of a text, as high as its value falls when they are changed, for the class."""
-    side = int(found.values.argmax())
-    towards = found.towards[side]
+def panel_of_mutations(title: str, mutations: Mutations) -> Panel:
+    """Letters of a text with the fall of its value when they are changed, for its most likely class."""
+    side = int(mutations.values.argmax())
+    towards = mutations.towards[side]
     unit = "fall of the value when the letter is changed" + ("" if towards is None else f", for {towards}")
-    return panel_of_symbols(title, found.text, found.importance[side], unit)
+    return panel_of_symbols(title, mutations.text, mutations.importance[side], unit)
 
 
-def panel_of_motif(found: Motif) -> Panel:
+def panel_of_motif(motif: Motif) -> Panel:
     """A motif in bits."""
-    towards = "a higher number" if found.towards is None else str(found.towards)
-    title = f"{towards}: the best {found.kmers:,} k-mers, aligned"
-    return Panel(title, found.letters, found.bits, "bits", float(np.log2(len(found.letters))))
+    towards = "a higher number" if motif.towards is None else str(motif.towards)
+    title = f"{towards}: the best {motif.kmers:,} k-mers, aligned"
+    return Panel(title, motif.letters, motif.bits, "bits", float(np.log2(len(motif.letters))))
 
 
 def document(panels: Sequence[Panel], title: str) -> str:
@@ -103,18 +102,7 @@ def document(panels: Sequence[Panel], title: str) -> str:
 
 
 def svg(panels: Sequence[Panel], title: str, style: str = "", more: str = "") -> str:
-    """Logos below each other.
-
-    Parameters
-    ----------
-    panels : sequence of Panel
-    title : str
-        What they show, for those who cannot see it.
-    style : str
-        A style element, and what lies behind the letters, of a picture that stands alone.
-    more : str
-        Further attributes.
-    """
+    """Logos below each other; with a `style` element a background is drawn, `more` are attributes."""
     parts, y, width = [], 0, 0
     for panel in panels:
         for line in _lines(panel, y):
@@ -141,7 +129,7 @@ def _lines(panel: Panel, y: int) -> Iterator[str]:
         parts = [_text(0, y + 13, f"{panel.title} ({panel.unit})" if not first else "", "tick")]
         marks = [(y + TOP, high), (y + TOP + HEIGHT, low)]
         for at, value in marks:
-            if abs(at - line) > 12:  # of a number that would lie on the 0
+            if abs(at - line) > 12:  # would overlap the 0
                 parts.append(_text(LEFT - 6, at + 4, plain(float(f"{value:.2g}")), "tick end"))
         parts.append(_text(LEFT - 6, line + 4, "0", "tick end"))
         right = LEFT + CELL * len(some)

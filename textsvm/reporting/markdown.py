@@ -1,23 +1,30 @@
-"""A report -> Markdown."""
+"""Reports as Markdown; text from documents is escaped or in code blocks."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-from textsvm.evaluation.side_by_side import SideBySide
-from textsvm.reporting import beside, learning, slices
-from textsvm.reporting.escape import printable
-from textsvm.reporting.format_metrics import HEADS, NAMES, format_interval, format_metric, length_alone
-from textsvm.reporting.mistakes import visible
+from textsvm.evaluation.comparison import SideBySide
+from textsvm.reporting import sections
+from textsvm.reporting.formatting import (
+    HEADS,
+    NAMES,
+    cut,
+    format_interval,
+    format_metric,
+    length_alone,
+    printable,
+    visible,
+)
 from textsvm.reporting.report import Mistake, Report
 
-#: Symbols of a document that are shown, and classes of a confusion matrix.
+#: Symbols shown of a document, and most classes of a confusion matrix that is shown.
 SHOWN, MOST_CLASSES = 600, 25
 
 
 def render(report: Report) -> str:
-    """The report as Markdown, in UTF-8; what comes from documents is escaped or in code blocks."""
+    """The report as Markdown, to be written in UTF-8."""
     results = report.results
     parts = [f"# {plain(report.title)}", f"{results.n:,} documents."]
     parts += [f"> **Warning:** {plain(warning)}." for warning in results.warnings]
@@ -72,29 +79,29 @@ def render(report: Report) -> str:
 
 
 def _more(report: Report) -> list[str]:
-    """Models side by side, slices and the learning curve, as far as there are such."""
+    """Optional sections."""
     parts = []
     if report.beside is not None:
-        parts += ["## Models side by side", _plain_table(*beside.cells(report.beside))]
-        parts += [plain(beside.explanation(report.beside)), _disagreements(report.beside)]
+        parts += ["## Models side by side", _plain_table(*sections.models_table(report.beside))]
+        parts += [plain(sections.models_note(report.beside)), _disagreements(report.beside)]
     if report.slices is not None:
-        parts += [f"## By {plain(report.slices.column)}", _plain_table(*slices.cells(report.slices))]
-        parts.append(plain(slices.explanation(report.slices)))
+        parts += [f"## By {plain(report.slices.column)}", _plain_table(*sections.slices_table(report.slices))]
+        parts.append(plain(sections.slices_note(report.slices)))
     if report.learning is not None:
-        parts += ["## Would more texts help?", plain(learning.sentence(report.learning))]
+        parts += ["## Would more texts help?", plain(sections.learning_sentence(report.learning))]
         parts += [
-            _plain_table(*learning.cells(report.learning)),
-            plain(learning.explanation(report.learning)),
+            _plain_table(*sections.learning_table(report.learning)),
+            plain(sections.learning_note(report.learning)),
         ]
     return parts
 
 
-def _disagreements(found: SideBySide) -> str:
-    rows = [[each.id, each.truth, *each.predicted, each.text] for each in found.disagreements]
+def _disagreements(models: SideBySide) -> str:
+    rows = [[each.id, each.truth, *each.predicted, each.text] for each in models.disagreements]
     if not rows:
         return ""
-    head = ["where they disagree", "truth", *found.names, "text"]
-    return _plain_table(head, [[beside.shown(cell) for cell in row] for row in rows])
+    head = ["where they disagree", "truth", *models.names, "text"]
+    return _plain_table(head, [[sections.label_text(cell) for cell in row] for row in rows])
 
 
 def _plain_table(head: list[str], rows: Iterable[list[str]]) -> str:
@@ -102,12 +109,12 @@ def _plain_table(head: list[str], rows: Iterable[list[str]]) -> str:
 
 
 def plain(value: object) -> str:
-    """Text as Markdown that shows it, on one line."""
+    """Text as Markdown, on a single line."""
     return re.sub(r"([\\`*_{}\[\]()<>#+!|~&])", r"\\\1", " ".join(printable(str(value)).split()))
 
 
 def code_block(text: str) -> str:
-    """Text in a fence that it does not hold itself."""
+    """Text in a fence longer than any in the text."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{printable(text)}\n{fence}"
@@ -119,11 +126,10 @@ def _table(head: list[str], rows: Iterable[list[str]]) -> str:
 
 
 def _mistake(mistake: Mistake) -> str:
-    shown = mistake.text[:SHOWN] + (" …" if len(mistake.text) > SHOWN else "")
     lines = [
         f"### {plain(mistake.id)}",
         f"is {plain(mistake.truth)}, predicted {plain(mistake.predicted)} ({mistake.value:+.3f})",
-        code_block(shown),
+        code_block(cut(mistake.text, SHOWN)),
     ]
     if mistake.explanation is not None and mistake.explanation.substrings:
         counted = [

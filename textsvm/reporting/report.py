@@ -1,48 +1,48 @@
-"""What a report is made of, whatever its form: results, facts, lengths, the worst mistakes."""
+"""Content of a report in any format: results, facts, text lengths, the worst mistakes, optional sections."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import textsvm
+from textsvm.evaluation.comparison import SideBySide
 from textsvm.evaluation.explanation import Explanation, explain
 from textsvm.evaluation.judge import machine_of
-from textsvm.evaluation.results import Results
-from textsvm.evaluation.side_by_side import SideBySide
+from textsvm.evaluation.results import Results, evaluate, evaluate_labels
 from textsvm.evaluation.slices import Slices
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
 from textsvm.readers.columns import some
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.plain_json import to_json
-from textsvm.selection.learning_curve import LearningCurve
+from textsvm.selection.cross_validation import CrossValidation, LearningCurve
 
-#: Mistakes that are shown.
+#: Mistakes shown by default.
 MISTAKES = 10
-#: Seconds of a core that explanations may take in a report, as predicted: about half a minute on two cores.
+#: Predicted seconds of a core for the explanations of a report: about half a minute on two cores.
 EXPLAINING = 60.0
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A document that the model gets wrong.
+    """A document with a wrong prediction.
 
     Attributes
     ----------
     id : str
     truth, predicted : label or number
     value : float
-        The score, or for more than two classes by how much the wrong class leads; of several labels how far
-        the worst is from its threshold; the error for regression.
+        Two classes: the score. More: by how much the wrong class leads. Several labels per document: the
+        largest distance of a wrong label from its threshold. Regression: the error.
     text : str
         As the model reads it.
     explanation : Explanation, optional
-        None where it would have taken too long.
+        None if it would have taken too long.
     """
 
     id: str
@@ -55,7 +55,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Report:
-    """All that a report shows.
+    """Content of a report.
 
     Attributes
     ----------
@@ -63,14 +63,14 @@ class Report:
     results : Results
         With intervals.
     facts : list of (str, str)
-        About the model and this evaluation.
+        Names and values: the model, this evaluation.
     lengths : int64 array, shape (n,)
         Symbols of each document as the model reads it.
     mistakes : list of Mistake
         The worst first.
     slices : Slices, optional
     beside : SideBySide, optional
-        Other models, this one the first.
+        Several models, this model first.
     learning : LearningCurve, optional
     """
 
@@ -85,9 +85,9 @@ class Report:
 
     @property
     def more(self) -> dict[str, Slices | SideBySide | LearningCurve]:
-        """What was asked for besides, by its name."""
-        asked = {"slices": self.slices, "beside": self.beside, "learning_curve": self.learning}
-        return {name: each for name, each in asked.items() if each is not None}
+        """Optional sections by name."""
+        sections = {"slices": self.slices, "beside": self.beside, "learning_curve": self.learning}
+        return {name: each for name, each in sections.items() if each is not None}
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -114,46 +114,75 @@ def make_report(
     mistakes: int = MISTAKES,
     progress: Progress | None = None,
 ) -> Report:
-    """Put together what a report shows; bootstrap intervals are computed if the results have none.
+    """Report on a fitted model and its results; explains the worst mistakes within a time budget.
 
-    Parameters
-    ----------
-    model : SVC, MultilabelSVC, SVR, OneClassSVM or CalibratedSVC
-    results : Results
-        Of `textsvm.evaluation.judge.judge`.
-    texts : sequence of str, or vectors, or a dict of columns
-        All documents that were given to it. Of vectors there is nothing to show.
-    ids : sequence of str
-    title : str
-    mistakes : int
-        How many are explained.
-    progress : callable, optional
+    Bootstrap intervals are computed if the results have none; vectors are not shown.
     """
     results = results if results.intervals else results.with_intervals()
-    chosen = worst(results, mistakes)
     machine = machine_of(model)
     documents = machine.encode(machine.read(texts, fitting=False), None).take(results.index)
+    facts = _facts(model, results)
     if isinstance(documents, Vectors):
-        return Report(title, results, _facts(model, results), np.zeros(results.n, np.int64), [])
+        return Report(title, results, facts, np.zeros(results.n, np.int64), [])
+    chosen, values = worst(results, mistakes), how_wrong(results)
     positive = results.labels[1] if results.task == "binary" else None
     explained = explain_within_budget(
         model, some(texts, results.index[chosen].tolist()), documents.lengths[chosen], positive, progress
     )
-    found = [
+    shown = [
         Mistake(
             ids[results.index[i]],
             *results.labels_of(i),
-            float(how_wrong(results)[i]),
+            float(values[i]),
             documents.shown(i),
             explanation,
         )
         for i, explanation in zip(chosen, explained, strict=True)
     ]
-    return Report(title, results, _facts(model, results), documents.lengths, found)
+    return Report(title, results, facts, documents.lengths, shown)
+
+
+def results_of(result: CrossValidation, truth: Sequence[Any], positive: Any = None) -> Results:
+    """Results of all tested documents of a cross-validation together."""
+    tested = np.flatnonzero(result.tested)
+    known, predicted = [truth[i] for i in tested.tolist()], result.predictions[tested]
+    decision = result.decision[tested]
+    if predicted.ndim == 2:
+        classes = np.unique([label for labels in truth for label in labels])
+        thresholds = np.full(len(classes), np.nan)  # every fold has its own
+        results = evaluate_labels(known, predicted.astype(bool), decision, classes, thresholds)
+    elif "mae" in result.mean:
+        results = evaluate(known, predicted.astype(float), decision, None)
+    else:
+        classes = np.unique(np.asarray(truth))
+        results = evaluate(known, predicted.astype(classes.dtype), decision, classes, positive=positive)
+    return replace(results, index=tested[results.index], seconds=result.seconds)
+
+
+def report_of_folds(
+    results: Results,
+    texts: Sequence[str] | None,
+    ids: Sequence[str],
+    title: str,
+    facts: list[tuple[str, str]],
+    mistakes: int = MISTAKES,
+) -> Report:
+    """Report on a cross-validation: its models are gone, so mistakes are shown without explanations."""
+    results = results if results.intervals else results.with_intervals()
+    if texts is None:
+        return Report(title, results, facts, np.zeros(results.n, np.int64), [])
+    lengths = np.array([len(texts[i]) for i in results.index.tolist()])
+    shown = []
+    if results.task != "multilabel":
+        values = how_wrong(results)
+        for i in worst(results, mistakes):
+            j = int(results.index[i])
+            shown.append(Mistake(ids[j], *results.labels_of(i), float(values[i]), texts[j], None))
+    return Report(title, results, facts, lengths, shown)
 
 
 def worst(results: Results, most: int) -> list[int]:
-    """The documents that are furthest from being right, numbers among those judged."""
+    """Indices, among the judged documents, of the worst mistakes."""
     wrong = results.predicted != results.truth
     if results.task == "multilabel":
         wrong = wrong.any(axis=1)
@@ -165,51 +194,49 @@ def worst(results: Results, most: int) -> list[int]:
 def explain_within_budget(
     model: Any, texts: Any, lengths: NDArray[np.int64], positive: Any, progress: Progress | None
 ) -> list[Explanation | None]:
-    """Explanations of the first texts, as many as there is time for."""
+    """Explanations of the first texts, as many as take at most `EXPLAINING` seconds as predicted."""
     if getattr(model, "support_documents_", None) is None:
         return [None] * len(lengths)
     if not len(lengths):
         return []
     seconds = np.cumsum(model.kernel_.contributions_cost(lengths, model.support_documents_.lengths))
     affordable = int(np.searchsorted(seconds, EXPLAINING, side="right"))
-    done: list[Explanation | None] = []
     first = some(texts, range(affordable))
-    done += explain(model, first, positive=positive, substrings=12, similar=3, progress=progress)
-    return done + [None] * (len(lengths) - affordable)
+    explanations = explain(model, first, positive=positive, substrings=12, similar=3, progress=progress)
+    return [*explanations, *[None] * (len(lengths) - affordable)]
 
 
 def how_wrong(results: Results) -> NDArray[np.float64]:
-    """The `value` of each document as a mistake; see `Mistake`."""
+    """`Mistake.value` of each document."""
     if results.task == "regression":
         return results.predicted - results.truth
     if results.task == "binary":
         return results.decision
     if results.task == "multilabel":
-        bounds = np.array([each["threshold"] for each in results.per_class])
+        thresholds = np.array([each["threshold"] for each in results.per_class])
         wrong = results.predicted != results.truth
-        return np.where(wrong, np.abs(results.decision - bounds), 0.0).max(axis=1)
-    rows, place = np.arange(results.n), {label: a for a, label in enumerate(results.labels)}
-    true, said = (
-        np.array([place[label] for label in y.tolist()]) for y in (results.truth, results.predicted)
+        return np.where(wrong, np.abs(results.decision - thresholds), 0.0).max(axis=1)
+    rows, true, predicted = (
+        np.arange(results.n),
+        results.codes(results.truth),
+        results.codes(results.predicted),
     )
-    return results.decision[rows, said] - results.decision[rows, true]
+    return results.decision[rows, predicted] - results.decision[rows, true]
 
 
 def _facts(model: Any, results: Results) -> list[tuple[str, str]]:
-    kernel = getattr(model, "kernel_", None)
-    info = getattr(model, "info_", {})
+    kernel, info, machine = getattr(model, "kernel_", None), getattr(model, "info_", {}), machine_of(model)
     facts = [("machine", type(model).__name__)]
     if kernel is not None:
         facts.append(("kernel", spell(kernel)))
-    machine = machine_of(model)
     if isinstance(getattr(machine, "C", None), int | float):
         facts.append(("C", f"{machine.C:g}"))
     if isinstance(info.get("corpus"), str):
         facts.append(("trained on", info["corpus"]))
     if isinstance(info.get("n_train"), int):
         facts.append(("training documents", f"{info['n_train']:,}"))
-    left = f"{len(model.support_):,}" if machine.kept.weights is None else "left out, with their texts"
-    facts.append(("support vectors", left))
+    support = f"{len(model.support_):,}" if machine.kept.weights is None else "left out, with their texts"
+    facts.append(("support vectors", support))
     facts.append(("documents judged", f"{results.n:,}"))
     facts += _promises(results)
     if hasattr(model, "device_"):
@@ -219,16 +246,16 @@ def _facts(model: Any, results: Results) -> list[tuple[str, str]]:
 
 
 def _promises(results: Results) -> list[tuple[str, str]]:
-    """What prediction sets and rejection promised, and what they did."""
-    found = [
+    """Promised and actual coverage of prediction sets, and rejected documents."""
+    facts = [
         (
             f"sets that promise {each['promised']:.0%}",
-            f"hold the true class of {each['coverage']:.2%}; {each['mean_size']:.2f} classes on average, one "
-            f"alone in {each['single']:.1%}",
+            f"hold the true class of {each['coverage']:.2%}; {each['mean_size']:.2f} classes on average, a "
+            f"single class in {each['single']:.1%}",
         )
         for each in results.sets
     ]
     if results.rejected:
         allowed, unlike = results.rejected["allowed"], results.rejected["unlike"]
-        found.append(("unlike every class", f"{unlike:.2%} of these documents, where {allowed:.0%} may be"))
-    return found
+        facts.append(("unlike every class", f"{unlike:.2%} of these documents, where {allowed:.0%} may be"))
+    return facts

@@ -1,15 +1,16 @@
-"""Prediction sets that hold the true class as often as promised, and texts that are like no class.
+"""Conformal prediction: prediction sets with promised coverage, and rejection of texts unlike every class.
 
-Both compare a text with what the training texts got from machines that had not seen them (cross-conformal
-prediction, Vovk 2015). With s_i the calibrated probability of the true class of training text i, class k is
-in the set of a text whose probability of k is p if
+Both compare a text with the out-of-fold values of the training texts (cross-conformal prediction, Vovk 2015).
+With s_i the calibrated probability of the true class of training text i, class k is in the set of a text
+whose probability of k is p if
 
     (1 + #{i : s_i <= p}) / (n + 1) > 1 - coverage,
 
-over all training texts, or over those of class k alone (Mondrian: the promise then holds for each class);
-the likeliest class is in every set. A text is like no class if the same share of the training texts, by their
-largest decision values, is at most what may be rejected. Texts drawn as the training texts were are promised
-both, on average over draws; the machines that decide have seen a little more than those of the folds.
+over all training texts, or over those of class k alone (Mondrian: the promise then holds for each class); the
+likeliest class is in every set. A text is unlike every class if the same share of the training texts, by
+their largest decision values, is at most the share that may be rejected. For texts drawn as the training
+texts were, both promises hold on average over draws; the final machines were trained on a little more than
+those of the folds.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ from sklearn.utils.validation import check_is_fitted
 
 from textsvm.errors import InputError
 
-#: Of the sets that `evaluate` looks at, and the share of texts that may be unlike every class.
+#: Coverages in the report of `evaluate`, and the share of texts that may be rejected.
 COVERAGES, REJECTED = (0.9, 0.95, 0.99), 0.05
 
 
 @dataclass(frozen=True)
 class Conformity:
-    """What training texts got from machines that had not seen them.
+    """Out-of-fold values of the training texts.
 
     Attributes
     ----------
     own : float64 array, shape (n,)
         Probability of the true class, ascending within each class.
     starts : int64 array, shape (n_classes + 1,)
-        Where each class begins in `own`, and the last ends.
+        Start of each class in `own`, and the end of the last.
     largest : float64 array, shape (n,)
-        The largest decision value of each text, ascending; its absolute value with two classes.
+        Largest decision value of each text, ascending; with two classes its absolute value.
     """
 
     own: NDArray[np.float64]
@@ -51,7 +52,7 @@ class Conformity:
     def of(
         cls, probability: NDArray[np.float64], decision: NDArray[np.float64], codes: NDArray[np.int64]
     ) -> Conformity:
-        """From probabilities and decision values out of fold, and true classes."""
+        """From out-of-fold probabilities and decision values, and true classes."""
         own = probability[np.arange(len(codes)), codes]
         counts = np.bincount(codes, minlength=probability.shape[1])
         return cls(
@@ -62,9 +63,9 @@ class Conformity:
 
     @classmethod
     def restore(cls, state: Mapping[str, NDArray[Any]], n_classes: int) -> Conformity:
-        """Take back what `state` gave; raises ValueError if it is not that."""
+        """Restore from `state`; ValueError if it is not valid."""
         if set(state) != {"own", "starts", "largest"}:
-            raise ValueError("its conformity is of no known kind")
+            raise ValueError("its conformity has unknown entries")
         own, starts, values = (np.asarray(state[name]) for name in ("own", "starts", "largest"))
         kinds = (own.dtype, starts.dtype, values.dtype) == (np.float64, np.int64, np.float64)
         if not kinds or not own.ndim == starts.ndim == values.ndim == 1 or len(starts) != n_classes + 1:
@@ -78,26 +79,16 @@ class Conformity:
         return cls(own, starts, values)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Arrays to be saved with a model."""
+        """Arrays to save with a model."""
         return {"own": self.own, "starts": self.starts, "largest": self.largest}
 
     def sets(
         self, probability: NDArray[np.float64], coverage: float, per_class: bool = False
     ) -> NDArray[np.bool_]:
-        """Which classes are in the set of each text, shape (n, n_classes), from its probabilities.
+        """Classes in the prediction set of each text, bool array like `probability`, (n, n_classes).
 
-        Parameters
-        ----------
-        probability : float64 array, shape (n, n_classes)
-        coverage : float
-            How often the true class is to be in the set, at least, above 0 and below 1.
-        per_class : bool
-            Promise it for the texts of each class; of few texts, a class is in every set.
-
-        Raises
-        ------
-        InputError
-            If the coverage is out of range.
+        `coverage` is promised on average, or with `per_class` for each class: a class with few texts is then
+        in every set. The likeliest class is in every set.
         """
         require_share("coverage", coverage)
         if per_class:
@@ -105,38 +96,26 @@ class Conformity:
                 _p_values(self.own[first:last], column)
                 for (first, last), column in zip(pairwise(self.starts), probability.T, strict=True)
             ]
-            found = np.stack(columns, axis=1) > 1 - coverage
+            sets = np.stack(columns, axis=1) > 1 - coverage
         else:
-            found = _p_values(np.sort(self.own), probability) > 1 - coverage
-        found[np.arange(len(found)), probability.argmax(axis=1)] = True
-        return found
+            sets = _p_values(np.sort(self.own), probability) > 1 - coverage
+        sets[np.arange(len(sets)), probability.argmax(axis=1)] = True
+        return sets
 
     def known(self, decision: NDArray[np.float64], rejected: float) -> NDArray[np.bool_]:
-        """Whether each text is like one of the classes, shape (n,), from its decision values.
-
-        Parameters
-        ----------
-        decision : float64 array, shape (n,) or (n, n_classes)
-        rejected : float
-            Share of the texts of these classes that may be rejected, above 0 and below 1.
-
-        Raises
-        ------
-        InputError
-            If the share is out of range.
-        """
+        """Whether each text is like a known class, shape (n,); at most the share `rejected` is not."""
         require_share("rejected", rejected)
         return _p_values(self.largest, largest(decision)) > rejected
 
     def summary(
         self, probability: NDArray[np.float64], decision: NDArray[np.float64], codes: NDArray[np.int64]
     ) -> tuple[list[dict[str, float]], dict[str, float]]:
-        """How promises are kept for texts of known classes, as `Results.sets` and `Results.rejected` say."""
-        found = []
+        """`Results.sets` and `Results.rejected` for texts with known classes."""
+        rows = []
         for promised in COVERAGES:
             sets = self.sets(probability, promised)
             sizes = sets.sum(axis=1)
-            found.append(
+            rows.append(
                 {
                     "promised": promised,
                     "coverage": float(sets[np.arange(len(codes)), codes].mean()),
@@ -144,16 +123,16 @@ class Conformity:
                     "single": float((sizes == 1).mean()),
                 }
             )
-        return found, {"allowed": REJECTED, "unlike": float((~self.known(decision, REJECTED)).mean())}
+        return rows, {"allowed": REJECTED, "unlike": float((~self.known(decision, REJECTED)).mean())}
 
 
 class Conforming:
-    """What a classifier with probabilities and a `conformity_` can do besides."""
+    """Prediction sets and rejection for a classifier with probabilities and a `conformity_`."""
 
     conformity_: Conformity | None
 
     def predict_set(self: Any, X: Any, coverage: float = 0.95, per_class: bool = False) -> NDArray[np.bool_]:
-        """Which classes each text may have: sets that hold the true class as often as `coverage` says.
+        """Prediction sets: classes that each text may have, with the true class among them as promised.
 
         Parameters
         ----------
@@ -164,58 +143,57 @@ class Conforming:
         Returns
         -------
         bool array, shape (n, n_classes)
-            By `classes_`; at least one a row.
+            Columns as in `classes_`; at least one class per row.
 
         Raises
         ------
         InputError
-            If the coverage is out of range, or an older version saved the model.
+            If the coverage is out of range, or the model was saved by an older version.
         """
         return self.require_conformity().sets(self.predict_proba(X), coverage, per_class)
 
     def score_samples(self: Any, X: Any) -> NDArray[np.float64]:
-        """How much each text is like one of the classes, shape (n,): its largest decision value."""
+        """Similarity of each text to the known classes, shape (n,): its largest decision value."""
         return largest(self.decision_function(X))
 
     def predict_known(self: Any, X: Any, rejected: float = 0.05) -> NDArray[np.bool_]:
-        """Whether each text is like one of the classes, shape (n,), by `score_samples`.
+        """Whether each text is like a known class, shape (n,), by `score_samples`.
 
         Parameters
         ----------
         X : n texts
         rejected : float
-            See `Conformity.known`: False for at most this share of the texts of the classes.
+            Largest share of texts of the classes that is rejected, above 0 and below 1.
 
         Raises
         ------
         InputError
-            If the share is out of range, or an older version saved the model.
+            If the share is out of range, or the model was saved by an older version.
         """
         return self.require_conformity().known(self.decision_function(X), rejected)
 
     def require_conformity(self: Any) -> Conformity:
-        """What sets and rejections compare with; raises InputError if the model has none."""
+        """Out-of-fold values of the training texts; InputError if the model has none."""
         check_is_fitted(self)
         if self.conformity_ is None:
             raise InputError(
-                "the model was saved by an older version, which kept nothing for prediction sets; train it "
-                "again"
+                "the model was saved by an older version, without values for prediction sets; train it again"
             )
         return self.conformity_
 
 
 def largest(decision: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The largest decision value of each text, shape (n,): small where it is like no class."""
+    """Largest decision value of each text, shape (n,); small for a text unlike every class."""
     return np.abs(decision) if decision.ndim == 1 else decision.max(axis=1)
 
 
 def require_share(name: str, value: object) -> None:
-    """Raise InputError if a value is no share above 0 and below 1."""
+    """Raise InputError unless a value is above 0 and below 1."""
     number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     if not number or not 0 < float(value) < 1:  # type: ignore[arg-type]
         raise InputError(f"{name}={value!r} must be a number above 0 and below 1")
 
 
 def _p_values(scores: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The share of ascending scores that are at most each value, the text itself counted in."""
+    """Share of ascending scores that are at most each value, counting the text itself."""
     return (1 + np.searchsorted(scores, values, side="right")) / (len(scores) + 1)

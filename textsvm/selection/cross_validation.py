@@ -1,20 +1,32 @@
-"""Cross-validation: every fold and every class pair is a problem on the rows of a Gram.
+"""Cross-validation and learning curves on a shared Gram.
 
 A fold trains on some of the rows, and its machines are evaluated at the others; all folds of one Gram are
-solved side by side, and all values are one product.
+solved side by side, and all decision values are one product.
+
+A learning curve estimates whether more texts would help. Every training part is thinned to nested shares,
+class by class; all are trained and tested on one Gram if the kernel allows it. The error as a function of n
+training texts is
+
+    error(n) = a + b n^-c,    a, b >= 0,
+
+linear in a and b for each c of a grid; c minimises the squares of relative errors (a power law as in Cortes
+et al. 1994). Its uncertainty comes from folds resampled with replacement.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import nnls
 from sklearn.base import clone
 
+from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine, Target
 from textsvm.estimators.default import Given, fit_default, is_default
 from textsvm.estimators.svc import SVC
@@ -23,8 +35,8 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap, of_stage
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.fold_grams import FoldGrams, Task, of_all, train_and_test
-from textsvm.selection.folds import Fold
-from textsvm.selection.leakage import Leak
+from textsvm.selection.folds import Fold, Splitting, report_leaks
+from textsvm.selection.leakage import Leak, LeakageWarning
 from textsvm.selection.scoring import (
     judge,
     labels_of,
@@ -34,12 +46,11 @@ from textsvm.selection.scoring import (
     read_training_data,
     warn_unfinished,
 )
-from textsvm.selection.splitting import Splitting, report_leaks
 
 
 @dataclass(frozen=True)
 class CrossValidation:
-    """How well a model does on documents that it was not trained on.
+    """Outcome of a cross-validation.
 
     Attributes
     ----------
@@ -50,24 +61,22 @@ class CrossValidation:
     pooled : dict
         The same metrics over all tested documents at once.
     decision : float64 array, shape (n,) or (n, n_classes)
-        What `decision_function` (regression: `predict`) gives for each document, by machines that were not
-        trained on it; the mean where it was tested several times, NaN where it never was.
+        Output of `decision_function` (regression: `predict`) for each document by machines that were not
+        trained on it; the mean if it was tested several times, NaN if it never was.
     predictions : array, shape (n,) or (n, n_classes)
-        From these values; None where a document was never tested. Several labels a document: a bool array,
-        by thresholds that come from the other folds; False where a document was never tested, and in most of
-        its tests where there were several.
+        Predictions from these values; None if a document was never tested. Several labels per document: a
+        bool array, with thresholds from the other folds; a label that most tests of a document gave.
     tested : int64 array, shape (n,)
-        How often each document was tested.
+        Number of tests of each document.
     folds : list of (train, test)
     leaks : list of Leak
-        Near-duplicates between the training and the test part of each fold; empty where they were kept
-        together.
+        Near-duplicates between the training and the test part of each fold; empty if they were kept together.
     gram : str
-        Where the rows of the kernel matrix came from.
+        Source of the rows of the kernel matrix.
     seconds : dict
-        Wall time of "encode", "gram", "duplicates", "solve" and "score"; of "choose" too.
+        Wall time of "encode", "gram", "duplicates", "solve" and "score"; also "choose" for ``SVC("auto")``.
     chosen : list of str
-        What ``SVC("auto")`` chose on the training part of each fold; empty for other models.
+        Choice of ``SVC("auto")`` on the training part of each fold; empty for other models.
     """
 
     table: list[dict[str, float]]
@@ -121,40 +130,41 @@ def cross_validate(
     positive: Any = None,
     progress: StageProgress | None = None,
 ) -> CrossValidation:
-    """Cross-validate a classifier or a regressor; the model itself stays as it is.
+    """Cross-validate a classifier or a regressor; the model itself is not changed.
 
-    The rows of the kernel matrix are computed once, for all documents, unless the kernel learns from them
-    (idf weights): it then learns from the training part of each fold anew, and each has its own matrix.
-    ``SVC("auto")`` chooses a kernel and C on the training part of each fold anew, and shares no matrix;
-    near-duplicates are then those of the kernel of ``SVC("fast")``, whose matrix is made to find them.
+    The kernel matrix of all documents is computed once, unless the kernel learns from them (idf weights):
+    then it learns from the training part of each fold, with a matrix for each. ``SVC("auto")`` chooses a
+    kernel and C on the training part of each fold, and shares no matrix; near-duplicates are then found with
+    the kernel of ``SVC("fast")``.
 
     Parameters
     ----------
     model : SVC, MultilabelSVC or SVR
     X : n texts or vectors, or a kernel matrix with ``kernel="precomputed"``
     y : array-like, shape (n,)
-        Labels or numbers; several labels a document as `MultilabelSVC.fit` takes them.
+        Labels or numbers; several labels per document as `MultilabelSVC.fit` takes them.
     cv : int, scikit-learn splitter or sequence of (train, test) index pairs
-        A number of folds means shuffled ones, stratified by class for a classifier of one label a document.
+        A number of folds means shuffled folds, stratified by class for a classifier with one label per
+        document.
     repeats : int
-        Times that a number of folds is made, each time shuffled anew.
+        Number of times that a number of folds is drawn.
     groups : array-like, shape (n,), optional
         Documents of one group are never on both sides of a fold.
     sample_weight : array-like, shape (n,), optional
-        Weights in training; metrics count every document once.
+        Weights in training; metrics are not weighted.
     metrics : iterable of str, optional
-        Names of the metrics wanted; all by default.
+        Names of metrics; default all.
     group_duplicates : float, optional
-        Keep documents together whose normalised kernel value is at least this. None: they are only looked for
-        (0.98 and more; vectors: 0.99999), and a `LeakageWarning` says so before the work starts.
+        Keep documents together whose normalised kernel value is at least this. None: near-duplicates (0.98
+        and more; vectors: 0.99999) are reported by a `LeakageWarning` before the work starts.
     random_state : int, optional
         Seed of the folds.
     positive : label, optional
-        Of two classes the one that precision, recall, F1 and average precision are of; the second one, as
-        they sort, if not given.
+        Positive class of two, for precision, recall, F1 and average precision; default the second in sorted
+        order.
     progress : callable, optional
-        See `runtime.parallel.StageProgress`; stages are "encode", "gram", "duplicates" and "solve"; with
-        ``SVC("auto")`` "choose" too.
+        See `textsvm.runtime.parallel.StageProgress`; stages are "encode", "gram", "duplicates" and "solve";
+        with ``SVC("auto")`` also "choose".
 
     Returns
     -------
@@ -163,21 +173,21 @@ def cross_validate(
     Raises
     ------
     InputError
-        If what is given cannot be used, before the work starts.
+        If an argument cannot be used; before the work starts.
 
     Examples
     --------
     >>> from textsvm import SVC, Spectrum, cross_validate
     >>> texts = ["red apple", "red cherry", "ripe apple", "ripe cherry"]
     >>> texts += ["fast car", "fast train", "slow car", "slow train"]
-    >>> found = cross_validate(SVC(Spectrum(2)), texts, ["fruit"] * 4 + ["ride"] * 4, cv=4)
-    >>> found.pooled["accuracy"]
+    >>> result = cross_validate(SVC(Spectrum(2)), texts, ["fruit"] * 4 + ["ride"] * 4, cv=4)
+    >>> result.pooled["accuracy"]
     1.0
     """
     given, target, weight = read_training_data(model, X, y, sample_weight, positive)
     names = metric_names(target, metrics)
-    anew = isinstance(model, SVC) and is_default(model.kernel)
-    model = clone(model) if anew else model  # without what it may have chosen before
+    automatic = isinstance(model, SVC) and is_default(model.kernel)
+    model = clone(model) if automatic else model  # without a choice of an earlier fit
     splitting = Splitting(cv, groups, repeats, random_state, group_duplicates)
     folds, leaks = splitting.folds(target), []
     for train, _ in folds:
@@ -190,34 +200,34 @@ def cross_validate(
         clock = lap(seconds, "encode", clock)
         whole = grams.copies_by(progress)
         clock = lap(seconds, "gram", clock)
-        looking = of_stage(progress, "duplicates")
+        step = of_stage(progress, "duplicates")
         if group_duplicates is not None:
-            folds = splitting.with_duplicates(whole, looking).folds(target)
+            folds = splitting.with_duplicates(whole, step).folds(target)
         else:
-            leaks = report_leaks(whole, folds, looking)
+            leaks = report_leaks(whole, folds, step)
         lap(seconds, "duplicates", clock)
         task = Task(target, weight, folds)
-        if anew:
+        if automatic:
             grams.release()
-            values, chosen = _anew(model, given, task, seconds, progress)
+            values, chosen = _choose_and_test(model, given, task, seconds, progress)
             description = "of each fold its own, or none where features are enough"
             return _judged(
                 model, task, values, names, leaks=leaks, gram=description, seconds=seconds, chosen=chosen
             )
-        found = train_and_test([model], grams, task, seconds, progress)
-    warn_unfinished(model, found.machines[0], target)
-    description = grams.describe((whole or found.last).gram.description, folds)
-    return _judged(model, task, found.values[0], names, leaks=leaks, gram=description, seconds=seconds)
+        tested = train_and_test([model], grams, task, seconds, progress)
+    warn_unfinished(model, tested.machines[0], target)
+    description = grams.describe((whole or tested.last).gram.description, folds)
+    return _judged(model, task, tested.values[0], names, leaks=leaks, gram=description, seconds=seconds)
 
 
-def _anew(
+def _choose_and_test(
     model: KernelMachine,
     texts: list[str],
     task: Task,
     seconds: dict[str, float],
     progress: StageProgress | None,
 ) -> tuple[list[NDArray[np.float64]], list[str]]:
-    """Decision values of the test parts, by copies fitted to the training parts; and what these chose."""
+    """Decision values of the test parts by copies fitted to the training parts, and the choices of these."""
     values, chosen = [], []
     for number, (train, test) in enumerate(task.folds):
         step, fitted = of_all(progress, number, len(task.folds)), clone(model)
@@ -236,15 +246,18 @@ def _anew(
 def _judged(
     model: KernelMachine, task: Task, values: list[NDArray[np.float64]], names: list[str], **known: Any
 ) -> CrossValidation:
-    """Decision values of the test parts -> the outcome."""
+    """Outcome from the decision values of the test parts."""
     clock, target = time.perf_counter(), task.target
     truth = labels_of(target)
     tests = [test for _, test in task.folds]
-    said = model.fold_predictions(values, task.folds, target)
-    table = [judge(model, truth[t], v, target, names, p) for t, v, p in zip(tests, values, said, strict=True)]
+    predicted = model.fold_predictions(values, task.folds, target)
+    table = [
+        judge(model, truth[test], value, target, names, labels)
+        for test, value, labels in zip(tests, values, predicted, strict=True)
+    ]
     decision, tested = mean_values(values, task.folds, len(truth))
     if target.multilabel:
-        share, _ = mean_values([each.astype(float) for each in said], task.folds, len(truth))
+        share, _ = mean_values([each.astype(float) for each in predicted], task.folds, len(truth))
         predictions = share > 0.5
     else:
         predictions = _predictions(model, decision, tested, target)
@@ -258,8 +271,148 @@ def _judged(
 def _predictions(
     model: KernelMachine, decision: NDArray[np.float64], tested: NDArray[np.int64], target: Target
 ) -> NDArray[Any]:
-    found = model.predictions(decision, target.classes)
+    predictions = model.predictions(decision, target.classes)
     if (tested == 0).any():
-        found = found.astype(object)
-        found[tested == 0] = None
-    return found
+        predictions = predictions.astype(object)
+        predictions[tested == 0] = None
+    return predictions
+
+
+Array = NDArray[np.float64]
+#: Shares of the training texts, besides all of them.
+SHARES = (0.1, 0.2, 0.4, 0.8)
+#: Grid of the exponent c, and number of resamples of the folds.
+POWERS, RESAMPLES = np.linspace(0.1, 1.5, 29), 300
+#: Smallest share of the error that counts as a gain.
+WORTH = 0.05
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    """Errors by the number of training texts.
+
+    Attributes
+    ----------
+    metric : str
+        The error is the metric itself ("mae"), or 1 less the metric.
+    n : float64 array, shape (n_points,)
+        Number of training texts, mean over folds.
+    error, sd : float64 arrays, shape (n_points,)
+        Mean and sample standard deviation over folds.
+    power_law : (float, float, float)
+        a, b and c.
+    expected : float
+        Predicted error with twice as many training texts.
+    interval : (float, float)
+        Of `expected`, 95 % over folds.
+    gain : (float, float, float)
+        Predicted fall of the error with twice as many texts, and its bounds.
+    """
+
+    metric: str
+    n: Array
+    error: Array
+    sd: Array
+    power_law: tuple[float, float, float]
+    expected: float
+    interval: tuple[float, float]
+    gain: tuple[float, float, float]
+
+    @property
+    def would_help(self) -> str:
+        """Whether more texts would help: "yes", "hardly" or "unclear"."""
+        worth, (_, low, high) = WORTH * self.error[-1], self.gain
+        if low >= worth > 0:
+            return "yes"
+        return "hardly" if high <= worth else "unclear"
+
+    def law(self, n: ArrayLike) -> Array:
+        """Fitted error with n training texts."""
+        a, b, c = self.power_law
+        return a + b * np.asarray(n, float) ** -c
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return to_json({**vars(self), "would_help": self.would_help})
+
+
+def learning_curve(
+    model: KernelMachine,
+    X: Any,
+    y: Any,
+    result: CrossValidation,
+    *,
+    shares: Sequence[float] = SHARES,
+    sample_weight: ArrayLike | None = None,
+    progress: StageProgress | None = None,
+) -> LearningCurve:
+    """Learning curve: errors of the cross-validation `result`, and of its folds thinned to `shares`.
+
+    Raises InputError if there are too few texts.
+    """
+    metric = next(name for name in ("mae", "micro_f1", "accuracy") if name in result.mean)
+    strata = np.zeros(len(result.tested)) if metric != "accuracy" else np.asarray(y, object)
+    folds = [
+        (part, test)
+        for fold, (train, test) in enumerate(result.folds)
+        for part in _thinned(train, strata, shares, fold)
+    ]
+    if min(len(part) for part, _ in folds) < 4:
+        raise InputError(
+            f"{len(result.tested):,} documents are too few for a learning curve; a tenth of a training part "
+            "must be 4 at least"
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LeakageWarning)  # `cross_validate` has warned about these folds
+        thin = cross_validate(
+            model, X, y, cv=folds, sample_weight=sample_weight, metrics=[metric], progress=progress
+        )
+    k = len(result.folds)
+    fewer = [[row[metric] for row in thin.table[f * len(shares) : (f + 1) * len(shares)]] for f in range(k)]
+    values = np.column_stack([np.array(fewer), [row[metric] for row in result.table]])
+    sizes = np.array([len(part) for part, _ in folds]).reshape(k, -1)
+    sizes = np.column_stack([sizes, [len(train) for train, _ in result.folds]])
+    return fit_learning_curve(metric, sizes.mean(axis=0), values if metric == "mae" else 1 - values)
+
+
+def fit_learning_curve(metric: str, n: Array, errors: Array) -> LearningCurve:
+    """Fit a curve to the errors of each fold, (n_folds, n_points), for ascending numbers of texts."""
+    mean = errors.mean(axis=0)
+    law, random = _power_law(n, mean), np.random.default_rng(0)
+    drawn = errors[random.integers(0, len(errors), (RESAMPLES, len(errors)))].mean(axis=1)
+    predicted = np.array([_at(_power_law(n, each), np.array([n[-1], 2 * n[-1]])) for each in drawn])
+    now, twice = _at(law, np.array([n[-1], 2 * n[-1]]))
+    low, high = np.percentile(predicted[:, 1], [2.5, 97.5])
+    least, most = np.percentile(predicted[:, 0] - predicted[:, 1], [2.5, 97.5])
+    sd = errors.std(axis=0, ddof=1) if len(errors) > 1 else np.full(len(n), np.nan)
+    gain = float(now - twice), float(least), float(most)
+    return LearningCurve(metric, n, mean, sd, law, float(twice), (float(low), float(high)), gain)
+
+
+def _thinned(
+    train: NDArray[np.int64], strata: NDArray[Any], shares: Sequence[float], seed: int
+) -> list[NDArray[np.int64]]:
+    """Nested shares of a training part, class by class, with at least one document of each class."""
+    random = np.random.default_rng(seed)
+    mixed = random.permutation(train)
+    classes = [mixed[strata[mixed] == each] for each in np.unique(strata[train])]
+    return [
+        np.sort(np.concatenate([each[: max(1, round(share * len(each)))] for each in classes]))
+        for share in shares
+    ]
+
+
+def _power_law(n: Array, error: Array) -> tuple[float, float, float]:
+    """a, b and c that minimise the squares of relative residuals."""
+    best = (np.inf, (float(error[-1]), 0.0, 1.0))
+    weight = 1 / np.maximum(error, 1e-3 * max(float(error.max()), 1e-12))
+    for c in POWERS.tolist():
+        basis = np.column_stack([np.ones(len(n)), (n / n[-1]) ** -c])
+        (a, b), residual = nnls(basis * weight[:, None], error * weight)
+        best = min(best, (float(residual), (float(a), float(b * n[-1] ** c), c)))
+    return best[1]
+
+
+def _at(law: tuple[float, float, float], n: Array) -> Array:
+    a, b, c = law
+    return a + b * n**-c

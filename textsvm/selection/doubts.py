@@ -1,20 +1,20 @@
-"""Texts whose label is probably wrong, from machines that have not seen them and from their nearest texts.
+"""Texts whose label is probably wrong, by out-of-fold decision values and by their nearest texts.
 
-Two judges of each text and class that the text's own label has no part in:
+Features of each text and class, none of which depends on the text's own label:
 
-    f_k           decision values of a classifier that was trained on the other folds
+    f_k           decision values of a classifier trained on the other folds
     v_k(m, q)     shares of the classes among the m nearest texts, by normalised kernel values to the power q
 
-with (m, q) = (10, 1), (30, 2) and (100, 3). Both come from one Gram. Their weights w >= 0, and a bias c_k of
-each class, are those under which the given labels are likeliest,
+with (m, q) = (10, 1), (30, 2) and (100, 3). Both come from a single Gram. Their weights w >= 0, and a bias
+c_k of each class, maximise the likelihood of the given labels,
 
     p_k = exp(w_0 f_k + sum_i w_i v_k(m_i, q_i) + c_k) / sum_j exp(...),
 
 and the score of a text is 1 - p of its label. Chosen on the training parts of five sets of the panel (subj,
 snips, te-emotion, cr, lingspam: 1,500 texts, 5 and 10 % of the labels turned), area under precision-recall in
 per cent: decision values alone 69.2 (C = 1) and 66.4 (C = 0.3), as probabilities with biases 69.8, with votes
-of 10 or 30 texts beside them 70.9 and 71.3, of 10, 30 and 100 (taken) 71.7; kernel ridge regression, left out
-one by one, 70.3; a second round in which doubtful texts count less gained nothing.
+of 10 or 30 texts as well 70.9 and 71.3, of 10, 30 and 100 (taken) 71.7; leave-one-out kernel ridge regression
+70.3; a second round with lower weights of doubtful texts gained nothing.
 """
 
 from __future__ import annotations
@@ -42,33 +42,32 @@ from textsvm.selection.folds import make_folds
 from textsvm.selection.scoring import fold_scores, mean_values, read_training_data, solve_folds
 from textsvm.text.documents import View
 
-#: Nearest texts that vote, and the power of the kernel values by which they do.
+#: Number of nearest texts that vote, and the power of the kernel values in their weights.
 VOTES = ((10, 1), (30, 2), (100, 3))
-#: A text whose nearest value lies this many quartile distances under the lower quartile, in logarithms, is
-#: alone.
+#: Outliers: the logarithm of the nearest value lies this many quartile distances below the lower quartile.
 FAR = 3.0
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """A text to be looked at.
+    """A text to review.
 
     Attributes
     ----------
     index : int
     label, suggested : label
-        The same where it is the text that is odd, not its label.
+        Given and likeliest label; equal if the text is doubtful for another reason.
     score : float
         Probability that another label is right, 0..1.
     reasons : list of str
-        In words, the strongest first.
+        Sentences, the strongest reason first.
     other : int
-        The text to look at beside it: a near-copy of another label, else the nearest one of the suggested
-        label, else the nearest.
+        Text to compare with: a near-copy with another label, else the nearest text with the suggested label,
+        else the nearest text.
     similarity : float
         Normalised kernel value of the two.
     kinds : tuple of {"label", "copy", "outlier"}
-        What is odd: the label; a near-copy that has another label; that nothing resembles it.
+        Doubtful label; near-copy with another label; no similar text.
     """
 
     index: int
@@ -83,19 +82,19 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Doubts:
-    """What is known of the label of every text.
+    """Estimates for the labels of all texts.
 
     Attributes
     ----------
     labels, suggested : arrays, shape (n,)
-        The given labels and the likeliest ones.
+        Given labels, and likeliest labels.
     score : float64 array, shape (n,)
-        Probability that another label than the given one is right.
+        Probability that the given label is wrong.
     probability : float64 array, shape (n, n_classes)
-        Of each class, by `classes`; from machines and neighbours, not from the text's own label.
+        Of each class, without regard to the text's own label.
     classes : array, shape (n_classes,)
     nearest : Nearest
-        The most similar texts of each.
+        The most similar texts of each text.
     alike : float
         Normalised kernel value from which two texts are near-copies.
     outlier : bool array, shape (n,)
@@ -112,21 +111,21 @@ class Doubts:
     outlier: NDArray[np.bool_]
 
     def order(self) -> NDArray[np.int64]:
-        """All texts, the most doubtful label first."""
+        """Indices of all texts, the most doubtful label first."""
         return np.argsort(-self.score, kind="stable")
 
     def ranked(self, ids: Sequence[str] | None = None, at_least: float = 0.5) -> list[Doubt]:
-        """The texts to be looked at, the most doubtful first.
+        """Texts to review, the most doubtful first.
 
         Parameters
         ----------
         ids : sequence of n str, optional
-            What the texts are called in reasons; their numbers, from 0.
+            Names of the texts in reasons; default their numbers from 0.
         at_least : float
-            Texts of this score and more; near-copies of different labels and outliers come with any score.
+            Lowest score of a doubtful label; near-copies with different labels and outliers have any score.
         """
-        found = (self._doubt(int(i), ids, at_least) for i in self.order())
-        return [doubt for doubt in found if doubt.kinds]
+        ordered = (self._doubt(int(i), ids, at_least) for i in self.order())
+        return [doubt for doubt in ordered if doubt.kinds]
 
     def _doubt(self, i: int, ids: Sequence[str] | None, at_least: float) -> Doubt:
         label, suggested = (each[i : i + 1].tolist()[0] for each in (self.labels, self.suggested))
@@ -140,8 +139,8 @@ class Doubts:
             at, other = self.nearest.value[i, copy], int(self.nearest.index[i, copy])
             name = ids[other] if ids is not None else f"text {other}"
             reasons.append(f"nearly the same text as {name}, which is {self.labels[other]} ({at:.3f})")
-        if kinds and (told := self._neighbours(i)):
-            reasons.append(told)
+        if kinds and (reason := self._neighbours(i)):
+            reasons.append(reason)
         if self.outlier[i]:
             kinds.append("outlier")
             reasons.append(f"resembles no other text (the nearest: {self._similarity(i):.3f})")
@@ -151,12 +150,12 @@ class Doubts:
         return Doubt(i, label, suggested, float(self.score[i]), reasons, other, similarity, tuple(kinds))
 
     def _copy(self, i: int) -> int | None:
-        """Place of the nearest near-copy that has another label."""
-        found = (self.nearest.value[i] >= min(self.alike, 1 - 1e-5)) & (self._near(i) != self.labels[i])
-        return int(found.argmax()) if found.any() else None
+        """Rank of the nearest near-copy with another label."""
+        copies = (self.nearest.value[i] >= min(self.alike, 1 - 1e-5)) & (self._near(i) != self.labels[i])
+        return int(copies.argmax()) if copies.any() else None
 
     def _beside(self, i: int) -> int:
-        """Place of the nearest text of the suggested label, of the nearest one where there is none."""
+        """Rank of the nearest text with the suggested label; 0 if there is none."""
         return int((self._near(i) == self.suggested[i]).argmax())
 
     def _neighbours(self, i: int) -> str:
@@ -182,13 +181,13 @@ def doubts(
     random_state: int | None = 0,
     progress: StageProgress | None = None,
 ) -> Doubts:
-    """Find texts whose label is probably wrong; the model itself stays as it is.
+    """Find texts whose label is probably wrong; the model itself is not changed.
 
     Parameters
     ----------
     model : SVC, optional
-        Its kernel and C judge. A kernel that is not named (``"auto"``, ``"fast"``, or no model) is
-        ``Spectrum((1, 5), "log", idf=True)``, with words and pairs of words beside it where texts have words.
+        Kernel and C of the classifiers. Without a given kernel (``"auto"``, ``"fast"``, or no model) it is
+        ``Spectrum((1, 5), "log", idf=True)``, plus words and pairs of words if the texts have words.
     texts : n texts or vectors, or a kernel matrix with ``kernel="precomputed"``
     labels : array-like, shape (n,)
     cv : int, scikit-learn splitter, or sequence of (train, test) index pairs
@@ -205,19 +204,19 @@ def doubts(
     Raises
     ------
     InputError
-        If what is given cannot be used, or the kernel learns from labels.
+        If an argument cannot be used, or the kernel learns from labels.
 
     Examples
     --------
     >>> from textsvm import SVC, Spectrum, doubts
     >>> texts = ["red apple", "red cherry", "ripe apple", "ripe cherry", "fast car", "fast train"] * 2
     >>> labels = ["fruit", "fruit", "fruit", "car", "car", "car"] + ["fruit"] * 4 + ["car"] * 2
-    >>> found = doubts(SVC(Spectrum(2)), texts, labels, cv=2)
-    >>> [(texts[i], labels[i]) for i in found.order()[:1]]
+    >>> result = doubts(SVC(Spectrum(2)), texts, labels, cv=2)
+    >>> [(texts[i], labels[i]) for i in result.order()[:1]]
     [('ripe cherry', 'car')]
     """
     if model is not None and not isinstance(model, SVC):
-        raise InputError(f"{type(model).__name__} is no SVC; doubts are about labels of classes")
+        raise InputError(f"doubts needs an SVC, got {type(model).__name__}: it is about labels of classes")
     estimator = SVC() if model is None else clone(model)
     given, target, _ = read_training_data(estimator, texts, labels, None)
     folds = make_folds(cv, target, random_state=random_state)
@@ -235,18 +234,18 @@ def doubts(
 
 
 def plain_kernel(model: SVC, texts: list[str]) -> Kernel:
-    """The kernel taken if none is named, which learns nothing from labels: words only where there are any."""
+    """Default kernel, which learns nothing from labels; with words if the texts have words."""
     nothing = Target(np.zeros(len(texts), np.int64), np.zeros(1))
     documents = encode(clone(model).set_params(kernel="auto"), Given(texts, nothing, None), None)
-    seen = shortlist.look(documents.of(View()), documents.of(shortlist.WORDS))
-    return shortlist.Recipe(words=seen.has_words).kernel()
+    statistics = shortlist.look(documents.of(View()), documents.of(shortlist.WORDS))
+    return shortlist.Recipe(words=statistics.has_words).kernel()
 
 
 def _prepare(model: SVC, texts: Any, progress: StageProgress | None) -> Prepared:
     if not isinstance(model.kernel, str) and any(
         getattr(leaf.bare, "odds", False) for leaf in model.make_kernel().leaves
     ):
-        raise InputError("the kernel learns from the labels that are to be doubted; give one without odds")
+        raise InputError("the kernel learns from the labels in doubt; give a kernel without odds")
     return model.prepare(texts, progress)
 
 
@@ -256,40 +255,41 @@ def _judged(target: Target, decision: NDArray[np.float64], near: Nearest, alike:
     if decision.ndim == 1:
         decision = np.stack([-decision, decision], axis=1) / 2
     votes = [near.votes(codes, len(classes), *each) for each in VOTES]
-    weights, biases = judge_weights(judges := np.stack([decision, *votes], axis=2), codes)
-    p = softmax(judges @ weights + biases, axis=1)
+    features = np.stack([decision, *votes], axis=2)
+    weights, biases = feature_weights(features, codes)
+    p = softmax(features @ weights + biases, axis=1)
     score = 1 - p[np.arange(len(codes)), codes]
     return Doubts(
-        classes[codes], classes[p.argmax(axis=1)], score, p, classes, near, alike, far_off(near.value[:, :1])
+        classes[codes], classes[p.argmax(axis=1)], score, p, classes, near, alike, outliers(near.value[:, :1])
     )
 
 
-def judge_weights(
-    judges: NDArray[np.float64], codes: NDArray[np.int64]
+def feature_weights(
+    features: NDArray[np.float64], codes: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weights of judges, shape (n, n_classes, n_judges), all >= 0, and biases of classes.
+    """Weights >= 0 of features, shape (n, n_classes, n_features), and biases of classes.
 
-    Those under which the given classes are likeliest.
+    They maximise the likelihood of the given classes.
     """
-    (n, k, m), rows = judges.shape, np.arange(len(codes))
+    (n, k, m), rows = features.shape, np.arange(len(codes))
     share = np.bincount(codes, minlength=k) / n
 
     def loss(given: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        log_p = log_softmax(judges @ given[:m] + given[m:], axis=1)
+        log_p = log_softmax(features @ given[:m] + given[m:], axis=1)
         p = np.exp(log_p)
-        slope = np.einsum("nk,nkm->m", p, judges) / n - judges[rows, codes].mean(axis=0)
-        # A little of a prior: judges that are never wrong would get any weight.
+        slope = np.einsum("nk,nkm->m", p, features) / n - features[rows, codes].mean(axis=0)
+        # A weak prior: features that are never wrong would get infinite weights.
         slope = np.concatenate([slope, p.mean(axis=0) - share]) + 2e-3 * given
         return float(1e-3 * given @ given - log_p[rows, codes].mean()), slope
 
     start = np.concatenate([np.ones(m), np.zeros(k)])
     bounds = [(0, None)] * m + [(None, None)] * k
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
-    return found[:m], found[m:]
+    best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+    return best[:m], best[m:]
 
 
-def far_off(similarity: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which of the texts resemble nothing, by their nearest values, shape (n, 1) or (n, 0)."""
+def outliers(similarity: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether each text resembles no other, by its nearest value, shape (n, 1) or (n, 0)."""
     if not similarity.size:
         return np.zeros(len(similarity), bool)
     logs = np.log(np.maximum(similarity[:, 0], 1e-12))

@@ -1,18 +1,97 @@
-"""Which documents are trained on and which tested on: scikit-learn's splitters, checked before any work."""
+"""Which documents are trained on and which are tested: folds, checked before any work.
+
+A number of folds means shuffled folds, stratified by class, equal to those of scikit-learn for the same seed.
+Some classes may have too few documents (with groups: too few groups) for that number:
+
+- a class with a single document stays in every training part: it can be learnt and not tested;
+- a class with fewer documents than folds is tested in some of them;
+- the number of folds is lowered only if no class has enough documents.
+
+One `RareClassWarning` names these classes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from textsvm.errors import InputError
-from textsvm.estimators.base import Fold, Target
-from textsvm.selection.rare import NumberedFolds
+from textsvm.errors import InputError, RareClassWarning
+from textsvm.estimators.base import Fold, Prepared, Target
+from textsvm.runtime.parallel import Progress
+from textsvm.selection.leakage import (
+    Leak,
+    LeakageWarning,
+    check_bound,
+    find_leaks,
+    leakage_message,
+    merge_groups,
+    near_duplicates,
+)
 
-__all__ = ["Fold", "as_groups", "make_folds"]
+#: Classes that a message names.
+NAMED = 5
+
+
+@dataclass(frozen=True)
+class Splitting:
+    """The folds a user asks for; see `textsvm.selection.cross_validation.cross_validate`."""
+
+    cv: Any = 5
+    groups: ArrayLike | None = None
+    repeats: int = 1
+    random_state: int | None = 0
+    group_duplicates: float | None = None
+
+    def require_number(self, message: str) -> None:
+        """Raise InputError if `cv` is a list of folds, which cannot be drawn again."""
+        if not isinstance(self.cv, int | np.integer) and not hasattr(self.cv, "split"):
+            raise InputError(message)
+
+    def folds(self, target: Target) -> list[Fold]:
+        """Folds; without regard to near-duplicates, which are not known yet."""
+        if self.group_duplicates is None:
+            return make_folds(self.cv, target, self.groups, self.repeats, self.random_state)
+        check_bound(self.group_duplicates)
+        self.require_number("near-duplicates cannot be kept together in given folds; give a number of folds")
+        return replace(self, group_duplicates=None).quietly(target)
+
+    def quietly(self, target: Target) -> list[Fold]:
+        """Folds without a `RareClassWarning`: they are provisional, or it was given before."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RareClassWarning)
+            return self.folds(target)
+
+    def with_duplicates(self, prepared: Prepared | None, progress: Progress | None) -> Splitting:
+        """Splitting whose groups also keep near-duplicates together; InputError without a Gram of texts."""
+        assert self.group_duplicates is not None
+        if prepared is None:
+            raise InputError(
+                "near-duplicates are looked for in texts, and the kernel compares numbers only; leave out "
+                "group_duplicates, or give groups"
+            )
+        groups = near_duplicates(prepared.gram, self.group_duplicates, progress)
+        if self.groups is not None:
+            groups = merge_groups(as_groups(self.groups, prepared.gram.n), groups)
+        return replace(self, groups=groups, group_duplicates=None)
+
+
+def report_leaks(
+    prepared: Prepared | None, folds: Sequence[Fold], progress: Progress | None, stacklevel: int = 3
+) -> list[Leak]:
+    """Find near-duplicates across folds and warn about them; none without a Gram of texts."""
+    if prepared is None:
+        return []
+    bound = prepared.kernel.alike
+    leaks = find_leaks(prepared.gram, folds, bound, progress)
+    if message := leakage_message(leaks, bound):
+        warnings.warn(message, LeakageWarning, stacklevel=stacklevel)
+    return leaks
 
 
 def make_folds(
@@ -27,17 +106,16 @@ def make_folds(
     Parameters
     ----------
     cv : int, scikit-learn splitter, or sequence of (train, test) index pairs
-        A number of folds means shuffled ones: stratified by class (regression and several labels a document:
-        not), and with `groups` no group on both sides. Classes of too few documents are then tested in fewer
-        folds, or (of one document) in none, and a `RareClassWarning` says so.
+        A number of folds means shuffled folds, stratified by class (not for regression and several labels per
+        document), and with `groups` no group on both sides.
     target : Target
         Of all n documents.
     groups : array-like, shape (n,), optional
-        Documents of one group (one author, one thread) stay together.
+        Documents of one group (an author, a thread) stay together.
     repeats : int
-        Times that a number of folds is made, each time shuffled anew.
+        Number of times that a number of folds is drawn.
     random_state : int, optional
-        Seed of the shuffling; None is another one each time.
+        Seed of the shuffling.
 
     Returns
     -------
@@ -46,15 +124,17 @@ def make_folds(
     Raises
     ------
     InputError
-        If folds cannot be made, a training part of a given splitter lacks a class, or indices are no good.
+        If no folds can be made, a training part of a given splitter lacks a class, or indices are invalid.
     """
     n = len(target.values)
     numbers = None if groups is None else as_groups(groups, n)
     if isinstance(repeats, bool) or not isinstance(repeats, int | np.integer) or repeats < 1:
         raise InputError(f"repeats={repeats!r} must be a whole number of at least 1")
     if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
+        numbered = NumberedFolds(int(cv), target, numbers)
         seeds = [None if random_state is None else random_state + r for r in range(repeats)]
-        folds = _numbered(int(cv), target, numbers, seeds)
+        folds = [fold for seed in seeds for fold in numbered.split(seed)]
+        numbered.warn()
     elif repeats > 1:
         raise InputError("repeats needs a number of folds; repeat a splitter with RepeatedKFold or its like")
     else:
@@ -72,41 +152,225 @@ def make_folds(
 
 
 def as_groups(groups: ArrayLike, n: int) -> NDArray[np.int64]:
-    """Groups of n documents as numbers from 0.
-
-    Raises
-    ------
-    InputError
-        If there are not n, or one is missing.
-    """
+    """Groups of n documents as numbers from 0; InputError unless there are n, none missing."""
     given = np.asarray(groups)
     if given.shape != (n,):
         raise InputError(f"there are {n} documents and groups of shape {given.shape}; give one a document")
     for i, group in enumerate(given.tolist()):
         if group is None or group != group:
-            raise InputError(f"the group of document {i} is missing; give it one of its own")
+            raise InputError(f"the group of document {i} is missing; give it a group of its own")
     try:
         return np.unique(given, return_inverse=True)[1].astype(np.int64)
     except TypeError as error:
         raise InputError("groups of different types cannot be sorted; use only strings or numbers") from error
 
 
-def _numbered(
-    k: int, target: Target, groups: NDArray[np.int64] | None, seeds: Iterable[int | None]
-) -> list[Fold]:
-    made = NumberedFolds(k, target, groups)
-    folds = [fold for seed in seeds for fold in made.split(seed)]
-    made.warn(stacklevel=4)
-    return folds
+def shuffle_split(
+    n: int, share: float, seed: int, labels: Sequence[Any] | None = None
+) -> tuple[list[int], list[int]]:
+    """Draw a test part of a share of n documents; ascending indices of the training and the test part.
+
+    Equal to scikit-learn's `train_test_split`. With labels it is stratified, and both parts need room for a
+    document of each class.
+    """
+    random, n_test = np.random.RandomState(seed), ceil(share * n)
+    if labels is None:
+        order = random.permutation(n)
+        return sorted(order[n_test:].tolist()), sorted(order[:n_test].tolist())
+    codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)[1:]
+    in_training = _stratified_sizes(sizes, n - n_test, random)
+    _stratified_sizes(sizes - in_training, n_test, random)  # all the rest; only consumes random numbers
+    members = np.split(np.argsort(codes, kind="stable"), np.cumsum(sizes)[:-1])
+    train, test = [], []
+    for rows, size in zip(members, in_training.tolist(), strict=True):
+        rows = rows[random.permutation(len(rows))]
+        train += rows[:size].tolist()
+        test += rows[size:].tolist()
+    return sorted(train), sorted(test)
+
+
+def _stratified_sizes(
+    sizes: NDArray[np.int64], total: int, random: np.random.RandomState
+) -> NDArray[np.int64]:
+    """Members of each class among `total` draws: proportional, ties of the remainders drawn at random."""
+    exact = sizes / sizes.sum() * total
+    drawn = np.floor(exact)
+    missing = int(total - drawn.sum())
+    for remainder in np.unique(exact - drawn)[::-1] if missing else ():
+        tied = np.flatnonzero(exact - np.floor(exact) == remainder)
+        more = min(len(tied), missing)
+        drawn[random.choice(tied, more, replace=False)] += 1
+        missing -= more
+        if not missing:
+            break
+    return drawn.astype(np.int64)
+
+
+class NumberedFolds:
+    """k shuffled folds, stratified by class, with every class in every training part.
+
+    `groups`, numbers from 0, are not separated. Raises InputError if two folds cannot be made, or fewer than
+    two classes could be tested.
+    """
+
+    def __init__(self, k: int, target: Target, groups: NDArray[np.int64] | None) -> None:
+        if k < 2:
+            raise InputError(f"cv={k} folds are too few; there must be at least 2")
+        self.requested, self.target, self.grouped = k, target, groups is not None
+        #: Classes to stratify by: none for numbers and for several labels per document.
+        self.classes = None if target.multilabel else target.classes
+        self.groups = np.arange(len(target.values)) if groups is None else groups
+        #: Documents that stay in every training part, and the rare classes that require it.
+        self.fixed, self.rare = self._lone()
+        self.k = self._most()
+
+    def split(self, seed: int | None) -> list[Fold]:
+        """Draw the folds; None is another seed each time."""
+        while True:
+            rows = np.flatnonzero(~self.fixed)
+            tests = [rows[test] for test in self._tests(self.target.values[rows], self.groups[rows], seed)]
+            everyone = np.arange(len(self.target.values))
+            folds = [(np.setdiff1d(everyone, test), test) for test in tests]
+            if (lost := self._lost(folds)) is None:
+                return folds
+            # All groups of a class are in one test part: keep the smallest of them in training from now on.
+            self._fix_smallest_group(lost)
+            self.k = self._most()
+
+    def _tests(
+        self, values: NDArray[Any], groups: NDArray[np.int64], seed: int | None
+    ) -> list[NDArray[np.int64]]:
+        """Ascending indices of each test part."""
+        if self.grouped:
+            from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
+
+            splitter = GroupKFold if self.classes is None else StratifiedGroupKFold
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # about rare classes; `warn` says more
+                pairs = splitter(self.k, shuffle=True, random_state=seed).split(values, values, groups)
+                return [test for _, test in pairs]
+        shuffle: Callable[..., None] = (np.random if seed is None else np.random.RandomState(seed)).shuffle
+        if self.classes is None:
+            order = np.arange(len(values))
+            shuffle(order)
+            return [np.sort(test) for test in np.array_split(order, self.k)]
+        _, first, codes = np.unique(values, return_index=True, return_inverse=True)
+        codes = np.argsort(np.argsort(first))[codes]  # classes by their first document
+        ordered, fold = np.sort(codes), np.empty(len(values), np.int64)
+        sizes = np.array([np.bincount(ordered[i :: self.k], minlength=len(first)) for i in range(self.k)])
+        for a in range(len(first)):
+            of_class = np.arange(self.k).repeat(sizes[:, a])
+            shuffle(of_class)
+            fold[codes == a] = of_class
+        return [np.flatnonzero(fold == i) for i in range(self.k)]
+
+    def warn(self) -> None:
+        """Warn about classes that are not tested in every fold."""
+        notes = [self._never_tested(), self._seldom_tested()]
+        if self.k < self.requested:
+            few = f"{self.k} folds are made and not {self.requested}: there are not enough documents for more"
+            notes.insert(0, few)
+        if notes := [note for note in notes if note]:
+            warnings.warn("; ".join(notes), RareClassWarning, stacklevel=3)
+
+    def _lone(self) -> tuple[NDArray[np.bool_], set[int]]:
+        """Documents in the only group of a class, and the codes of these classes."""
+        if self.classes is None:
+            return np.zeros(len(self.groups), bool), set()
+        k = len(self.classes)
+        group, label = np.divmod(np.unique(self.groups * k + self.target.values), k)
+        lone = np.bincount(label)[label] == 1
+        return np.isin(self.groups, group[lone]), set(label[lone].tolist())
+
+    def _most(self) -> int:
+        """Number of folds: as requested, or as many as possible."""
+        free = ~self.fixed
+        possible = len(np.unique(self.groups[free]))
+        if self.grouped and len(np.unique(self.groups)) == 1:
+            raise InputError("all documents are in one group, and no fold may part it")
+        if self.classes is not None:
+            sizes = self._sizes(free)
+            if (sizes > 0).sum() < 2:
+                raise InputError(self._refusal(sizes))
+            possible = min(possible, int(sizes.max()))
+        if possible < 2:
+            unit = "group" if self.grouped else "document"
+            raise InputError(f"no class has documents in two {unit}s that could be tested in turn")
+        return min(self.requested, possible)
+
+    def _refusal(self, tested: NDArray[np.int64]) -> str:
+        sizes, classes = self._sizes(), self.classes
+        assert classes is not None
+        smallest = int(np.where(tested > 0, len(self.groups) + 1, sizes).argmin())
+        size = "in one group only" if self.grouped else _count(int(sizes[smallest]), "document")
+        others = f"only class {classes[tested.argmax()]!s}" if tested.any() else "no class"
+        return (
+            f"class {classes[smallest]!s} has {'documents ' if self.grouped else ''}{size} and there are "
+            f"{self.requested} folds: {others} could be tested; give it more documents, or leave it out"
+        )
+
+    def _lost(self, folds: Sequence[Fold]) -> int | None:
+        """Code of a class that a training part lacks."""
+        if self.classes is None:
+            return None
+        missing = [a for train, _ in folds for a in np.flatnonzero(self._sizes(train) == 0)[:1].tolist()]
+        return missing[0] if missing else None
+
+    def _fix_smallest_group(self, label: int) -> None:
+        groups = self.groups[self.target.values == label]
+        sizes = np.bincount(self.groups)
+        self.rare.add(label)
+        self.fixed |= self.groups == min(np.unique(groups), key=lambda group: sizes[group])
+
+    def _sizes(self, rows: Any = slice(None)) -> NDArray[np.int64]:
+        """Number of documents of each class, among some or all."""
+        assert self.classes is not None
+        return np.bincount(self.target.values[rows], minlength=len(self.classes))
+
+    def _never_tested(self) -> str:
+        names = self._named(sorted(self.rare))
+        if not self.fixed.any():
+            return ""
+        if self.grouped:
+            return (
+                f"{_count(int(self.fixed.sum()), 'document')} in the groups of classes that have too few "
+                f"groups ({names}) are trained on in every fold and never tested"
+            )
+        if len(self.rare) == 1:
+            return f"class {names} has 1 document: it is trained on in every fold and never tested"
+        return f"classes {names} have 1 document each: they are trained on in every fold and never tested"
+
+    def _seldom_tested(self) -> str:
+        sizes = np.zeros(0, np.int64) if self.classes is None else self._sizes(~self.fixed)
+        few = np.flatnonzero((sizes > 0) & (sizes < self.k))
+        if len(few) == 0:
+            return ""
+        if len(few) == 1:
+            number = _count(int(sizes[few[0]]), "document")
+            return f"class {self._named(few)} has {number} to test: not all of the {self.k} folds test it"
+        return (
+            f"classes {self._named(few)} have fewer documents than folds: not all of the {self.k} test them"
+        )
+
+    def _named(self, codes: Iterable[int]) -> str:
+        return "" if self.classes is None else quoted_names([self.classes[a] for a in codes])
+
+
+def quoted_names(labels: Sequence[Any]) -> str:
+    """The first few labels in quotes."""
+    more = f" and {len(labels) - NAMED} more" if len(labels) > NAMED else ""
+    return ", ".join(f"'{label}'" for label in labels[:NAMED]) + more
 
 
 def _split(splitter: Any, target: Target, groups: NDArray[np.int64] | None) -> list[Fold]:
+    """Folds of a splitter or a list of pairs."""
     n = len(target.values)
     if hasattr(splitter, "split") and not isinstance(splitter, str):
         try:
             pairs = list(splitter.split(np.zeros(n), target.values, groups))
         except ValueError as error:
-            raise InputError(f"{splitter} cannot split {n} documents: {_one_line(error)}") from error
+            reason = " ".join(str(error).split())
+            raise InputError(f"{splitter} cannot split {n} documents: {reason}") from error
     elif isinstance(splitter, Iterable) and not isinstance(splitter, str):
         pairs = list(splitter)
     else:
@@ -121,6 +385,7 @@ def _split(splitter: Any, target: Target, groups: NDArray[np.int64] | None) -> l
 
 
 def _rows(given: ArrayLike, number: int, n: int) -> NDArray[np.int64]:
+    """Indices of one part of a fold."""
     rows = np.asarray(given)
     if rows.dtype == bool and rows.shape == (n,):
         rows = np.flatnonzero(rows)
@@ -144,9 +409,5 @@ def _check_fold(number: int, train: NDArray[np.int64], test: NDArray[np.int64], 
         )
 
 
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+def _count(n: int, unit: str) -> str:
+    return f"{n} {unit}" if n == 1 else f"{n} {unit}s"

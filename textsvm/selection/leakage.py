@@ -22,13 +22,12 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine
+from textsvm.estimators.base import Fold, KernelMachine
 from textsvm.gram.base import Gram
 from textsvm.kernels.base import Kernel
 from textsvm.nearest.rows import most_similar, similar_pairs
 from textsvm.runtime.device import select
 from textsvm.runtime.parallel import Progress
-from textsvm.selection.folds import Fold
 
 #: Default bound, that of kernels of texts.
 BOUND = Kernel.alike

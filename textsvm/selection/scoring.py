@@ -22,8 +22,7 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.workers import Workers, current
 from textsvm.selection.folds import Fold
-from textsvm.solvers.problems import Machines
-from textsvm.solvers.products import decision_values
+from textsvm.solvers.problems import Machines, decision_values
 from textsvm.solvers.solve import solve
 
 #: Metrics that take longer than all other metrics together.

@@ -1,12 +1,19 @@
-"""The settings of a grid on all folds, one kernel after the other, and which is best so far."""
+"""Search of a grid: metrics of each setting on all folds, the best setting so far, and a file to resume from.
+
+The file has a line of JSON for each setting; a search that was interrupted continues with equal results.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
@@ -14,10 +21,12 @@ from sklearn.base import clone
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelMachine, Prepared, Target
 from textsvm.runtime import device as devices
+from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import StageProgress, lap
+from textsvm.runtime.plain_json import to_json
 from textsvm.selection.fold_grams import FoldGrams, Task, train_and_test
-from textsvm.selection.folds import as_groups
-from textsvm.selection.grid import Setting, simplicity
+from textsvm.selection.folds import Splitting, as_groups
+from textsvm.selection.grid import Setting, Shared, simplicity
 from textsvm.selection.scoring import (
     AREAS,
     judge,
@@ -27,15 +36,14 @@ from textsvm.selection.scoring import (
     paths_along_c,
     solve_folds,
 )
-from textsvm.selection.splitting import Splitting
 from textsvm.solvers.problems import Machines
 
-#: Metrics of which less is better.
+#: Metrics for which less is better.
 LESS_IS_BETTER = ("mae", "rmse", "hamming_loss")
 
 
-class Search:
-    """Settings, folds, and what is known of them so far."""
+class GridSearch:
+    """Settings, folds, and the metrics of the settings tried so far."""
 
     def __init__(
         self,
@@ -49,21 +57,21 @@ class Search:
         self.metric = metric or (usual if target.classes is not None else "r2")
         metric_names(target, [self.metric])
         self.names = metric_names(target, None)
-        #: Metrics of the table; areas under curves would take longer than all else.
+        #: Metrics of the table; areas under curves would take most of the time.
         self.quick = [name for name in self.names if name == self.metric or name not in AREAS]
-        #: Metrics of each setting tried, on each of all folds; and its seconds.
+        #: By the index of each setting tried: its metrics on each fold, and its seconds.
         self.tried: dict[int, list[dict[str, float]]] = {}
         self.seconds: dict[int, float] = {}
         self.best: int | None = None
         self.best_machines: list[Machines] = []
 
     def split(self, splitting: Splitting, nested: int | None) -> None:
-        """Make the folds, and check that every model can be trained on each."""
+        """Draw the folds, and check that every model can be trained on each."""
         self.folds = splitting.folds(self.target)
         self.all_folds = list(self.folds)
-        #: Metrics wanted of each of all folds.
+        #: Names of the metrics computed on each fold.
         self.wanted = [self.quick] * len(self.folds)
-        #: Which of all folds choose the setting of each outer fold, and which one judges it.
+        #: For each outer fold: the indices of its inner folds, which choose its setting, and its own.
         self.inner: list[tuple[range, int]] = []
         if nested is not None:
             splitting.require_number("nested tuning splits training parts; give cv as a number of folds")
@@ -75,11 +83,11 @@ class Search:
                 self.settings[path[0]].model.problem(self.target, train, self.weight)
 
     def _add_nested(self, splitting: Splitting, train: NDArray[np.int64], test: NDArray[np.int64]) -> None:
-        """Add an outer fold, and those inside of its training part."""
+        """Add an outer fold, and the folds inside its training part."""
         target, groups = self.target, splitting.groups
-        some = None if groups is None else as_groups(groups, len(target.values))[train]
+        of_train = None if groups is None else as_groups(groups, len(target.values))[train]
         try:
-            inside = replace(splitting, groups=some, group_duplicates=None).quietly(
+            inside = replace(splitting, groups=of_train, group_duplicates=None).quietly(
                 replace(target, values=target.values[train])
             )
         except InputError as error:
@@ -96,18 +104,18 @@ class Search:
         seconds: dict[str, float],
         progress: StageProgress | None,
     ) -> None:
-        """Try the settings of one kernel, and fit the best of all so far if it is one of them."""
+        """Try the settings of one kernel; if the best so far is among them, fit it to all documents."""
         start = time.perf_counter()
         models = [self.settings[k].model for k in members]
         task = Task(self.target, self.weight, self.all_folds)
-        found = train_and_test(models, grams, task, seconds, progress)
+        tested = train_and_test(models, grams, task, seconds, progress)
         truth, clock = labels_of(self.target), time.perf_counter()
-        for k, model, of_model in zip(members, models, found.values, strict=True):
-            said = self.predictions(model, of_model)
+        for k, model, values in zip(members, models, tested.values, strict=True):
+            predictions = self.predictions(model, values)
             self.tried[k] = [
                 judge(model, truth[test], value, self.target, names, predicted)
                 for (_, test), value, names, predicted in zip(
-                    self.all_folds, of_model, self.wanted, said, strict=True
+                    self.all_folds, values, self.wanted, predictions, strict=True
                 )
             ]
         clock = lap(seconds, "score", clock)
@@ -115,27 +123,25 @@ class Search:
             self.seconds[k] = (clock - start) / len(members)
         best = self.choose(range(len(self.folds)))
         if best in members:
-            self.best, self.best_machines = best, found.machines[members.index(best)]
+            self.best, self.best_machines = best, tested.machines[members.index(best)]
             whole = grams.whole(progress)
             clock = lap(seconds, "gram", clock)
-            model, values = self.settings[best].model, found.values[members.index(best)]
+            model, values = self.settings[best].model, tested.values[members.index(best)]
             self.refit(model, whole)
             model.learn_from_folds(values[: len(self.folds)], self.folds, self.target)
             lap(seconds, "solve", clock)
 
     def predictions(self, model: KernelMachine, values: Sequence[NDArray[np.float64]]) -> list[NDArray[Any]]:
-        """What is predicted on all folds; an outer fold goes by the folds inside of its training part."""
-        some = len(self.folds)
-        found = model.fold_predictions(values[:some], self.folds, self.target)
+        """Predictions on all folds; those of an outer fold use thresholds learnt from its inner folds."""
+        n = len(self.folds)
+        predictions = model.fold_predictions(values[:n], self.folds, self.target)
         for inside, outer in self.inner:
-            numbers = list(inside)
-            folds = [self.all_folds[k] for k in numbers]
-            of_inner = [values[k] for k in numbers]
-            found += model.fold_predictions(of_inner, folds, self.target)
+            folds, inner_values = [self.all_folds[k] for k in inside], [values[k] for k in inside]
+            predictions += model.fold_predictions(inner_values, folds, self.target)
             learnt = clone(model)
-            learnt.learn_from_folds(of_inner, folds, self.target)
-            found.append(learnt.predictions(values[outer], self.target.classes))
-        return found
+            learnt.learn_from_folds(inner_values, folds, self.target)
+            predictions.append(learnt.predictions(values[outer], self.target.classes))
+        return predictions
 
     def refit(self, model: KernelMachine, prepared: Prepared) -> None:
         """Fit a model to all documents."""
@@ -145,12 +151,12 @@ class Search:
         model.keep(prepared, self.target, machines)
 
     def best_model(self) -> KernelMachine:
-        """The best of all so far, fitted."""
+        """The best model so far, fitted."""
         assert self.best is not None
         return self.settings[self.best].model
 
     def choose(self, folds: Iterable[int]) -> int:
-        """The setting with the best mean over some folds; the simplest of equal ones."""
+        """Index of the setting with the best mean over some folds; among equals the simplest."""
         sign = -1 if self.metric in LESS_IS_BETTER else 1
         places = list(folds)
 
@@ -161,7 +167,7 @@ class Search:
         return min(self.tried, key=merit)
 
     def table(self) -> list[dict[str, Any]]:
-        """What is known of each setting tried, in the order of the grid."""
+        """Rows of the settings tried, in the order of the grid; see `textsvm.selection.tuning.Tuning`."""
         rows = []
         for k in sorted(self.tried):
             on_folds = self.tried[k][: len(self.folds)]
@@ -179,7 +185,134 @@ class Search:
         return rows
 
     def nested(self) -> tuple[list[dict[str, Any]], list[dict[str, float]]]:
-        """Settings chosen on the inner folds of each outer one, and their metrics on the outer one."""
+        """Parameters chosen on the inner folds of each outer fold, and their metrics on the outer fold."""
         chosen = [self.choose(inside) for inside, _ in self.inner]
         judged = [self.tried[k][outer] for k, (_, outer) in zip(chosen, self.inner, strict=True)]
         return [self.settings[k].params for k in chosen], judged
+
+
+#: Parameters that do not change results, and so do not identify a setting.
+_PLACES = ("device", "memory", "store", "tier")
+_HEAD = "textsvm tune"
+
+
+class Record:
+    """File of the settings tried in a search; gives its results to the search, and appends new ones.
+
+    `data` are the documents, and all else that the results depend on. Raises InputError if the file belongs
+    to another search, or cannot be read or written.
+    """
+
+    def __init__(self, path: Path, search: GridSearch, data: Any) -> None:
+        self.path, self.search, self._begun = path, search, False
+        self.keys = [_key(setting.model) for setting in search.settings]
+        folds = [(train.tolist(), test.tolist()) for train, test in search.all_folds]
+        values = [search.target.values.tolist(), search.weight, folds, search.metric]
+        self._head = json.dumps({_HEAD: 1, "of": joblib.hash([data, *values])}) + "\n"
+        known = self._read()
+        for k, key in enumerate(self.keys):
+            if key is not None and key in known:
+                search.tried[k], search.seconds[k] = known[key]["folds"], known[key]["seconds"]
+
+    def _read(self) -> dict[str, dict[str, Any]]:
+        """Lines by setting; damaged lines, such as a truncated last line, are ignored."""
+        try:
+            first, _, rest = self.path.read_text("utf-8").partition("\n")
+        except FileNotFoundError:
+            return {}
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{self.path} cannot be read as the table of a search: {error}") from error
+        if first and first + "\n" != self._head:
+            raise InputError(
+                f"{self.path} is the table of another search (other documents, labels, folds or metric), or "
+                "none; name another file"
+            )
+        rows = {}
+        for line in rest.splitlines():
+            try:
+                row = json.loads(line)
+                if self._fits(row["folds"], row["seconds"]):
+                    rows[row["setting"]] = row
+            except (ValueError, KeyError, TypeError, RecursionError):
+                continue
+        return rows
+
+    def _fits(self, folds: Any, seconds: Any) -> bool:
+        """Whether a line has numbers for the metrics of every fold; otherwise the setting is tried again."""
+        names: dict[tuple[str, ...], set[str]] = {}
+        return len(folds) == len(self.search.all_folds) and all(
+            self.search.metric in fold
+            and names.setdefault(tuple(wanted), {*fold}) == {*fold}
+            and all(isinstance(value, int | float) for value in (seconds, *fold.values()))
+            for fold, wanted in zip(folds, self.search.wanted, strict=True)
+        )
+
+    def add(self, members: Sequence[int]) -> None:
+        """Write the results of some settings."""
+        lines = [
+            {"setting": self.keys[k], "seconds": self.search.seconds[k], "folds": self.search.tried[k]}
+            for k in members
+            if self.keys[k] is not None
+        ]
+        text = "".join(json.dumps(_plain(line)) + "\n" for line in lines)
+        try:
+            self._append(text) if self._has_begun() else self._begin(text)
+        except OSError as error:
+            raise InputError(f"cannot write {self.path}: {error.strerror}") from error
+
+    def _has_begun(self) -> bool:
+        """Whether the file exists; InputError if another search has created it meanwhile."""
+        begun = self.path.exists() and self.path.stat().st_size > 0
+        if begun and not self._begun:
+            self._read()
+        self._begun = True
+        return begun
+
+    def _begin(self, text: str) -> None:
+        with replacing(self.path) as temporary:
+            temporary.write_text(self._head + text, "utf-8", newline="\n")
+
+    def _append(self, text: str) -> None:
+        with self.path.open("rb+") as stream:
+            stream.seek(-1, os.SEEK_END)
+            cut_off = stream.read() != b"\n"  # by a kill, or a full disk
+            stream.write(b"\n" * cut_off + text.encode())
+
+
+def _plain(line: dict[str, Any]) -> dict[str, Any]:
+    """Line with Python floats, NaN among them."""
+    return {**line, "folds": [{name: float(value) for name, value in fold.items()} for fold in line["folds"]]}
+
+
+def _key(model: Any) -> str | None:
+    """Identity of a setting; None for a kernel that cannot be compared between processes."""
+    kernel = model.make_kernel()
+    if not kernel.comparable:
+        return None
+    others = {name: value for name, value in model.get_params(deep=False).items() if name not in _PLACES}
+    return json.dumps(to_json({**others, "kernel": kernel.as_dict()}), sort_keys=True)
+
+
+def left(shared: Sequence[Shared], tried: Any, first: bool) -> list[Shared]:
+    """Kernels with settings left to try; `first`: also the first kernel, which finds near-duplicates."""
+    remaining = []
+    for number, group in enumerate(shared):
+        first_kernel = min(range(len(group.kernels)), key=lambda k: group.kernels[k].learns)
+        keep = [
+            k
+            for k, members in enumerate(group.members)
+            if (first and number == 0 and k == first_kernel) or not all(m in tried for m in members)
+        ]
+        if keep:
+            kernels, members = [group.kernels[k] for k in keep], [group.members[k] for k in keep]
+            remaining.append(replace(group, kernels=kernels, members=members))
+    return remaining
+
+
+def of_kernel(shared: Sequence[Shared], setting: int) -> list[Shared]:
+    """Only the kernel of one setting."""
+    for group in shared:
+        for kernel, members in zip(group.kernels, group.members, strict=True):
+            if setting in members:
+                return [replace(group, kernels=[kernel], members=[members])]
+    return []

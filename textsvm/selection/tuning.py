@@ -1,10 +1,16 @@
-"""Choosing parameters: every kernel's Gram once, and every setting of it on every fold over its rows.
+"""Choosing parameters: the Gram of every kernel once, and every setting on every fold over its rows.
 
-The folds are the same for all settings. A kernel that learns from documents has a Gram for each training
-part (see `textsvm.selection.fold_grams`). For each Gram, the problems of all folds, settings and class pairs
-are solved side by side, as paths along C. The best setting so far is fitted to all documents while its Gram
-is there, so that no Gram is kept or made twice. Nested cross-validation only adds folds: those inside the
-training part of each outer fold, from which the outer fold's setting is chosen, and the outer fold itself.
+The folds are the same for all settings. A kernel that learns from documents has a Gram for each training part
+(see `textsvm.selection.fold_grams`). For each Gram, the problems of all folds, settings and class pairs are
+solved side by side, as paths along C. The best setting so far is fitted to all documents while its Gram
+exists, so that no Gram is kept or computed twice. Nested cross-validation only adds folds: those inside the
+training part of each outer fold, which choose the outer fold's setting, and the outer fold itself.
+
+With a time budget, the time of the grid is estimated from samples of the documents. Grams and solvers take
+about a + b n^2 seconds for n documents; a and b come from two samples, the second twice the first. The
+samples are doubled until the whole grid would fit even if a were 0, or the larger sample takes a hundredth of
+the budget or has half of the documents; kernels are compiled before. Problems harder than the samples', or a
+matrix that does not fit in memory while theirs does, take longer.
 """
 
 from __future__ import annotations
@@ -13,41 +19,48 @@ import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError
-from textsvm.estimators.base import KernelMachine, Prepared
+from textsvm.estimators.base import KernelMachine, Prepared, Target
+from textsvm.estimators.storing import without_store
+from textsvm.kernels.base import Kernel
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress, StageProgress, lap, of_stage
 from textsvm.runtime.plain_json import to_json
 from textsvm.runtime.workers import here
-from textsvm.selection.budget import require_time
 from textsvm.selection.fold_grams import Task, of_all
-from textsvm.selection.folds import Fold
-from textsvm.selection.grid import all_grams, encode_all, settings_of
+from textsvm.selection.folds import Fold, Splitting, report_leaks
+from textsvm.selection.grid import Setting, Shared, all_grams, encode_all, settings_of, subset
 from textsvm.selection.leakage import Leak
-from textsvm.selection.record import Record, left, of_kernel
-from textsvm.selection.scoring import mean_and_sd, read_training_data, warn_unfinished
-from textsvm.selection.search import Search
-from textsvm.selection.splitting import Splitting, report_leaks
-from textsvm.selection.whole import WholeProgress
+from textsvm.selection.scoring import (
+    fold_scores,
+    judge,
+    labels_of,
+    mean_and_sd,
+    read_training_data,
+    solve_folds,
+    solving_seconds,
+    warn_unfinished,
+)
+from textsvm.selection.search import GridSearch, Record, left, of_kernel
 
 
 @dataclass(frozen=True)
 class Nested:
-    """What tuning itself achieves, on documents that no choice was made from.
+    """Unbiased estimate of the result of tuning, on documents that took no part in the choice.
 
     Attributes
     ----------
     params : list of dict
-        The setting chosen on the training part of each outer fold.
+        Setting chosen on the training part of each outer fold.
     table : list of dict
-        Its metrics on the test part.
+        Metrics of this setting on the test part.
     mean, sd : dict
         Mean and sample standard deviation over the outer folds.
     """
@@ -60,22 +73,22 @@ class Nested:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The outcome of a search.
+    """Outcome of a search.
 
     Attributes
     ----------
     best_params_ : dict
     best_score : float
-        Mean of the metric over the folds; too good by having been chosen, see `nested`.
+        Mean of the metric over the folds; optimistic, as it was chosen, see `nested`.
     best_estimator : KernelMachine
         With these parameters, fitted to all documents.
     metric : str
     table : list of dict
         In the order of the grid: "params", "mean" and "sd" of the metric, "folds" (the metric on each fold),
-        "metrics" (means of the others too, without the area under the curve unless it is the metric) and
-        "seconds" (its share of the work on its Gram).
+        "metrics" (means of all metrics, without areas under curves unless such is the metric) and "seconds"
+        (share of the work on its Gram).
     untried : list of dict
-        Settings that time ran out for.
+        Settings left out because the time was over.
     nested : Nested, optional
     folds : list of (train, test)
     leaks : list of Leak
@@ -130,37 +143,38 @@ def tune(
     resume: str | os.PathLike[str] | None = None,
     progress: StageProgress | None = None,
 ) -> Tuning:
-    """Search a grid of parameters by cross-validation; the model itself stays as it is.
+    """Search a grid of parameters by cross-validation; the model itself is not changed.
 
     Parameters
     ----------
     model : SVC, MultilabelSVC or SVR
-        Of ``SVC()``, whose kernel is "auto", the kernel of ``SVC("fast")`` is tuned if the grid names none.
+        For ``SVC()``, whose kernel is "auto", the kernel of ``SVC("fast")`` is tuned if the grid has no
+        kernel.
     X : n texts or vectors, or a kernel matrix with ``kernel="precomputed"``
     y : array-like, shape (n,)
-        Labels or numbers; several labels a document as `MultilabelSVC.fit` takes them.
+        Labels or numbers; several labels per document as `MultilabelSVC.fit` takes them.
     grid : dict of lists, or several
-        As scikit-learn's `ParameterGrid`: ``{"kernel__p": [3, 4, 5], "C": [1, 10]}``, or
+        As for scikit-learn's `ParameterGrid`: ``{"kernel__p": [3, 4, 5], "C": [1, 10]}``, or
         ``{"kernel": [GapWeighted(p=4), Spectrum(p=5)], "C": [1, 10]}``.
     metric : str, optional
-        Name of a metric; accuracy for a classifier, micro_f1 where documents may have several labels, r2 for
+        Name of a metric; default accuracy for a classifier, micro_f1 for several labels per document, r2 for
         a regressor.
     cv, repeats, groups, sample_weight, group_duplicates, random_state, positive
-        See `textsvm.selection.cross_validation.cross_validate`. Near-duplicates are those of the kernel
-        whose Gram is made first. A kernel that learns from documents takes a Gram for each training part.
+        See `textsvm.selection.cross_validation.cross_validate`. Near-duplicates are found with the kernel
+        whose Gram is computed first. A kernel that learns from documents takes a Gram for each training part.
         Sums of kernels share the Grams of their parts, as far as there is memory.
     minutes : float, optional
         Time budget. A grid that is estimated to take longer is refused before the work starts (the estimate
-        is for this machine alone, without workers); if the
-        estimate was wrong, kernels whose turn has not come when time is over are left out, with a warning.
+        is for this machine, without workers); if the estimate was wrong, the remaining kernels are left out
+        when the time is over, with a warning.
     nested : int, optional
-        Outer folds for an unbiased estimate of what tuning achieves, over the same Grams.
+        Number of outer folds for an unbiased estimate of the result of tuning, over the same Grams.
     resume : path, optional
-        A file that keeps the settings tried, as they are: a search that was interrupted goes on from there,
-        with equal results. One of other documents, labels, folds or metric is refused.
+        File that stores the settings tried: an interrupted search continues from it, with equal results. A
+        file of other documents, labels, folds or metric is refused.
     progress : callable, optional
         See `textsvm.runtime.parallel.StageProgress`; stages are "encode", "gram", "duplicates" and "solve",
-        the last one in Grams done; and "tune", all of these in predicted seconds.
+        the last in Grams done; and "tune", the whole search in predicted seconds.
 
     Returns
     -------
@@ -169,7 +183,7 @@ def tune(
     Raises
     ------
     InputError
-        If what is given cannot be used or the grid does not fit the budget, before the work starts.
+        If an argument cannot be used or the grid does not fit the budget; before the work starts.
 
     Examples
     --------
@@ -184,7 +198,7 @@ def tune(
     if minutes is not None:
         _check_minutes(minutes)
     given, target, weight = read_training_data(model, X, y, sample_weight, positive)
-    search = Search(settings_of(model, grid), target, weight, metric)
+    search = GridSearch(settings_of(model, grid), target, weight, metric)
     splitting = Splitting(cv, groups, repeats, random_state, group_duplicates)
     search.split(splitting, nested)
     seconds = dict.fromkeys(("estimate", "encode", "gram", "duplicates", "solve", "score"), 0.0)
@@ -200,14 +214,14 @@ def tune(
             clock = lap(seconds, "estimate", clock)
         record = None if resume is None else Record(Path(resume), search, given)
         every, shared = shared, left(shared, search.tried, first=True)
-        n_kernels = sum(len(one.kernels) for one in shared)
+        n_kernels = sum(len(group.kernels) for group in shared)
         if progress is not None:
             progress = WholeProgress(progress, shared, search)
         for number, (members, grams) in enumerate(all_grams(model, shared, progress)):
             if number == 0:
                 whole = grams.copies_by(progress)
                 clock = lap(seconds, "gram", clock)
-                leaks = _mind_duplicates(search, splitting, nested, whole, of_stage(progress, "duplicates"))
+                leaks = _handle_duplicates(search, splitting, nested, whole, of_stage(progress, "duplicates"))
                 clock = lap(seconds, "duplicates", clock)
             lap(seconds, "gram", clock)
             if not all(k in search.tried for k in members):
@@ -223,28 +237,28 @@ def tune(
                 )
                 break
         best = search.choose(range(len(search.folds)))
-        if search.best != best:  # found before the search was resumed, and not fitted to all documents
+        if search.best != best:  # its results are from the file: not fitted to all documents yet
             for members, grams in all_grams(model, of_kernel(every, best)):
                 search.run(members, grams, seconds, None)
     search.best_model().read(X)  # a table names its columns, and the fitted model keeps the names
     return _outcome(search, leaks, seconds)
 
 
-def _mind_duplicates(
-    search: Search,
+def _handle_duplicates(
+    search: GridSearch,
     splitting: Splitting,
     nested: int | None,
     whole: Prepared | None,
     progress: Progress | None,
 ) -> list[Leak]:
-    """Keep near-duplicates together if that is wished for, else warn of those that folds part."""
+    """Keep near-duplicates together if requested, else warn about those that folds separate."""
     if splitting.group_duplicates is None:
         return report_leaks(whole, search.folds, progress, stacklevel=4)
     search.split(splitting.with_duplicates(whole, progress), nested)
     return []
 
 
-def _outcome(search: Search, leaks: list[Leak], seconds: dict[str, float]) -> Tuning:
+def _outcome(search: GridSearch, leaks: list[Leak], seconds: dict[str, float]) -> Tuning:
     assert search.best is not None
     best = search.settings[search.best]
     warn_unfinished(best.model, search.best_machines, search.target)
@@ -270,3 +284,154 @@ def _outcome(search: Search, leaks: list[Leak], seconds: dict[str, float]) -> Tu
 def _check_minutes(minutes: float) -> None:
     if isinstance(minutes, bool) or not isinstance(minutes, int | float | np.number) or not minutes > 0:
         raise InputError(f"minutes={minutes!r} must be a number above 0")
+
+
+class WholeProgress:
+    """Passes progress on, and adds the stage "tune": predicted seconds done, of those of the whole search.
+
+    A display divides them by the time elapsed, so its estimate covers the whole search and is corrected by
+    measurement.
+    """
+
+    def __init__(self, progress: StageProgress, shared: Sequence[Shared], search: GridSearch) -> None:
+        self.progress = progress
+        self.grams, self.solving = [], []
+        for group in shared:
+            for k in sorted(range(len(group.kernels)), key=lambda k: group.kernels[k].learns):
+                models = [search.settings[m].model for m in group.members[k]]
+                self.grams.append(_gram_seconds(group.kernels[k], group, len(search.all_folds)))
+                self.solving.append(solving_seconds(models, search.target, search.all_folds))
+        self.total = sum(self.grams) + sum(self.solving)
+        self.number, self.shown = 0, 0.0
+
+    def __call__(self, stage: str, done: float, total: float) -> None:
+        self.progress(stage, done, total)
+        if stage not in ("gram", "solve"):
+            return
+        last = len(self.grams) - 1
+        if stage == "solve":  # in kernels
+            self.number = min(int(done), last)
+            here = self.grams[self.number] + self.solving[self.number] * min(done - self.number, 1.0)
+        else:
+            here = self.grams[self.number] * done / (total or 1)
+        before = sum(self.grams[: self.number]) + sum(self.solving[: self.number])
+        self.shown = max(self.shown, before + here)
+        self.progress("tune", self.shown, self.total)
+
+
+def _gram_seconds(kernel: Kernel, group: Shared, folds: int) -> float:
+    """Predicted seconds of the Gram of a kernel; of a kernel that learns, for every training part."""
+    try:
+        each = kernel.seconds(group.examples, group.examples) / 2
+    except AttributeError:  # a precomputed kernel matrix
+        return 0.0
+    return each * (folds if kernel.learns else 1)
+
+
+#: Documents of the first sample, and most fits of each setting that are timed side by side.
+FIRST, SIDE_BY_SIDE = 100, 10
+
+
+def require_time(
+    minutes: float, settings: Sequence[Setting], shared: Sequence[Shared], task: Task, names: Sequence[str]
+) -> float:
+    """Estimated seconds of a grid; InputError if it would take longer than `minutes`."""
+    target, folds = task.target, task.folds
+    n, budget = len(target.values), 60.0 * minutes
+    order = _sample_order(target, task.weight)
+    m = min(max(min(FIRST, n // 4), _classes(target), 2), len(order))
+    _run(settings, shared, task, order[:m], names)
+    side_by_side = min(len(folds), SIDE_BY_SIDE)
+    trained = np.array([len(train) for train, _ in folds], float)
+    timed: list[tuple[int, float, float]] = []
+    while True:
+        gram, fits, judging = _run(settings, shared, task, order[:m], names)
+        timed.append((m, gram, fits / side_by_side))
+        judged = judging * len(settings) * len(folds)
+        most = _time_for(n, timed[-1:], 1) + _time_for(trained, timed[-1:], 2) + judged
+        estimate = _time_for(n, timed[-2:], 1) + _time_for(trained, timed[-2:], 2) + judged
+        enough = len(timed) > 1 and gram + fits >= budget / 100
+        if most <= budget or enough or 4 * m > len(order):
+            break
+        m *= 2
+    if estimate <= budget:
+        return estimate
+    share = budget / estimate
+    fitting, documents = int(len(settings) * share), int(n * share**0.5)
+    advice = "allow more time"
+    if documents > 10 * len(folds):
+        advice = f"allow more time, or use about {documents} documents"
+        if fitting:
+            advice += f" or {fitting} of the settings"
+    raise InputError(
+        f"the grid would take about {_show(estimate)} ({len(settings)} settings on {len(folds)} folds, "
+        f"estimated from {m} of {n} documents) and {_show(budget)} are allowed; {advice}"
+    )
+
+
+def _time_for(
+    sizes: float | NDArray[np.float64], timed: Sequence[tuple[int, float, float]], part: int
+) -> float:
+    """Sum of a + b size^2; a is 0 with a single sample."""
+    m, seconds = timed[-1][0], timed[-1][part]
+    b = seconds / m**2
+    if len(timed) > 1:
+        before = timed[-2][0]
+        b = min(b, max(0.0, seconds - timed[-2][part]) / (m**2 - before**2))
+    return float(np.sum(seconds - b * m**2 + b * np.square(sizes)))
+
+
+def _run(
+    settings: Sequence[Setting],
+    shared: Sequence[Shared],
+    task: Task,
+    rows: NDArray[np.int64],
+    names: Sequence[str],
+) -> tuple[float, float, float]:
+    """Seconds of the Grams of a sample, of fits to it (side by side) and of computing metrics once."""
+    sample = replace(task.target, values=task.target.values[rows])
+    weights = None if task.weight is None else task.weight[rows]
+    everyone = np.arange(len(rows))
+    whole = [(everyone, everyone)] * min(len(task.folds), SIDE_BY_SIDE)
+    sampled = subset(shared, rows)
+    spent = {"gram": 0.0, "fits": 0.0}
+    clock, judging = time.perf_counter(), 0.0
+    model = without_store(settings[0].model)  # the store is for all texts
+    for members, grams in all_grams(model, sampled):
+        gram, models = grams.whole().gram, [settings[k].model for k in members]
+        # A kernel that learns has a Gram for each training part.
+        n_grams = 1 + len(grams.sharing(task.folds)) if grams.kernel.learns else 1
+        spent["gram"] += n_grams * (time.perf_counter() - clock)
+        clock = time.perf_counter()
+        machines = solve_folds(models, gram, sample, whole, weights)
+        values = fold_scores(models, gram, sample, whole, machines)
+        clock = lap(spent, "fits", clock)
+        judge(models[0], labels_of(sample), values[0][0], sample, names)
+        judging = time.perf_counter() - clock
+        clock = time.perf_counter()
+    return spent["gram"], spent["fits"], judging
+
+
+def _sample_order(target: Target, weight: NDArray[np.float64] | None) -> NDArray[np.int64]:
+    """Documents with a weight, shuffled, with a document of each class first."""
+    order = np.random.default_rng(0).permutation(len(target.values))
+    if weight is not None:
+        order = order[weight[order] > 0]
+    if target.classes is None:
+        return order
+    if target.multilabel:
+        first = np.unique(target.values[order].argmax(axis=0))
+    else:
+        first = np.unique(target.values[order], return_index=True)[1]
+    return np.concatenate([order[first], np.delete(order, first)])
+
+
+def _classes(target: Target) -> int:
+    return 1 if target.classes is None else len(target.classes)
+
+
+def _show(seconds: float) -> str:
+    """A time with its unit."""
+    if seconds < 90:
+        return f"{seconds:.2g} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"

@@ -1,4 +1,4 @@
-"""Values of all machines of a classifier -> one score a class."""
+"""Class scores from the decision values of all machines of a classifier."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STRATEGIES = ("ovo", "ovr", "crammer-singer")
 
 
 def class_scores(values: NDArray[np.float64], n_classes: int, strategy: str) -> NDArray[np.float64]:
-    """Values of all machines -> one score a class; the largest wins.
+    """Class scores from the values of all machines; the largest score wins.
 
     One-vs-one counts votes, and breaks ties by the sum of the values squashed to less than half a vote.
 
@@ -41,7 +41,7 @@ def class_scores(values: NDArray[np.float64], n_classes: int, strategy: str) -> 
 
 
 def number_of_machines(n_classes: int, strategy: str) -> int:
-    """How many machines tell so many classes apart."""
+    """Number of machines of a classifier."""
     if strategy == "ovo" or (n_classes == 2 and strategy == "ovr"):
         return n_classes * (n_classes - 1) // 2
     return n_classes

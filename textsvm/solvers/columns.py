@@ -1,8 +1,8 @@
 """Many machines at once from sparse features: dual coordinate descent over columns (hinge loss, free bias).
 
 A column is one machine: signs y in {-1, 0, +1} (0: not trained on) and a box. All columns read the same rows
-of X, and that is what costs: row i is read once, its values f_c = w_c . x_i + b_c are made for all columns
-side by side (contiguous in memory, so vector units do them together), each alpha takes its best step
+of X, and reading is the main cost: row i is read once, its values f_c = w_c . x_i + b_c are computed for all
+columns side by side (contiguous in memory, for vector units), each alpha takes its best step
 
     alpha <- clip(alpha - (y f + r alpha - 1) / (|x|^2 + r), 0, U),       w_c += (change of y alpha) x_i,
 
@@ -10,10 +10,11 @@ and the row is read once more if any changed. r_i is the ridge of `textsvm.linal
 
 The bias is not penalised, so y'alpha = 0 must hold. Method of multipliers: b is the multiplier, a step of
 alpha moves it by rho y as if it were the weight of a feature sqrt(RHO), and each epoch adds rho y'alpha once
-more. What of y'alpha is left at the end, less than the tolerance, is taken from the free alphas.
+more. The rest of y'alpha at the end, less than the tolerance, is taken from the free alphas.
 
-Rows whose alphas all stand at a bound, well on its right side, are left out until the others are done
-(shrinking, as in LIBLINEAR). Hsieh et al. 2008 (dual coordinate descent); Hestenes 1969 (multipliers).
+Rows whose alphas are all at a bound, and whose gradients clearly keep them there, are left out until the
+others are done (shrinking, as in LIBLINEAR). Hsieh et al. 2008 (dual coordinate descent); Hestenes 1969
+(multipliers).
 """
 
 from __future__ import annotations
@@ -30,23 +31,18 @@ from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import Progress, run
 
 Array = NDArray[Any]
-#: The square of the feature that the bias would be, for rows of mean k(s, s) = 1.
+#: The square of the bias feature, for rows of mean k(s, s) = 1.
 RHO = 1.0
-#: Columns that are worth a thread of their own, and that are enough for one.
+#: Fewest columns that are worth a thread of their own, and number that is enough for one thread.
 LEAST_COLUMNS, MOST_COLUMNS = 4, 16
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Machines to be trained on the same rows.
+class MachineColumns:
+    """m machines to be trained on the rows `index` of n.
 
-    Attributes
-    ----------
-    index : int64 array, shape (number of rows trained on,)
-    signs : int8 array, shape (n, m)
-        -1, +1, or 0 where a column is not trained on a row.
-    box : float32 array, shape (n, m)
-        The largest alpha.
+    `signs`, shape (n, m), is -1 or +1, or 0 where a machine is not trained on a row; `box`, of the same
+    shape, is the largest alpha.
     """
 
     index: NDArray[np.int64]
@@ -56,16 +52,9 @@ class Columns:
 
 @dataclass(frozen=True)
 class ColumnSolution:
-    """What was learnt.
+    """Trained columns: alpha (n, m), bias (m,), weights (n_features, m).
 
-    Attributes
-    ----------
-    alpha : float32 array, shape (n, m)
-    bias : float32 array, shape (m,)
-    weights : float32 array, shape (n_features, m)
-    epochs : int
-    violation : float
-        Largest violation of the optimality conditions that the last epoch met.
+    `violation` is the largest violation of the optimality conditions in the last epoch.
     """
 
     alpha: NDArray[np.float32]
@@ -77,42 +66,34 @@ class ColumnSolution:
 
 def solve_columns(
     rows: FeatureRows,
-    columns: Columns,
+    columns: MachineColumns,
     tol: float,
     max_epochs: int = 1000,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> ColumnSolution:
-    """Train all columns; those of several threads side by side.
+    """Train all columns, pieces of them in several threads; `progress` counts the pieces.
 
-    Parameters
-    ----------
-    rows : FeatureRows, n of them
-    columns : Columns
-    tol : float
-        Stop when no alpha violates its optimality condition by more, and y'alpha is as near to 0.
-    max_epochs : int
-    seed : int
-        Of the order of the rows.
-    progress : callable, optional
-        Of the pieces that columns are cut into.
+    Stops when no alpha violates its optimality condition by more than `tol`, |y'alpha| is at most `tol`, or
+    after `max_epochs`; `seed` determines the order of the rows.
     """
     m = columns.signs.shape[1]
-    work = Descent(rows, columns.index, seed)
-    _ = work.arrays, work.rho  # made before threads share them
+    descent = Descent(rows, columns.index, seed)
+    _ = descent.arrays, descent.rho  # computed before threads share them
     pieces = _pieces(m)
-    found: list[Any] = [None] * pieces
+    results: list[Any] = [None] * pieces
 
     def solve_piece(k: int) -> None:
-        found[k] = work.of(columns, m * k // pieces, m * (k + 1) // pieces, tol, max_epochs)
+        results[k] = descent.solve(columns, m * k // pieces, m * (k + 1) // pieces, tol, max_epochs)
 
     run(solve_piece, range(pieces), progress=progress)
-    weights, alpha, bias = (np.concatenate([one[0][j] for one in found], axis=-1) for j in range(3))
-    return ColumnSolution(alpha, bias, weights, max(one[1] for one in found), max(one[2] for one in found))
+    states, epochs, violations = zip(*results, strict=True)
+    weights, alpha, bias = (np.concatenate(arrays, axis=-1) for arrays in zip(*states, strict=True))
+    return ColumnSolution(alpha, bias, weights, max(epochs), max(violations))
 
 
 def _pieces(m: int) -> int:
-    """Into how many pieces m columns are cut: the same for any number of threads, for bits depend on it."""
+    """Number of pieces of m columns: the same for any number of threads, because bits depend on it."""
     if m < LEAST_COLUMNS:
         return m
     return 1 if m < 2 * LEAST_COLUMNS else 2 * max(1, m // (2 * MOST_COLUMNS))
@@ -120,16 +101,7 @@ def _pieces(m: int) -> int:
 
 @dataclass(frozen=True)
 class Descent:
-    """Coordinate descent over some rows.
-
-    Attributes
-    ----------
-    rows : FeatureRows
-    index : int64 array
-        The rows trained on.
-    seed : int
-        Of their order.
-    """
+    """Coordinate descent over the rows `index`, in an order given by `seed`."""
 
     rows: FeatureRows
     index: NDArray[np.int64]
@@ -137,72 +109,53 @@ class Descent:
 
     @cached_property
     def arrays(self) -> tuple[Array, ...]:
-        """What compiled loops read of the rows."""
+        """Rows as the compiled loops read them: starts, features, values, squares and ridge."""
         x, ridge = self.rows.x, self.rows.ridge
         return x.indptr, x.features, x.values, x.squares().astype(np.float32), ridge.astype(np.float32)
 
     @cached_property
     def rho(self) -> float:
-        """The square of the feature that the bias would be: in proportion to those of the rows."""
+        """The square of the bias feature: in proportion to the mean square of the rows."""
         squares, ridge = self.arrays[3:]
         mean = float(
             np.mean(squares[self.index], dtype=np.float64) + np.mean(ridge[self.index], dtype=np.float64)
         )
         return RHO * mean if mean > 0 else RHO
 
-    def of(
-        self, columns: Columns, first: int, last: int, tol: float, max_epochs: int
+    def solve(
+        self, columns: MachineColumns, first: int, last: int, tol: float, max_epochs: int
     ) -> tuple[tuple[Array, ...], int, float]:
-        """Weights, alpha and bias of some columns, from 0; the epochs it took, the largest violation."""
+        """(Weights, alpha, bias) of some columns, started at 0; the epochs and the largest violation."""
         signs, box = (np.ascontiguousarray(a[:, first:last]) for a in (columns.signs, columns.box))
         shape = (self.rows.x.n_features, last - first)
         state = np.zeros(shape, np.float32), np.zeros(signs.shape, np.float32), np.zeros(shape[1], np.float32)
         if shape[1] == 1:
             trained = self.index[signs[self.index, 0] != 0]
             column = signs[:, 0], box[:, 0], state[0][:, 0], state[1][:, 0], state[2]
-            return state, *self.one(trained, column, tol, max_epochs)
-        given: Any = (self.index, *self.arrays, signs, box, *state, self.rho, tol, max_epochs, self.seed)
-        epochs, worst = _descend(*given)
+            return state, *self.solve_column(trained, column, tol, max_epochs)
+        arguments: Any = (self.index, *self.arrays, signs, box, *state, self.rho, tol, max_epochs, self.seed)
+        epochs, worst = _descend(*arguments)
         return state, int(epochs), float(worst)
 
-    def one(
+    def solve_column(
         self, order: NDArray[np.int64], column: tuple[Array, ...], tol: float, max_epochs: int
     ) -> tuple[int, float]:
-        """Descend with one column from where it is, over some rows; the epochs, and the largest violation.
+        """Descend with one column over the rows `order`; the epochs and the largest violation.
 
-        Parameters
-        ----------
-        order : int64 array
-            The rows; it is shuffled.
-        column : tuple of arrays
-            Signs, box, weights and alpha, of one dimension; the bias, one number. The last three change.
-        tol, max_epochs
-            See `solve_columns`.
+        `order` is shuffled. `column` holds signs, box, weights and alpha, of one dimension, and the bias, an
+        array of one number; the last three are updated.
         """
-        given: Any = (order, *self.arrays, *column, self.rho, tol, max_epochs, self.seed)
-        epochs, worst = _descend_one(*given)
+        arguments: Any = (order, *self.arrays, *column, self.rho, tol, max_epochs, self.seed)
+        epochs, worst = _descend_one(*arguments)
         return int(epochs), float(worst)
 
 
 @njit(nogil=True, cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"})
 def _descend_one(
-    order: Array,
-    indptr: Array,
-    features: Array,
-    values: Array,
-    squares: Array,
-    ridge: Array,
-    signs: Array,
-    box: Array,
-    weights: Array,
-    alpha: Array,
-    bias: Array,
-    rho: float,
-    tol: float,
-    max_epochs: int,
-    seed: int,
-) -> tuple[int, float]:
-    """`_descend` of one column, from where y'alpha = 0: arrays of one dimension."""
+    order: Array, indptr: Array, features: Array, values: Array, squares: Array, ridge: Array, signs: Array,
+    box: Array, weights: Array, alpha: Array, bias: Array, rho: float, tol: float, max_epochs: int, seed: int,
+) -> tuple[int, float]:  # fmt: skip
+    """`_descend` for a single column: arrays of one dimension."""
     state, scale = np.uint64(seed), np.float32(rho)
     active, margin = len(order), np.float32(np.inf)
     b, balance, worst = bias[0], np.float32(0), np.float32(0)
@@ -250,7 +203,7 @@ def _descend_one(
 
 @njit(nogil=True, cache=True)
 def _shuffle(order: Array, active: int, state: Any) -> Any:
-    """Put the first rows into another order; the state of the generator after that."""
+    """Shuffle the first `active` rows; return the new state of the generator."""
     for i in range(active - 1, 0, -1):
         state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
         j = np.int64((state >> np.uint64(33)) % np.uint64(i + 1))
@@ -260,22 +213,10 @@ def _shuffle(order: Array, active: int, state: Any) -> Any:
 
 @njit(nogil=True, cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"})
 def _descend(
-    index: Array,
-    indptr: Array,
-    features: Array,
-    values: Array,
-    squares: Array,
-    ridge: Array,
-    signs: Array,
-    box: Array,
-    weights: Array,
-    alpha: Array,
-    bias: Array,
-    rho: float,
-    tol: float,
-    max_epochs: int,
-    seed: int,
-) -> tuple[int, float]:
+    index: Array, indptr: Array, features: Array, values: Array, squares: Array, ridge: Array, signs: Array,
+    box: Array, weights: Array, alpha: Array, bias: Array, rho: float, tol: float, max_epochs: int, seed: int,
+) -> tuple[int, float]:  # fmt: skip
+    """Descend with several columns, from y'alpha = 0: arrays of shape (n, m) or (m,)."""
     m, n = signs.shape[1], len(index)
     scale = np.float32(rho)
     state = np.uint64(seed)
@@ -337,7 +278,7 @@ def _descend(
             worst = max(worst, float(scale * abs(balance[c])))
             bias[c] += scale * balance[c]
         margin = np.float32(max(worst, tol))
-        if settled:  # but for rows that were left out, which a bias on its way may have reached
+        if settled:  # check the rows left out too: the bias may have moved past them
             if worst <= tol and active == n:
                 return epoch + 1, float(worst)
             active, margin = n, np.float32(np.inf)

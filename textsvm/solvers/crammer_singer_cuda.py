@@ -1,37 +1,33 @@
-"""The multiclass dual on a GPU: working sets solved by one block each, gradients updated by the whole chip.
+"""Crammer and Singer's machine on a GPU: one block per working set, gradients updated by the whole chip.
 
 The problem, the step of one example and the rounds are those of `textsvm.solvers.crammer_singer`. A round is
-six kernels of kernels_cu/crammer_singer.cu and crammer_singer_set.cu, and no step of it waits for the host:
+six kernels of kernels_cu/crammer_singer.cu and crammer_singer_set.cu, and none of them waits for the host:
 
     choose     the violation of all, -D, P - D and the stopping rules; then the working set
     gather     the set's tile of kernel values, which stays in the L2 cache, its coefficients and gradients
-    solve_set  one block sweeps over the set: one warp works out the step of an example, its classes one a
-               lane; all warps then update the gradients, four examples a thread
-    put        what has changed, row by row, with sums that are 0 in float64
+    solve_set  one block sweeps over the set: one warp computes the step of an example, one class per lane;
+               all warps then update the gradients, four examples per thread
+    put        the changes, row by row, with sums that are 0 in float64
     update     G += K change, by the whole chip: blocks of 32 examples x 8 classes
-    measure    the violation of each example, and its part of -D and P - D
+    measure    the violation of each example, and its terms of -D and P - D
 
-Inside a round the gradients of an example, less their middle, are float32, in shared memory where it holds
-k x 1,024 of them: they choose steps, and the nearer to the optimum, the smaller they and their rounding are.
-Coefficients are float64, and `update` works out the gradients of the set too, from their changes alone: no
-error of float32 outlives a round. A step takes about 1 us, however many classes change: what costs is its
-latency.
+Inside a round the gradients of an example, minus their middle, are float32, in shared memory where it holds k
+x 1,024 of them: they choose steps, and the nearer to the optimum, the smaller they and their rounding are.
+Coefficients are float64, and `update` computes the gradients of the set too from their changes alone: no
+error of float32 outlives a round. A step takes about 1 us, however many classes change: its cost is latency.
 
-Problems of as many classes run side by side (`textsvm.solvers.cuda_queue`), each chain in one slot.
+Problems with the same number of classes run side by side (`textsvm.solvers.cuda_queue`), each chain in one
+slot.
 
 Arrays, on the device; P slots, m examples, k classes, SET = 1,024, k' = k rounded up to a multiple of 8:
-    G, coef              float64 (2, P, k, m)
-    upper, middle        float64 (P, m)     bounds; middle of the gradients of those that can grow and the top
-    objective, gap       float64 (P, m)     parts of -D and P - D
-    index, target        int32 (P, m)
-    keys                 uint32 (P, m)      violations, float32, as integers
-    entered, marks       int32, uint8 (P, m)   of `choose`
-    members, places      int32 (P, SET)     the set; which of `moved` is an example's
-    tile                 float32 (P, SET, SET)
-    set_g, set_grows     float32 (P, k + 1, SET + 4), uint32 (P, k / 32, SET + 4)   bit r: class r can grow
-    set_a                float64 (P, SET, k)
-    moved, moved_slots   float64 (P, SET, k'), int32 (P, SET)  changes, and where those rows are in the buffer
-    state                STATE, as int64 (P, 16): CuPy has no arrays of structures
+    G, coef              float64 (2, P, k, m) upper, middle        float64 (P, m)     bounds; middle of the
+    gradients of classes that can grow, and the top objective, gap       float64 (P, m)     parts of -D and P
+    - D index, target        int32 (P, m) keys                 uint32 (P, m)      violations, float32, as
+    integers entered, marks       int32, uint8 (P, m)   of `choose` members, places      int32 (P, SET)
+    the set; place of each example in `moved` tile                 float32 (P, SET, SET) set_g, set_grows
+    float32 (P, k + 1, SET + 4), uint32 (P, k / 32, SET + 4)   bit r: class r can grow set_a
+    float64 (P, SET, k) moved, moved_slots   float64 (P, SET, k'), int32 (P, SET)  changes, and the slots of
+    their rows in the buffer state                STATE, as int64 (P, 16): CuPy has no arrays of structures
 """
 
 from __future__ import annotations
@@ -44,32 +40,36 @@ from numpy.typing import NDArray
 
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
-from textsvm.gram.cards import ShardedGram
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress
 from textsvm.solvers import cuda_queue, shards_cuda
 from textsvm.solvers.dual import MulticlassDual
-from textsvm.solvers.solution import Solution, Stopping, assess_multiclass
-from textsvm.solvers.warm_start import start_multiclass
-from textsvm.solvers.workingset import RELAXATION, SHARE
+from textsvm.solvers.solution import (
+    RELAXATION,
+    SHARE,
+    Solution,
+    Stopping,
+    assess_multiclass,
+    start_multiclass,
+)
 
 Vector = NDArray[np.float64]
 
 SET = 1024
-#: The rounds, and what one block does with a working set.
+#: Sources of the rounds, and of the block that solves a working set.
 ROUNDS_SOURCE, SET_SOURCE = "crammer_singer.cu", "crammer_singer_set.cu"
-#: Classes a lane, gradients in shared memory or not: what crammer_singer_set.cu is compiled with.
+#: Variants of crammer_singer_set.cu: classes per lane, and whether gradients are in shared memory.
 VARIANTS = [(1, 1), (1, 0), (4, 1), (4, 0), (16, 0)]
 DEFINE_SETS: list[tuple[str, devices.Defines]] = [
     *((SET_SOURCE, (("SET", SET), ("PER_LANE", lanes), ("ON_CHIP", chip))) for lanes, chip in VARIANTS),
     (ROUNDS_SOURCE, (("SET", SET),)),
     (ROUNDS_SOURCE, (("SET", SET), ("SHARDED", 1))),
 ]
-#: Steps of a round at most (some 40 ms).
+#: Most steps of a round (some 40 ms).
 STEPS = 40_000
 #: Shared memory of `solve_set` besides the gradients.
 _STATIC = 24 << 10
-#: A slot's state: State of crammer_singer.cuh, every field 8 bytes.
+#: State of a slot: State of crammer_singer.cuh, every field 8 bytes.
 STATE = np.dtype(
     [(name, np.int64) for name in ("done", "round", "iterations", "count", "moved", "stalls")]
     + [(name, np.int64) for name in ("size", "limit", "bound")]
@@ -82,46 +82,36 @@ _POINTERS = (
     "entered", "marks", "members", "places", "tile", "set_g", "set_grows", "set_a", "moved", "moved_slots",
     "state",
 )  # fmt: skip
-#: What every kernel takes: Arrays of crammer_singer.cuh.
+#: Argument of every kernel: Arrays of crammer_singer.cuh.
 ARRAYS = np.dtype(
     [(name, np.uint64) for name in _POINTERS]
     + [("n", np.int64), ("stride", np.int64), ("share", np.float64), ("relaxation", np.float32)]
     + [("k", np.int32), ("k_padded", np.int32), ("most", np.int32)],
     align=True,
 )
-#: Structs of crammer_singer.cuh, for the test that they are the same.
+#: Structs of crammer_singer.cuh, for the test that both definitions agree.
 STRUCTS = {"State": STATE, "Arrays": ARRAYS}
 
 
 def solve_many(
-    gram: Gram,
-    chains: Sequence[Sequence[MulticlassDual]],
-    starts: Sequence[Vector],
-    stopping: Stopping,
+    gram: Gram, chains: Sequence[Sequence[MulticlassDual]], starts: Sequence[Vector], stopping: Stopping,
     progress: Progress | None,
-) -> list[list[Solution]]:
-    """Solve chains of problems of as many classes over a Gram in device memory; see `textsvm.solvers.chains`.
+) -> list[list[Solution]]:  # fmt: skip
+    """Solve chains of problems with the same number of classes over a Gram in device memory.
 
-    Parameters
-    ----------
-    starts : sequence of float64 arrays, shape (n_classes, m)
-        Coefficients that each chain starts from.
-
-    Raises
-    ------
-    InputError
-        If the device has too little memory, there are more than 512 classes, or the Gram holds a value that
-        is not a finite number.
+    `starts` holds coefficients of shape (n_classes, m) that each chain starts from. Raises InputError if the
+    device has too little memory, there are more than 512 classes, or the Gram holds a value that is not a
+    finite number.
     """
     with devices.use(gram.device):
         shape = chains[0][0].n_classes, max(len(chain[0]) for chain in chains)
-        kind: Any = _OverCards if isinstance(gram, ShardedGram) else _Slots
+        kind: Any = ShardedMulticlassSlots if gram.shards else MulticlassSlots
         slots = kind(gram, shape, len(chains), stopping)
         return cuda_queue.Queue(slots, chains, starts, progress, cuts=False).solve()
 
 
-class _Slots(cuda_queue.Slots):
-    """Slots of `MulticlassDual`."""
+class MulticlassSlots(cuda_queue.Slots):
+    """Slots for problems of type `MulticlassDual`."""
 
     STATE, SET, PLANES, ROUNDS = STATE, SET, 2, DEFINE_SETS[-2]
 
@@ -153,22 +143,22 @@ class _Slots(cuda_queue.Slots):
         )  # fmt: skip
 
     def load(self) -> dict[str, Any]:
-        """The kernels for k classes."""
+        """Load the kernels for k classes."""
         cp = devices.cupy()
         room = cp.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"] - _STATIC
         fits = [lanes for lanes, _ in VARIANTS if 32 * lanes >= self.k]
         if not fits:
             raise InputError(
-                f"there are {self.k} classes, and Crammer-Singer takes at most {32 * VARIANTS[-1][0]} on a "
-                "GPU; run it with --device cpu, or take one-vs-rest"
+                f"Crammer-Singer on a GPU takes at most {32 * VARIANTS[-1][0]} classes, got {self.k}; run it "
+                "with --device cpu, or use one-vs-rest"
             )
         if self.on_chip > room or (fits[0], 1) not in VARIANTS:
             self.on_chip = 0
         rounds = devices.load(*self.ROUNDS)
-        one_set = devices.load(*DEFINE_SETS[VARIANTS.index((fits[0], int(self.on_chip > 0)))])
+        solver = devices.load(*DEFINE_SETS[VARIANTS.index((fits[0], int(self.on_chip > 0)))])
         names = ("choose", "gather", "put", "update", "measure")
         kernels = {name: rounds.get_function(name) for name in names}
-        kernels["solve_set"] = one_set.get_function("solve_set")
+        kernels["solve_set"] = solver.get_function("solve_set")
         if self.on_chip:
             kernels["solve_set"].max_dynamic_shared_size_bytes = self.on_chip
         return kernels
@@ -176,8 +166,8 @@ class _Slots(cuda_queue.Slots):
     def bytes_each(self, shape: tuple[int, ...]) -> int:
         return shape[1] * (16 * self.k + 64) + SET * (4 * SET + 24 * self.padded + 64)
 
-    def looks(self, stopping: Stopping) -> list[float]:
-        return [stopping.tol]  # `choose` looks at the duality gap in every round
+    def checkpoints(self, stopping: Stopping) -> list[float]:
+        return [stopping.tol]  # `choose` checks the duality gap in every round
 
     def violations(self, state: NDArray[Any]) -> Vector:
         return state["violation"]
@@ -193,7 +183,6 @@ class _Slots(cuda_queue.Slots):
         return assess_multiclass(dual, coef, responses, iterations, status, self.stopping)
 
     def put(self, starts: list[cuda_queue.Start]) -> None:
-        """Start problems."""
         if not starts:
             return
         cp = devices.cupy()
@@ -213,10 +202,9 @@ class _Slots(cuda_queue.Slots):
         self.write_states([start.slot for start in starts], state)
         for start in starts:
             self.add_rows(start.slot, start.coef)
-        self.measure()  # again where a slot is under way: the same
+        self.measure()  # of running slots too, where it changes nothing
 
     def round(self) -> None:
-        """One round of all slots; launches only, unless rows have to be computed."""
         self.launch("choose", (self.count,), 1024)
         if not self.resident and not self.load_rows():
             return
@@ -227,14 +215,14 @@ class _Slots(cuda_queue.Slots):
         self.measure()
 
     def gather(self) -> None:
-        """The tiles of all slots, and what else their sets need."""
+        """Copy the tiles of all slots, and the coefficients and gradients of their sets."""
         self.launch("gather", (SET, self.count), 256)
 
     def blocks(self, size: int, problems: int) -> int:
         return -(-size // 32) * (self.padded // 8) * problems
 
     def measure(self) -> None:
-        """Violations and parts of the objective."""
+        """Compute violations and terms of the objective."""
         self.launch("measure", (-(-self.stride // 64), self.count), 64)
 
     def add_rows(self, slot: int, coef: Vector) -> None:
@@ -252,11 +240,11 @@ class _Slots(cuda_queue.Slots):
             self.update(slot, 1)
 
 
-class _OverCards(shards_cuda.OverCards, _Slots):
-    """Slots of `MulticlassDual`, over several cards."""
+class ShardedMulticlassSlots(shards_cuda.ShardedSlots, MulticlassSlots):
+    """Slots for problems of type `MulticlassDual`, over several cards."""
 
     ROUNDS, RESPONSES = DEFINE_SETS[-1], "G"
 
     def gather(self) -> None:
         super().gather()
-        _Slots.gather(self)
+        MulticlassSlots.gather(self)

@@ -1,13 +1,13 @@
-"""Many problems side by side on a GPU, in slots: which problem is in which slot, and what comes next.
+"""Many problems side by side on a GPU, in slots: a queue on the host, and arrays and launches for all slots.
 
-A round's kernels serve many independent problems at once, each in a slot of the arrays with its own block of
-the kernels that choose and solve its working set. The host looks at all of them every few rounds, takes out
-what is solved and fills the slot again, while the other slots go on. Where rows are computed on demand there
-is one slot.
+The kernels of a round serve many independent problems at once. Each problem has a slot of the arrays, and its
+own block in the kernels that choose and solve its working set. The host checks all slots every few rounds,
+takes out solved problems and fills their slots again, while the other slots go on. Where rows are computed on
+demand there is one slot.
 
-Every round adds to the responses, and rounding with them. Where that may count against the tolerance, or a
-problem stops short of it, the problem starts again from its coefficients, with responses made of these
-alone, and is judged by them.
+Every round adds to the responses, and rounding errors with them. Where these may matter at the tolerance, or
+a problem stops short of it, the problem starts again from its coefficients, with responses computed from
+these alone, and optimality is judged by them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,13 +25,21 @@ from textsvm.errors import InputError
 from textsvm.gram.base import Gram, Window
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress
-from textsvm.solvers.solution import NO_STEP_LEFT, NOT_FINITE, Solution, Stopping, log_progress, rounding
-from textsvm.solvers.warm_start import carried_over
-from textsvm.solvers.workingset import RENEWALS, ROUNDING, Done
+from textsvm.solvers.solution import (
+    NO_STEP_LEFT,
+    NOT_FINITE,
+    RENEWALS,
+    ROUNDING,
+    Solution,
+    Stopping,
+    carried_over,
+    log_progress,
+    rounding,
+)
 
 Vector = NDArray[np.float64]
 
-#: Rounds launched before the host looks.
+#: Rounds launched between checks by the host.
 ROUNDS = 4
 #: Slots for each multiprocessor.
 SLOTS = 1
@@ -38,14 +47,24 @@ SLOTS = 1
 _MULTIPROCESSORS = 16
 
 
+class Done(IntEnum):
+    """Why a problem in a slot is done; the numbers of kernels_cu/workingset.cuh."""
+
+    RUNNING = 0
+    CONVERGED = 1
+    AT_BOUND = 2
+    STALLED = 3
+    NOT_FINITE = 4
+
+
 def most_slots() -> int:
-    """Problems that keep the current card busy."""
+    """Number of problems that keep the current card busy."""
     runtime = devices.cupy().cuda.runtime
     return SLOTS * int(runtime.deviceGetAttribute(_MULTIPROCESSORS, runtime.getDevice()))
 
 
 def largest_value(gram: Gram) -> float:
-    """About the largest kernel value, without its sign: of the diagonal, which may be 0, and two rows."""
+    """Estimate of the largest |kernel value|, from the diagonal, which may be 0, and two rows."""
     cp, some = devices.cupy(), np.unique([0, gram.n - 1])
     largest = float(cp.maximum(cp.abs(gram.diag()).max(), cp.abs(gram.rows(some)).max()))
     return largest if np.isfinite(largest) else 0.0
@@ -53,22 +72,11 @@ def largest_value(gram: Gram) -> float:
 
 @dataclass(frozen=True)
 class Start:
-    """A problem on its way into a slot.
+    """A problem to be put into a slot.
 
-    Attributes
-    ----------
-    slot : int
-    dual : Dual or MulticlassDual
-    coef : float64 array, shape (m,) or (n_classes, m)
-        To start from.
-    responses : float64 array, the same shape, or None
-        Those of `coef`, if they are known.
-    bound : int
-        Most iterations.
-    tol : float
-        The first violation to reach.
-    again : bool
-        Whether it is the problem that the slot has worked on.
+    `coef` has the shape (m,) or (n_classes, m); `responses` are its responses if they are known. `bound` is
+    the most iterations, `tol` the first violation to reach, and `again` says that the slot already worked on
+    this problem.
     """
 
     slot: int
@@ -81,23 +89,18 @@ class Start:
 
 
 class Slots(ABC):
-    """The device's side: arrays for several problems of one kind, and the launches that serve them all.
+    """The device side: arrays for several problems of one kind, and the launches that serve them all.
 
-    Parameters
-    ----------
-    gram : Gram
-    shape : tuple of int
-        Of the coefficients of the largest problem; its last number is how many variables or examples it has.
-    wanted : int
-        Slots that could be used.
-    stopping : Stopping
+    There are at most `wanted` slots. `shape` is the shape of the coefficients of the largest problem; its
+    last number is that of variables or examples.
     """
 
-    #: A slot's state, as the .cu has it: fields of 8 bytes, done, round, iterations, count, moved among them.
+    #: State of a slot, as in the .cu: fields of 8 bytes, among them done, round, iterations, count and moved.
     STATE: ClassVar[np.dtype[Any]]
     #: Examples or variables of a working set.
     SET: ClassVar[int]
-    #: Arrays of the shape of the coefficients: the responses, the coefficients, and others.
+    #: Number of arrays of the shape of the coefficients; the first two are the responses and the
+    #: coefficients.
     PLANES: ClassVar[int]
     #: The .cu of the rounds, and its defines.
     ROUNDS: ClassVar[tuple[str, devices.Defines]]
@@ -105,7 +108,7 @@ class Slots(ABC):
     def __init__(self, gram: Gram, shape: tuple[int, ...], wanted: int, stopping: Stopping) -> None:
         cp = devices.cupy()
         self.gram, self.window, self.stride = gram, self.window_of(gram), shape[-1]
-        self.stopping, self.tolerances = stopping, self.looks(stopping)
+        self.stopping, self.tolerances = stopping, self.checkpoints(stopping)
         self.resident = self.window.complete
         each = self.bytes_each(shape)
         devices.require_memory(each, f"the solver of {' x '.join(f'{size:,}' for size in shape)} variables")
@@ -123,53 +126,53 @@ class Slots(ABC):
 
     @abstractmethod
     def bytes_each(self, shape: tuple[int, ...]) -> int:
-        """Bytes of device memory that a slot takes."""
+        """Bytes of device memory per slot."""
 
     @abstractmethod
     def put(self, starts: list[Start]) -> None:
-        """Start problems."""
+        """Start problems in their slots."""
 
     @abstractmethod
     def round(self) -> None:
-        """One round of all slots; launches only, unless rows have to be computed."""
+        """Launch one round of all slots; waits for the device only where rows have to be computed."""
 
     @abstractmethod
     def blocks(self, size: int, problems: int) -> int:
-        """Blocks of `update`, for so many problems of up to `size` variables or examples."""
+        """Number of blocks of `update`, for this number of problems of up to `size` variables or examples."""
 
     @abstractmethod
     def violations(self, state: NDArray[Any]) -> Vector:
-        """The violation in each of these states."""
+        """The violation of each of these states."""
 
     @abstractmethod
-    def looks(self, stopping: Stopping) -> list[float]:
-        """Violations at which the host looks at the duality gap, the last one `tol`."""
+    def checkpoints(self, stopping: Stopping) -> list[float]:
+        """Violations at which the host checks the duality gap; the last is `tol`."""
 
     @abstractmethod
     def warm_start(self, dual: Any, former: Any, solution: Solution) -> tuple[Vector, Vector | None]:
-        """Coefficients to start a problem from, and their responses if they are known."""
+        """Coefficients to start a problem from, and their responses or None."""
 
     @abstractmethod
     def assess(
         self, dual: Any, coef: Vector, responses: Vector, iterations: int, status: str, tol: float
     ) -> Solution:
-        """Work out everything else from coefficients and responses."""
+        """Compute a Solution from coefficients and responses."""
 
     def window_of(self, gram: Gram) -> Window:
         """The rows that kernels read in place."""
         return gram.window()
 
     def update(self, first: int, problems: int) -> None:
-        """Responses of these slots, from what their states say has moved."""
+        """Update the responses of these slots from the changes that their states count."""
         self.launch("update", (self.blocks(self.stride, problems),), 512, np.int32(first), np.int32(problems))
 
     def run(self) -> None:
-        """The rounds before the next look."""
+        """Launch the rounds before the next check."""
         for _ in range(ROUNDS if self.resident else 1):
             self.round()
 
     def field(self, name: str) -> Any:
-        """A field of the state of all slots, in device memory."""
+        """View of a field of the state of all slots, in device memory."""
         kind, offset = self.STATE.fields[name][:2]  # type: ignore[index]
         return self.state.view(kind)[:, offset // 8]
 
@@ -179,18 +182,18 @@ class Slots(ABC):
         self.state[where] = devices.cupy().asarray(states.view(np.int64).reshape(len(slots), -1))
 
     def go_on(self, slot: int, tol: float) -> None:
-        """Take a problem up again, to a smaller tolerance."""
+        """Continue a problem, to a smaller tolerance."""
         self.field("tol")[slot] = tol
         self.field("done")[slot] = Done.RUNNING
 
-    def look(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Vector]:
-        """Why each slot is done (0: it is not), its iterations and its violation (NaN before a round)."""
+    def check(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Vector]:
+        """For each slot the `Done` code, the iterations and the violation (NaN before the first round)."""
         state = self.state.get().view(self.STATE)[:, 0]
         violations = np.where(state["round"] > 0, self.violations(state), np.nan)
         return state["done"], state["iterations"], violations
 
     def take(self, slots: list[int]) -> tuple[list[Vector], list[Vector]]:
-        """Coefficients and responses of these slots."""
+        """Copy the coefficients and responses of these slots to the host."""
         if not slots:
             return [], []
         both = self.values[:2, devices.cupy().asarray(slots)].get()
@@ -203,7 +206,7 @@ class Slots(ABC):
         self.kernels[name](blocks, (threads,), (self.arrays, *others), shared_mem=shared)
 
     def load_rows(self) -> bool:
-        """Make the working set's rows resident (of the only slot); False when the work is done."""
+        """Load the rows of the only slot's working set; return False if the slot is done."""
         state = self.state.get().view(self.STATE)[0, 0]
         if state["done"]:
             return False
@@ -214,37 +217,34 @@ class Slots(ABC):
 
 @dataclass
 class Job:
-    """What a slot works on: problems first..last-1 of a chain, at present number `at`."""
+    """Work of a slot: problems first..last-1 of a chain, at present number `at`."""
 
     chain: int
     at: int
     last: int
-    #: Which of the tolerances that the stopping rule looks at.
+    #: Index of the present tolerance among those of the stopping rule.
     step: int = 0
-    #: Violation at the start and the smallest one since.
+    #: Violation at the start and the smallest since.
     worst: float = 0.0
     best: float = np.inf
-    #: How far the responses that this problem was started with may be off.
+    #: Error of the responses that this problem was started with.
     inherited: float = 0.0
-    #: Iterations until it was started again, how often it was, and why it had stopped for good.
+    #: Iterations before the last restart, number of restarts, and the status if the run has ended for good.
     before: int = 0
     renewals: int = 0
     stopped: str = ""
 
     def go_to(self, at: int, inherited: float) -> None:
-        """The next problem, from responses that may be off."""
+        """Go on to the next problem, from responses with this error."""
         self.at, self.inherited = at, inherited
         self.step, self.best = 0, np.inf
         self.before, self.renewals, self.stopped = 0, 0, ""
 
 
 def stretches(chains: Sequence[Sequence[Any]], slots: int, cuts: bool) -> Iterator[tuple[int, int, int]]:
-    """The chains, cut into stretches for all slots where they may be, the largest problems first.
+    """Cut chains into stretches for all slots, if allowed, the largest problems first.
 
-    Yields
-    ------
-    chain, first, last : int
-        Problems first..last-1 of a chain.
+    Yields (chain, first, last) for problems first..last-1 of a chain.
     """
     length = -(-sum(len(chain) for chain in chains) // slots)
     for c in sorted(range(len(chains)), key=lambda c: -len(chains[c][0])):
@@ -256,27 +256,16 @@ def stretches(chains: Sequence[Sequence[Any]], slots: int, cuts: bool) -> Iterat
 
 
 class Queue:
-    """The host's side.
+    """The host side: assigns problems to slots until all are solved.
 
-    Parameters
-    ----------
-    slots : Slots
-    chains : sequence of sequences of duals
-    starts : sequence of float64 arrays
-        Coefficients that each chain starts from.
-    progress : callable, optional
-    cuts : bool
-        Whether a problem within a chain may start at zeros, in a free slot, in place of a warm start.
+    Chains start from the coefficients `starts`. With `cuts` a problem within a chain may start at zeros in a
+    free slot, instead of a warm start.
     """
 
     def __init__(
-        self,
-        slots: Slots,
-        chains: Sequence[Sequence[Any]],
-        starts: Sequence[Vector],
-        progress: Progress | None,
-        cuts: bool,
-    ) -> None:
+        self, slots: Slots, chains: Sequence[Sequence[Any]], starts: Sequence[Vector],
+        progress: Progress | None, cuts: bool,
+    ) -> None:  # fmt: skip
         self.slots, self.chains, self.starts, self.progress = slots, chains, starts, progress
         self.stopping, self.tolerances = slots.stopping, slots.tolerances
         self.results: list[list[Solution | None]] = [[None] * len(chain) for chain in chains]
@@ -287,7 +276,7 @@ class Queue:
         self.starting: list[Start] = []
 
     def solve(self) -> list[list[Solution]]:
-        """Solve all."""
+        """Solve all chains."""
         for slot in range(self.slots.count):
             self.fill(slot)
         ahead = False
@@ -296,23 +285,23 @@ class Queue:
             self.starting = []
             if not ahead:
                 self.slots.run()
-            done, iterations, violations = self.slots.look()
+            done, iterations, violations = self.slots.check()
             if (done == Done.NOT_FINITE).any():
                 raise InputError(NOT_FINITE)
             finished = [slot for slot, job in enumerate(self.jobs) if job and done[slot]]
             taken = self.slots.take(finished)
-            # The other slots work while the host looks at what is finished.
+            # The other slots work while the host assesses the finished problems.
             ahead = len(finished) < sum(job is not None for job in self.jobs)
             if ahead:
                 self.slots.run()
             for slot, coef, responses in zip(finished, *taken, strict=True):
                 self.finish(slot, coef, responses, int(iterations[slot]), int(done[slot]))
-                violations[slot] = np.nan  # of the problem before
+                violations[slot] = np.nan  # of the previous problem
             self.report(violations)
         return self.results  # type: ignore[return-value]
 
     def fill(self, slot: int) -> None:
-        """Put the next stretch into a slot."""
+        """Assign the next stretch to a slot."""
         job = self.jobs[slot] = next(self.waiting, None)
         if job is None:
             return
@@ -321,47 +310,47 @@ class Queue:
         self.start(slot, dual, coef, None)
 
     def start(self, slot: int, dual: Any, coef: Vector, responses: Vector | None) -> None:
-        """Let a problem start before the next round."""
+        """Have a problem start before the next round."""
         bound, tol = self.stopping.bound(len(dual)), self.tolerances[0]
         self.starting.append(Start(slot, dual, coef, responses, bound, tol))
 
-    def start_again(self, slot: int, coef: Vector, iterations: int, why: int) -> bool:
-        """Let a problem start from its coefficients alone if its responses may be off; whether it does."""
+    def start_again(self, slot: int, coef: Vector, iterations: int, reason: int) -> bool:
+        """Restart a problem from its coefficients if its responses may be inaccurate; whether it does."""
         job = self.jobs[slot]
         assert job is not None
-        tol, off = self.tolerances[job.step], self.rounding(job, coef, iterations)
-        doubted = off > ROUNDING * tol
-        if not off or (why == Done.CONVERGED and not doubted):
+        tol, error = self.tolerances[job.step], self.rounding(job, coef, iterations)
+        doubted = error > ROUNDING * tol
+        if not error or (reason == Done.CONVERGED and not doubted):
             return False
         dual = self.chains[job.chain][job.at]
-        if why == Done.AT_BOUND or not doubted or job.renewals == RENEWALS:
-            job.stopped = self.status(dual, why)
+        if reason == Done.AT_BOUND or not doubted or job.renewals == RENEWALS:
+            job.stopped = self.status(dual, reason)
         job.inherited, job.before, job.renewals = 0.0, job.before + iterations, job.renewals + 1
-        # With no iterations left it is judged, and no more.
+        # With no iterations left it is only assessed.
         left = 0 if job.stopped else self.stopping.bound(len(dual)) - job.before
         self.starting.append(Start(slot, dual, coef, None, left, tol, again=True))
         return True
 
     def rounding(self, job: Job, coef: Vector, iterations: int) -> float:
-        """About how far responses may be from those of the coefficients."""
+        """Estimated error of the responses of a problem."""
         values = np.abs(coef)
         size, most = float(values.sum(-1).max()), float(values.max())
         return job.inherited + rounding(size, most, self.slots.largest, iterations)
 
-    def status(self, dual: Any, why: int) -> str:
-        """What ended a problem that has not converged."""
+    def status(self, dual: Any, reason: int) -> str:
+        """Status of a problem that has not converged."""
         bound = f"stopped at {self.stopping.bound(len(dual)):,} iterations"
-        return bound if why == Done.AT_BOUND else NO_STEP_LEFT
+        return bound if reason == Done.AT_BOUND else NO_STEP_LEFT
 
-    def finish(self, slot: int, coef: Vector, responses: Vector, iterations: int, why: int) -> None:
-        """Go on with a problem that has reached a tolerance, or with the next one of its stretch."""
-        if self.start_again(slot, coef, iterations, why):
+    def finish(self, slot: int, coef: Vector, responses: Vector, iterations: int, reason: int) -> None:
+        """Continue a problem that has reached a tolerance, or go on to the next problem of its stretch."""
+        if self.start_again(slot, coef, iterations, reason):
             return
         job = self.jobs[slot]
         assert job is not None
         chain = self.chains[job.chain]
         dual, tol = chain[job.at], self.tolerances[job.step]
-        status = job.stopped or self.status(dual, why)
+        status = job.stopped or self.status(dual, reason)
         solution = self.slots.assess(dual, coef, responses, job.before + iterations, status, tol)
         if self.stopping.satisfied(solution.duality_gap):
             solution = replace(solution, converged=True, status="converged")
@@ -375,12 +364,12 @@ class Queue:
             self.fill(slot)
             return
         start, known = self.slots.warm_start(chain[job.at + 1], dual, solution)
-        off = self.rounding(job, coef, iterations)
-        job.go_to(job.at + 1, 0.0 if known is None else carried_over(off, dual, coef, start))
+        error = self.rounding(job, coef, iterations)
+        job.go_to(job.at + 1, 0.0 if known is None else carried_over(error, dual, coef, start))
         self.start(slot, chain[job.at], start, known)
 
     def report(self, violations: Vector) -> None:
-        """Tell how far all are together."""
+        """Report the progress of all problems together."""
         if self.progress is None:
             return
         reached = float(self.solved)

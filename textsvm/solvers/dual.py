@@ -1,4 +1,4 @@
-"""A learning problem -> a dual that a solver knows: one with one constraint, or one of k classes together.
+"""Dual problems, with one constraint or of k classes together, and their builders for learning problems.
 
     minimise   1/2 a'Qa + p'a,   Q_ij = sign_i sign_j K(index_i, index_j)
     subject to sign'a = total,   0 <= a_i <= upper_i
@@ -9,7 +9,8 @@ for m variables over the n rows of a Gram:
     epsilon-SVR    m = 2n, p = epsilon -/+ y, upper = C weight,  total = 0;  sign +1 for the first n
     one-class SVM  m = n,  p = 0,             upper = weight,    total = nu sum(weight)
 
-Other data, same solver. `index` also restricts a problem to a fold or to a pair of classes. The dual of
+They differ in data only; one solver serves all. `index` also restricts a problem to a fold or to a pair of
+classes. The dual of
 Crammer and Singer's machine is derived in `textsvm.solvers.crammer_singer`.
 """
 
@@ -54,14 +55,14 @@ class Dual:
 
 @dataclass(frozen=True)
 class MulticlassDual:
-    """The dual of Crammer and Singer's machine, all classes together.
+    """The dual of Crammer and Singer's machine (`textsvm.solvers.crammer_singer`).
 
     Attributes
     ----------
     target : int64 array, shape (m,)
         Class of each example.
     upper : float64 array, shape (m,)
-        Bound of the variable of an example's own class; those of the others are 0 or less.
+        Upper bound of the variable of an example's own class; that of the other classes is 0.
     index : int64 array, shape (m,)
         Row of the Gram that each example stands for.
     n_classes : int
@@ -77,11 +78,11 @@ class MulticlassDual:
 
     @cached_property
     def own(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where the examples' own classes are in an array of shape (n_classes, m)."""
+        """Index of the examples' own classes in an array of shape (n_classes, m)."""
         return self.target, np.arange(len(self))
 
     def gradient_at_zero(self) -> NDArray[np.float64]:
-        """The gradient where all variables are 0, shape (n_classes, m)."""
+        """The gradient at zeros, shape (n_classes, m)."""
         gradient = np.zeros((self.n_classes, len(self)))
         gradient[self.own] = -1.0
         return gradient
@@ -102,9 +103,9 @@ def svc(
     C : float
         Penalty of margin violations, > 0.
     sample_weight : array, shape (n,), optional
-        Factors of C, >= 0; class weights come in here too.
+        Factors of C, >= 0, including class weights.
     index : int64 array, shape (n,), optional
-        Rows of the Gram that the examples are; 0..n-1 by default.
+        Rows of the Gram of the examples; 0..n-1 by default.
 
     Raises
     ------
@@ -113,7 +114,7 @@ def svc(
     """
     signs: NDArray[np.float64] = np.asarray(y, np.float64)
     if signs.ndim != 1 or not (np.abs(signs) == 1).all():
-        raise InputError("the solver takes a vector of labels +1 and -1")
+        raise InputError("y must be a vector of labels +1 and -1")
     if not ((signs > 0).any() and (signs < 0).any()):
         raise InputError(f"all {len(signs)} labels are the same; a classifier needs two classes")
     upper = _positive("C", C) * _weights(sample_weight, len(signs))
@@ -129,29 +130,15 @@ def svr(
 ) -> Dual:
     """The dual of regression with the epsilon-insensitive loss (Drucker et al. 1997).
 
-    The coefficient of example i is a_i - a_(n+i): its two variables share one row of the Gram.
-
-    Parameters
-    ----------
-    y : array of targets, shape (n,)
-        Finite, in any unit.
-    C : float
-        Penalty of a deviation past epsilon, > 0.
-    epsilon : float
-        Half-width of the tube without penalty, >= 0, in the unit of `y`.
-    sample_weight, index : optional
-        See `svc`.
-
-    Raises
-    ------
-    InputError
-        If a target is not finite, or C, epsilon or a weight is out of range.
+    The coefficient of example i is a_i - a_(n+i): its two variables share one row of the Gram. `y` holds n
+    finite targets; `epsilon`, at least 0, is the half-width of the tube without penalty, in the unit of `y`.
+    The other parameters and errors are those of `svc`.
     """
     target: NDArray[np.float64] = np.asarray(y, np.float64)
     if target.ndim != 1 or not np.isfinite(target).all():
-        raise InputError("the solver takes a vector of finite targets")
+        raise InputError("y must be a vector of finite numbers")
     if not 0 <= epsilon < np.inf:
-        raise InputError(f"epsilon={epsilon!r} must be a finite number of at least 0")
+        raise InputError(f"epsilon must be a finite number of at least 0, got {epsilon!r}")
     n = len(target)
     upper = _positive("C", C) * _weights(sample_weight, n)
     return Dual(
@@ -165,28 +152,14 @@ def svr(
 def one_class(
     n: int, nu: float, sample_weight: ArrayLike | None = None, index: NDArray[np.int64] | None = None
 ) -> tuple[Dual, NDArray[np.float64]]:
-    """The dual of the one-class machine (Schoelkopf et al. 2001), scaled as in LIBSVM.
+    """The dual of the one-class machine (Schoelkopf et al. 2001), scaled as in LIBSVM, and feasible
+    variables.
 
-    Parameters
-    ----------
-    n : int
-        Examples.
-    nu : float
-        Bound on the share of outliers, in (0, 1].
-    sample_weight, index : optional
-        See `svc`.
-
-    Returns
-    -------
-    Dual, and feasible variables to start from
-
-    Raises
-    ------
-    InputError
-        If nu or a weight is out of range, or all weights are 0.
+    `nu`, in (0, 1], bounds the share of outliers. Raises InputError if nu or a weight is out of range, or all
+    weights are 0.
     """
     if not 0 < nu <= 1:
-        raise InputError(f"nu={nu!r} must be above 0 and at most 1")
+        raise InputError(f"nu must be above 0 and at most 1, got {nu!r}")
     upper = _weights(sample_weight, n)
     total = nu * float(upper.sum())
     if total <= 0:
@@ -205,29 +178,14 @@ def crammer_singer(
 ) -> MulticlassDual:
     """The dual of the multiclass machine without a bias (Crammer and Singer 2001).
 
-    Parameters
-    ----------
-    target : int array, shape (m,)
-        Class of each example, 0 to n_classes-1.
-    n_classes : int
-        2 or more.
-    C : float
-        Penalty of margin violations, > 0.
-    sample_weight, index : optional
-        See `svc`.
-
-    Raises
-    ------
-    InputError
-        If `target` holds other values, or C or a weight is out of range.
+    `target` holds the classes of m examples, 0 to n_classes-1. The other parameters and errors are those of
+    `svc`.
     """
     classes = np.asarray(target)
     if n_classes < 2 or classes.ndim != 1 or not len(classes) or classes.dtype.kind not in "iu":
-        raise InputError(f"the solver takes a vector of classes, whole numbers from 0 to {n_classes - 1}")
+        raise InputError(f"target must be a vector of whole numbers from 0 to {n_classes - 1}")
     if classes.min() < 0 or classes.max() >= n_classes:
-        raise InputError(
-            f"the classes {classes.min()} to {classes.max()} are not all in 0 to {n_classes - 1}"
-        )
+        raise InputError(f"classes must be from 0 to {n_classes - 1}, got {classes.min()} to {classes.max()}")
     m = len(classes)
     return MulticlassDual(
         np.ascontiguousarray(classes, np.int64),
@@ -239,7 +197,7 @@ def crammer_singer(
 
 def _positive(name: str, value: float) -> float:
     if not 0 < value < np.inf:
-        raise InputError(f"{name}={value!r} must be a finite number above 0")
+        raise InputError(f"{name} must be a finite number above 0, got {value!r}")
     return value
 
 
@@ -248,7 +206,7 @@ def _weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64]:
         np.ones(n) if sample_weight is None else np.asarray(sample_weight, np.float64)
     )
     if weight.shape != (n,):
-        raise InputError(f"there are {n} examples and sample weights of shape {weight.shape}")
+        raise InputError(f"sample weights must have the shape ({n},), got {weight.shape}")
     if not (np.isfinite(weight) & (weight >= 0)).all():
         raise InputError("sample weights must be finite numbers of at least 0")
     return weight
@@ -257,5 +215,5 @@ def _weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64]:
 def _rows(index: NDArray[np.int64] | None, n: int) -> NDArray[np.int64]:
     rows = np.arange(n) if index is None else np.asarray(index, np.int64)
     if rows.shape != (n,):
-        raise InputError(f"there are {n} examples and rows of the Gram of shape {rows.shape}")
+        raise InputError(f"index must have the shape ({n},), got {rows.shape}")
     return rows

@@ -1,8 +1,22 @@
-"""Classifiers from features: the duals of `problems`, solved without any kernel value.
+"""Classifiers from features: the duals of `problems`, solved without computing kernel values.
 
-A machine takes turns: coordinate descent (`columns`, float32) finds which alphas stand at which bound, a
-step on the face of those that stand at none (`faces`, float64) brings these to their optimum, and all
-responses, in float64, say how well. Machines of the same rows descend together before they part.
+A machine alternates between two steps: coordinate descent (`columns`, float32) finds which alphas are at
+which bound, and a step on the face of the alphas at no bound (float64) brings these to their optimum. Then
+all responses are computed, in float64, to judge optimality. Machines of the same rows descend together at
+first.
+
+Faces. Near the optimum nearly all rows stay at their bounds, and coordinate descent moves the free ones by
+less and less. On the face of the box that the free alphas span, the dual is a quadratic programme without
+bounds,
+
+    minimise   1/2 d'K d + g'd   subject to   sum d = 0,      K the Gram of the free rows, g their responses,
+
+for a change d of their coefficients. Conjugate gradients solve it with residuals projected on sum d = 0
+(Gould, Hribar and Nocedal 2001), preconditioned by the diagonal. Coefficients that would leave the box are
+put back on it, and the step is halved until the dual falls (Moré and Toraldo 1991).
+
+A product with K is a product with X' and one with X. Features that only one free row has are in the diagonal,
+and X is stored by rows and by columns: every number is one sum in a fixed order, for any number of threads.
 """
 
 from __future__ import annotations
@@ -15,27 +29,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.linalg.rows import FeatureRows
+from textsvm.linalg.sparse import share
+from textsvm.runtime.compiled import njit
+from textsvm.runtime.memory import empty
 from textsvm.runtime.parallel import Progress, run
-from textsvm.solvers.columns import LEAST_COLUMNS, Columns, Descent, solve_columns
+from textsvm.solvers.columns import LEAST_COLUMNS, Descent, MachineColumns, solve_columns
 from textsvm.solvers.dual import Dual
-from textsvm.solvers.faces import Face, balanced, descend_face
-from textsvm.solvers.problems import Classification, Labelling, Machines, Part, collect, parts_of
+from textsvm.solvers.problems import Classification, Labelling, MachineDual, Machines, collect, machine_duals
 from textsvm.solvers.solution import Solution, Stopping, assess, bounds, log_progress
 
+Array = NDArray[Any]
 Vector = NDArray[np.float64]
-#: Where machines part: far from the optimum most rows move in some, near it few do, other ones in each.
+Box = tuple[Vector, Vector]
+#: Violation at which machines part: far from the optimum most rows move in some machine, near it few do, and
+#: different ones in each.
 TOGETHER = 0.03
-#: The violation that the first descent of a machine ends at.
+#: The violation at which the first descent of a machine ends.
 FIRST = 0.01
-#: Epochs, and products of a face, of a turn.
+#: Epochs of coordinate descent, and products with the Gram of a face, per step.
 EPOCHS, PRODUCTS = 20, 60
-
-
-def can_solve(problem: object) -> bool:
-    """Whether a problem is one of classifiers with a bias, each on its own."""
-    if isinstance(problem, Classification):
-        return problem.strategy in ("ovr", "ovo")
-    return isinstance(problem, Labelling)
+#: Most halvings of a step on a face, and the share of the predicted decrease that it must attain.
+HALVINGS, ENOUGH = 12, 1e-4
+#: Residual, in units of the first, at which conjugate gradients end.
+REDUCTION = 0.05
 
 
 def solve_classifier(
@@ -46,30 +62,30 @@ def solve_classifier(
     progress: Progress | None = None,
     duality_gap: float | None = None,
 ) -> Machines:
-    """Train the machines of a classifier; see `textsvm.solvers.problems.solve`.
+    """Train the machines of a classifier.
 
     Parameters
     ----------
     problem : Classification or Labelling
-        One that `can_solve` accepts; its index counts rows.
+        With strategy "ovr" or "ovo"; its index refers to `rows`.
     rows : FeatureRows
     tol : float
-        Largest violation of the optimality conditions.
+        Largest violation of the optimality conditions to accept.
     max_epochs : int
-        Bound on the passes over the rows, products of a face among them.
+        Bound on the passes over the rows, including products with the Gram of a face.
     progress : callable, optional
     duality_gap : float, optional
-        Relative duality gap that is small enough.
+        Relative duality gap to accept.
     """
     some = rows if np.array_equal(problem.index, np.arange(len(rows.x))) else rows.take(problem.index)
-    parts, stopping = parts_of(problem), Stopping(tol, duality_gap=duality_gap)
+    parts, stopping = machine_duals(problem), Stopping(tol, duality_gap=duality_gap)
     starts, used = _together(parts, some, tol, max_epochs)
     solutions: list[Any] = [None] * len(parts)
 
     def solve_part(k: int, step: Progress | None = None) -> None:
         own = some if len(parts[k].at) == len(some.x) else some.take(parts[k].at)
-        made: Any = parts[k].dual
-        solutions[k] = Machine(own, made, stopping, max_epochs).solve(starts[k], used, step)
+        dual: Any = parts[k].dual
+        solutions[k] = FeatureMachine(own, dual, stopping, max_epochs).solve(starts[k], used, step)
 
     if len(parts) == 1:
         solve_part(0, progress)
@@ -79,30 +95,23 @@ def solve_classifier(
 
 
 def _together(
-    parts: Sequence[Part], rows: FeatureRows, tol: float, max_epochs: int
+    parts: Sequence[MachineDual], rows: FeatureRows, tol: float, max_epochs: int
 ) -> tuple[list[Vector | None], int]:
-    """Alphas that machines of the same rows start from, and the epochs these took."""
+    """Alphas from a common descent of machines of the same rows, and its epochs; None for other machines."""
     n, m = len(rows.x), len(parts)
     duals: list[Any] = [part.dual for part in parts]
     if m < LEAST_COLUMNS or any(len(part.at) < n for part in parts):
         return [None] * m, 0
-    signs = np.stack([one.sign for one in duals], axis=1).astype(np.int8)
-    box = np.stack([one.upper for one in duals], axis=1).astype(np.float32)
-    found = solve_columns(rows, Columns(np.arange(n), signs, box), max(tol / 2, TOGETHER), max_epochs)
-    return [np.minimum(found.alpha[:, k], one.upper) for k, one in enumerate(duals)], found.epochs
+    signs = np.stack([dual.sign for dual in duals], axis=1).astype(np.int8)
+    box = np.stack([dual.upper for dual in duals], axis=1).astype(np.float32)
+    columns = MachineColumns(np.arange(n), signs, box)
+    solution = solve_columns(rows, columns, max(tol / 2, TOGETHER), max_epochs)
+    return [np.minimum(solution.alpha[:, k], dual.upper) for k, dual in enumerate(duals)], solution.epochs
 
 
 @dataclass(frozen=True)
-class Machine:
-    """One dual of a classifier, and the rows of its variables.
-
-    Attributes
-    ----------
-    rows : FeatureRows, m of them
-    dual : Dual, m variables
-    stopping : Stopping
-    max_epochs : int
-    """
+class FeatureMachine:
+    """One dual of a classifier with m variables, and the m rows of these variables."""
 
     rows: FeatureRows
     dual: Dual
@@ -112,22 +121,21 @@ class Machine:
     def solve(
         self, start: Vector | None = None, epochs: int = 0, progress: Progress | None = None
     ) -> Solution:
-        """Train it, from these alphas on if there are any."""
+        """Train the machine, starting from the alphas `start` if given."""
         box, tol = bounds(self.dual), self.stopping.tol
         descent = Descent(self.rows, np.arange(len(self.dual)))
         coef, bias, order = np.zeros(len(self.dual)), 0.0, np.flatnonzero(self.dual.upper)
         if start is not None:
-            coef = balanced(self.dual.sign * start, box)
+            coef = balance(self.dual.sign * start, box)
         goal, most = max(tol / 2, FIRST), self.max_epochs
         first = 0.0
         while True:
             if start is None:
-                coef, took = self._descend(
-                    descent, order, coef, bias, goal, min(most, self.max_epochs - epochs)
-                )
-                epochs += took
-            coef, took = self._face(balanced(coef, box), box, self.max_epochs - epochs)
-            epochs += took
+                left = min(most, self.max_epochs - epochs)
+                coef, passes = self._descend(descent, order, coef, bias, goal, left)
+                epochs += passes
+            coef, passes = self._face(balance(coef, box), box, self.max_epochs - epochs)
+            epochs += passes
             solution = self._assess(coef, epochs)
             if solution.converged or epochs >= self.max_epochs:
                 return solution
@@ -141,55 +149,206 @@ class Machine:
     def _descend(
         self, descent: Descent, order: NDArray[np.int64], coef: Vector, bias: float, tol: float, most: int
     ) -> tuple[Vector, int]:
-        """Coefficients after coordinate descent over some rows, and the epochs it took."""
+        """Coefficients after coordinate descent over some rows, and the number of epochs."""
         sign, upper = self.dual.sign, self.dual.upper
         before = (sign * coef).astype(np.float32)
         alpha, box = before.copy(), upper.astype(np.float32)
         weights = self._weights(coef).astype(np.float32)
         at = np.array([bias], np.float32)
         column = sign.astype(np.int8), box, weights, alpha, at
-        epochs, _ = descent.one(order, column, tol, most)
+        epochs, _ = descent.solve_column(order, column, tol, most)
         moved = np.where(alpha >= box, upper, np.minimum(alpha, upper))
         return np.where(alpha == before, coef, sign * moved), epochs
 
-    def _face(self, coef: Vector, box: tuple[Vector, Vector], most: int) -> tuple[Vector, int]:
-        """Coefficients of which the free ones are better, and the products with their Gram."""
+    def _face(self, coef: Vector, box: Box, most: int) -> tuple[Vector, int]:
+        """Coefficients after a step on their face, and the number of products with its Gram."""
         low, high = box
         free = np.flatnonzero((coef > low) & (coef < high))
         if len(free) < 2 or most <= 0:
             return coef, 0
         responses = self._responses(coef, free)
-        moved, took = descend_face(
+        moved, products = descend_face(
             Face(self.rows, free), coef[free], (low[free], high[free]), responses,
             0.1 * self.stopping.tol, min(most, PRODUCTS),
         )  # fmt: skip
         coef = coef.copy()
         coef[free] = moved
-        return coef, took
+        return coef, products
 
     def _weights(self, coef: Vector) -> Vector:
         return self.rows.x.transposed_dot(coef[:, None])[:, 0]
 
     def _responses(self, coef: Vector, some: NDArray[np.int64] | None = None) -> Vector:
-        """The gradient with respect to coefficients, of some or of all of them."""
+        """The gradient with respect to the coefficients, or to some of them."""
         rows = self.rows if some is None else self.rows.take(some)
         own = slice(None) if some is None else some
         values = rows.x.dot(self._weights(coef)[:, None])[:, 0]
         return np.asarray(values + rows.ridge * coef[own] - self.dual.sign[own])
 
     def _assess(self, coef: Vector, epochs: int) -> Solution:
-        passed = epochs * len(coef)
-        responses, why = self._responses(coef), "stopped at its bound on epochs"
-        solution = assess(self.dual, coef, responses, passed, why, self.stopping.tol)
+        passes, status = epochs * len(coef), "stopped at its bound on epochs"
+        solution = assess(self.dual, coef, self._responses(coef), passes, status, self.stopping.tol)
         if self.stopping.satisfied(solution.duality_gap):
             return replace(solution, converged=True, status="converged")
         return solution
 
     def _open(self, solution: Solution) -> NDArray[np.int64]:
-        """The variables that may move: all but those that are well on the right side of a bound."""
+        """The variables that may move: all but those at a bound whose gradient clearly keeps them there."""
         slack = self.dual.sign * (solution.responses + solution.bias)
         margin = max(solution.violation, self.stopping.tol)
         settled = ((solution.alpha <= 0) & (slack > margin)) | (
             (solution.alpha >= self.dual.upper) & (slack < -margin)
         )
         return np.flatnonzero(~settled & (self.dual.upper > 0))
+
+
+class Face:
+    """Products with the Gram of some rows; `free` holds their m numbers."""
+
+    def __init__(self, rows: FeatureRows, free: NDArray[np.int64]) -> None:
+        x = rows.x
+        starts = np.zeros(x.n_features + 1, np.int64)
+        self.indptr = np.zeros(len(free) + 1, np.int64)
+        number = np.empty(x.n_features, np.int32)
+        n_features = _number_shared(x.indptr, x.features, free, starts, number, self.indptr)
+        self.starts, size = starts[: n_features + 1], int(self.indptr[-1])
+        self.features, self.values = empty(size, np.int32), empty(size, np.float32)
+        self.members, self.by_feature = empty(size, np.int32), empty(size, np.float32)
+        self.diagonal = rows.ridge[free].astype(np.float64)
+        self.squares = self.diagonal.copy()
+        _fill(
+            x.indptr, x.features, x.values, free, number, self.indptr, self.features, self.values,
+            self.starts[:-1].copy(), self.members, self.by_feature, self.diagonal, self.squares,
+        )  # fmt: skip
+
+    def product(self, vector: Vector) -> Vector:
+        """K @ vector."""
+        weights, values = np.empty(len(self.starts) - 1), np.empty(len(self.diagonal))
+        columns = (self.starts, self.members, self.by_feature, vector)
+        share(self.starts, lambda a, b: _sum(a, b, *columns, weights))
+        share(self.indptr, lambda a, b: _sum(a, b, self.indptr, self.features, self.values, weights, values))
+        return values + self.diagonal * vector
+
+
+def descend_face(
+    face: Face, coef: Vector, box: Box, responses: Vector, tol: float, most: int
+) -> tuple[Vector, int]:
+    """Lower the dual on a face, with the sum of the coefficients fixed.
+
+    `coef` are the m free coefficients, strictly inside `box` (least, largest), and `responses` their
+    gradient. Stops at residual `tol` or after `most` products with K. Returns coefficients and the number of
+    products.
+    """
+    step, products = _conjugate_gradients(face, responses, tol, most)
+    for _ in range(HALVINGS):
+        trial = balance(coef + step, box, float(coef.sum()))
+        change = trial - coef
+        predicted = float((responses * change).sum())
+        products += 1
+        if predicted + 0.5 * float((change * face.product(change)).sum()) <= ENOUGH * predicted < 0:
+            return trial, products
+        step *= 0.5
+    return coef, products
+
+
+def balance(coef: Vector, box: Box, total: float = 0.0) -> Vector:
+    """Put coefficients into their box, and make their sum `total` by moving the free ones equally."""
+    low, high = box
+    near = 1e-6 * (high - low)
+    coef = np.where(coef < low + near, low, np.where(coef > high - near, high, coef))
+    for _ in range(100):
+        rest = coef.sum() - total
+        if abs(rest) <= 1e-12 * np.abs(coef).sum():  # rounding: alphas at their bounds stay there
+            break
+        movable = (coef > low) & (coef < high)
+        if not movable.any():
+            movable = coef > low if rest > 0 else coef < high
+        if not movable.any():
+            break
+        coef[movable] -= rest / np.count_nonzero(movable)
+        coef = np.clip(coef, low, high)
+    return coef
+
+
+def _conjugate_gradients(face: Face, gradient: Vector, tol: float, most: int) -> tuple[Vector, int]:
+    inverse = 1 / np.maximum(face.squares, 1e-12)
+    shares = inverse / inverse.sum()
+
+    def project(residual: Vector) -> Vector:
+        return residual - float((shares * residual).sum())
+
+    step, residual = np.zeros(len(gradient)), project(-gradient)
+    goal = max(tol, REDUCTION * float(np.abs(residual).max(initial=0.0)))
+    z = inverse * residual
+    direction, slope = z, float((residual * z).sum())
+    for products in range(most):
+        if float(np.abs(residual).max(initial=0.0)) <= goal:
+            return step, products
+        product = face.product(direction)
+        curve = float((direction * product).sum())
+        if curve <= 1e-14 * slope:  # flat, as between equal documents: left to coordinate descent
+            return step, products + 1
+        step += (slope / curve) * direction
+        residual = project(residual - (slope / curve) * product)
+        z = inverse * residual
+        before, slope = slope, float((residual * z).sum())
+        direction = z + (slope / before) * direction
+    return step, most
+
+
+@njit(nogil=True, cache=True)
+def _number_shared(
+    indptr: Array, features: Array, free: Array, starts: Array, number: Array, to: Array
+) -> int:
+    """Number the features that several rows have; set the starts of columns and rows. Returns the count."""
+    for i in free:
+        for k in range(indptr[i], indptr[i + 1]):
+            starts[features[k]] += 1
+    shared, end = 0, 0
+    for u in range(len(number)):
+        times = starts[u]
+        number[u] = -1
+        if times > 1:
+            number[u] = shared
+            starts[shared] = end
+            shared += 1
+            end += times
+    starts[shared] = end
+    for at in range(len(free)):
+        size = 0
+        for k in range(indptr[free[at]], indptr[free[at] + 1]):
+            size += number[features[k]] >= 0
+        to[at + 1] = to[at] + size
+    return shared
+
+
+@njit(nogil=True, cache=True)
+def _fill(
+    indptr: Array, features: Array, values: Array, free: Array, number: Array, begin: Array,
+    to_features: Array, to_values: Array, cursor: Array, members: Array, by_feature: Array,
+    diagonal: Array, squares: Array,
+) -> None:  # fmt: skip
+    for at in range(len(free)):
+        to = begin[at]
+        for k in range(indptr[free[at]], indptr[free[at] + 1]):
+            v, u = values[k], number[features[k]]
+            square = np.float64(v) * np.float64(v)
+            squares[at] += square
+            if u < 0:
+                diagonal[at] += square
+            else:
+                to_features[to], to_values[to] = u, v
+                to += 1
+                members[cursor[u]], by_feature[cursor[u]] = at, v
+                cursor[u] += 1
+
+
+@njit(nogil=True, cache=True, fastmath={"nsz", "contract", "reassoc"})
+def _sum(
+    first: int, last: int, starts: Array, places: Array, values: Array, vector: Array, sums: Array
+) -> None:
+    for i in range(first, last):
+        total = 0.0
+        for k in range(starts[i], starts[i + 1]):
+            total += np.float64(values[k]) * vector[places[k]]
+        sums[i] = total

@@ -19,16 +19,15 @@ where (w, bias) minimises
     gradient:  w - X'p(f),  total - sum p(f),
     Hessian:   I + X_J' D X_J,  D_i = sigma / (1 + sigma r_i)  on the free rows J, inside of box and tube.
 
-Newton's equation is solved by conjugate gradients, loosely; a step is halved until phi falls. Only free rows
-enter the Hessian. sigma starts at START C and grows by GROW each proximal step; with sigma >= C the first
-Hessian would be empty. Li, Sun, Toh 2018 (semismooth Newton augmented Lagrangians); Yin, Li 2019 (of SVMs).
+Newton's equation is solved by conjugate gradients, to a loose tolerance; a step is halved until phi falls.
+Only free rows enter the Hessian. sigma starts at START C and grows by GROW each proximal step; with sigma >=
+C the first Hessian would be empty. Li, Sun, Toh 2018 (semismooth Newton augmented Lagrangians); Yin, Li 2019
+(of SVMs).
 
-Rows that stand at a bound and far from the kink of p are left out of a proximal step (shrinking): what they
-add to the gradient is constant. All rows are looked at behind it, and the step goes on where one has moved.
+Rows at a bound and far from the kink of p are left out of a proximal step (shrinking): their contribution to
+the gradient is constant. All rows are checked after the step, which continues if a left-out row has moved.
 
-What stands beside X are sums of fixed order or of integers: two runs give the same bits.
-
-Machines of any problem from rows of features, by `newton`: classes, labels, numbers, one class.
+Sums beside those with X have a fixed order or are sums of integers: two runs give the same bits.
 """
 
 from __future__ import annotations
@@ -41,54 +40,170 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.linalg.rows import FeatureRows
+from textsvm.linalg.rows_cuda import CudaRows
+from textsvm.linalg.sparse import Sparse
 from textsvm.runtime.device import to_host
 from textsvm.runtime.parallel import Progress, part
 from textsvm.solvers.dual import Dual, MulticlassDual
-from textsvm.solvers.newton_products import products_of
-from textsvm.solvers.problems import Machines, Part, Problem, Regression, collect, parts_of
-from textsvm.solvers.proximal import ColumnDuals, Point, Products, ProximalProblem
+from textsvm.solvers.newton_cuda import CudaProducts
+from textsvm.solvers.newton_products import DenseProducts, HostProducts, NewtonSystem, Products, square
+from textsvm.solvers.problems import MachineDual, Machines, Problem, Regression, collect, machine_duals
 from textsvm.solvers.solution import Solution, Stopping, assess, bounds, log_progress
 
 #: CuPy or NumPy arrays.
 Array = Any
+Values = NDArray[np.float64]
 
-#: sigma over C at the start, and how it grows.
+#: Machines that are trained side by side.
+TOGETHER = 8
+#: Share of the tolerance that is aimed at: objectives are then 1e-5 from the optimum, as those of SMO are.
+SHARE = 0.7
+STOPPED = "stopped at its bound on passes"
+#: sigma over C at the start, and its growth factor.
 START, GROW = 0.2, 3.0
-#: The gradient's share of the violation that ends a proximal step.
+#: Gradient at which a proximal step ends, in units of the violation.
 INNER = 0.5
-#: Bound on proximal steps: sigma has grown out of float64's reach by then.
+#: Bound on proximal steps: sigma has outgrown float64 by then.
 MOST_PROXIMAL = 40
-#: By how much more than at best conditions are missed when sigma has grown out of the products' precision.
+#: Violation, in units of the best so far, that shows that sigma has outgrown the precision of the products.
 WORSE = 10.0
-#: How far from the kink of p, in units of f, a row is left out: a multiple of the violation, and more. Where
-#: more than a share of the rows are nearer, or left out in vain a few times, all take part.
+#: Distance from the kink of p, in units of f, from which a row is left out: FAR times the violation plus
+#: FARTHER. All rows take part where fewer than LEAST_NEAR rows or more than a share MOST_NEAR are nearer, or
+#: after MOST_TRIES attempts in vain.
 FAR, FARTHER, LEAST_NEAR, MOST_NEAR, MOST_TRIES = 0.7, 0.05, 500, 0.5, 4
+#: Residual that ends conjugate gradients, in units of the gradient: at most, and at least. In between it is
+#: the square of the share of the gradient that the previous step left (Eisenstat and Walker 1996): while the
+#: free rows are still changing, an exact step is wasted.
+LOOSE, TIGHT = 0.5, 1e-4
+#: Curvature added for the bias, in units of that of one free row: there may be no free row.
+HOLD = 0.01
+#: Deviation of sums of coefficients to accept, in units of C.
+UNBALANCED = 1e-3
+#: Armijo's constant, and the smallest step.
+DESCENT, SMALLEST_STEP = 1e-4, 2.0**-20
+#: Bound on Newton steps in a proximal step.
+MOST_STEPS = 50
+
+#: Whether coefficients and K times these, both on the host, are good enough before the tolerance is reached.
+Satisfied = Callable[[Values, Values], bool]
+
+
+def can_solve(problem: Problem) -> bool:
+    """Whether each dual of a problem has a single constraint: all but those of Crammer-Singer."""
+    return getattr(problem, "strategy", "") != "crammer-singer"
+
+
+def solve(
+    problem: Problem, rows: FeatureRows, stopping: Stopping, progress: Progress | None = None
+) -> Machines:
+    """Train the machines of a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        One that `can_solve` accepts; its index refers to `rows`.
+    rows : FeatureRows
+    stopping : Stopping
+        Its bound on iterations counts passes over a row.
+    progress : callable, optional
+    """
+    products, parts = products_of(rows), machine_duals(problem)
+    solutions: list[Solution] = []
+    for first in range(0, len(parts), TOGETHER):
+        some = parts[first : first + TOGETHER]
+        within = part(progress, first, len(some), len(parts))
+        solutions += _solve_parts(products, problem, some, stopping, within)
+    return collect(problem, parts, solutions)
+
+
+def products_of(rows: FeatureRows) -> Products:
+    """Products with rows, sparse or dense, on the device of the rows."""
+    if isinstance(rows.x, Sparse):
+        return HostProducts(rows)
+    x: Any = rows.x
+    return CudaProducts(rows) if isinstance(x, CudaRows) else DenseProducts(rows)
+
+
+def _solve_parts(
+    products: Products, problem: Problem, parts: Sequence[MachineDual], stopping: Stopping,
+    progress: Progress | None,
+) -> list[Solution]:  # fmt: skip
+    n = len(products.ridge)
+    duals = ColumnDuals.beside([_column(problem, part, n) for part in parts])
+    most = 10_000 if stopping.max_iter < 0 else max(1, stopping.max_iter // n)
+
+    def assessed(coef: Values, values: Values, passes: int = 0) -> list[Solution]:
+        columns = zip(parts, coef.T, values.T, strict=True)
+        return [_assess(part, problem, b, fitted, passes * n, stopping) for part, b, fitted in columns]
+
+    def satisfied(coef: Values, values: Values) -> bool:
+        return all(solution.converged for solution in assessed(coef, values))
+
+    enough = satisfied if stopping.duality_gap else None
+    return assessed(*solve_newton(products, duals, SHARE * stopping.tol, most, progress, enough))
+
+
+def _column(problem: Problem, part: MachineDual, n: int) -> ColumnDuals:
+    """The dual of a machine over all n rows."""
+    assert not isinstance(part.dual, MulticlassDual)
+    dual, epsilon = part.dual, 0.0
+    index = dual.index
+    low, high = bounds(dual)
+    linear = dual.sign * dual.linear
+    if isinstance(problem, Regression):  # the two variables of an example become one
+        half, epsilon = len(index) // 2, problem.epsilon
+        low, high, linear, index = low[half:], high[:half], -problem.target, index[:half]
+    columns = np.zeros((4, n))
+    columns[0, index], columns[1, index], columns[2, index] = linear, low, high
+    if part.initial is not None:
+        columns[3, index] = dual.sign * part.initial
+    shaped = columns[:, :, None]
+    return ColumnDuals(shaped[0], shaped[1], shaped[2], epsilon, np.array([dual.total]), shaped[3])
+
+
+def _assess(
+    part: MachineDual, problem: Problem, coef: Values, values: Values, iterations: int, stopping: Stopping
+) -> Solution:
+    dual = part.dual
+    assert isinstance(dual, Dual)
+    coef, fitted = coef[dual.index], values[dual.index]
+    if isinstance(problem, Regression):
+        half = len(coef) // 2
+        coef = np.concatenate([np.maximum(coef[:half], 0), np.minimum(coef[half:], 0)])
+    solution = assess(dual, coef, fitted + dual.sign * dual.linear, iterations, STOPPED, stopping.tol)
+    if stopping.satisfied(solution.duality_gap):
+        solution = replace(solution, converged=True, status="converged")
+    return solution
 
 
 @dataclass(frozen=True)
-class NewtonSolution:
-    """What was learnt.
+class ColumnDuals:
+    """The duals of k machines over n rows; a row that a machine does not use has a box of [0, 0].
 
-    Attributes
-    ----------
-    coef : float64 array, shape (n, k)
-        sign * alpha, of sum `total`; on the host.
-    values : float64 array, shape (n, k)
-        K coef; on the host.
-    passes : int
-        Passes over all rows.
-    products : int
-        Passes over free rows.
+    `linear` (q), the bounds `low` and `high` of sign * alpha and the feasible `start` are float64 of shape
+    (n, k), `total` has the shape (k,).
     """
 
-    coef: NDArray[np.float64]
-    values: NDArray[np.float64]
-    passes: int
-    products: int
+    linear: Array
+    low: Array
+    high: Array
+    epsilon: float
+    total: Array
+    start: Array
 
+    def at(self, index: Array) -> ColumnDuals:
+        """The duals over some of the rows."""
+        of_rows = {name: getattr(self, name)[index] for name in ("linear", "low", "high", "start")}
+        return replace(self, **of_rows)
 
-#: Whether coefficients and K times these, both on the host, are good enough before the tolerance is reached.
-Satisfied = Callable[[NDArray[np.float64], NDArray[np.float64]], bool]
+    @classmethod
+    def beside(cls, parts: Sequence[ColumnDuals]) -> ColumnDuals:
+        """The columns of several duals with the same epsilon, side by side."""
+        linear, low, high, total, start = (
+            np.concatenate([getattr(part, name) for part in parts], axis=-1)
+            for name in ("linear", "low", "high", "total", "start")
+        )
+        return cls(linear, low, high, parts[0].epsilon, total, start)
 
 
 def solve_newton(
@@ -98,33 +213,23 @@ def solve_newton(
     max_passes: int = 10_000,
     progress: Progress | None = None,
     satisfied: Satisfied | None = None,
-) -> NewtonSolution:
-    """Train all columns side by side.
+) -> tuple[Values, Values, int]:
+    """Train all columns side by side until the violation of each is at most `tol`.
 
-    Parameters
-    ----------
-    products : Products
-        With the rows of features.
-    duals : ColumnDuals
-    tol : float
-        Stop when the violation of the optimality conditions of each is within this.
-    max_passes : int
-        Bound on passes over all rows.
-    progress : callable, optional
-    satisfied : callable, optional
+    Returns sign * alpha and K times these, float64 of shape (n, k) on the host, and the passes over all rows.
     """
-    solver = _Solver(products, duals, tol, max_passes)
+    solver = _ProximalMethod(products, duals, tol, max_passes)
     with np.errstate(divide="ignore", invalid="ignore"):
         responses = solver.solve(progress, satisfied)
     values = to_host(responses - solver.q)
-    return NewtonSolution(to_host(solver.coef), values, int(solver.passes), solver.made)
+    return to_host(solver.coef), values, int(solver.passes)
 
 
-def balanced(xp: Any, coef: Array, low: Array, high: Array, total: Array) -> Array:
-    """Coefficients (n, k) in their bounds whose sums are exact: what is left over is taken from free ones."""
+def balance_columns(xp: Any, coef: Array, low: Array, high: Array, total: Array) -> Array:
+    """Make the sums of coefficients (n, k) exact, within the bounds, by moving the free ones equally."""
     for _ in range(100):
         rest = coef.sum(axis=0) - total
-        off = abs(rest) > 1e-12 * abs(coef).sum(axis=0)  # rounding: those at their bounds stay there
+        off = abs(rest) > 1e-12 * abs(coef).sum(axis=0)  # rounding: coefficients at their bounds stay there
         if not bool(off.any()):
             break
         free = (coef > low) & (coef < high) & (coef != 0)
@@ -134,7 +239,9 @@ def balanced(xp: Any, coef: Array, low: Array, high: Array, total: Array) -> Arr
     return coef
 
 
-class _Solver:
+class _ProximalMethod:
+    """The outer loop: proximal steps with growing sigma."""
+
     def __init__(self, products: Products, duals: ColumnDuals, tol: float, max_passes: int) -> None:
         self.products, self.tol, self.max_passes = products, tol, max_passes
         self.xp = xp = products.xp
@@ -142,11 +249,11 @@ class _Solver:
             xp.asarray(a) for a in (duals.linear, duals.low, duals.high, duals.total, duals.start)
         )
         self.epsilon, self.ridge = duals.epsilon, products.ridge[:, None]
-        self.made, self.passes = 0, 0.0
+        self.passes = 0.0
         self.sigma = START * (self.high - self.low).max(axis=0)
 
     def solve(self, progress: Progress | None, satisfied: Satisfied | None) -> Array:
-        """Proximal steps until the violation is small enough; K coef + q."""
+        """Take proximal steps until the violation is small enough; return K coef + q."""
         xp = self.xp
         weights, bias = self.combine(self.coef), xp.zeros(len(self.total))
         f = self.values(weights, bias)
@@ -155,7 +262,7 @@ class _Solver:
         for _ in range(MOST_PROXIMAL):
             point = self.proximal_step(weights, bias, f, violation)
             weights, bias, f = point.weights, point.bias, point.f
-            self.coef = balanced(xp, point.coef, self.low, self.high, self.total)
+            self.coef = balance_columns(xp, point.coef, self.low, self.high, self.total)
             responses = self.responses()
             violation = self.violation(responses)
             worst = float(violation.max())
@@ -173,11 +280,11 @@ class _Solver:
 
     @property
     def duals(self) -> ColumnDuals:
-        """What is to be solved, from where it has come."""
+        """The duals, starting from the present coefficients."""
         return ColumnDuals(self.q, self.low, self.high, self.epsilon, self.total, self.coef)
 
     def proximal_step(self, weights: Array, bias: Array, f: Array, violation: Array) -> Point:
-        """The minimum of phi, of rows that may matter first."""
+        """Minimise phi, over the rows near the kink first."""
         xp = self.xp
         goal = xp.maximum(INNER * self.tol, INNER * xp.minimum(violation, 1.0))
         whole = ProximalProblem(self.products, self.duals, self.sigma)
@@ -191,21 +298,20 @@ class _Solver:
                 break
             part = whole.part(index, before)
             self.passes += 1
-            point = self._minimised(part, weights, bias, f[index], goal, len(index) / len(near))
+            point = self._minimise(part, weights, bias, f[index], goal, len(index) / len(near))
             weights, bias = point.weights, point.bias
             f = self.values(weights, bias)
             after = whole.proximal(f)
             if bool((near | (after == before).all(axis=1)).all()) or self.passes > self.max_passes:
                 return Point(weights, bias, f, after, point.phi)
             margin *= 2
-        return self._minimised(whole, weights, bias, f, goal, 1.0)
+        return self._minimise(whole, weights, bias, f, goal, 1.0)
 
-    def _minimised(
+    def _minimise(
         self, problem: ProximalProblem, weights: Array, bias: Array, f: Array, goal: Array, share: float
     ) -> Point:
         point = problem.minimise(weights, bias, f, goal, (self.max_passes - self.passes) / max(share, 1e-9))
         self.passes += share * problem.passes
-        self.made += problem.made
         return point
 
     def responses(self) -> Array:
@@ -214,7 +320,7 @@ class _Solver:
         return self.values(weights, self.xp.zeros(len(self.total))) + self.ridge * self.coef + self.q
 
     def violation(self, responses: Array) -> Array:
-        """By how much the optimality conditions are missed, (k,): of pairs, as SMO measures it."""
+        """Largest violation of the optimality conditions by a pair, as SMO measures it, (k,)."""
         xp, infinite = self.xp, np.inf
         rise, fall = responses, responses
         if self.epsilon:
@@ -222,107 +328,138 @@ class _Solver:
             fall = responses + xp.where(self.coef > 0, self.epsilon, -self.epsilon)
         first = xp.where(self.coef < self.high, -rise, -infinite).max(axis=0)
         last = xp.where(self.coef > self.low, -fall, infinite).min(axis=0)
-        found = first - last
-        return xp.where(xp.isfinite(found), xp.maximum(found, 0), 0)
+        violation = first - last
+        return xp.where(xp.isfinite(violation), xp.maximum(violation, 0), 0)
 
     def values(self, weights: Array, bias: Array) -> Array:
-        """A pass over all rows."""
+        """X weights + constant bias, a pass over all rows."""
         self.passes += 1
         return self.products.values(weights, bias)
 
     def combine(self, coef: Array) -> Array:
-        """Another one."""
+        """X' coef, a pass over all rows."""
         self.passes += 1
         return self.products.combine(coef)
 
 
-Values = NDArray[np.float64]
-#: Machines that are trained side by side.
-TOGETHER = 8
-#: What of the tolerance is aimed at: objectives are 1e-5 from the optimum then, as SMO's are.
-SHARE = 0.7
-STOPPED = "stopped at its bound on passes"
+@dataclass(frozen=True)
+class Point:
+    """A primal point (weights, bias), its values f, shape (n, k), coef = p(f), and phi, shape (k,)."""
+
+    weights: Array
+    bias: Array
+    f: Array
+    coef: Array
+    phi: Array
 
 
-def can_solve(problem: Problem) -> bool:
-    """Whether a problem comes apart into duals of one constraint: all but Crammer and Singer's."""
-    return getattr(problem, "strategy", "") != "crammer-singer"
+class ProximalProblem:
+    """phi, a smooth problem over all rows or some, minimised by semismooth Newton steps.
 
-
-def solve(
-    problem: Problem, rows: FeatureRows, stopping: Stopping, progress: Progress | None = None
-) -> Machines:
-    """Train the machines of a problem; see `textsvm.solvers.problems.solve`.
-
-    Parameters
-    ----------
-    problem : Problem
-        One that `can_solve` accepts; its index counts rows.
-    rows : FeatureRows
-    stopping : Stopping
-        Its bound on iterations counts passes over a row.
-    progress : callable, optional
+    b_old is the `start` of `duals`. `fixed` holds X'b, shape (n_features, k), and the sum of b, shape (k,),
+    of the rows that are left out.
     """
-    products, parts = products_of(rows), parts_of(problem)
-    solutions: list[Solution] = []
-    for first in range(0, len(parts), TOGETHER):
-        some = parts[first : first + TOGETHER]
-        within = part(progress, first, len(some), len(parts))
-        solutions += _solve_parts(products, problem, some, stopping, within)
-    return collect(problem, parts, solutions)
 
+    def __init__(
+        self, products: Products, duals: ColumnDuals, sigma: Array, fixed: tuple[Array, Array] | None = None
+    ) -> None:
+        self.products, self.xp, self.duals = products, products.xp, duals
+        self.q, self.low, self.high, self.coef = duals.linear, duals.low, duals.high, duals.start
+        self.total, self.epsilon, self.sigma, self.fixed = duals.total, duals.epsilon, sigma, fixed
+        self.ridge = products.ridge[:, None]
+        self.width = (self.high - self.low).max(axis=0) if len(self.low) else 0 * self.total
+        self.passes = 0
 
-def _solve_parts(
-    products: Products,
-    problem: Problem,
-    parts: Sequence[Part],
-    stopping: Stopping,
-    progress: Progress | None,
-) -> list[Solution]:
-    n = len(products.ridge)
-    duals = ColumnDuals.beside([_column(problem, one, n) for one in parts])
-    most = 10_000 if stopping.max_iter < 0 else max(1, stopping.max_iter // n)
+    def near(self, f: Array, margin: float) -> Array:
+        """Whether each row is free, or would be if its values changed by `margin`: bool, shape (n,)."""
+        z, reach = self.shrunk(f), margin * self.sigma / (1 + self.sigma * self.ridge)
+        return ((z > self.low - reach) & (z < self.high + reach) & (self.low < self.high)).any(axis=1)
 
-    def assessed(coef: Values, values: Values, passes: int = 0) -> list[Solution]:
-        columns = zip(parts, coef.T, values.T, strict=True)
-        return [_assess(one, problem, b, fitted, passes * n, stopping) for one, b, fitted in columns]
+    def part(self, index: Array, coef: Array) -> ProximalProblem:
+        """The problem over the rows at `index`, with the coefficients of the others fixed."""
+        rest = coef.copy()
+        rest[index] = 0
+        fixed = self.products.combine(rest), rest.sum(axis=0)
+        return ProximalProblem(self.products.take(index), self.duals.at(index), self.sigma, fixed)
 
-    def satisfied(coef: Values, values: Values) -> bool:
-        return all(solution.converged for solution in assessed(coef, values))
+    def minimise(self, weights: Array, bias: Array, f: Array, goal: Array, most_passes: float) -> Point:
+        """Take Newton steps from a point with values f until the gradient is within `goal`, (k,)."""
+        xp, reach, point = self.xp, self.products.constant, self.point(weights, bias, f)
+        before = None
+        for _ in range(MOST_STEPS):
+            gradient, of_bias = self.gradient(point)
+            size = reach * xp.sqrt(square(gradient, of_bias))
+            moving = (size > goal) | (abs(of_bias) > UNBALANCED * reach * self.width)
+            if not bool(moving.any()) or self.passes > most_passes:
+                break
+            size = xp.maximum(size, 1e-300)
+            forcing = xp.full_like(size, LOOSE) if before is None else 0.9 * (size / before) ** 2
+            forcing, before = xp.clip(xp.maximum(forcing, 0.5 * goal / size), TIGHT, LOOSE), size
+            down = xp.where(moving, gradient, 0), xp.where(moving, of_bias, 0)
+            step = self.direction(point, *down, forcing)
+            point, moved = self.line(point, gradient, of_bias, *step)
+            if not moved:
+                break
+        return point
 
-    enough = satisfied if stopping.duality_gap else None
-    found = solve_newton(products, duals, SHARE * stopping.tol, most, progress, enough)
-    return assessed(found.coef, found.values, found.passes)
+    def gradient(self, point: Point) -> tuple[Array, Array]:
+        """Gradient of phi, by weights and by bias."""
+        self.passes += 1
+        gradient = point.weights - self.products.combine(point.coef)
+        rest = self.total - point.coef.sum(axis=0)
+        if self.fixed is not None:
+            gradient, rest = gradient - self.fixed[0], rest - self.fixed[1]
+        return gradient, self.products.constant * rest
 
+    def direction(self, point: Point, gradient: Array, of_bias: Array, forcing: Array) -> tuple[Array, Array]:
+        """Newton's direction."""
+        hold = HOLD * self.sigma * self.products.constant**2
+        system = NewtonSystem(self.curvature(point.f), gradient, of_bias, hold, forcing)
+        return self.products.newton_step(system)[:2]
 
-def _column(problem: Problem, one: Part, n: int) -> ColumnDuals:
-    """The dual of a machine over all rows."""
-    assert not isinstance(one.dual, MulticlassDual)
-    dual, epsilon = one.dual, 0.0
-    index = dual.index
-    low, high = bounds(dual)
-    linear = dual.sign * dual.linear
-    if isinstance(problem, Regression):  # the two variables of an example become one
-        half, epsilon = len(index) // 2, problem.epsilon
-        low, high, linear, index = low[half:], high[:half], -problem.target, index[:half]
-    columns = np.zeros((4, n))
-    columns[0, index], columns[1, index], columns[2, index] = linear, low, high
-    if one.initial is not None:
-        columns[3, index] = dual.sign * one.initial
-    shaped = columns[:, :, None]
-    return ColumnDuals(shaped[0], shaped[1], shaped[2], epsilon, np.array([dual.total]), shaped[3])
+    def line(
+        self, point: Point, gradient: Array, of_bias: Array, step: Array, step_bias: Array
+    ) -> tuple[Point, bool]:
+        """The point after a step, halved until phi falls enough, and whether any column moved."""
+        xp = self.xp
+        slope = (gradient * step).sum(axis=0) + of_bias * step_bias
+        self.passes += 1
+        change = self.products.values(step, step_bias)
+        t = xp.where(slope < 0, 1.0, 0.0)
+        while True:
+            after = self.point(point.weights + t * step, point.bias + t * step_bias, point.f + t * change)
+            rounding = 1e-13 * xp.abs(point.phi)
+            short = (after.phi > point.phi + DESCENT * t * slope + rounding) & (t > 0)
+            if not bool(short.any()):
+                return after, bool((t > 0).any())
+            t = xp.where(short, xp.where(t > SMALLEST_STEP, t / 2, 0), t)
 
+    def point(self, weights: Array, bias: Array, f: Array) -> Point:
+        """The Point at a primal point, given its values f."""
+        coef, total = self.proximal(f), self.total
+        inside = -(f + self.q) * coef - (self.epsilon * self.xp.abs(coef) + 0.5 * self.ridge * coef**2)
+        inside -= (coef - self.coef) ** 2 / (2 * self.sigma)
+        phi = 0.5 * (weights**2).sum(axis=0) + inside.sum(axis=0)
+        if self.fixed is not None:
+            phi -= (weights * self.fixed[0]).sum(axis=0)
+            total = total - self.fixed[1]
+        return Point(weights, bias, f, coef, phi + self.products.constant * total * bias)
 
-def _assess(
-    one: Part, problem: Problem, coef: Values, values: Values, iterations: int, stopping: Stopping
-) -> Solution:
-    dual = one.dual
-    assert isinstance(dual, Dual)
-    mine, fitted = coef[dual.index], values[dual.index]
-    if isinstance(problem, Regression):
-        half = len(mine) // 2
-        mine = np.concatenate([np.maximum(mine[:half], 0), np.minimum(mine[half:], 0)])
-    made = assess(dual, mine, fitted + dual.sign * dual.linear, iterations, STOPPED, stopping.tol)
-    if stopping.satisfied(made.duality_gap):
-        made = replace(made, converged=True, status="converged")
-    return made
+    def proximal(self, f: Array) -> Array:
+        """p(f)."""
+        return self.xp.clip(self.shrunk(f), self.low, self.high)
+
+    def shrunk(self, f: Array) -> Array:
+        """p(f) before it is clipped to the box."""
+        xp, z = self.xp, self.coef - self.sigma * (f + self.q)
+        if self.epsilon:
+            z = xp.sign(z) * xp.maximum(xp.abs(z) - self.sigma * self.epsilon, 0)
+        return z / (1 + self.sigma * self.ridge)
+
+    def curvature(self, f: Array) -> Array:
+        """D, 0 at rows that are not free."""
+        z = self.shrunk(f)
+        free = (z > self.low) & (z < self.high)
+        if self.epsilon:
+            free &= z != 0
+        return self.xp.where(free, self.sigma / (1 + self.sigma * self.ridge), 0)

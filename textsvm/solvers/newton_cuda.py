@@ -1,8 +1,8 @@
-"""Products with sparse rows on a GPU for `solvers.newton`, and its conjugate gradients (newton.cu).
+"""Products with sparse rows on a GPU for `newton`, and their conjugate gradients (newton.cu).
 
-An iteration is two passes over X (`features.rows_cuda`): X d of the free rows, X'u of all or of these; and
-three over the vectors, which are float64. What is one number a column stays on the card: the host reads how
-many columns are not done, once an iteration.
+An iteration is two passes over X (`textsvm.linalg.rows_cuda`), X d of the free rows and X'u of all or of
+these, and three passes over the vectors, which are float64. Numbers per column stay on the card: the host
+reads the number of unfinished columns, once per iteration.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from textsvm.linalg.dense import padded, slices
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.rows_cuda import GROUPS, SOURCE, CudaLists, CudaRows, numbered
 from textsvm.runtime import device as gpu
-from textsvm.solvers.proximal import MOST_PRODUCTS, NewtonSystem, constant_of
+from textsvm.solvers.newton_products import MOST_PRODUCTS, NewtonSystem, constant_of
 
 Array = Any  # a CuPy array
 BLOCK, MOST_BLOCKS = 256, 1024
-#: Share of free rows up to which their entries by features are put apart, and how many passes by features
-#: that must save: it takes about three.
+#: Share of free rows up to which their entries by features are copied, and the number of passes by features
+#: that this must save: copying takes about three.
 MOST_FREE, WORTH = 0.7, 6
-#: What newton.cu has in Gradients.
+#: Gradients of newton.cu.
 GRADIENTS = np.dtype(
     [(name, np.uint64) for name in ("x", "r", "d", "curved", "dense", "sums", "unit", "partial")]
     + [(name, np.uint64) for name in ("x_bias", "r_bias", "d_bias", "rest", "size", "goal", "of_bias")]
@@ -33,10 +33,11 @@ GRADIENTS = np.dtype(
 
 
 class CudaProducts:
-    """See `textsvm.solvers.proximal.Products`."""
+    """Products with sparse rows on a GPU."""
 
     def __init__(self, rows: FeatureRows, constant: float | None = None) -> None:
-        self.xp, self.made = gpu.cupy(), 0
+        #: Products with the Hessian in the last step.
+        self.xp, self.last_products = gpu.cupy(), 0
         self.x: CudaRows = rows.x  # type: ignore[assignment]
         self.ridge = rows.ridge
         self.squares = self.x.squares()
@@ -44,43 +45,39 @@ class CudaProducts:
         self.constant = constant_of(rows, self.squares) if constant is None else constant
 
     def take(self, index: Array) -> CudaProducts:
-        """See `Products`."""
         x: Any = self.x.part(index)
         some = CudaProducts(FeatureRows(x, self.ridge[index]), self.constant)
-        some.made = self.made
+        some.last_products = self.last_products
         return some
 
     def values(self, weights: Array, bias: Array) -> Array:
-        """See `Products`."""
         return self.x.dot(weights) + self.constant * bias
 
     def combine(self, coef: Array) -> Array:
-        """See `Products`."""
         return self.x.transposed_dot(coef)
 
     def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
-        """See `Products`."""
         xp = self.xp
-        step, step_bias, made = xp.empty_like(system.gradient), xp.empty_like(system.of_bias), 0
+        step, step_bias, count = xp.empty_like(system.gradient), xp.empty_like(system.of_bias), 0
         for some, width in slices(len(step_bias)):
             arrays = (system.curvature, system.gradient, system.of_bias, system.hold, system.forcing)
             solver = _Gradients(self, width, NewtonSystem(*(padded(a[..., some], width) for a in arrays)))
-            made += solver.solve()
+            count += solver.solve()
             k = some.stop - some.start
             step[:, some], step_bias[some] = solver.vectors["x"][:, :k], solver.vectors["x_bias"][:k]
-        self.made = made
-        return step, step_bias, made
+        self.last_products = count
+        return step, step_bias, count
 
 
 class _Gradients:
-    """Conjugate gradients for at most as many columns as a kernel takes at once."""
+    """Conjugate gradients for the columns of one launch."""
 
     def __init__(self, products: CudaProducts, width: int, system: NewtonSystem) -> None:
         cp = gpu.cupy()
         self.x, self.width, self.constant = products.x, width, products.constant
         self.index = cp.flatnonzero(system.curvature.any(axis=1))
         self.curvature = cp.ascontiguousarray(system.curvature[self.index])
-        self.lists = self._lists(products.made)
+        self.lists = self._lists(products.last_products)
         self.bent = cp.empty((len(self.index), width))
         self.spread = cp.zeros((len(self.x), width), np.float32)
         r, r_bias = -system.gradient, -system.of_bias
@@ -100,10 +97,10 @@ class _Gradients:
             GRADIENTS, **self.vectors, n=n, constant=self.constant, blocks=self.blocks
         )
 
-    def _lists(self, made: int) -> CudaLists:
-        """The entries by features, of free rows alone if that pays."""
+    def _lists(self, expected: int) -> CudaLists:
+        """The entries by features, of free rows alone if that saves time in this many products."""
         n, free = len(self.x), len(self.index)
-        if free > MOST_FREE * n or made * (n - free) < WORTH * n:
+        if free > MOST_FREE * n or expected * (n - free) < WORTH * n:
             return self.x.columns
         return self.x.columns.kept(numbered(n, self.index, self.index))
 
@@ -111,13 +108,13 @@ class _Gradients:
         """Iterate; the number of products with the Hessian."""
         if not bool((self.vectors["rest"] > self.vectors["goal"]).any()):
             return 0
-        self._launch("direction", "unit_of_sums")  # of size 0: the unit of the first sums
-        for made in range(1, MOST_PRODUCTS + 1):
+        self._launch("direction", "unit_of_sums")  # a step of size 0, for the unit of the first sums
+        for products in range(1, MOST_PRODUCTS + 1):
             self._bend()
             self._launch("curve", "size_of_step")
             self._launch("step", "share_of_direction")
             if not int(self.vectors["open"][0]):
-                return made
+                return products
             self._launch("direction", "unit_of_sums")
         return MOST_PRODUCTS
 
@@ -131,7 +128,7 @@ class _Gradients:
         self.bent.sum(axis=0, out=vectors["of_bias"])
 
     def _launch(self, name: str, then: str) -> None:
-        """A kernel over the vectors, and one that makes numbers of its sums."""
+        """Launch a kernel over the vectors, and then a kernel that reduces its sums to numbers per column."""
         defines = (("COLUMNS", self.width), ("GROUP", GROUPS[0]))
         gpu.function(SOURCE, name, defines)((self.blocks,), (BLOCK,), (self.arguments,))
         gpu.function(SOURCE, then, defines)((1,), (32,), (self.arguments,))

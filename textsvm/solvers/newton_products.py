@@ -1,79 +1,225 @@
-"""Products with rows of features for `solvers.newton`, on the CPU; and with dense rows, on either device.
+"""Products with rows of features for `newton`: on the CPU, and with dense rows on either device.
 
-A preconditioner for conjugate gradients with dense rows: the Hessian of some free rows, factored.
+Newton's equation for k columns is solved by conjugate gradients, which need products with the Hessian alone.
+Sparse rows on a GPU have their own (`newton_cuda`).
 
-With A = [X, constant] and d features Newton's equation has H = diag(1, .., 1, hold) + A'DA, (d + 1)^2
-numbers, for each column. A sample of SAMPLE d free rows, each counted for those it stands for, gives a P with
-|P^-1/2 H P^-1/2 - I| of about SAMPLE^-1/2, whatever the condition of H: a handful of iterations instead of
-hundreds, at a cost that does not grow with n. An old P, of another sigma or of other free rows, is as right
-and only slower; it is made anew where the step before took so many iterations that making it is cheaper.
+A preconditioner for dense rows: the Hessian of some free rows, factored. With A = [X, constant] and d
+features Newton's equation has H = diag(1, .., 1, hold) + A'DA, (d + 1)^2 numbers, for each column. A sample
+of SAMPLE d free rows, each with the weight of the rows it stands for, gives a P with |P^-1/2 H P^-1/2 - I| of
+about SAMPLE^-1/2, whatever the condition of H: a handful of iterations instead of hundreds, at a cost that
+does not grow with n. A P of another sigma or of other free rows is still correct, only slower; it is computed
+anew where the previous step took so many iterations that this is cheaper.
 
 P^-1 = W'W with W the inverse of P's Cholesky factor, all in float64: it stays positive definite when rounded.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from textsvm.linalg.dense import DenseRows
 from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime.device import array_module, device_of
-from textsvm.solvers.proximal import NewtonSystem, Products, conjugate_gradients, constant_of
 
-if TYPE_CHECKING:
-    from textsvm.linalg.dense import DenseRows
-    from textsvm.solvers.proximal import NewtonSystem
+#: CuPy or NumPy arrays.
+Array = Any
+#: D X d for a direction: X'D (X d + constant d_bias), and constant times the sum of D (..).
+Curve = Callable[[Array, Array], tuple[Array, Array]]
 
-
-Array = Any  # CuPy or NumPy
-#: Free rows in the sample for each feature.
+#: Bound on products with the Hessian in a Newton step.
+MOST_PRODUCTS = 500
+#: Free rows in the sample of a preconditioner, per feature.
 SAMPLE = 16
-#: Additions of a product of matrices in the time of one in a pass over rows, which waits for memory.
+#: Speed of a product of matrices relative to a pass over rows, which waits for memory.
 RATE = 32
 #: Iterations that a new preconditioner takes as well.
 FRESH = 10
-#: Products of d x d matrices that a factor and its inverse take.
+#: Cost of a factor and its inverse, in products of d x d matrices.
 FACTOR = 3
-#: Bytes of W that there is room for, of all columns.
+#: Most bytes of W, for all columns together.
 MOST_BYTES = 2 << 30
 
 
-class Preconditioner:
-    """P^-1 of every column, none at first.
+class Products(Protocol):
+    """Products with the rows of X and a column of constants beside it, for the bias; on either device."""
 
-    Parameters
-    ----------
-    constant : float
-        What stands beside X.
+    @property
+    def xp(self) -> Any:
+        """NumPy or CuPy."""
+
+    @property
+    def ridge(self) -> Array:
+        """r, shape (n,)."""
+
+    @property
+    def constant(self) -> float:
+        """The number in the column beside X."""
+
+    def values(self, weights: Array, bias: Array) -> Array:
+        """X weights + constant bias: (n_features, k) and (k,) -> (n, k)."""
+
+    def combine(self, coef: Array) -> Array:
+        """X' coef: (n, k) -> (n_features, k)."""
+
+    def take(self, index: Array) -> Products:
+        """Products with some of the rows, beside the same constant."""
+
+    def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
+        """Solve for a step: (n_features, k), (k,), and the number of products with the Hessian."""
+
+
+@dataclass(frozen=True)
+class NewtonSystem:
+    """(I + X'DX, and the bias beside it) step = -gradient, with -gradient = -(gradient, of_bias).
+
+    `curvature` is D, shape (n, k), 0 at rows that are not free. The others have the shapes (n_features, k)
+    and (k,): `hold` is added to the curvature of the bias, `forcing` is the residual at which to stop, in
+    units of the gradient.
     """
+
+    curvature: Array
+    gradient: Array
+    of_bias: Array
+    hold: Array
+    forcing: Array
+
+
+def conjugate_gradients(
+    xp: Any, system: NewtonSystem, curve: Curve, precondition: Curve | None = None
+) -> tuple[Array, Array, int]:
+    """Solve a Newton system given `curve`, products with the Hessian minus the identity.
+
+    `precondition` multiplies with an approximate inverse of the Hessian, symmetric and positive definite.
+    """
+    x, x_bias = xp.zeros_like(system.gradient), xp.zeros_like(system.of_bias)
+    r, r_bias = -system.gradient, -system.of_bias
+    rest, products = square(r, r_bias), 0
+    goal = rest * system.forcing**2
+    d, d_bias = (r, r_bias) if precondition is None else precondition(r, r_bias)
+    gain = rest if precondition is None else (r * d).sum(axis=0) + r_bias * d_bias
+    while bool((rest > goal).any()) and products < MOST_PRODUCTS:
+        curved, curved_bias = curve(d, d_bias)
+        products += 1
+        curved, curved_bias = curved + d, curved_bias + system.hold * d_bias
+        along = (d * curved).sum(axis=0) + d_bias * curved_bias
+        size = xp.where((rest > goal) & (along > 0), gain / xp.where(along > 0, along, 1), 0)
+        x, x_bias = x + size * d, x_bias + size * d_bias
+        r, r_bias = r - size * curved, r_bias - size * curved_bias
+        rest = xp.where(size > 0, square(r, r_bias), xp.minimum(rest, goal))
+        z, z_bias = (r, r_bias) if precondition is None else precondition(r, r_bias)
+        before, gain = gain, rest if precondition is None else (r * z).sum(axis=0) + r_bias * z_bias
+        share = xp.where(before > 0, gain / xp.where(before > 0, before, 1), 0)
+        d, d_bias = z + share * d, z_bias + share * d_bias
+    return x, x_bias, products
+
+
+def square(a: Array, b: Array) -> Array:
+    """|(a, b)|^2 of each column."""
+    return (a**2).sum(axis=0) + b**2
+
+
+def constant_of(rows: FeatureRows, squares: Array) -> float:
+    """The constant beside X: the root mean square length of a row."""
+    mean = float((squares + rows.ridge).mean()) if len(rows.ridge) else 1.0
+    return mean**0.5 if mean > 0 else 1.0
+
+
+class HostProducts:
+    """Products with sparse rows on all cores, stored by rows and by columns."""
+
+    def __init__(self, rows: FeatureRows, constant: float | None = None) -> None:
+        self.x, self._rows, by_columns = rows.x, rows, InvertedIndex(rows.x)
+        self.xp, self.ridge = np, rows.ridge
+        self.constant = constant_of(rows, self.x.squares()) if constant is None else constant
+        # By columns, each row of X' is a separate sum, which threads can share out.
+        self._columns = Sparse(by_columns.indptr, by_columns.documents, by_columns.values, len(self.x))
+
+    def values(self, weights: Array, bias: Array) -> Array:
+        return self.x.dot(weights) + self.constant * bias
+
+    def combine(self, coef: Array) -> Array:
+        return self._columns.dot(coef)
+
+    def take(self, index: Array) -> HostProducts:
+        return HostProducts(self._rows.take(index), self.constant)
+
+    def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
+        index, bent = np.flatnonzero(system.curvature.any(axis=1)), np.zeros_like(system.curvature)
+        free, curvature = self.x.take(index), system.curvature[index]
+
+        def curve(d: Array, d_bias: Array) -> tuple[Array, Array]:
+            bent[index] = curvature * (free.dot(d) + self.constant * d_bias)
+            return self.combine(bent), self.constant * bent.sum(axis=0)
+
+        return conjugate_gradients(np, system, curve)
+
+
+class DenseProducts:
+    """Products with dense rows, on either device, with a preconditioner."""
+
+    def __init__(self, rows: FeatureRows, preconditioner: Preconditioner | None = None) -> None:
+        self.x: Any = rows.x
+        self._rows, self.ridge = rows, rows.ridge
+        self.xp = array_module(device_of(rows.ridge))
+        self.preconditioner = preconditioner or Preconditioner(constant_of(rows, self.x.squares()))
+        self.constant = self.preconditioner.constant
+
+    def values(self, weights: Array, bias: Array) -> Array:
+        return self.x.dot(weights) + self.constant * bias
+
+    def combine(self, coef: Array) -> Array:
+        return self.x.transposed_dot(coef)
+
+    def take(self, index: Array) -> DenseProducts:
+        return DenseProducts(self._rows.take(index), self.preconditioner)
+
+    def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
+        index = self.xp.flatnonzero(system.curvature.any(axis=1))
+        free, curvature = self.x.take_for_products(index), system.curvature[index]
+
+        def curve(d: Array, d_bias: Array) -> tuple[Array, Array]:
+            bent = curvature * (free.dot(d) + self.constant * d_bias)
+            return free.transposed_dot(bent), self.constant * bent.sum(axis=0)
+
+        self.preconditioner.prepare(self.xp, self.x, system)
+        precondition = partial(self.preconditioner.apply, self.xp)
+        *step, self.preconditioner.iterations = conjugate_gradients(self.xp, system, curve, precondition)
+        return step[0], step[1], self.preconditioner.iterations
+
+
+class Preconditioner:
+    """P^-1 of each column, the identity at first."""
 
     def __init__(self, constant: float) -> None:
         self.constant, self.iterations = constant, 0
         self._inverses: list[Array] = []
 
     def prepare(self, xp: Any, x: DenseRows, system: NewtonSystem) -> None:
-        """Make it for a system, if that pays."""
+        """Compute it for a system, if that is worth the cost."""
         d, k = system.gradient.shape
-        if len(self._inverses) != k:  # of other machines
+        if len(self._inverses) != k:  # computed for other machines
             self._inverses.clear()
         free = (system.curvature > 0).sum(axis=0)
         rows = float(xp.minimum(free, SAMPLE * d).sum()) + FACTOR * k * d
         cost = rows * d / (2 * RATE * max(1, int((system.curvature > 0).any(axis=1).sum())))
         if self.iterations > FRESH + cost and 8 * k * (d + 1) ** 2 <= MOST_BYTES:
-            self._inverses.clear()  # room for the new ones
+            self._inverses.clear()  # frees memory for the new ones
             self._inverses += [self._inverse(xp, x, system, c) for c in range(k)]
 
     def apply(self, xp: Any, r: Array, r_bias: Array) -> tuple[Array, Array]:
-        """P^-1 r of every column."""
+        """P^-1 r of each column."""
         if not self._inverses:
             return r, r_bias
         columns = xp.concatenate([r, r_bias[None]]).T
-        found = xp.stack([w.T @ (w @ a) for w, a in zip(self._inverses, columns, strict=True)], axis=1)
-        return found[:-1], found[-1]
+        products = xp.stack([w.T @ (w @ a) for w, a in zip(self._inverses, columns, strict=True)], axis=1)
+        return products[:-1], products[-1]
 
     def _inverse(self, xp: Any, x: DenseRows, system: NewtonSystem, c: int) -> Array:
         """W of a column."""
@@ -88,92 +234,10 @@ class Preconditioner:
 
 
 def sampled(xp: Any, curvature: Array, most: int) -> tuple[Array, float]:
-    """At most so many free rows, spread evenly over all, and how many each of them stands for."""
+    """At most `most` free rows, spread evenly, and the number of rows that each of them stands for."""
     index = xp.flatnonzero(curvature)
     n = len(index)
     if n <= most:
         return index, 1.0
     at = (np.arange(most) + np.random.default_rng(0).random(most)) * (n / most)
     return index[xp.asarray(np.minimum(at.astype(np.int64), n - 1))], n / most
-
-
-def products_of(rows: FeatureRows) -> Products:
-    """Products with rows, sparse or dense, where they are."""
-    if isinstance(rows.x, Sparse):
-        return HostProducts(rows)
-    if hasattr(rows.x, "passed"):  # CudaRows, which are imported where there is a card
-        from textsvm.solvers.newton_cuda import CudaProducts
-
-        return CudaProducts(rows)
-    return DenseProducts(rows)
-
-
-class HostProducts:
-    """Products with sparse rows on all cores, kept by rows and by columns: see `Products`."""
-
-    def __init__(self, rows: FeatureRows, constant: float | None = None) -> None:
-        self.x, self._given, by_columns = rows.x, rows, InvertedIndex(rows.x)
-        self.xp, self.ridge = np, rows.ridge
-        self.constant = constant_of(rows, self.x.squares()) if constant is None else constant
-        # A row of X' is a sum of its own: threads share these, as they could not share sums over rows of X.
-        self._columns = Sparse(by_columns.indptr, by_columns.documents, by_columns.values, len(self.x))
-
-    def values(self, weights: Array, bias: Array) -> Array:
-        """See `Products`."""
-        return self.x.dot(weights) + self.constant * bias
-
-    def combine(self, coef: Array) -> Array:
-        """See `Products`."""
-        return self._columns.dot(coef)
-
-    def take(self, index: Array) -> HostProducts:
-        """See `Products`."""
-        return HostProducts(self._given.take(index), self.constant)
-
-    def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
-        """See `Products`."""
-        index, bent = np.flatnonzero(system.curvature.any(axis=1)), np.zeros_like(system.curvature)
-        free, curvature = self.x.take(index), system.curvature[index]
-
-        def curve(d: Array, d_bias: Array) -> tuple[Array, Array]:
-            bent[index] = curvature * (free.dot(d) + self.constant * d_bias)
-            return self.combine(bent), self.constant * bent.sum(axis=0)
-
-        return conjugate_gradients(np, system, curve)
-
-
-class DenseProducts:
-    """The same with dense rows, on either device."""
-
-    def __init__(self, rows: FeatureRows, preconditioner: Preconditioner | None = None) -> None:
-        self.x: Any = rows.x
-        self._given, self.ridge = rows, rows.ridge
-        self.xp = array_module(device_of(rows.ridge))
-        self.preconditioner = preconditioner or Preconditioner(constant_of(rows, self.x.squares()))
-        self.constant = self.preconditioner.constant
-
-    def values(self, weights: Array, bias: Array) -> Array:
-        """See `Products`."""
-        return self.x.dot(weights) + self.constant * bias
-
-    def combine(self, coef: Array) -> Array:
-        """See `Products`."""
-        return self.x.transposed_dot(coef)
-
-    def take(self, index: Array) -> DenseProducts:
-        """See `Products`."""
-        return DenseProducts(self._given.take(index), self.preconditioner)
-
-    def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
-        """See `Products`."""
-        index = self.xp.flatnonzero(system.curvature.any(axis=1))
-        free, curvature = self.x.take_for_products(index), system.curvature[index]
-
-        def curve(d: Array, d_bias: Array) -> tuple[Array, Array]:
-            bent = curvature * (free.dot(d) + self.constant * d_bias)
-            return free.transposed_dot(bent), self.constant * bent.sum(axis=0)
-
-        self.preconditioner.prepare(self.xp, self.x, system)
-        found = conjugate_gradients(self.xp, system, curve, partial(self.preconditioner.apply, self.xp))
-        self.preconditioner.iterations = found[2]
-        return found

@@ -1,39 +1,37 @@
-"""A support vector machine that learns and unlearns one example at a time, and stays at its optimum.
+"""A support vector machine that learns and unlearns single examples, and stays at its optimum.
 
 The problem is the C-SVM of `textsvm.SVC` with its free bias; with coefficients b_i = sign_i a_i it reads
 
     minimise  1/2 b'Kb - y'b,   sum b = 0,   b_i between 0 and C y_i,     y_i = +1 or -1, K = XX'
 
 and F = Kb - y is its gradient. It is at the optimum when max over UP of -F <= min over DOWN of -F, to within
-`tol` (`textsvm.solvers.smo`, whose loop does the work here). What an optimum makes of it:
+`tol` (`textsvm.solvers.smo`, whose inner loop optimises the pairs here). How each change restores the
+optimum:
 
-- *A new example* enters with b = 0, which is feasible. If its F agrees with the bias nothing else changes:
-  that is so of most examples once a few hundred are known, and their coefficient of 0 is their optimum.
-  Otherwise pairs of variables are optimised from where they are.
-- *An example that goes* gives its coefficient c to others, so that the sum stays 0: to the i that can take
-  it and for which the objective rises least, c (F_i - F_r) + c^2 (K_ii + K_rr - 2 K_ir) / 2, or to several if
-  one cannot take it all. Others can always take it: they sum to -c. Then pairs are optimised.
-- *A change of label* is both.
+- *A new example* enters with b = 0, which is feasible. If its F agrees with the bias, nothing else changes:
+  this holds for most examples once a few hundred are known, and 0 is their optimal coefficient. Otherwise
+  pairs of variables are optimised, starting from the present coefficients.
+- *A removed example* gives its coefficient c to others, so that the sum stays 0: to the i that has room and
+  for which the objective rises least, c (F_i - F_r) + c^2 (K_ii + K_rr - 2 K_ir) / 2, or to several if one
+  has not enough room. Together the others always have room: they sum to -c. Then pairs are optimised.
+- *A change of label* is a removal and an addition.
 
-What is kept. F of all n examples, in float64. Rows of K of the examples that pairs have needed, in
-float32, up to a number of bytes, the one used longest ago goes first: support vectors and a few besides, so
-that a step takes no more than two rows. w = X'b as one vector over the features, which decides on texts:
-as many look-ups as a text has features. The rows of X: `textsvm.solvers.online_rows`.
+State. F of all n examples, in float64. The rows of K that pairs have needed, in float32, up to a number of
+bytes, least recently used rows evicted first: support vectors and a few others, so that a step computes at
+most two rows. w = X'b as one vector over the features, for decisions: one look-up per feature of a text. The
+rows of X: `textsvm.solvers.online_rows`.
 
-The work of a new example among n of m features each, a share s of which another has on average (s = 0.13
-of mails): its row of K, s n m; its column in the rows kept, one number each; and if it violates the bias,
-2 n for each pair, and m for each coefficient that has changed, for w. Nothing is done for all of X (n m),
-except when coefficients are given (`add` with alpha), as they are when a machine is made from a store.
+The cost of a new example among n of m features each, a share s of which another has on average (s = 0.13 for
+mails): its row of K, s n m; its column in the rows kept, one number each; and if it violates the optimality
+conditions, 2 n for each pair, and m for each changed coefficient, for w. No step costs n m, except when
+coefficients are given (`add` with alpha), as when a machine is built from a store.
 
-*Without a free bias* one more variable, of a row without features, takes up the sum: its F is 0, so the bias
-is. Values of different times then lie on one scale, and lessons of one kind alone rank what is like them.
+*Without a free bias* one more variable, of a row without features, absorbs the sum: its F is 0, so the bias
+is 0 too. Values of different times are then on one scale, and training examples of one class alone rank
+similar texts.
 
-Bytes: 8 to 18 for each feature of each example (4 and 4, what pools leave free, and the table of features; 17
-measured on mails of 1,230 features), 100 for an example, and what the rows of K may take.
-
-The bias at an optimum of the C-SVM's dual, from its gradient F = Kb - y.
-
-Rows of the kernel matrix of examples that come and go, kept for a solver of pairs to read in place.
+Memory: 8 to 18 bytes for each feature of each example (4 and 4, free room in the pools, and the table of
+features; 17 measured on mails of 1,230 features), 100 per example, and the budget of the rows of K.
 """
 
 from __future__ import annotations
@@ -48,136 +46,22 @@ from numpy.typing import ArrayLike, NDArray
 from textsvm.errors import InputError
 from textsvm.solvers import smo_loop as loop
 from textsvm.solvers.online_rows import SparseRows, grown
-from textsvm.solvers.workingset import RELAXATION
+from textsvm.solvers.solution import RELAXATION
 
 Array = NDArray[np.float64]
 
-
-def thresholds(F: Array, coef: Array, low: Array, high: Array) -> tuple[float, float]:
-    """max over UP of -F and min over DOWN of -F."""
-    first = np.max(np.where(coef < high, -F, -np.inf), initial=-np.inf)
-    last = np.min(np.where(coef > low, -F, np.inf), initial=np.inf)
-    return float(first), float(last)
-
-
-def free_bias_of(F: Array, coef: Array, low: Array, high: Array) -> float:
-    """The bias, as `textsvm.solvers.solution.assess` takes it."""
-    free = (coef > low) & (coef < high) & (coef != 0)
-    if free.any():
-        return float(np.mean(-F[free]))
-    first, last = thresholds(F, coef, low, high)
-    if np.isfinite(first) and np.isfinite(last):
-        return (first + last) / 2
-    return first if np.isfinite(first) else last if np.isfinite(last) else 0.0
-
-
-class KeptRows:
-    """Rows of K = XX' in float32, up to a number of bytes; the one read longest ago makes place for another.
-
-    Parameters
-    ----------
-    X : SparseRows
-    memory : int
-        Bytes they may take; no page of them takes any before it is written to.
-
-    Attributes
-    ----------
-    values : float32 array, shape (height, room)
-        0 past column ``X.n``, and at a free place any finite number.
-    slots : int64 array, shape (room,)
-        Where the row of each example is in `values`, -1 if it is not.
-    used : int64 array, shape (height,)
-        When each was last read, in a count that only grows.
-    """
-
-    def __init__(self, X: SparseRows, memory: int) -> None:
-        self._X, self.memory = X, memory
-        self._store = np.empty(max(64, memory // 4), np.float32)
-        self.values = self._store[:0].reshape(0, 0)
-        self.slots, self.used = np.zeros(0, np.int64), np.zeros(0, np.int64)
-        self._owner = np.zeros(0, np.int64)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"X": self._X, "memory": self.memory, "room": len(self.slots)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        KeptRows.__init__(self, state["X"], state["memory"])
-        self.reserve(state["room"])
-
-    def __len__(self) -> int:
-        """How many rows are kept."""
-        return int(np.count_nonzero(self._owner >= 0))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that rows take."""
-        return len(self) * self.values.shape[1] * 4
-
-    def row(self, place: int) -> NDArray[np.float32]:
-        """The row of an example, shape (X.n,)."""
-        slot = int(self.slots[place])
-        if slot < 0:
-            slot = int(np.argmin(self.used))
-            if self._owner[slot] >= 0:
-                self.slots[self._owner[slot]] = -1
-            self._owner[slot], self.slots[place] = place, slot
-            self._X.products(place, self.values[slot, : self._X.n])
-            self.values[slot, self._X.n :] = 0
-        self.used[slot] = self.used.max() + 1
-        return self.values[slot, : self._X.n]
-
-    def come(self, place: int) -> NDArray[np.float32]:
-        """The row of a new example, which becomes a column of the others."""
-        row = self.row(place)
-        kept = np.flatnonzero(self._owner >= 0)
-        self.values[kept, place] = row[self._owner[kept]]
-        return row
-
-    def go(self, place: int) -> None:
-        """Drop the row of an example, if it is kept."""
-        slot = int(self.slots[place])
-        if slot >= 0:
-            self._owner[slot], self.used[slot], self.slots[place] = -1, 0, -1
-
-    def clear(self) -> None:
-        """Drop all rows."""
-        self._owner[:], self.used[:], self.slots[:] = -1, 0, -1
-
-    def reserve(self, room: int) -> None:
-        """Have room for so many examples: rows become wider, and as many stay as fit, those read last."""
-        before, height = len(self.slots), max(2, min(room, self.memory // (4 * max(room, 1))))
-        if len(self._store) < height * room:
-            self._store = np.concatenate(
-                [self._store, np.empty(height * room - len(self._store), np.float32)]
-            )
-        kept = np.flatnonzero(self._owner >= 0)
-        kept = np.sort(kept[np.argsort(-self.used[kept], kind="stable")][:height])
-        # In their own memory: first all to the front, then from the last on to where they belong.
-        for slot, old in enumerate(kept):
-            self._store[slot * before : (slot + 1) * before] = self.values[old]
-        self.values = self._store[: height * room].reshape(height, room)
-        for slot in range(len(kept))[::-1]:
-            self.values[slot, :before] = self._store[slot * before : (slot + 1) * before]
-            self.values[slot, before:] = 0
-        used, owner = self.used[kept], self._owner[kept]
-        self.used, self._owner = np.zeros(height, np.int64), np.full(height, -1, np.int64)
-        self.used[: len(kept)], self._owner[: len(kept)] = used, owner
-        self.slots = np.full(room, -1, np.int64)
-        self.slots[owner] = np.arange(len(kept))
-
-
-#: Pairs that are optimised between looks at the clock.
+#: Pairs that are optimised between checks of the clock.
 STRETCH = 200
-#: Pairs that one call of `settle` optimises at most: far more than a mail takes, some seconds' worth.
+#: Most pairs that a call of `settle` optimises: far more than a mail takes, some seconds.
 MOST_PAIRS = 1_000_000
-#: No sum of coefficients reaches it.
+#: A bound that no sum of coefficients reaches.
 NO_BOUND = 1e9
-#: What an example's coefficient gives it beyond what others would, in units of alpha K(x, x); see `left_out`.
+#: Part of an example's value that is due to its own coefficient, in units of alpha K(x, x); see `left_out`.
 SHARE = 0.3
 
 
 class OnlineMachine:
-    """The exact C-SVM over sets of features, kept at its optimum while examples come and go.
+    """The exact C-SVM over sets of features, kept at its optimum while examples are added and removed.
 
     Parameters
     ----------
@@ -186,11 +70,11 @@ class OnlineMachine:
     tol : float
         Largest violation of the optimality conditions to accept, in units of decision values, > 0.
     budget : int, optional
-        Examples to keep: beyond it `settle` removes the most `redundant`.
+        Number of examples to keep: beyond it `settle` removes the most `redundant`.
     memory : int
-        Bytes that rows of the kernel matrix may take.
+        Bytes for rows of the kernel matrix.
     free_bias : bool
-        Whether the bias is the one of least objective, or 0.
+        Whether the bias is optimised; otherwise it is 0.
 
     Attributes
     ----------
@@ -198,7 +82,7 @@ class OnlineMachine:
     pairs : int
         Pairs of variables that the last call of `settle` optimised.
     forgotten : list
-        Names of examples that have gone under the budget; whoever reads it may empty it.
+        Names of examples removed to keep the budget; the caller may empty it.
 
     Raises
     ------
@@ -212,7 +96,7 @@ class OnlineMachine:
     ) -> None:  # fmt: skip
         for name, value in (("C", C), ("tol", tol), ("budget", budget)):
             if value is not None and not value > 0:
-                raise InputError(f"{name}={value!r} must be a number above 0")
+                raise InputError(f"{name} must be a number above 0, got {value!r}")
         self.C, self.tol, self.budget = float(C), float(tol), budget
         self.bias, self.pairs = 0.0, 0
         self.forgotten: list[Hashable] = []
@@ -220,16 +104,17 @@ class OnlineMachine:
         self._K = KeptRows(self._X, memory)
         self._places: dict[Hashable, int] = {}
         self._names: list[Hashable] = []
-        self._made = 0
-        #: Places that `settle` has not looked at.
+        #: Number of examples added so far.
+        self._added = 0
+        #: Places of examples added since the last `settle`.
         self._new: list[int] = []
-        #: Whether coefficients were given, so that all must be worked out anew.
+        #: Whether coefficients were given, so that everything must be computed anew.
         self._given = False
         self._state, self._extrema = np.array([-1, -1, 0, 0], np.int64), np.zeros(3)
         self._coef, self._spread, self._F = np.zeros(0), np.zeros(0), np.zeros(0)
         self._low, self._high = np.zeros(0), np.zeros(0)
         self._age, self._diag = np.zeros(0, np.int64), np.zeros(0, np.float32)
-        #: The place of the variable that takes up the sum.
+        #: The place of the variable that absorbs the sum.
         self._slack = None if free_bias else self._X.add(np.zeros(0, np.uint64), 0.0)
         if self._slack is not None:
             self._reserve(self._slack + 1)
@@ -243,12 +128,12 @@ class OnlineMachine:
 
     @property
     def alphas(self) -> dict[Hashable, float]:
-        """The dual variable of every example, by its name; 0 of most."""
+        """The dual variable of each example, by its name; most are 0."""
         return {name: abs(float(self._coef[place])) for name, place in self._places.items()}
 
     @property
     def objective(self) -> float:
-        """What is minimised: 1/2 b'Kb - y'b."""
+        """The minimised function, 1/2 b'Kb - y'b."""
         self._catch_up()
         return 0.5 * float(self._coef @ (self._F - self._sign))
 
@@ -260,13 +145,13 @@ class OnlineMachine:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that examples and rows of the kernel matrix take."""
+        """Bytes of the examples and of the rows of the kernel matrix."""
         return self._X.nbytes + self._K.nbytes + 100 * len(self._coef)
 
     def add(
         self, name: Hashable, keys: ArrayLike, values: ArrayLike, positive: bool, alpha: float = 0.0
     ) -> None:
-        """Take an example in; `settle` then finds the optimum. One of the same name is replaced.
+        """Add an example, or replace the one with the same name; `settle` then restores the optimum.
 
         Parameters
         ----------
@@ -274,24 +159,24 @@ class OnlineMachine:
         keys : uint64 array, shape (m,)
             Distinct features.
         values : float array, shape (m,)
-            The value of each: the same of all, > 0.
+            The value of each feature: the same for all, > 0.
         positive : bool
-            Its class.
+            Whether the example is of the positive class.
         alpha : float
-            Its dual variable if that is known, from 0 to C.
+            Its dual variable if it is known, from 0 to C.
 
         Raises
         ------
         InputError
-            If the values differ, a feature comes twice, or alpha is out of range.
+            If the values differ, a feature occurs twice, or alpha is out of range.
         """
         keys, values = np.ascontiguousarray(keys, np.uint64), np.asarray(values, np.float32)
         if len(values) and not (values[0] > 0 and (values == values[0]).all()):
-            raise InputError("the features of an example must have one value above 0, the same for all")
+            raise InputError("all features of an example must have the same value, above 0")
         if not (keys[1:] > keys[:-1]).all() and len(np.unique(keys)) < len(keys):
-            raise InputError("a feature of an example is given twice; give each once")
+            raise InputError("the features of an example must be distinct")
         if not 0 <= alpha <= self.C:
-            raise InputError(f"alpha={alpha!r} must be from 0 to C={self.C:g}")
+            raise InputError(f"alpha must be from 0 to C={self.C:g}, got {alpha!r}")
         if name in self._places:
             self.remove(name)
         place = self._X.add(keys, float(values[0]) if len(values) else 0.0)
@@ -300,20 +185,14 @@ class OnlineMachine:
         self._coef[place], self._spread[place] = sign * alpha, 0.0
         self._low[place], self._high[place] = min(sign, 0.0) * self.C, max(sign, 0.0) * self.C
         self._F[place], self._diag[place] = -sign, len(keys) * self._X.scale[place] ** 2
-        self._age[place] = self._made
-        self._made += 1
+        self._age[place] = self._added
+        self._added += 1
         self._places[name], self._names[place] = place, name
         self._new.append(place)
         self._given |= alpha > 0
 
     def remove(self, name: Hashable) -> None:
-        """Take an example out; `settle` then finds the optimum of those that are left.
-
-        Raises
-        ------
-        KeyError
-            If there is none of that name.
-        """
+        """Remove an example; `settle` then restores the optimum. Raises KeyError for an unknown name."""
         place = self._places[name]
         if self._coef[place] and not self._given:
             self._catch_up()
@@ -326,16 +205,16 @@ class OnlineMachine:
         self._names[place] = None
         if place in self._new:
             self._new.remove(place)
-        self._K.go(place)
+        self._K.drop(place)
 
     def settle(self, seconds: float | None = None) -> bool:
-        """Go to the optimum, or as near as the time allows, and then drop what is beyond the budget.
+        """Optimise until the optimum or the time limit is reached; remove examples beyond the budget.
 
         Parameters
         ----------
         seconds : float, optional
-            Time after which to stop; what is reached then is kept, and the next call goes on from there.
-            After `MOST_PAIRS` it stops, too.
+            Time limit; the next call continues from the coefficients reached. `MOST_PAIRS` pairs are a limit
+            too.
 
         Returns
         -------
@@ -356,16 +235,17 @@ class OnlineMachine:
         return done
 
     def decision(self, keys: ArrayLike, values: ArrayLike) -> float:
-        """Value of the decision function at a vector: above 0 for the positive class."""
+        """Value of the decision function at a vector; above 0 for the positive class."""
         return self._X.value(np.ascontiguousarray(keys, np.uint64), np.asarray(values)) + self.bias
 
     def left_out(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """What the machine would say of every example, had it not learnt it: an estimate.
+        """Estimate the leave-one-out decision value of each example.
 
-        Of an example with a dual variable of 0 that is what it says now, exactly. Another's is less right by
-        alpha K(x, x) at most (Jaakkola and Haussler 1999), of which what others span of it remains (Vapnik
-        and Chapelle 2000). `SHARE` of it is taken off: scores made of that call the least spam "unsure" on
-        SpamAssassin's mails, at no more ham called spam than Bogofilter's.
+        For an example with a dual variable of 0 it is the present value, exactly. For the others it is
+        smaller by at most alpha K(x, x) (Jaakkola and Haussler 1999), less the part of the example that
+        others span (Vapnik and Chapelle 2000). `SHARE` of this bound is subtracted: with scores from these
+        values the least spam is "unsure" on SpamAssassin's mails, at no more ham classified as spam than
+        Bogofilter's.
 
         Returns
         -------
@@ -379,7 +259,7 @@ class OnlineMachine:
         return values - SHARE * self._coef[places] * self._diag[places], positive
 
     def weights(self) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
-        """The features whose weight is not 0, ascending, and the weights."""
+        """The features of nonzero weight, ascending, and their weights."""
         columns = self._X.columns
         weights = self._X.weights[: columns.n].astype(np.float32)
         used = np.flatnonzero(weights)
@@ -387,8 +267,11 @@ class OnlineMachine:
         return columns.keys[used], weights[used]
 
     def redundant(self, most: int) -> list[Hashable]:
-        """Names of examples that the optimum needs least: no support vectors first, and among them those
-        decided with the largest margin, the oldest first; then support vectors, the smallest alpha first."""
+        """Names of up to `most` examples that the optimum needs least.
+
+        Examples without a dual variable come first, by descending margin and then age; then support vectors,
+        by ascending alpha.
+        """
         places = self._every
         sign = self._sign[places]
         alpha = np.abs(self._coef[places])
@@ -407,7 +290,7 @@ class OnlineMachine:
         return np.sign(self._low + self._high)
 
     def _reserve(self, n: int) -> None:
-        """Have room for `n` examples."""
+        """Make room for `n` examples."""
         if n <= len(self._coef):
             return
         for name in ("_coef", "_spread", "_F", "_low", "_high", "_age", "_diag"):
@@ -416,9 +299,9 @@ class OnlineMachine:
         self._K.reserve(len(self._coef))
 
     def _catch_up(self) -> None:
-        """Make F and the rows of K right for what has come since."""
+        """Update F and the rows of K for examples added since the last call."""
         if self._given:
-            self._work_out()
+            self._start_from_given()
         elif len(self._new) > len(self._K):
             self._K.clear()
             self._weigh()
@@ -426,21 +309,21 @@ class OnlineMachine:
             self._F[new] = self._X.sums(new) - self._sign[new]
         else:
             for place in self._new:
-                row = self._K.come(place)
+                row = self._K.add(place)
                 sign = self._sign[place]
                 self._F[place] = row.astype(np.float64) @ self._coef[: len(row)] - sign
                 if sign * (self._F[place] + self.bias) > 0:
-                    self._K.go(place)  # no pair will ask for it
+                    self._K.drop(place)  # no pair will need it
         self._new.clear()
 
     def _weigh(self) -> None:
-        """Make w right for the coefficients that have changed."""
+        """Update w for the coefficients that have changed."""
         changed = np.flatnonzero(self._coef != self._spread)
         self._X.spread(changed, (self._coef - self._spread)[changed])
         self._spread[changed] = self._coef[changed]
 
-    def _work_out(self) -> None:
-        """Make given coefficients feasible, and everything from them anew."""
+    def _start_from_given(self) -> None:
+        """Make given coefficients feasible, and compute everything else from them."""
         self._K.clear()
         self._make_feasible()
         self._X.weights[:] = 0
@@ -464,14 +347,14 @@ class OnlineMachine:
             self._coef[side] *= min(above, below) / max(above, below)
 
     def _give_away(self, place: int) -> None:
-        """Move the coefficient of an example to others."""
+        """Move the coefficient of an example to others, so that the sum stays 0."""
         n = self._X.n
         while self._coef[place]:
             c = self._coef[place]
             row = self._K.row(place)
             room = (self._high - self._coef if c > 0 else self._coef - self._low)[:n]
             room[place] = 0
-            if not room.any():  # what is left of rounding
+            if not room.any():  # a remainder of rounding
                 self._F[:n] -= c * row.astype(np.float64)
                 self._coef[place] = 0.0
                 break
@@ -482,11 +365,11 @@ class OnlineMachine:
             step = np.sign(c) * step[other]
             self._coef[other] += step
             self._coef[place] = 0.0 if abs(step) == abs(c) else c - step
-            row = row.copy()  # the other's may take its slot
+            row = row.copy()  # the other row may take its slot
             self._F[:n] += step * (self._K.row(other).astype(np.float64) - row)
 
     def _optimise(self, end: float) -> bool:
-        """Optimise pairs."""
+        """Optimise pairs until the time `end`; return whether the optimum is reached."""
         if not (n := self._X.n):
             return True
         rows, gains = np.arange(n), np.zeros(n, np.float32)
@@ -497,18 +380,18 @@ class OnlineMachine:
         loop.find_first(F, up, down, gains, self._state, self._extrema)
         while self.pairs < MOST_PAIRS:
             relaxation = 1.0 if self.pairs < 2 * n else RELAXATION
-            why, done = loop.iterate(
+            reason, done = loop.iterate(
                 STRETCH, self.tol, relaxation, self._K.values, self._K.slots, self._K.used, tile, none, none,
                 rows, F, coef, low, high, up, down, self._diag[:n], gains, self._state, self._extrema,
             )  # fmt: skip
             self.pairs += done
-            if why == loop.MISSING:
+            if reason == loop.MISSING:
                 for place in self._state[[loop.AT_I, loop.AT_J]]:
                     if place >= 0:
                         self._K.row(place)
                 self._state[loop.CLOCK] = self._K.used.max()
-            elif why != loop.BUDGET:
-                return bool(why == loop.OPTIMAL)
+            elif reason != loop.BUDGET:
+                return bool(reason == loop.OPTIMAL)
             if time.perf_counter() > end:
                 break
         return False
@@ -517,3 +400,112 @@ class OnlineMachine:
     def _problem(self) -> tuple[NDArray[np.float64], ...]:
         """F, the coefficients and their bounds."""
         return tuple(array[: self._X.n] for array in (self._F, self._coef, self._low, self._high))
+
+
+def thresholds(F: Array, coef: Array, low: Array, high: Array) -> tuple[float, float]:
+    """max over UP of -F and min over DOWN of -F."""
+    first = np.max(np.where(coef < high, -F, -np.inf), initial=-np.inf)
+    last = np.min(np.where(coef > low, -F, np.inf), initial=np.inf)
+    return float(first), float(last)
+
+
+def free_bias_of(F: Array, coef: Array, low: Array, high: Array) -> float:
+    """The bias, as in `textsvm.solvers.solution.assess`."""
+    free = (coef > low) & (coef < high) & (coef != 0)
+    if free.any():
+        return float(np.mean(-F[free]))
+    first, last = thresholds(F, coef, low, high)
+    if np.isfinite(first) and np.isfinite(last):
+        return (first + last) / 2
+    return first if np.isfinite(first) else last if np.isfinite(last) else 0.0
+
+
+class KeptRows:
+    """Rows of K = XX' in float32, up to `memory` bytes, least recently used rows evicted first.
+
+    Memory of a row is committed when it is first written.
+
+    Attributes
+    ----------
+    values : float32 array, shape (height, room)
+        0 past column ``X.n``; a free place holds any finite number.
+    slots : int64 array, shape (room,)
+        Slot of each example's row in `values`, -1 if it has none.
+    used : int64 array, shape (height,)
+        Time of the last use of each slot, in a count that only grows.
+    """
+
+    def __init__(self, X: SparseRows, memory: int) -> None:
+        self._X, self.memory = X, memory
+        self._store = np.empty(max(64, memory // 4), np.float32)
+        self.values = self._store[:0].reshape(0, 0)
+        self.slots, self.used = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._owner = np.zeros(0, np.int64)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"X": self._X, "memory": self.memory, "room": len(self.slots)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        KeptRows.__init__(self, state["X"], state["memory"])
+        self.reserve(state["room"])
+
+    def __len__(self) -> int:
+        """Number of rows kept."""
+        return int(np.count_nonzero(self._owner >= 0))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows kept."""
+        return len(self) * self.values.shape[1] * 4
+
+    def row(self, place: int) -> NDArray[np.float32]:
+        """The row of an example, shape (X.n,), computed if it is not kept."""
+        slot = int(self.slots[place])
+        if slot < 0:
+            slot = int(np.argmin(self.used))
+            if self._owner[slot] >= 0:
+                self.slots[self._owner[slot]] = -1
+            self._owner[slot], self.slots[place] = place, slot
+            self._X.products(place, self.values[slot, : self._X.n])
+            self.values[slot, self._X.n :] = 0
+        self.used[slot] = self.used.max() + 1
+        return self.values[slot, : self._X.n]
+
+    def add(self, place: int) -> NDArray[np.float32]:
+        """The row of a new example; its values become a column of the other rows."""
+        row = self.row(place)
+        kept = np.flatnonzero(self._owner >= 0)
+        self.values[kept, place] = row[self._owner[kept]]
+        return row
+
+    def drop(self, place: int) -> None:
+        """Drop the row of an example, if it is kept."""
+        slot = int(self.slots[place])
+        if slot >= 0:
+            self._owner[slot], self.used[slot], self.slots[place] = -1, 0, -1
+
+    def clear(self) -> None:
+        """Drop all rows."""
+        self._owner[:], self.used[:], self.slots[:] = -1, 0, -1
+
+    def reserve(self, room: int) -> None:
+        """Make room for this number of examples: rows become wider; the last used rows that fit are kept."""
+        before, height = len(self.slots), max(2, min(room, self.memory // (4 * max(room, 1))))
+        if len(self._store) < height * room:
+            self._store = np.concatenate(
+                [self._store, np.empty(height * room - len(self._store), np.float32)]
+            )
+        kept = np.flatnonzero(self._owner >= 0)
+        kept = np.sort(kept[np.argsort(-self.used[kept], kind="stable")][:height])
+        # In place: first move all rows to the front, then each to its new position, from the last on.
+        for slot, old in enumerate(kept):
+            self._store[slot * before : (slot + 1) * before] = self.values[old]
+        self.values = self._store[: height * room].reshape(height, room)
+        for slot in range(len(kept))[::-1]:
+            self.values[slot, :before] = self._store[slot * before : (slot + 1) * before]
+            self.values[slot, before:] = 0
+        used, owner = self.used[kept], self._owner[kept]
+        self.used, self._owner = np.zeros(height, np.int64), np.full(height, -1, np.int64)
+        self.used[: len(kept)], self._owner[: len(kept)] = used, owner
+        self.slots = np.full(room, -1, np.int64)
+        self.slots[owner] = np.arange(len(kept))

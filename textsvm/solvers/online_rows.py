@@ -1,19 +1,16 @@
-"""Rows of features that come and go, and their products with each other.
+"""Rows of features that are added and removed, and their products with each other.
 
-A row is a set of columns and one number, the value that all of its columns have. So the product of two
-rows is the number of columns they share times both values, exact in float32 until it is rounded; its bits do
-not depend on what came before. Rows are kept twice, as lists of columns and as lists of rows by column
-(postings), each entry 4 bytes. With postings one row's products with all n take the entries of its columns
-alone (13 % of all there are, on the mails of SpamAssassin); the sums that a vector of weights takes over
-columns read the lists of columns.
+A row is a set of columns and one number, the value of all its columns. So the product of two rows is the
+number of columns they share times both values, exact in float32 until it is rounded; its bits do not depend
+on earlier operations. Rows are stored twice, as lists of columns and as lists of rows by column (postings),
+each entry 4 bytes. With postings the products of one row with all n read the entries of its columns alone (13
+% of all entries, on the mails of SpamAssassin); sums of weights over columns read the lists of columns.
 
-Lists live in a pool each. A list that is full moves to the end of the pool and leaves a hole; a full pool is
-packed into a new one. A removed row's place is used again. Columns that no row has any more are swept
-out once they are more than the others. All of that is amortised: constant time an entry.
+Each kind of list lives in a pool. A full list moves to the end of the pool and leaves a hole; a full pool is
+packed into a new one. The place of a removed row is reused. Columns without rows are swept out once they
+outnumber the others. The amortised cost is constant per entry.
 
-The compiled loops of `textsvm.solvers.online_rows`: lists in a pool, a table of keys, counts and sums.
-
-Positions in the long loops are unsigned, and so need no look at negative ones: three times as fast.
+Positions in the long loops are unsigned, which saves the test for negative ones: three times as fast.
 """
 
 from __future__ import annotations
@@ -27,22 +24,220 @@ from textsvm.runtime.compiled import njit
 
 #: Fibonacci hashing: 2^64 divided by the golden ratio.
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
+#: Number of columns without rows up to which no sweep is made.
+FEW = 4096
+
+
+def grown(array: NDArray, length: int) -> NDArray:
+    """The array, or a larger copy with room for `length` entries; new entries are 0."""
+    if length <= len(array):
+        return array
+    larger = np.zeros(max(length, len(array) + len(array) // 2, 64), array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+class ListPool:
+    """Lists of int32 in one pool; `begun` counts lists filled by `append` and not emptied by `discard`."""
+
+    def __init__(self) -> None:
+        self.pool = np.zeros(64, np.int32)
+        self.start = np.zeros(0, np.int64)
+        self.length, self.room = np.zeros(0, np.int32), np.zeros(0, np.int32)
+        self.end, self.begun = 0, 0
+
+    def reserve(self, n: int) -> None:
+        """Have at least `n` lists; new lists are empty."""
+        self.start, self.length = grown(self.start, n), grown(self.length, n)
+        self.room = grown(self.room, n)
+
+    def __getitem__(self, i: int) -> NDArray[np.int32]:
+        return self.pool[self.start[i] : self.start[i] + self.length[i]]
+
+    def set(self, i: int, values: NDArray[np.int32]) -> None:
+        """Put values into list `i`, which is empty."""
+        self._make_room(len(values))
+        self.pool[self.end : self.end + len(values)] = values
+        self.start[i], self.length[i], self.room[i] = self.end, len(values), len(values)
+        self.end += len(values)
+
+    def clear(self, i: int) -> None:
+        """Empty a list."""
+        self.length[i] = self.room[i] = 0
+
+    def append(self, lists: NDArray[np.int32], value: int) -> None:
+        """Append a value to each of these lists."""
+        self._make_room(wanted(lists, self.length, self.room))
+        self.end, begun = append(lists, value, self.pool, self.start, self.length, self.room, self.end)
+        self.begun += begun
+
+    def discard(self, lists: NDArray[np.int32], value: int) -> None:
+        """Remove a value from each of these lists, which hold it."""
+        self.begun -= discard(lists, value, self.pool, self.start, self.length)
+
+    def keep(self, lists: NDArray[np.int64]) -> None:
+        """Keep only these lists, in this order."""
+        self.start, self.length = self.start[lists], self.length[lists]
+        self.room = self.room[lists]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return sum(each.nbytes for each in (self.pool, self.start, self.length, self.room))
+
+    def _make_room(self, places: int) -> None:
+        if self.end + places > len(self.pool):
+            # No list is full after packing, so that appending needs no more room than this.
+            live = int(self.length.sum())
+            pool = np.empty(2 * live + len(self.length) + 2 * places + 64, np.int32)
+            self.end = pack(self.pool, self.start, self.length, self.room, pool)
+            self.pool = pool
+
+
+class ColumnTable:
+    """Hash table of keys and their columns, with open addressing."""
+
+    def __init__(self) -> None:
+        self.keys = np.zeros(0, np.uint64)
+        self.n = 0
+        self._make_table(256)
+
+    def find(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The column of each key; negative for a key without a column."""
+        numbers = np.empty(len(keys), np.int64)
+        find(keys, self._table, self._columns, self._shift, numbers)
+        return numbers
+
+    def number(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The column of each of these distinct keys; new keys get the next columns."""
+        numbers = self.find(keys)
+        new = np.flatnonzero(numbers < 0)
+        if 2 * (self.n + len(new)) > len(self._table):
+            self._make_table(4 * (self.n + len(new)))
+        numbers[new] = np.arange(self.n, self.n + len(new))
+        self.keys = grown(self.keys, self.n + len(new))
+        self.keys[numbers[new]] = keys[new]
+        self.n += len(new)
+        insert(keys[new], numbers[new], self._table, self._columns, self._shift)
+        return numbers
+
+    def keep(self, columns: NDArray[np.int64]) -> None:
+        """Keep only these columns, renumbered in this order."""
+        self.keys, self.n = self.keys[columns], len(columns)
+        self._make_table(4 * self.n)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return self.keys.nbytes + self._table.nbytes + self._columns.nbytes
+
+    def _make_table(self, least: int) -> None:
+        bits = max(least - 1, 255).bit_length()
+        self._table, self._shift = np.zeros(1 << bits, np.uint64), np.uint64(64 - bits)
+        self._columns = np.full(1 << bits, -1, np.int32)
+        numbers = np.arange(self.n)
+        insert(self.keys[: self.n], numbers, self._table, self._columns, self._shift)
+
+
+class SparseRows:
+    """Rows at places 0 .. n - 1, some of which are free, and a vector of weights over their columns.
+
+    Attributes
+    ----------
+    n : int
+        Number of places, in use or free.
+    scale : float32 array, shape (n or more,)
+        The value of all columns of a row; 0 at a free place.
+    weights : float64 array, shape (number of columns or more,)
+    """
+
+    def __init__(self) -> None:
+        self.columns = ColumnTable()
+        self.rows, self.postings = ListPool(), ListPool()
+        self.scale = np.zeros(0, np.float32)
+        self.weights = np.zeros(0)
+        self.n, self.free = 0, []  # type: ignore[var-annotated]
+
+    def add(self, keys: NDArray[np.uint64], scale: float) -> int:
+        """Add a row of distinct keys; return its place."""
+        columns = self.columns.number(keys).astype(np.int32)
+        self.postings.reserve(self.columns.n)
+        self.weights = grown(self.weights, self.columns.n)
+        place = self.free.pop() if self.free else self.n
+        self.n = max(self.n, place + 1)
+        self.rows.reserve(self.n)
+        self.scale = grown(self.scale, self.n)
+        self.rows.set(place, columns)
+        self.scale[place] = scale
+        self.postings.append(columns, place)
+        return place
+
+    def remove(self, place: int) -> None:
+        """Remove a row; its place becomes free."""
+        columns = self.rows[place]
+        self.postings.discard(columns, place)
+        self.weights[columns[self.postings.length[columns] == 0]] = 0  # leaves no rounding errors
+        self.rows.clear(place)
+        self.scale[place] = 0
+        self.free.append(place)
+        if self.columns.n - self.postings.begun > max(FEW, self.postings.begun):
+            self._sweep(np.flatnonzero(self.postings.length[: self.columns.n]))
+
+    def products(self, place: int, out: NDArray[np.float32]) -> None:
+        """out[k] = <row at `place`, row k>, for k < n."""
+        lists = self.postings
+        columns = self.rows[place]
+        counts = out.view(np.uint32)
+        products(columns, lists.pool, lists.start, lists.length, self.scale, place, counts, out)
+
+    def sums(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """<weights, row> of each of these rows."""
+        lists, out = self.rows, np.empty(len(places))
+        sums(self.weights, places, lists.pool, lists.start, lists.length, self.scale, out)
+        return out
+
+    def spread(self, places: NDArray[np.int64], change: NDArray[np.float64]) -> None:
+        """weights += sum over k of change[k] times the row at places[k]."""
+        lists = self.rows
+        spread(self.weights, places, change, lists.pool, lists.start, lists.length, self.scale)
+
+    def value(self, keys: NDArray[np.uint64], values: NDArray[np.float32]) -> float:
+        """<weights, a vector>; keys without a column have no weight."""
+        columns = self.columns.find(keys)
+        known = columns >= 0
+        return float(self.weights[columns[known]] @ values[known].astype(np.float64))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        parts = (self.scale, self.weights, self.columns, self.rows, self.postings)
+        return sum(part.nbytes for part in parts)
+
+    def _sweep(self, used: NDArray[np.int64]) -> None:
+        """Keep only the columns `used`."""
+        number = np.zeros(self.columns.n, np.int32)
+        number[used] = np.arange(len(used))
+        for place in np.flatnonzero(self.rows.length).tolist():
+            self.rows[place][:] = number[self.rows[place]]
+        self.columns.keep(used)
+        self.postings.keep(used)
+        self.weights = self.weights[used]
 
 
 @njit(nogil=True, cache=True)
-def find(keys: Any, table: Any, columns: Any, shift: Any, found: Any) -> Any:
-    """found[k] = the column of keys[k], or ~(the slot of the table where it would be)."""
+def find(keys: Any, table: Any, columns: Any, shift: Any, numbers: Any) -> Any:
+    """numbers[k] = the column of keys[k], or ~(the slot of the table where it would be)."""
     mask = np.int64(len(table) - 1)
     for k in range(len(keys)):
         slot = np.int64((keys[k] * _FACTOR) >> shift)
         while columns[slot] >= 0 and table[slot] != keys[k]:
             slot = (slot + 1) & mask
-        found[k] = columns[slot] if columns[slot] >= 0 else ~slot
+        numbers[k] = columns[slot] if columns[slot] >= 0 else ~slot
 
 
 @njit(nogil=True, cache=True)
 def insert(keys: Any, numbers: Any, table: Any, columns: Any, shift: Any) -> None:
-    """Put keys that are not there yet into the table, which has room for them."""
+    """Insert keys into the table, which has room for them and does not contain them."""
     mask = np.int64(len(table) - 1)
     for k in range(len(keys)):
         slot = np.int64((keys[k] * _FACTOR) >> shift)
@@ -53,7 +248,7 @@ def insert(keys: Any, numbers: Any, table: Any, columns: Any, shift: Any) -> Non
 
 @njit(nogil=True, cache=True)
 def wanted(lists: Any, length: Any, room: Any) -> Any:
-    """Places of the pool that it takes to append one value to each of these lists."""
+    """Places of the pool needed to append a value to each of these lists."""
     total = 0
     for i in lists:
         if length[i] == room[i]:
@@ -63,15 +258,10 @@ def wanted(lists: Any, length: Any, room: Any) -> Any:
 
 @njit(nogil=True, cache=True)
 def append(lists: Any, value: Any, pool: Any, start: Any, length: Any, room: Any, end: Any) -> Any:
-    """Append `value` to each of these lists; a full one moves to the end of the pool, with half as much room
-    again.
+    """Append `value` to each of these lists; a full list moves to the end of the pool and gets half as much
+    room again.
 
-    Returns
-    -------
-    end : int
-        The new end of the pool.
-    begun : int
-        Lists that were empty.
+    Returns the new end of the pool and the number of lists that were empty.
     """
     begun = 0
     for i in lists:
@@ -89,12 +279,9 @@ def append(lists: Any, value: Any, pool: Any, start: Any, length: Any, room: Any
 
 @njit(nogil=True, cache=True)
 def discard(lists: Any, value: Any, pool: Any, start: Any, length: Any) -> Any:
-    """Take `value` out of each of these lists, which hold it; their last value takes its place.
+    """Remove `value` from each of these lists, which hold it; their last value takes its place.
 
-    Returns
-    -------
-    ended : int
-        Lists that are empty now.
+    Returns the number of lists that become empty.
     """
     ended = 0
     for i in lists:
@@ -110,12 +297,8 @@ def discard(lists: Any, value: Any, pool: Any, start: Any, length: Any) -> Any:
 
 @njit(nogil=True, cache=True)
 def pack(pool: Any, start: Any, length: Any, room: Any, target: Any) -> Any:
-    """Copy all lists to the beginning of `target`, each with a quarter more room, one place at least.
-
-    Returns
-    -------
-    end : int
-        Of what is used.
+    """Copy all lists to the start of `target`, each with a quarter more room, at least one place; return the
+    end.
     """
     end = 0
     for i in range(len(start)):
@@ -165,212 +348,3 @@ def spread(weights: Any, rows: Any, change: Any, pool: Any, start: Any, length: 
         first = np.uint64(start[i])
         for e in range(first, first + np.uint64(length[i])):
             weights[np.uint32(pool[e])] += step
-
-
-#: Columns without rows that are not worth a sweep.
-FEW = 4096
-
-
-def grown(array: NDArray, length: int) -> NDArray:
-    """The array with room for `length` entries at least, new ones 0."""
-    if length <= len(array):
-        return array
-    larger = np.zeros(max(length, len(array) + len(array) // 2, 64), array.dtype)
-    larger[: len(array)] = array
-    return larger
-
-
-class Lists:
-    """Lists of int32 in one pool.
-
-    Attributes
-    ----------
-    begun : int
-        Lists that `append` has put values into and `discard` has not emptied.
-    """
-
-    def __init__(self) -> None:
-        self.pool = np.zeros(64, np.int32)
-        self.start, self.length, self.room = (
-            np.zeros(0, np.int64),
-            np.zeros(0, np.int32),
-            np.zeros(0, np.int32),
-        )
-        self.end, self.begun = 0, 0
-
-    def reserve(self, n: int) -> None:
-        """Have `n` lists at least, new ones empty."""
-        self.start, self.length = grown(self.start, n), grown(self.length, n)
-        self.room = grown(self.room, n)
-
-    def __getitem__(self, i: int) -> NDArray[np.int32]:
-        return self.pool[self.start[i] : self.start[i] + self.length[i]]
-
-    def set(self, i: int, values: NDArray[np.int32]) -> None:
-        """Make list `i`, which is empty, hold these values."""
-        self._make_room(len(values))
-        self.pool[self.end : self.end + len(values)] = values
-        self.start[i], self.length[i], self.room[i] = self.end, len(values), len(values)
-        self.end += len(values)
-
-    def clear(self, i: int) -> None:
-        """Empty a list."""
-        self.length[i] = self.room[i] = 0
-
-    def append(self, lists: NDArray[np.int32], value: int) -> None:
-        """Append a value to each of these lists."""
-        self._make_room(wanted(lists, self.length, self.room))
-        self.end, begun = append(lists, value, self.pool, self.start, self.length, self.room, self.end)
-        self.begun += begun
-
-    def discard(self, lists: NDArray[np.int32], value: int) -> None:
-        """Take a value that each of these lists holds out of them."""
-        self.begun -= discard(lists, value, self.pool, self.start, self.length)
-
-    def keep(self, lists: NDArray[np.int64]) -> None:
-        """Keep these lists alone, in this order."""
-        self.start, self.length = self.start[lists], self.length[lists]
-        self.room = self.room[lists]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in memory."""
-        return sum(each.nbytes for each in (self.pool, self.start, self.length, self.room))
-
-    def _make_room(self, places: int) -> None:
-        if self.end + places > len(self.pool):
-            # No list is full after that, so that to append takes no more room than this.
-            live = int(self.length.sum())
-            pool = np.empty(2 * live + len(self.length) + 2 * places + 64, np.int32)
-            self.end = pack(self.pool, self.start, self.length, self.room, pool)
-            self.pool = pool
-
-
-class Columns:
-    """Keys -> columns, in a table of open addressing."""
-
-    def __init__(self) -> None:
-        self.keys = np.zeros(0, np.uint64)
-        self.n = 0
-        self._make_table(256)
-
-    def find(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """The column of each key, below 0 of one that has none."""
-        found = np.empty(len(keys), np.int64)
-        find(keys, self._table, self._columns, self._shift, found)
-        return found
-
-    def number(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """The column of each of these distinct keys; new ones get the next."""
-        found = self.find(keys)
-        new = np.flatnonzero(found < 0)
-        if 2 * (self.n + len(new)) > len(self._table):
-            self._make_table(4 * (self.n + len(new)))
-        found[new] = np.arange(self.n, self.n + len(new))
-        self.keys = grown(self.keys, self.n + len(new))
-        self.keys[found[new]] = keys[new]
-        self.n += len(new)
-        insert(keys[new], found[new], self._table, self._columns, self._shift)
-        return found
-
-    def keep(self, columns: NDArray[np.int64]) -> None:
-        """Keep these columns alone, numbered anew in this order."""
-        self.keys, self.n = self.keys[columns], len(columns)
-        self._make_table(4 * self.n)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in memory."""
-        return self.keys.nbytes + self._table.nbytes + self._columns.nbytes
-
-    def _make_table(self, least: int) -> None:
-        bits = max(least - 1, 255).bit_length()
-        self._table, self._shift = np.zeros(1 << bits, np.uint64), np.uint64(64 - bits)
-        self._columns = np.full(1 << bits, -1, np.int32)
-        numbers = np.arange(self.n)
-        insert(self.keys[: self.n], numbers, self._table, self._columns, self._shift)
-
-
-class SparseRows:
-    """Rows at places 0 .. n - 1, some of them empty and free, and a vector of weights over their columns.
-
-    Attributes
-    ----------
-    n : int
-        Places in use or free.
-    scale : float32 array, shape (n or more,)
-        The value that all columns of a row have; 0 at a free place.
-    weights : float64 array, shape (number of columns or more,)
-    """
-
-    def __init__(self) -> None:
-        self.columns = Columns()
-        self.rows, self.postings = Lists(), Lists()
-        self.scale = np.zeros(0, np.float32)
-        self.weights = np.zeros(0)
-        self.n, self.free = 0, []  # type: ignore[var-annotated]
-
-    def add(self, keys: NDArray[np.uint64], scale: float) -> int:
-        """Add a row of distinct keys. Returns its place."""
-        columns = self.columns.number(keys).astype(np.int32)
-        self.postings.reserve(self.columns.n)
-        self.weights = grown(self.weights, self.columns.n)
-        place = self.free.pop() if self.free else self.n
-        self.n = max(self.n, place + 1)
-        self.rows.reserve(self.n)
-        self.scale = grown(self.scale, self.n)
-        self.rows.set(place, columns)
-        self.scale[place] = scale
-        self.postings.append(columns, place)
-        return place
-
-    def remove(self, place: int) -> None:
-        """Remove a row; its place is free."""
-        columns = self.rows[place]
-        self.postings.discard(columns, place)
-        self.weights[columns[self.postings.length[columns] == 0]] = 0  # no rounding errors stay
-        self.rows.clear(place)
-        self.scale[place] = 0
-        self.free.append(place)
-        if self.columns.n - self.postings.begun > max(FEW, self.postings.begun):
-            self._sweep(np.flatnonzero(self.postings.length[: self.columns.n]))
-
-    def products(self, place: int, out: NDArray[np.float32]) -> None:
-        """out[k] = <row at `place`, row k>, for k < n."""
-        lists = self.postings
-        columns = self.rows[place]
-        counts = out.view(np.uint32)
-        products(columns, lists.pool, lists.start, lists.length, self.scale, place, counts, out)
-
-    def sums(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
-        """<weights, row> of each of these rows."""
-        lists, out = self.rows, np.empty(len(places))
-        sums(self.weights, places, lists.pool, lists.start, lists.length, self.scale, out)
-        return out
-
-    def spread(self, places: NDArray[np.int64], change: NDArray[np.float64]) -> None:
-        """weights += sum over k of change[k] times the row at places[k]."""
-        lists = self.rows
-        spread(self.weights, places, change, lists.pool, lists.start, lists.length, self.scale)
-
-    def value(self, keys: NDArray[np.uint64], values: NDArray[np.float32]) -> float:
-        """<weights, a vector>; keys without a column have no weight."""
-        found = self.columns.find(keys)
-        known = found >= 0
-        return float(self.weights[found[known]] @ values[known].astype(np.float64))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in memory."""
-        own = self.scale.nbytes + self.weights.nbytes
-        return self.columns.nbytes + self.rows.nbytes + self.postings.nbytes + own
-
-    def _sweep(self, used: NDArray[np.int64]) -> None:
-        """Forget the columns that no row has."""
-        number = np.zeros(self.columns.n, np.int32)
-        number[used] = np.arange(len(used))
-        for place in np.flatnonzero(self.rows.length).tolist():
-            self.rows[place][:] = number[self.rows[place]]
-        self.columns.keep(used)
-        self.postings.keep(used)
-        self.weights = self.weights[used]

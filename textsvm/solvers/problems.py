@@ -1,15 +1,15 @@
-"""Learning problems on rows of a Gram, and the machines that solve them.
+"""Learning problems on rows of a Gram, the machines that solve them, and their decision values.
 
-A problem names rows of a Gram, their targets, and what is to be learnt; it says nothing of strings. It
-comes apart into machines, one dual each, which share the rows: a fit with k classes has k (k-1) / 2 of
-them one-vs-one, k one-vs-rest, and ten folds have ten times as many.
+A problem names rows of a Gram, their targets and the learning task; it knows nothing of strings. It is split
+into machines, one dual each, which share the rows: a fit with k classes has k (k-1) / 2 of them one-vs-one,
+k one-vs-rest, and ten folds have ten times as many.
 
     one-vs-one       machine (a, b), a < b: class b against class a, in the order (0,1), (0,2), ..
     one-vs-rest      machine a: class a against all others; with two classes, one machine as one-vs-one
-    crammer-singer   one machine a class, without bias, solved together (Crammer and Singer 2001)
+    crammer-singer   one machine per class, without bias, solved together (Crammer and Singer 2001)
 
-Where an example may have several labels, there is a machine a label: those that have it against the others.
-A label that all or none of the examples have is left out; its machine has no coefficient and a bias of NaN.
+Where an example may have several labels, there is one machine per label: examples with the label against the
+others. A label that all or none of the examples have gets a machine without coefficients and a bias of NaN.
 
 A positive value of a two-class machine means the second class.
 """
@@ -19,18 +19,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csc_matrix
+from threadpoolctl import threadpool_limits
 
-from textsvm.gram.base import Gram
-from textsvm.runtime.parallel import Progress
+from textsvm.gram.base import FeatureProducts, Gram
+from textsvm.linalg.rows import FeatureRows
+from textsvm.runtime.device import array_module, to_host
+from textsvm.runtime.parallel import Progress, n_threads
 from textsvm.solvers import dual
 from textsvm.solvers.chains import solve_chains
-from textsvm.solvers.class_scores import STRATEGIES as STRATEGIES
-from textsvm.solvers.class_scores import class_scores as class_scores
 from textsvm.solvers.dual import AnyDual, MulticlassDual
 from textsvm.solvers.solution import Solution, Stopping
+
+#: Bytes of the float64 copy of a block of rows.
+BLOCK_BYTES = 64 << 20
+#: Bytes of the values that are on a GPU at a time; the rows are read once for each part of this size.
+VALUES_BYTES = 1 << 30
+#: Share of nonzero coefficients below which a sparse product is faster on a CPU, as for class pairs.
+SPARSE = 0.1
 
 
 @dataclass(frozen=True)
@@ -61,17 +71,9 @@ class Classification:
 
 @dataclass(frozen=True)
 class Labelling:
-    """Labels, each of which an example has or has not.
+    """Labels of which an example may have any number; `target` is bool, shape (m, n_labels).
 
-    Attributes
-    ----------
-    index : int64 array, shape (m,)
-        Rows of the Gram.
-    target : bool array, shape (m, n_labels)
-        Which labels each example has.
-    C : float
-    weight : float64 array, shape (m,)
-        Factors of C.
+    The other attributes are those of `Classification`.
     """
 
     index: NDArray[np.int64]
@@ -81,25 +83,16 @@ class Labelling:
 
     @property
     def learnt(self) -> NDArray[np.int64]:
-        """The labels that some of the examples that count have, and some have not."""
+        """The labels that some, but not all, examples of positive weight have."""
         counted = self.target[self.weight > 0]
         return np.flatnonzero(counted.any(axis=0) & ~counted.all(axis=0))
 
 
 @dataclass(frozen=True)
 class Regression:
-    """Numbers to be predicted, within epsilon.
+    """Numbers to be predicted within `epsilon`, which is in the unit of `target`, float64 of shape (m,).
 
-    Attributes
-    ----------
-    index : int64 array, shape (m,)
-        Rows of the Gram.
-    target : float64 array, shape (m,)
-    C : float
-    weight : float64 array, shape (m,)
-        Factors of C.
-    epsilon : float
-        In the unit of `target`.
+    The other attributes are those of `Classification`.
     """
 
     index: NDArray[np.int64]
@@ -111,15 +104,7 @@ class Regression:
 
 @dataclass(frozen=True)
 class OneClass:
-    """A region that holds all but a share nu of the examples.
-
-    Attributes
-    ----------
-    index : int64 array, shape (m,)
-        Rows of the Gram.
-    nu : float
-    weight : float64 array, shape (m,)
-    """
+    """A region that contains all but a share `nu` of the examples, which are the rows `index` of the Gram."""
 
     index: NDArray[np.int64]
     nu: float
@@ -130,16 +115,11 @@ Problem = Classification | Labelling | Regression | OneClass
 
 
 @dataclass(frozen=True)
-class Part:
-    """One dual of a problem.
+class MachineDual:
+    """The dual of a machine, or of all machines of a Crammer-Singer problem together.
 
-    Attributes
-    ----------
-    dual : Dual or MulticlassDual
-    at : int64 array, shape (m,)
-        Which example of the problem each variable belongs to.
-    initial : float64 array, shape (m,), optional
-        Feasible variables, where zeros are not.
+    `at` is the example of the problem that each variable belongs to; `initial` are feasible variables where
+    zeros are not feasible.
     """
 
     dual: AnyDual
@@ -154,12 +134,12 @@ class Machines:
     Attributes
     ----------
     index : int64 array, shape (m,)
-        Rows of the Gram that `coef` stands for.
+        Rows of the Gram that the columns of `coef` stand for.
     coef : float64 array, shape (n_machines, m)
         Value of machine k at x: sum_i coef[k, i] K(index_i, x) + bias[k].
     bias : float64 array, shape (n_machines,)
     solutions : tuple of Solution
-        One a machine, without those left out; a single one of all of them for Crammer-Singer.
+        One per machine that was trained; a single solution for all machines of Crammer-Singer.
     """
 
     index: NDArray[np.int64]
@@ -183,80 +163,149 @@ def solve(
     gram : Gram
     paths : sequence of sequences of problems
         The problems of a path differ in C or epsilon alone (best with C ascending): each starts from the
-        solution of the one before.
+        solution of the previous one.
     tol, max_iter, duality_gap
-        See `textsvm.solvers.smo.solve`.
+        See `textsvm.solvers.solution.Stopping`.
     progress : callable, optional
+        See `textsvm.solvers.chains.solve_chains`.
 
     Returns
     -------
     list of lists of Machines, in the shape of `paths`
     """
-    parts = [[parts_of(problem) for problem in path] for path in paths]
+    parts = [[machine_duals(problem) for problem in path] for path in paths]
     chains = [chain for path in parts for chain in zip(*path, strict=True)]
     duals = [[part.dual for part in chain] for chain in chains]
     initial = [chain[0].initial for chain in chains]
     solved = iter(solve_chains(gram, duals, Stopping(tol, max_iter, duality_gap), initial, progress))
     result: list[list[Machines]] = []
-    for path, made in zip(paths, parts, strict=True):
-        # One list of solutions a dual, each in the order of the path; turned round.
-        by_machine = [next(solved) for _ in made[0]]
+    for path, path_parts in zip(paths, parts, strict=True):
+        # Transpose: from a list of solutions along the path for each dual to a list of solutions per problem.
+        by_machine = [next(solved) for _ in path_parts[0]]
         by_problem = zip(*by_machine, strict=True) if by_machine else [()] * len(path)
-        result.append([collect(*each) for each in zip(path, made, by_problem, strict=True)])
+        result.append([collect(*each) for each in zip(path, path_parts, by_problem, strict=True)])
     return result
 
 
-def parts_of(problem: Problem) -> list[Part]:
-    """The duals of a problem: one a machine, or one of all classes together."""
+def machine_duals(problem: Problem) -> list[MachineDual]:
+    """The duals of a problem: one per machine, or one of all classes together."""
     index, weight = problem.index, problem.weight
     everyone = np.arange(len(index))
     if isinstance(problem, Regression):
-        made = dual.svr(problem.target, problem.C, problem.epsilon, weight, index)
-        return [Part(made, np.tile(everyone, 2))]
+        regression = dual.svr(problem.target, problem.C, problem.epsilon, weight, index)
+        return [MachineDual(regression, np.tile(everyone, 2))]
     if isinstance(problem, OneClass):
-        made, initial = dual.one_class(len(index), problem.nu, weight, index)
-        return [Part(made, everyone, initial)]
+        region, initial = dual.one_class(len(index), problem.nu, weight, index)
+        return [MachineDual(region, everyone, initial)]
     if isinstance(problem, Labelling):
         signs = [np.where(problem.target[:, a], 1.0, -1.0) for a in problem.learnt]
-        return [Part(dual.svc(sign, problem.C, weight, index), everyone) for sign in signs]
+        return [MachineDual(dual.svc(sign, problem.C, weight, index), everyone) for sign in signs]
     target, parts = problem.target, []
     if problem.strategy == "crammer-singer":
         together = dual.crammer_singer(target, problem.n_classes, problem.C, weight, index)
-        return [Part(together, everyone)]
+        return [MachineDual(together, everyone)]
     if problem.strategy == "ovo" or problem.n_classes == 2:
         for a, b in combinations(range(problem.n_classes), 2):
             at = np.flatnonzero((target == a) | (target == b))
             sign = np.where(target[at] == b, 1.0, -1.0)
-            parts.append(Part(dual.svc(sign, problem.C, weight[at], index[at]), at))
+            parts.append(MachineDual(dual.svc(sign, problem.C, weight[at], index[at]), at))
     else:
         for a in range(problem.n_classes):
             sign = np.where(target == a, 1.0, -1.0)
-            parts.append(Part(dual.svc(sign, problem.C, weight, index), everyone))
+            parts.append(MachineDual(dual.svc(sign, problem.C, weight, index), everyone))
     return parts
 
 
-def collect(problem: Problem, parts: Sequence[Part], solutions: Sequence[Solution]) -> Machines:
+def collect(problem: Problem, parts: Sequence[MachineDual], solutions: Sequence[Solution]) -> Machines:
     """The machines of a problem, from the solutions of its duals."""
     if parts and isinstance(parts[0].dual, MulticlassDual):
         [solution] = solutions
         return Machines(problem.index, solution.coef, np.zeros(len(solution.coef)), (solution,))
     coef = np.zeros((len(parts), len(problem.index)))
     for k, (part, solution) in enumerate(zip(parts, solutions, strict=True)):
-        if isinstance(problem, Regression):  # two variables an example; their sum counts
+        if isinstance(problem, Regression):  # an example has two variables, whose coefficients add up
             coef[k] = np.bincount(part.at, solution.coef, len(problem.index))
         else:
             coef[k, part.at] = solution.coef
     bias = np.array([solution.bias for solution in solutions])
-    if isinstance(problem, Labelling):
-        coef, bias = _with_left_out(problem, coef, bias)
+    if isinstance(problem, Labelling):  # labels that were not learnt have a machine too
+        n_labels, learnt = problem.target.shape[1], problem.learnt
+        learnt_coef, learnt_bias = coef, bias
+        coef, bias = np.zeros((n_labels, coef.shape[1])), np.full(n_labels, np.nan)
+        coef[learnt], bias[learnt] = learnt_coef, learnt_bias
     return Machines(problem.index, coef, bias, tuple(solutions))
 
 
-def _with_left_out(
-    problem: Labelling, coef: NDArray[np.float64], bias: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Coefficients and biases of all labels, from those that were learnt."""
-    n_labels = problem.target.shape[1]
-    every_coef, every_bias = np.zeros((n_labels, coef.shape[1])), np.full(n_labels, np.nan)
-    every_coef[problem.learnt], every_bias[problem.learnt] = coef, bias
-    return every_coef, every_bias
+def decision_values(
+    gram: Gram | FeatureProducts, several: Sequence[Machines]
+) -> list[NDArray[np.float64]]:
+    """Values of solved problems at every row of their Gram, computed on the Gram's device.
+
+    The coefficients of all machines of all problems are the rows of one sparse matrix W over the rows of the
+    Gram. Rows of K that no machine uses are not computed, and the others are read once, in float64, in blocks
+    whose size does not depend on the number of machines:
+
+        values = sum over blocks B of W[:, B] K[B, :].
+
+    Parameters
+    ----------
+    gram : Gram or FeatureProducts, n rows
+    several : sequence of Machines
+
+    Returns
+    -------
+    list of float64 arrays, shape (n_machines, n), one per problem, on the host
+    """
+    if not several:
+        return []
+    bias = np.concatenate([machines.bias for machines in several])
+    sizes = np.cumsum([len(machines.bias) for machines in several])[:-1]
+    weights = _weights(several, len(bias), gram.n)
+    if gram.features is not None:
+        return np.split(_feature_values(gram.features, weights) + bias[:, None], sizes)
+    assert not isinstance(gram, FeatureProducts)
+    values = np.empty((len(bias), gram.n))
+    on_host = gram.device.kind == "cpu"
+    most = len(bias) if on_host else max(1, VALUES_BYTES // (8 * max(1, gram.n)))
+    with threadpool_limits(n_threads(), user_api="blas"):
+        for first in range(0, len(bias), most):
+            part = slice(first, min(first + most, len(bias)))
+            _product(array_module(gram.device), gram, weights[part], values[part])
+    values += bias[:, None]
+    return np.split(values, sizes)
+
+
+def _weights(several: Sequence[Machines], total: int, n: int) -> csc_matrix:
+    """W, shape (total, n); coefficients of a row of the Gram that occurs twice add up."""
+    rows, columns, coef, first = [], [], [], 0
+    for machines in several:
+        machine, at = np.nonzero(machines.coef)
+        rows.append(machine + first)
+        columns.append(machines.index[at])
+        coef.append(machines.coef[machine, at])
+        first += len(machines.bias)
+    places = (np.concatenate(rows), np.concatenate(columns))
+    return csc_matrix((np.concatenate(coef), places), shape=(total, n))
+
+
+def _feature_values(rows: FeatureRows, weights: csc_matrix) -> NDArray[np.float64]:
+    """(X X' + diag(ridge)) W', transposed, without kernel values."""
+    coef = weights.T.toarray()
+    values = to_host(rows.x.dot(rows.x.transposed_dot(coef)))
+    return (values + to_host(rows.ridge)[:, None] * coef).T
+
+
+def _product(xp: Any, gram: Gram, weights: csc_matrix, out: NDArray[np.float64]) -> None:
+    """out = weights K, for `weights` of shape (k, n) and `out` of shape (k, n) on the host."""
+    values: Any = out if xp is np else xp.empty(out.shape, xp.float64)
+    values[...] = 0
+    used = np.flatnonzero(np.diff(weights.indptr))
+    size = max(1, BLOCK_BYTES // (8 * max(1, gram.n)))
+    for start in range(0, len(used), size):
+        block = used[start : start + size]
+        rows = gram.rows(block).astype(xp.float64)
+        part = weights[:, block]
+        sparse = xp is np and part.nnz < SPARSE * part.shape[0] * part.shape[1]
+        values += (part if sparse else xp.asarray(part.toarray())) @ rows
+    if xp is not np:
+        out[...] = values.get()

@@ -1,24 +1,24 @@
-"""Duals on several cards: the Gram in shards of columns, the first card with all else, rounds as on one card.
+"""Duals on several cards: the Gram in shards of columns, everything else on the first card.
 
-Which kernels choose and solve working sets does not change, and nor do the sums: a change of a variable's
-response is added up by one card, the one that has its column, in the order that one card alone would take.
-Results are those of a card that holds the whole matrix, bit for bit. What a round does besides
-(kernels_cu/shards.cu; kernels read and write the first card's memory):
+The kernels that choose and solve working sets do not change, and neither do the sums: the change of a
+variable's response is computed by the card that has its column, in the same order as on a single card.
+Results are bit for bit those of a card that holds the whole matrix. The additional kernels of a round
+(kernels_cu/shards.cu), which read and write the first card's memory:
 
-    gather     each card reads the set and writes into the tile the columns that it has: for two cards 2 MB
-               of 4 go over the bus
-    fetch      each card takes over what has moved, 12 bytes a variable of the set
-    update     the kernel of one card, for the variables whose columns are here: to it, they are the problem
-    exchange   each card writes their responses where the first card chooses: 8 bytes a variable
+    gather     each card reads the set and writes the columns it has into the tile: for two cards 2 MB of 4 go
+               over the bus
+    fetch      each card copies the changes, 12 bytes per variable of the set
+    update     the kernel of a single card, applied to the variables whose columns are here
+    exchange   each card writes the responses of its variables to the first card, 8 bytes per variable
 
-Between the cards' work stand events: the first card's stream waits for all, and all wait for the first.
+Events order the work of the cards: the stream of the first card waits for all, and all wait for the first.
 
-Arrays of a card, besides its shard; P slots of problems of up to m variables in `planes` planes (1, or one a
-class), as in `textsvm.solvers.smo_cuda` and `crammer_singer_cuda`:
-    lists                int32 (3, P, m)   row of the Gram of each variable; variables whose columns are here;
-                                           where these columns are in the shard
-    F                    float64 (P, [planes,] m)   responses of the variables that are here
-    state                int64 (P, words)           their number, done and moved are used
+Arrays of a card, besides its shard; P slots of problems of up to m variables in `planes` planes (1, or one
+per class), as in `textsvm.solvers.smo_cuda` and `crammer_singer_cuda`:
+    lists                int32 (3, P, m)   row of the Gram of each variable; the card's own variables, whose
+                                           columns are here; the positions of these columns in the shard
+    F                    float64 (P, [planes,] m)   responses of the card's own variables
+    state                int64 (P, words)           their number; done and moved are used
     moved, moved_slots   copies of the first card's
 """
 
@@ -31,74 +31,64 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.gram.base import Gram, Window
-from textsvm.gram.cards import Shard, ShardedGram, enable_peers
+from textsvm.gram.cards import Shard, enable_peers
 from textsvm.runtime import device as devices
 from textsvm.solvers import cuda_queue
 from textsvm.solvers.solution import Stopping
 
 SOURCE = "shards.cu"
 DEFINE_SETS: list[tuple[str, devices.Defines]] = [(SOURCE, (("SET", 1024),))]
-#: Blocks of a card that gather, of one slot at most, and of all slots together.
+#: Most blocks of a card that gather: per slot, and for all slots together.
 GATHERERS, ALL_GATHERERS = 256, 2048
 _POINTERS = (
     "values", "index", "own", "F", "state", "moved", "moved_slots",
     "members", "tile", "all_F", "all_state", "all_moved", "all_moved_slots",
 )  # fmt: skip
-#: What every kernel takes: Part of shards.cu.
+#: Argument of every kernel: Part of shards.cu.
 PART = np.dtype(
     [(name, np.uint64) for name in _POINTERS]
     + [(name, np.int64) for name in ("first", "width", "stride")]
     + [(name, np.int32) for name in ("words", "size", "paused", "planes", "moved_planes")],
     align=True,
 )
-#: Structs of shards.cu, for the test that they are the same.
+#: Structs of shards.cu, for the test that both definitions agree.
 STRUCTS = {"Part": PART}
 
 
-class OverCards(cuda_queue.Slots):
-    """What slots of any kind do otherwise where their Gram is in shards: put before the class of that kind.
+class ShardedSlots(cuda_queue.Slots):
+    """Slots over a sharded Gram: a mix-in that comes before the class for problems of one type."""
 
-    Parameters
-    ----------
-    gram : ShardedGram
-    shape, wanted, stopping
-        See `cuda_queue.Slots`.
-    """
-
-    #: The field of the kernels' arrays that has the responses.
+    #: Name of the responses among the fields of the kernels' arrays.
     RESPONSES: ClassVar[str]
     tile: Any
     moved: Any
     moved_slots: Any
 
-    def __init__(self, gram: ShardedGram, shape: tuple[int, ...], wanted: int, stopping: Stopping) -> None:
+    def __init__(self, gram: Gram, shape: tuple[int, ...], wanted: int, stopping: Stopping) -> None:
         super().__init__(gram, shape, wanted, stopping)
         enable_peers([shard.device for shard in gram.shards])
         self.ready = _event()
-        self.parts = [Part(self, shard) for shard in gram.shards]
+        self.parts = [CardPart(self, shard) for shard in gram.shards]
 
     def window_of(self, gram: Gram) -> Window:
-        """Row numbers for the kernels of the first card, which leave the values to `gather` and `update`."""
-        assert isinstance(gram, ShardedGram)
+        """Row numbers for the kernels of the first card; only `gather` and `update` read values."""
         every = devices.cupy().arange(gram.n, dtype=np.int32)
         return Window(gram.shards[0].values, every, np.zeros(gram.n, np.int64))
 
     def write_states(self, slots: list[int], states: NDArray[Any]) -> None:
-        """Set the states of these slots, and tell every card which variables are its own."""
+        """Set the states of these slots, and the lists of own variables of every card."""
         super().write_states(slots, states)
         rows = [self.rows[slot] for slot in slots]
         self.on_each(lambda part: part.start(slots, rows))
 
     def gather(self) -> None:
-        """The tiles of all slots."""
         self.on_each(lambda part: part.gather())
 
     def update(self, first: int, problems: int) -> None:
-        """Responses of these slots, from what their states say has moved."""
         self.on_each(lambda part: part.update(first, problems, self.blocks(part.most, problems)))
 
-    def on_each(self, work: Callable[[Part], None]) -> None:
-        """Have all cards do this, after what the first has been given so far and before what comes next."""
+    def on_each(self, work: Callable[[CardPart], None]) -> None:
+        """Have all cards do this, after the work queued on the first card so far and before its next."""
         cuda = devices.cupy().cuda
         self.ready.record()
         for part in self.parts:
@@ -110,22 +100,15 @@ class OverCards(cuda_queue.Slots):
             cuda.get_current_stream().wait_event(part.done)
 
 
-class Part:
-    """What one card has of the problems in all slots.
+class CardPart:
+    """One card's part of the problems in all slots; `slots` are those of the first card."""
 
-    Parameters
-    ----------
-    slots : OverCards
-        Of the first card; not kept.
-    shard : Shard
-    """
-
-    def __init__(self, slots: OverCards, shard: Shard) -> None:
+    def __init__(self, slots: ShardedSlots, shard: Shard) -> None:
         cp, shape, stride = devices.cupy(), slots.values.shape[1:], slots.stride
         self.device, self.first, self.last = shard.device, shard.first, shard.last
         self.count, self.changes = slots.count, slots.moved.size // slots.moved_slots.size
         self.size_word = _word(slots, "size")
-        #: Variables of each slot whose columns are here.
+        #: Number of own variables in each slot.
         self.sizes = np.zeros(self.count, np.int64)
         with devices.use(shard.device):
             needed = 12 * self.count * stride + 8 * slots.values[0].size + 12 * slots.moved.size
@@ -148,7 +131,7 @@ class Part:
             stride=stride, words=slots.state.shape[1], size=self.size_word, paused=_word(slots, "paused"),
             planes=int(np.prod(shape[1:-1])), moved_planes=self.changes,
         )  # fmt: skip
-        #: What `update` takes: to it, the variables that are here are the problem.
+        #: Argument of `update`, for which the own variables are the whole problem.
         self.arrays = slots.arrays.copy()
         for name, value in {
             "rows": shard.values, "index": self.lists[2], slots.RESPONSES: self.F, "state": self.state,
@@ -159,11 +142,11 @@ class Part:
 
     @property
     def most(self) -> int:
-        """Variables that are here, of the slot that has the most of them."""
+        """Largest number of own variables in a slot."""
         return int(self.sizes.max())
 
     def start(self, slots: list[int], rows: list[NDArray[np.int64]]) -> None:
-        """Take problems over that start in these slots; `rows`: of the Gram, of their variables."""
+        """Set up problems that start in these slots; `rows` are the rows of the Gram of their variables."""
         cp = devices.cupy()
         lists = np.zeros((3, len(slots), max(len(of_slot) for of_slot in rows)), np.int32)
         for k, of_slot in enumerate(rows):
@@ -174,15 +157,15 @@ class Part:
         where = cp.asarray(slots)
         self.lists[:, where, : lists.shape[2]] = cp.asarray(lists)
         self.state[:, self.size_word][where] = cp.asarray(self.sizes[slots])
-        self.exchange(0, self.count, 0)  # of slots under way too: the same
+        self.exchange(0, self.count, 0)  # of running slots too, where it changes nothing
 
     def gather(self) -> None:
-        """The columns of the tiles that are here."""
+        """Copy own columns into the tiles."""
         blocks = max(1, min(GATHERERS, ALL_GATHERERS // self.count))
         self.kernels["gather"]((blocks, self.count), (256,), (self.part,))
 
     def update(self, first: int, problems: int, blocks: int) -> None:
-        """Responses of the variables that are here."""
+        """Update the responses of own variables."""
         if not self.most:
             return
         number = np.int32(first)
@@ -191,7 +174,7 @@ class Part:
         self.exchange(first, problems, 1)
 
     def exchange(self, first: int, problems: int, out: int) -> None:
-        """Responses from the first card, or `out` to it."""
+        """Copy responses from the first card or, with `out`, to it."""
         if self.most:
             grid = -(-self.most // 256), problems
             self.kernels["exchange"](grid, (256,), (self.part, np.int32(first), np.int32(out)))
@@ -201,10 +184,11 @@ _KERNELS = ("gather", "fetch", "exchange")
 
 
 def _event() -> Any:
-    """An event of the current card, for its order with others alone."""
+    """An event of the current card, used only for ordering."""
     return devices.cupy().cuda.Event(disable_timing=True)
 
 
-def _word(slots: OverCards, name: str) -> int:
-    """Which of a state's words this is; a state without it is asked whether it is done."""
-    return (slots.STATE.names or ()).index(name if name in (slots.STATE.names or ()) else "done")
+def _word(slots: ShardedSlots, name: str) -> int:
+    """Index of a field of the state; that of `done` if the state does not have it."""
+    names = slots.STATE.names or ()
+    return names.index(name if name in names else "done")

@@ -1,4 +1,4 @@
-"""Sequential minimal optimisation (Platt 1998) with second-order working sets (Fan, Chen, Lin 2005).
+"""Sequential minimal optimisation (Platt 1998), second-order working sets (Fan, Chen, Lin 2005), on the CPU.
 
 With coefficients b_i = sign_i a_i the dual of `textsvm.solvers.dual` loses its labels:
 
@@ -17,110 +17,342 @@ finds the next i. The stopping rule is LIBSVM's, m - M <= tol.
 
 Over-relaxation (as Mangasarian and Musicant 1999 for sweeps over single variables). A run of more than 2 m
 iterations is ill-conditioned: its pairs undo each other's steps. From there on a step is 1.6 t where the
-bounds allow it. Measured on the edit kernel with gamma = 0.005, that halves or thirds the iterations; early
-on, or on a well-conditioned Gram, it would add some.
+bounds allow it. Measured on the edit kernel with gamma = 0.005, that halves the iterations or cuts them to a
+third; early in a run, or on a well-conditioned Gram, it would add some.
 
-Shrinking. A variable at a bound whose -F lies beyond what any partner offers (UP only, -F < M; DOWN only,
--F > m) is set aside when that shortens the active set enough. The columns of the active set are then read
-from a tile: compact copies of the rows in use. What F lacks is made up for when the set is opened again,
-from the rows of those variables alone whose coefficients have changed since.
+Shrinking. A variable at a bound whose -F lies beyond that of every possible partner (UP only, -F < M; DOWN
+only, -F > m) is set aside when that shortens the active set enough. The columns of the active set are then
+read from a tile: compact copies of the rows in use. When the set is opened again, the responses of the other
+variables are updated from the rows of those variables alone whose coefficients have changed since.
 
 Rounding. Steps add up in F, in float64, to an error of about eps sum |b| max |K| sqrt(steps), or eps max |b|
 max |K| steps where rounding of b is the same each time. Where that is more than 0.01 tol, and wherever a run
-stops short of tol, F is made anew from b, and judged then; where it is not at the optimum after all the run
-goes on. A warm start multiplies F, and what F is off by.
+stops short of tol, F is computed anew from b, and optimality is judged by the new F; where it is not reached
+the run continues. A warm start multiplies F, and the error of F too.
 
-On the CPU this is `textsvm.solvers.smo_cpu`, on a GPU, with larger working sets, `textsvm.solvers.smo_cuda`.
+Chains that run side by side (`textsvm.solvers.chains`) share the buffer of a dense Gram and nothing else. A
+problem on some of the rows (a fold, two classes) reads their columns from a tile as a shortened active set
+does, and takes as long as a problem on a Gram of its own.
+
+The inner loop is `textsvm.solvers.smo_loop`; the GPU twin, with larger working sets, is
+`textsvm.solvers.smo_cuda`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.errors import InputError
 from textsvm.gram.base import Gram
-from textsvm.runtime.parallel import Progress
-from textsvm.solvers.chains import solve_chains
+from textsvm.runtime.parallel import Progress, part
+from textsvm.solvers import smo_loop as loop
 from textsvm.solvers.dual import Dual
-from textsvm.solvers.solution import Solution, Stopping
+from textsvm.solvers.solution import (
+    NO_STEP_LEFT,
+    NOT_FINITE,
+    RELAXATION,
+    RENEWALS,
+    ROUNDING,
+    Solution,
+    Stopping,
+    assess,
+    bounds,
+    carried_over,
+    log_progress,
+    rounding,
+    warm_start,
+)
+
+Vector = NDArray[np.float64]
+
+#: Largest size of a tile in bytes. The tiles of all threads take no more than the Gram's buffer, and each no
+#: more than 1/8 of it.
+TILE_BYTES = 64 << 20
+#: Rows that are added at a time.
+BLOCK = 64
+#: Iterations between checks of shrinking, progress and stalling.
+_STRETCH = 1000
+#: The active set is shortened only to this fraction or less: each time its rows are copied again.
+_WORTHWHILE = 0.9
 
 
-def solve(
-    gram: Gram,
-    dual: Dual,
-    tol: float = 1e-3,
-    max_iter: int = -1,
-    initial: NDArray[np.float64] | None = None,
-    progress: Progress | None = None,
-    duality_gap: float | None = None,
-) -> Solution:
-    """Solve a dual problem over a Gram, where the Gram lives.
+@dataclass(frozen=True)
+class Common:
+    """Data shared by the runs of all chains over a Gram; `diag` is its diagonal, on the host."""
 
-    Parameters
-    ----------
-    gram : Gram, n rows
-    dual : Dual, m variables
-    tol : float
-        Largest violation m(a) - M(a) to accept, > 0.
-    max_iter : int
-        Bound on the pairs optimised; -1 is max(10 million, 100 m).
-    initial : float64 array, shape (m,), optional
-        Variables to start from, feasible; zeros by default.
-    progress : callable, optional
-        Called every few hundredths of a second with (done, total), done growing from 0 to total on a
-        logarithmic scale of the violation; may raise to stop.
-    duality_gap : float, optional
-        Stop as well once the relative duality gap is at most this (the rule of GTSVM; Cotter, Srebro and
-        Keshet 2011), looked at each time the violation has fallen to a tenth.
+    gram: Gram
+    diag: NDArray[np.float32]
+    stopping: Stopping
+    tile_bytes: int
 
-    Returns
-    -------
-    Solution
-        Also when the bound on iterations or the precision of float64 ended the work: see its `status`.
 
-    Raises
-    ------
-    InputError
-        If the dual does not fit the Gram, `initial` is infeasible or the Gram holds a value that is not
-        a finite number.
+def solve_chain(common: Common, chain: Sequence[Dual], coef: Vector, progress: Progress) -> list[Solution]:
+    """Solve a chain of problems over a Gram in host memory, starting from `coef`."""
+    solutions: list[Solution] = []
+    responses: Vector | None = None
+    run: Run | None = None
+    for j, dual in enumerate(chain):
+        if j:
+            coef, responses = warm_start(dual, chain[j - 1], solutions[-1])
+        of_problem = part(progress, j, 1, len(chain))
+        assert of_problem is not None
+        run = Run(common, dual, coef, responses, of_problem, run)
+        solutions.append(run.solve())
+    return solutions
+
+
+@dataclass
+class Tile:
+    """Rows of k variables, restricted to the columns of the k active ones, in t slots.
+
+    `slot`, shape (k,), is the slot of each variable's row in `values`, shape (t, k), and `owner`, shape (t,),
+    the variable of each slot, both -1 where there is none; `next` is the slot that is filled next.
     """
-    stopping = Stopping(tol, max_iter, duality_gap)
-    return solve_chains(gram, [[dual]], stopping, [initial], progress)[0][0]
+
+    values: NDArray[np.float32]
+    slot: NDArray[np.int64]
+    owner: NDArray[np.int64]
+    next: int = 0
+
+    @classmethod
+    def empty(cls, height: int, width: int) -> Tile:
+        """A tile of `height` slots for `width` variables."""
+        values = np.empty((height, width), np.float32)
+        return cls(values, np.full(width, -1, np.int64), np.full(height, -1, np.int64))
 
 
-def solve_many(
-    gram: Gram,
-    chains: Sequence[Sequence[Dual]],
-    tol: float = 1e-3,
-    max_iter: int = -1,
-    initial: Sequence[NDArray[np.float64] | None] | None = None,
-    progress: Progress | None = None,
-    duality_gap: float | None = None,
-) -> list[list[Solution]]:
-    """Solve chains of dual problems over one Gram, side by side; see `textsvm.solvers.chains`.
+class Run:
+    """One solve: all m variables, and the active ones in compact arrays.
 
-    Parameters
-    ----------
-    gram : Gram, n rows
-    chains : sequence of sequences of Dual
-    tol, max_iter, duality_gap
-        See `solve`; they count for each problem.
-    initial : sequence of float64 arrays or None, one a chain, optional
-        Where the first problem of each chain starts.
-    progress : callable, optional
-        Called with (done, total), the chains' shares of the work together; may raise to stop.
-
-    Returns
-    -------
-    list of lists of Solution, in the shape of `chains`
-
-    Raises
-    ------
-    InputError
-        See `solve`.
-    ValueError
-        If the problems of a chain have different variables.
+    Starts from the feasible `coef`, sign * alpha, with its `responses` if they are known. `former` is the
+    previous run over the same variables, if any: its tile is reused if it holds all rows, and `responses`
+    were derived from its own.
     """
-    return solve_chains(gram, chains, Stopping(tol, max_iter, duality_gap), initial, progress)
+
+    def __init__(
+        self, common: Common, dual: Dual, coef: Vector, responses: Vector | None, progress: Progress,
+        former: Run | None = None,
+    ) -> None:  # fmt: skip
+        self.gram, self.stopping, self.tile_bytes = common.gram, common.stopping, common.tile_bytes
+        self.window = self.gram.window()
+        self.dual, self.progress = dual, progress
+        self.tol = self.stopping.tol  # or a larger one before it
+        self.shrinking = self.stopping.shrinking and len(dual) > 2
+        self.index = np.ascontiguousarray(dual.index, np.int64)
+        self.direct = len(dual) == self.gram.n and bool((self.index == np.arange(self.gram.n)).all())
+        self.coef = coef.copy()
+        self.low, self.high = bounds(dual)
+        self.diag = common.diag[self.index]
+        self.F = dual.sign * dual.linear + 0.0 if responses is None else responses.copy()
+        #: (variables set aside, coefficients of all at that time)
+        self.aside: list[tuple[NDArray[np.int64], Vector]] = []
+        self.iterations = 0
+        #: Steps added up in the responses, and the error of the responses before them.
+        self.steps, self.inherited = 0, 0.0
+        if former is not None and responses is not None:
+            self.inherited = carried_over(former.rounding(), former.dual, former.coef, coef)
+        #: The largest sum of coefficients, coefficient and kernel value that have been seen.
+        self.size, self.most, self.largest = 0.0, 0.0, float(np.abs(self.diag).max(initial=0.0))
+        self.state = np.array([-1, -1, int(self.window.used.max(initial=0)), 0], np.int64)
+        self.extrema = np.zeros(3)
+        self.tile = Tile.empty(0, 0)
+        self.whole_tile: Tile | None = None if former is None else former.whole_tile
+        if responses is None:
+            self.add_rows(np.arange(len(dual)), np.zeros(len(dual)))
+        self.activate(np.arange(len(dual)))
+        self.worst = self.best = self.violation
+        #: Iterations and objective decrease at the last check of stalling.
+        self.mark = (0, 0.0)
+
+    def solve(self) -> Solution:
+        for tol in self.stopping.tolerances():
+            self.tol = tol
+            status = self.optimise(self.stopping.bound(len(self.dual)))
+            solution = assess(self.dual, self.coef, self.F, self.iterations, status, tol)
+            if self.stopping.satisfied(solution.duality_gap):
+                solution = replace(solution, converged=True, status="converged")
+                break
+            if not solution.converged:
+                break
+        if solution.converged:
+            self.progress(1.0, 1.0)
+        return solution
+
+    def optimise(self, bound: int) -> str:
+        """Iterate until the violation is at most `tol` or the run has to stop; return its status."""
+        status, reopened, renewals = "", False, 0
+        while not status:
+            reason = self.stretch(min(_STRETCH, bound - self.iterations))
+            if not np.isfinite(self.active_F).all():
+                raise InputError(NOT_FINITE)
+            self.report()
+            self.measure()
+            if reason in (loop.OPTIMAL, loop.STALLED):
+                if self.aside:
+                    self.reopen()
+                elif renewals < RENEWALS and self.rounding() > ROUNDING * self.tol:
+                    renewals += 1
+                    self.renew()
+                    if self.violation <= self.tol:
+                        status = "converged"
+                else:
+                    status = "converged" if reason == loop.OPTIMAL else NO_STEP_LEFT
+            elif self.iterations >= bound:
+                status = f"stopped at {bound:,} iterations"
+            elif self.stalled():
+                status = "stalled: the objective no longer decreases"
+            elif self.shrinking:
+                if not reopened and self.violation <= 10 * self.tol:
+                    reopened = True
+                    self.reopen()
+                self.shrink()
+        self.reopen()
+        # A run that stops short has usually taken many steps; its figures are computed from fresh responses.
+        if self.rounding() > (ROUNDING * self.tol if status == "converged" else 0.0):
+            self.renew()
+            if status == "converged" and self.violation > self.tol:
+                status = NO_STEP_LEFT
+        return status
+
+    @property
+    def violation(self) -> float:
+        return float(self.extrema[loop.FIRST] - self.extrema[loop.LAST])
+
+    def stretch(self, budget: int) -> int:
+        """Iterate up to `budget` times, fetching missing rows on the way; return why the loop stopped."""
+        left = budget
+        relaxation = 1.0 if self.iterations < 2 * len(self.dual) else RELAXATION
+        while True:
+            reason, done = loop.iterate(
+                left, self.tol, relaxation, self.window.values, self.window.slots, self.window.used,
+                self.tile.values, self.tile.slot, self.tile.owner, self.rows, self.active_F, self.active_coef,
+                self.active_low, self.active_high, self.up, self.down, self.active_diag, self.gains,
+                self.state, self.extrema,
+            )  # fmt: skip
+            left -= done
+            self.iterations += done
+            self.steps += done
+            if reason != loop.MISSING:
+                return int(reason)
+            self.fetch()
+            self.report()
+
+    def fetch(self) -> None:
+        """Load the missing rows of the pair, and those of the worst violators: the likely next ones."""
+        pair = self.state[[loop.AT_I, loop.AT_J]]
+        wanted = self.rows[pair[pair >= 0]]
+        more = min(self.window.capacity // 2, self.gram.ahead) - len(wanted)
+        if more > 0:
+            first, last = self.extrema[loop.FIRST], self.extrema[loop.LAST]
+            violation = np.maximum(self.up - self.active_F - last, self.down + self.active_F + first)
+            violation[self.window.slots[self.rows] >= 0] = 0
+            worst = np.argpartition(-violation, min(more, len(violation)) - 1)[:more]
+            wanted = np.concatenate([wanted, self.rows[worst[violation[worst] > 0]]])
+        self.load(wanted)
+
+    def load(self, rows: NDArray[np.int64]) -> None:
+        self.window.refill(rows)
+        self.state[loop.CLOCK] = int(self.window.used.max())
+
+    def activate(self, active: NDArray[np.int64]) -> None:
+        """Set up compact arrays of the active variables, and find the first i."""
+        self.active = active
+        whole = len(active) == len(self.dual)
+        self.rows = self.index[active]
+        self.active_F, self.active_coef = self.F[active], self.coef[active]
+        self.active_low, self.active_high = self.low[active], self.high[active]
+        self.active_diag = self.diag[active]
+        self.up = np.where(self.active_coef < self.active_high, 0.0, -np.inf)
+        self.down = np.where(self.active_coef > self.active_low, 0.0, -np.inf)
+        self.gains = np.zeros(len(active), np.float32)
+        self.set_tile(0 if whole and self.direct else len(active))
+        loop.find_first(self.active_F, self.up, self.down, self.gains, self.state, self.extrema)
+
+    def set_tile(self, k: int) -> None:
+        """Provide a tile for k active variables; that of all variables is kept, if all their rows fit."""
+        self.tile.next = int(self.state[loop.NEXT])
+        if self.whole_tile is not None and k == len(self.dual):
+            self.tile = self.whole_tile
+        else:
+            self.tile = Tile.empty(max(2, min(k, self.tile_bytes // (4 * k))) if k else 0, k)
+            if len(self.tile.values) == len(self.dual):
+                self.whole_tile = self.tile
+        self.state[loop.NEXT] = self.tile.next
+
+    def write_back(self) -> None:
+        self.F[self.active] = self.active_F
+        self.coef[self.active] = self.active_coef
+
+    def shrink(self) -> None:
+        """Set variables aside that no partner can move, if there are many of them."""
+        first, last = self.extrema[loop.FIRST], self.extrema[loop.LAST]
+        up, down = self.up == 0, self.down == 0
+        settled = (~down & (-self.active_F < last)) | (~up & (-self.active_F > first)) | ~(up | down)
+        if len(settled) - settled.sum() > _WORTHWHILE * len(settled):
+            return
+        self.write_back()
+        self.aside.append((self.active[settled], self.coef.copy()))
+        self.activate(self.active[~settled])
+
+    def reopen(self) -> None:
+        """Update the responses of the variables set aside, and make all variables active."""
+        self.write_back()
+        aside, self.aside = self.aside, []
+        for variables, before in aside:
+            self.add_rows(variables, before)
+        if aside:
+            self.activate(np.arange(len(self.dual)))
+
+    def measure(self) -> None:
+        """Record the magnitude of coefficients and kernel values (of a row: the diagonal may be 0)."""
+        if not len(self.active_coef):
+            return
+        magnitudes = np.abs(self.active_coef)
+        self.size = max(self.size, float(magnitudes.sum()))
+        self.most = max(self.most, float(magnitudes.max()))
+        i = self.state[loop.AT_I]
+        slot = self.window.slots[self.rows[i]] if i >= 0 else -1
+        if slot >= 0:
+            self.largest = max(self.largest, float(np.abs(self.window.values[slot][self.rows]).max()))
+
+    def rounding(self) -> float:
+        """Estimated error of the responses."""
+        size = max(self.size, float(np.abs(self.coef).sum()))
+        return self.inherited + rounding(size, self.most, self.largest, self.steps)
+
+    def renew(self) -> None:
+        """Compute the responses anew, from the coefficients alone."""
+        self.write_back()
+        self.F = self.dual.sign * self.dual.linear + 0.0
+        self.steps, self.inherited = 0, 0.0
+        self.add_rows(np.arange(len(self.dual)), np.zeros(len(self.dual)))
+        self.activate(np.arange(len(self.dual)))
+
+    def add_rows(self, variables: NDArray[np.int64], before: Vector) -> None:
+        """F += K (coef - before) at these variables, a block of rows at a time."""
+        change = np.bincount(self.index, self.coef - before, self.gram.n)
+        changed = np.flatnonzero(change)
+        F, columns = self.F[variables], self.index[variables]
+        block = min(BLOCK, self.window.capacity)
+        for start in range(0, len(changed), block):
+            some = changed[start : start + block]
+            self.load(some)
+            loop.add_rows(F, columns, change[some], self.window.slots[some], self.window.values)
+        self.F[variables] = F
+
+    def stalled(self) -> bool:
+        """Whether the objective has not changed, in float64, for many iterations."""
+        since, before = self.mark
+        if self.iterations - since < max(20_000, 10 * len(self.dual)):
+            return False
+        decrease = float(self.extrema[loop.DECREASE])
+        self.mark = (self.iterations, decrease)
+        return decrease - before <= 1e-15 * abs(decrease)
+
+    def report(self) -> None:
+        self.best = min(self.best, self.violation)
+        self.progress(*log_progress(self.worst, self.best, self.stopping.tol))

@@ -1,37 +1,35 @@
-"""Duals on a GPU: working sets solved by one block each, all responses updated by the whole chip.
+"""SMO on a GPU: working sets solved by one block each, all responses updated by the whole chip.
 
 The problem is that of `textsvm.solvers.smo`, in its label-free form, with the same responses F = Kb + q in
-float64. A round is four kernels of kernels_cu/smo.cu, and no step of it waits for the host:
+float64. A round is four kernels of kernels_cu/smo.cu, and none of them waits for the host:
 
-    choose     m(b), M(b) and the stopping rule; then the working set: who entered in the last round (half
-               of the set at most), the worst violators that can grow, the worst that can shrink
+    choose     m(b), M(b) and the stopping rule; then the working set: variables that entered in the last
+               round (half of the set at most), the worst violators that can grow, the worst that can shrink
     gather     the float32 tile of the set's rows and columns, 4 MB that stay in the L2 cache
     solve_set  one block optimises pairs of the set as the CPU twin does (Fan, Chen, Lin 2005), responses in
-               float32 on chip, until the set's violation is 0.3 of what that of all variables was.
+               float32 on chip, until the set's violation is 0.3 of that of all variables before the round.
                Pairs after the first 1,024 of a round over-relax, as in the CPU twin.
     update     F += sum over the changed variables of (change of b) K, by the whole chip
 
-A set of 1,024 holds the free variables of an ill-conditioned problem together, which a smaller one tears
-apart: measured on Table 3 of Shi et al. 2011, sets of 1,024 take 11 to 40 rounds and no more pairs than plain
-SMO, sets of 256 take hundreds of rounds. Inside a round, responses less their middle are float32: they
-choose pairs and steps, and the nearer to the optimum, the smaller they and their rounding are. What has
-moved is float64, and `update` works out F of the set too, from the moves alone: no error of float32 outlives
-a round. What float64 adds up is looked after by `textsvm.solvers.cuda_queue`.
+A set of 1,024 holds the free variables of an ill-conditioned problem together; smaller sets separate them.
+Measured on Table 3 of Shi et al. 2011, sets of 1,024 take 11 to 40 rounds and no more pairs than plain SMO,
+sets of 256 take hundreds of rounds. Inside a round, responses minus their middle are float32: they choose
+pairs and steps, and the nearer to the optimum, the smaller they and their rounding are. The changes of b are
+float64, and `update` computes F of the set too from these changes alone: no error of float32 outlives a
+round. `textsvm.solvers.cuda_queue` controls the rounding errors that add up in float64.
 
 Side by side (`textsvm.solvers.cuda_queue`). A set that takes many pairs is paused after BURST of them and
-gone on with in the next round, or all slots would wait for the slowest. Chains are cut into stretches, as
-many as there are slots: a problem that starts cold in a free slot is solved sooner than one that waits for
-another's solution.
+continued in the next round, or all slots would wait for the slowest. Chains are cut into stretches, as many
+as there are slots: a problem that starts cold in a free slot is solved sooner than one that waits for the
+solution of another.
 
 Arrays, on the device; P slots of problems of up to m variables, SET = 1,024:
-    F, coef, low, high   float64 (4, P, m)
-    index                int32 (P, m)    row of the Gram of each variable
-    entered              int32 (P, m)    round in which a variable of the set entered it, -1 for others
-    marks, keys          uint8, uint32 (P, m)   of `choose`
-    members              int32 (P, SET)  the set, in order of its variables
-    tile                 float32 (P, SET, SET)
-    moved, moved_slots   float64, int32 (P, SET)  changes of b, and where those rows are in the Gram's buffer
-    state                STATE, as int64 (P, 14): CuPy has no arrays of structures
+    F, coef, low, high   float64 (4, P, m) index                int32 (P, m)    row of the Gram of each
+    variable entered              int32 (P, m)    round in which a variable of the set entered it, -1 for
+    others marks, keys          uint8, uint32 (P, m)   of `choose` members              int32 (P, SET)  the
+    set, in order of its variables tile                 float32 (P, SET, SET) moved, moved_slots   float64,
+    int32 (P, SET)  changes of b, and the slots of their rows in the Gram's buffer state                STATE,
+    as int64 (P, 14): CuPy has no arrays of structures
 """
 
 from __future__ import annotations
@@ -43,31 +41,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.gram.base import Gram
-from textsvm.gram.cards import ShardedGram
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress
 from textsvm.solvers import cuda_queue, shards_cuda
 from textsvm.solvers.dual import Dual
-from textsvm.solvers.solution import Solution, Stopping, assess, bounds
-from textsvm.solvers.warm_start import warm_start
-from textsvm.solvers.workingset import RELAXATION, SHARE
+from textsvm.solvers.solution import RELAXATION, SHARE, Solution, Stopping, assess, bounds, warm_start
 
 Vector = NDArray[np.float64]
 
 THREADS, PER_THREAD = 256, 4
 SET = THREADS * PER_THREAD
 SOURCE = "smo.cu"
-#: What smo.cu is compiled with, for the compile test.
+#: Defines that smo.cu is compiled with, for the compile test.
 DEFINE_SETS: list[tuple[str, devices.Defines]] = [
     (SOURCE, (("THREADS", THREADS), ("PER_THREAD", PER_THREAD)))
 ]
-#: Pairs of a set at most (some 40 ms).
+#: Most pairs of a set in a round (some 40 ms).
 PAIRS = 50_000
-#: Pairs of a set in one launch when several problems share it.
+#: Most pairs of a set in one launch when several problems share it.
 BURST = 2_000
-#: Blocks that gather tiles, all slots together.
+#: Blocks that gather tiles, for all slots together.
 GATHERERS = 16_384
-#: A slot's state: State of smo.cu, every field 8 bytes.
+#: State of a slot: State of smo.cu, every field 8 bytes.
 STATE = np.dtype(
     [(name, np.int64) for name in ("done", "round", "iterations", "count", "moved", "stalls", "paused")]
     + [(name, np.int64) for name in ("size", "limit", "bound")]
@@ -78,48 +73,36 @@ _POINTERS = (
     "rows", "resident", "diag", "low", "high", "index", "F", "coef", "entered", "marks", "keys", "members",
     "tile", "moved", "moved_slots", "state",
 )  # fmt: skip
-#: What every kernel takes: Arrays of smo.cu.
+#: Argument of every kernel: Arrays of smo.cu.
 ARRAYS = np.dtype(
     [(name, np.uint64) for name in _POINTERS]
     + [("n", np.int64), ("stride", np.int64), ("share", np.float64), ("relaxation", np.float32)]
     + [("burst", np.int32), ("most", np.int32)],
     align=True,
 )
-#: Structs of smo.cu, for the test that they are the same.
+#: Structs of smo.cu, for the test that both definitions agree.
 STRUCTS = {"State": STATE, "Arrays": ARRAYS}
 
 
 def solve_many(
-    gram: Gram,
-    chains: Sequence[Sequence[Dual]],
-    starts: Sequence[Vector],
-    stopping: Stopping,
-    progress: Progress | None,
-    cuts: bool = True,
-) -> list[list[Solution]]:
+    gram: Gram, chains: Sequence[Sequence[Dual]], starts: Sequence[Vector], stopping: Stopping,
+    progress: Progress | None, cuts: bool = True,
+) -> list[list[Solution]]:  # fmt: skip
     """Solve chains of problems over a Gram in device memory; see `textsvm.solvers.chains`.
 
-    Parameters
-    ----------
-    starts : sequence of float64 arrays
-        sign * alpha that each chain starts from.
-    cuts : bool
-        Whether chains may be cut into stretches, for all slots.
-
-    Raises
-    ------
-    InputError
-        If the device has too little memory, or the Gram holds a value that is not a finite number.
+    `starts` holds sign * alpha that each chain starts from; with `cuts` chains may be cut into stretches, for
+    all slots. Raises InputError if the device has too little memory, or the Gram holds a value that is not a
+    finite number.
     """
     with devices.use(gram.device):
         stride, wanted = max(len(chain[0]) for chain in chains), sum(len(chain) for chain in chains)
-        kind: Any = _OverCards if isinstance(gram, ShardedGram) else _Slots
+        kind: Any = ShardedDualSlots if gram.shards else DualSlots
         slots = kind(gram, (stride,), wanted, stopping)
         return cuda_queue.Queue(slots, chains, starts, progress, cuts).solve()
 
 
-class _Slots(cuda_queue.Slots):
-    """Slots of `Dual`."""
+class DualSlots(cuda_queue.Slots):
+    """Slots for problems of type `Dual`."""
 
     STATE, SET, PLANES, ROUNDS = STATE, SET, 4, DEFINE_SETS[0]
 
@@ -148,7 +131,7 @@ class _Slots(cuda_queue.Slots):
     def bytes_each(self, shape: tuple[int, ...]) -> int:
         return 45 * shape[-1] + 4 * SET * (SET + 4) + STATE.itemsize
 
-    def looks(self, stopping: Stopping) -> list[float]:
+    def checkpoints(self, stopping: Stopping) -> list[float]:
         return stopping.tolerances()
 
     def violations(self, state: NDArray[Any]) -> Vector:
@@ -163,7 +146,7 @@ class _Slots(cuda_queue.Slots):
         return assess(dual, coef, responses, iterations, status, tol)
 
     def put(self, starts: list[cuda_queue.Start]) -> None:
-        """Start problems, all in one copy to the device."""
+        """Start problems, with one copy to the device for all."""
         if not starts:
             return
         cp = devices.cupy()
@@ -182,7 +165,7 @@ class _Slots(cuda_queue.Slots):
                 ("size", "limit", "bound", "tol"), (size, limit, start.bound, start.tol), strict=True
             ):
                 state[name][k] = value
-            if start.again:  # by what it has fallen so far the objective is judged to stall
+            if start.again:  # the stall test compares with the total decrease of the objective
                 state["decrease"][k] = float(self.field("decrease")[start.slot])
         numbers = [start.slot for start in starts]
         slots = cp.asarray(numbers)
@@ -195,7 +178,6 @@ class _Slots(cuda_queue.Slots):
                 self.add_rows(start.slot, start.coef)
 
     def round(self) -> None:
-        """One round of all slots; launches only, unless rows have to be computed."""
         self.launch("choose", (self.count,), 1024)
         if not self.resident and not self.load_rows():
             return
@@ -204,7 +186,7 @@ class _Slots(cuda_queue.Slots):
         self.update(0, self.count)
 
     def gather(self) -> None:
-        """The tiles of all slots."""
+        """Copy the tiles of all slots."""
         self.launch("gather", (min(SET, max(1, GATHERERS // self.count)), self.count), 256)
 
     def blocks(self, size: int, problems: int) -> int:
@@ -227,7 +209,7 @@ class _Slots(cuda_queue.Slots):
             self.field("moved")[slot] = 0
 
 
-class _OverCards(shards_cuda.OverCards, _Slots):
-    """Slots of `Dual`, over several cards."""
+class ShardedDualSlots(shards_cuda.ShardedSlots, DualSlots):
+    """Slots for problems of type `Dual`, over several cards."""
 
     RESPONSES = "F"

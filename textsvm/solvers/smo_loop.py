@@ -1,8 +1,8 @@
-"""The compiled inner loop of `textsvm.solvers.smo`: pairs of variables, until it must go back to Python.
+"""The compiled inner loop of `textsvm.solvers.smo`: optimises pairs of variables until Python has to act.
 
-The passes over the variables are written so that LLVM vectorises them: extrema block by block without
-their position, which is then looked up inside the one winning block; over unsigned positions, which need no
-look at negative indices.
+The passes over the variables are written so that LLVM vectorises them: they find extrema block by block
+without their positions, and then look up the position inside the winning block. Indices are unsigned, which
+saves the test for negative ones.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from numba.extending import intrinsic
 
 from textsvm.runtime.compiled import njit
 
-#: Why the loop came back.
+#: Why the loop stopped.
 BUDGET, OPTIMAL, MISSING, STALLED = 0, 1, 2, 3
 #: Curvature in place of one that is not positive (indefinite kernels, duplicates), as in LIBSVM.
 TAU = 1e-12
-#: Slots of the integer state.
+#: Indices into the integer state.
 AT_I, AT_J, CLOCK, NEXT = 0, 1, 2, 3
-#: Slots of the float state: max of -F over UP, min of -F over DOWN, objective decrease.
+#: Indices into the float state: max of -F over UP, min of -F over DOWN, objective decrease.
 FIRST, LAST, DECREASE = 0, 1, 2
 _BLOCK = 512
 
 
 @intrinsic
 def _larger(typing: Any, a: Any, b: Any) -> Any:
-    """max(a, b) of floats in a form whose reductions LLVM vectorises: no NaN occurs, +0 is -0."""
+    """max(a, b) of floats in a form whose reductions LLVM vectorises: assumes no NaN and +0 equal to -0."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = args[0].type
@@ -48,7 +48,7 @@ def find_first(F: Any, up: Any, down: Any, row: Any, state: Any, extrema: Any) -
 
 @njit(nogil=True, cache=True, error_model="numpy", inline="never")
 def _update(F: Any, up: Any, down: Any, row_i: Any, row_j: Any, step: Any, state: Any, extrema: Any) -> Any:
-    """F += step (K_i - K_j), and on the way the next i and both extrema."""
+    """F += step (K_i - K_j); in the same pass find the next i and both extrema."""
     n = len(F)
     best, best_start, last = -np.inf, -1, -np.inf
     for start in range(0, n, _BLOCK):
@@ -73,9 +73,9 @@ def _update(F: Any, up: Any, down: Any, row_i: Any, row_j: Any, step: Any, state
 
 @njit(nogil=True, cache=True, error_model="numpy", inline="never")
 def _second(F: Any, down: Any, diag: Any, row_i: Any, first: Any, diag_i: Any, gains: Any) -> Any:
-    """The j whose pair with i promises the largest decrease, (F_j - F_i)^2 / curvature; -1 if none does.
+    """The j with the largest predicted decrease, (F_j - F_i)^2 / curvature, or -1.
 
-    Float32 will do for a choice.
+    Float32 is enough for a choice.
     """
     n = len(F)
     best, best_start = np.float32(0), -1
@@ -101,18 +101,13 @@ def _second(F: Any, down: Any, diag: Any, row_i: Any, first: Any, diag_i: Any, g
 
 @njit(nogil=True, cache=True, error_model="numpy", inline="never")
 def _row(
-    k: Any,
-    other: Any,
-    rows: Any,
-    buffer: Any,
-    slots: Any,
-    used: Any,
-    tile: Any,
-    tile_slot: Any,
-    tile_owner: Any,
-    state: Any,
-) -> Any:
-    """Where the row of variable k is: a slot of the tile (or of the buffer if there is no tile), or -1."""
+    k: Any, other: Any, rows: Any, buffer: Any, slots: Any, used: Any, tile: Any, tile_slot: Any,
+    tile_owner: Any, state: Any,
+) -> Any:  # fmt: skip
+    """Slot of the row of variable k in the tile (or in the buffer if there is no tile), or -1.
+
+    A row that is in the buffer alone is copied into the tile, in place of a row other than that of `other`.
+    """
     if len(tile) and tile_slot[k] >= 0:
         return tile_slot[k]
     slot = slots[rows[k]]
@@ -141,34 +136,28 @@ def iterate(
     tile: Any, tile_slot: Any, tile_owner: Any, rows: Any, F: Any, coef: Any, low: Any, high: Any,
     up: Any, down: Any, diag: Any, gains: Any, state: Any, extrema: Any,
 ) -> Any:  # fmt: skip
-    """Optimise up to `budget` pairs of the k active variables.
+    """Optimise up to `budget` pairs of the k active variables, until FIRST - LAST is at most `tol`.
 
     Parameters
     ----------
-    budget : int
-    tol : float
-        Stop when FIRST - LAST is at most this.
     relaxation : float
         Step in units of the best one for the pair alone.
-    buffer, slots, used : the Gram, see `textsvm.gram.base`
+    buffer, slots, used
+        See `textsvm.gram.base.Window`.
     tile : float32 array, shape (t, k)
-        Rows of active variables, only their active columns; t = 0: read the buffer itself.
+        Rows of active variables, only their active columns; with t = 0 rows are read from the buffer.
     tile_slot, tile_owner : int64 arrays, shapes (k,) and (t,)
     rows : int64 array, shape (k,)
-        Row, and so column, of the Gram that each active variable stands for.
-    F, coef, low, high : float64 arrays, shape (k,)
-    up, down : float64 arrays, shape (k,)
-        0 where the coefficient can still grow (shrink), else -inf.
+        Row, and so column, of the Gram of each active variable.
+    F, coef, low, high, up, down : float64 arrays, shape (k,)
+        `up` (`down`) is 0 where the coefficient can still grow (shrink), else -inf.
     diag, gains : float32 arrays, shape (k,)
-    state : int64 array, shape (4,)
-    extrema : float64 array, shape (3,)
+    state, extrema : int64 array of 4 and float64 array of 3, see the constants above
 
     Returns
     -------
-    why : int
-        BUDGET, OPTIMAL, MISSING (rows AT_I and, if not -1, AT_J have to be loaded) or STALLED.
-    done : int
-        Pairs optimised.
+    reason : BUDGET, OPTIMAL, MISSING (rows AT_I and, if not -1, AT_J have to be loaded) or STALLED
+    done : number of pairs optimised
     """
     store = tile if len(tile) else buffer
     for done in range(budget):
@@ -208,7 +197,7 @@ def iterate(
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def add_rows(F: Any, columns: Any, change: Any, at: Any, buffer: Any) -> Any:
-    """F[v] += sum over k of change[k] buffer[at[k], columns[v]], the same bits in any parts."""
+    """F[v] += sum over k of change[k] buffer[at[k], columns[v]]; bits do not depend on how F is divided."""
     left = len(at) % 4
     for k in range(left):
         row = buffer[at[k]]

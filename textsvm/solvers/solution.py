@@ -1,10 +1,23 @@
-"""When a solver stops, what it returns, and the figures of optimality in it.
+"""Stopping rules, solutions with their figures of optimality, and warm starts.
 
-The compiled passes over the variables that a problem takes when it ends and when the next one starts.
+A problem starts at zeros, at given variables, or where a similar problem ended: one with other bounds or
+another linear term. With coefficients b = sign * a, bounds low <= b <= high and q = sign * p (see
+`textsvm.solvers.smo`), the objective along the multiples r b of the former solution is
 
-Hundreds of problems that a GPU solves side by side, on folds and along C, end within milliseconds of each
-other; as a dozen NumPy expressions each, these passes took longer than the GPU did. Sums are left to NumPy:
-its order of adding is part of the result.
+    f(r) = r^2/2 b'Kb + r q'b,      smallest at  r = -q'b / b'Kb,
+
+and Kb = F - q comes with that solution's responses F. So the best r of those within the new bounds costs no
+row, and neither do the responses at r b, r (F - q) + q_new. When C grows, r = 1 is within the bounds: the
+start is never worse than the former variables as they are, nor than zeros.
+
+If the new bounds cut the former variables (C falls, weights change) or the total differs, the variables are
+clipped, and the difference to the total is spread over all variables that have room, in proportion. Their
+responses have to be computed anew. Coefficients of a `MulticlassDual` start as they are, and those above the
+bounds are scaled down to them.
+
+The passes over variables are compiled: hundreds of problems that a GPU solves side by side, on folds and
+along C, end within milliseconds of each other, and as a dozen NumPy expressions each these passes took longer
+than the GPU did. Sums are left to NumPy: its order of adding is part of the result.
 """
 
 from __future__ import annotations
@@ -20,74 +33,15 @@ from textsvm.errors import InputError
 from textsvm.runtime.compiled import njit
 from textsvm.solvers.dual import Dual, MulticlassDual
 
+Vector = NDArray[np.float64]
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def thresholds(coef: Any, responses: Any, low: Any, high: Any, free: Any) -> Any:
-    """max of -F over UP, min over DOWN (NaN if one of these F is), how many are free, and -F of these."""
-    first, last, count, bad_first, bad_last = -np.inf, np.inf, 0, False, False
-    for i in range(len(coef)):
-        up, down, value = coef[i] < high[i], coef[i] > low[i], -responses[i]
-        if up:
-            bad_first |= value != value
-            if value > first:
-                first = value
-        if down:
-            bad_last |= value != value
-            if value < last:
-                last = value
-        if up and down:
-            free[count] = value
-            count += 1
-    return np.nan if bad_first else first, np.nan if bad_last else last, count
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def terms(
-    coef: Any, responses: Any, low: Any, high: Any, q: Any, bias: Any, gaps: Any, slopes: Any
-) -> Any:  # fmt: skip
-    """What the duality gap and the objective are sums of, each variable's; slopes times coef is summed."""
-    for i in range(len(coef)):
-        slack = responses[i] + bias
-        above, below = slack * (coef[i] - low[i]), slack * (coef[i] - high[i])
-        gaps[i] = below if below > above or below != below else above
-        slopes[i] = responses[i] + q[i]
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def resumed(
-    sign: Any, alpha: Any, upper: Any, linear: Any, former: Any, responses: Any,
-    coef: Any, q: Any, product: Any,
-) -> Any:  # fmt: skip
-    """Coefficients of a solution, q of the next problem and Kb; whether they are within the bounds.
-
-    And the largest r with r |b| <= upper, infinite if all coefficients are 0.
-    """
-    within, most = True, np.inf
-    for i in range(len(sign)):
-        coef[i] = sign[i] * alpha[i]
-        q[i] = sign[i] * linear[i]
-        product[i] = responses[i] - sign[i] * former[i]
-        signed = sign[i] * upper[i]
-        within &= min(signed, 0.0) <= coef[i] <= max(signed, 0.0)
-        if coef[i] != 0:
-            most = min(most, upper[i] / abs(coef[i]))
-    return within, most
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def multiplied(
-    sign: Any, upper: Any, ratio: Any, coef: Any, product: Any, q: Any, scaled: Any, responses: Any
-) -> Any:  # fmt: skip
-    """ratio b within the bounds, at a bound exactly or not at all, and its responses.
-
-    One rounding error of room would be worth steps to the solver.
-    """
-    for i in range(len(sign)):
-        signed = sign[i] * upper[i]
-        value = min(max(ratio * coef[i], min(signed, 0.0)), max(signed, 0.0))
-        scaled[i] = signed if abs(value) >= (1 - 1e-12) * upper[i] else value
-        responses[i] = ratio * product[i] + q[i]
-
+#: Violation of a working set, as a fraction of that of all variables, at which a round ends.
+SHARE = 0.3
+#: Later steps of a long run, in units of the pair's or example's own best one; 0 to 2 decrease the objective.
+RELAXATION = 1.6
+#: Estimated error of the responses, in units of the tolerance, above which they are computed anew before
+#: optimality is judged; and how often that may lead to more steps before the run ends.
+ROUNDING, RENEWALS = 0.01, 20
 
 NOT_FINITE = "the kernel matrix holds a value that is not a finite number"
 NO_STEP_LEFT = "stalled: no step is left in float64"
@@ -95,10 +49,10 @@ NO_STEP_LEFT = "stalled: no step is left in float64"
 
 @dataclass(frozen=True)
 class Solution:
-    """A solved dual (see `textsvm.solvers.dual`), with an honest account of how well.
+    """Solution of a dual (see `textsvm.solvers.dual`) and its distance from the optimum.
 
-    Figures are those of `coef` as it is, up to a hundredth of the tolerance or the rounding of one sum in
-    float64, whatever rounding a run's steps have added up.
+    The figures are those of `coef`, to a hundredth of the tolerance or the rounding of one sum in float64,
+    however much rounding the steps of a run have added up.
 
     Attributes
     ----------
@@ -110,30 +64,30 @@ class Solution:
     bias : float
         0 of a `MulticlassDual`, which has none.
     objective : float
-        What the solver minimises: 1/2 a'Qa + p'a (LIBSVM's "obj"; negative for a classifier).
+        The minimised function, 1/2 a'Qa + p'a (LIBSVM's "obj"; negative for a classifier).
     duality_gap : float
         Relative: 2 (P - D) / (P + D), P the primal and D = -objective the dual value, as in GTSVM.
         A bound on the distance from the optimum if the Gram is positive semi-definite; otherwise still 0
         at a stationary point and nowhere else.
     violation : float
-        The largest violation of the optimality conditions, in units of decision values: m(a) - M(a) by a
-        pair of variables (Fan, Chen and Lin 2005), or that of an example of a `MulticlassDual`; 0 or less
-        at a stationary point.
+        The largest violation of the optimality conditions, in units of decision values: m(a) - M(a) of
+        pairs of variables (Fan, Chen and Lin 2005), or the largest of the examples of a `MulticlassDual`;
+        0 or less at a stationary point.
     iterations : int
         Pairs of variables, or examples of a `MulticlassDual`, optimised.
     converged : bool
-        The violation is within the tolerance, or the duality gap within the bound that was given.
+        Whether the violation is within the tolerance, or the duality gap within its bound.
     status : str
-        "converged", or why the solver stopped before.
+        "converged", or why the solver stopped earlier.
     support : int64 array
         Variables above 0; examples of a `MulticlassDual` that have a coefficient other than 0.
     responses : float64 array, the shape of alpha
         The gradient with respect to `coef`: sum_j coef[j] K(index_i, index_j) + sign_i p_i, which is -bias at
-        free variables; of a `MulticlassDual`, the values of the classes, less 1 at the own one.
+        free variables; of a `MulticlassDual`, the values of the classes, less 1 for an example's own class.
     """
 
-    alpha: NDArray[np.float64]
-    coef: NDArray[np.float64]
+    alpha: Vector
+    coef: Vector
     bias: float
     objective: float
     duality_gap: float
@@ -142,7 +96,7 @@ class Solution:
     converged: bool
     status: str
     support: NDArray[np.int64]
-    responses: NDArray[np.float64]
+    responses: Vector
 
 
 @dataclass(frozen=True)
@@ -157,9 +111,9 @@ class Stopping:
         Bound on the pairs, or examples, optimised; -1 is max(10 million, 100 m).
     duality_gap : float, optional
         Relative duality gap to accept (the rule of GTSVM; Cotter, Srebro and Keshet 2011). Solvers of pairs
-        look at it whenever the violation has fallen to a tenth.
+        check it whenever the violation has fallen to a tenth.
     shrinking : bool
-        Whether a solver of pairs sets variables aside that look settled (CPU).
+        Whether the CPU solver of pairs sets settled variables aside.
 
     Raises
     ------
@@ -174,14 +128,14 @@ class Stopping:
 
     def __post_init__(self) -> None:
         if not self.tol > 0:
-            raise InputError(f"tol={self.tol!r} must be a number above 0")
+            raise InputError(f"tol must be a number above 0, got {self.tol!r}")
 
     def bound(self, m: int) -> int:
         """The bound on iterations for m variables."""
         return self.max_iter if self.max_iter >= 0 else max(10_000_000, 100 * m)
 
     def tolerances(self) -> list[float]:
-        """Violations at which to look at the duality gap, the last one `tol`."""
+        """Violations at which to check the duality gap; the last is `tol`."""
         if self.duality_gap is None:
             return [self.tol]
         return [*(10.0**-k for k in range(16) if 10.0**-k > self.tol), self.tol]
@@ -191,15 +145,8 @@ class Stopping:
         return self.duality_gap is not None and duality_gap <= self.duality_gap
 
 
-def assess(
-    dual: Dual,
-    coef: NDArray[np.float64],
-    responses: NDArray[np.float64],
-    iterations: int,
-    status: str,
-    tol: float,
-) -> Solution:
-    """Work out everything else from coefficients and responses, all in float64.
+def assess(dual: Dual, coef: Vector, responses: Vector, iterations: int, status: str, tol: float) -> Solution:
+    """Compute a Solution from coefficients and responses, all in float64.
 
     With b = sign * a the dual reads: minimise 1/2 b'Kb + q'b, q = sign * p, between bounds low <= b <= high,
     sum b fixed. Its gradient is the responses F = Kb + q, and for any bias the sum over i of
@@ -216,7 +163,7 @@ def assess(
         bias = first if np.isfinite(first) else last if np.isfinite(last) else 0.0
     terms(coef, responses, low, high, dual.sign * dual.linear, bias, gaps, slopes)
     gap, objective = float(gaps.sum()), 0.5 * float(coef @ slopes)
-    both = gap - 2 * objective
+    total = gap - 2 * objective
     violation = first - last if np.isfinite(first) and np.isfinite(last) else 0.0
     alpha = dual.sign * coef + 0.0
     return Solution(
@@ -224,7 +171,7 @@ def assess(
         coef=dual.sign * alpha,
         bias=bias,
         objective=objective,
-        duality_gap=2 * gap / abs(both) if both else 0.0,
+        duality_gap=2 * gap / abs(total) if total else 0.0,
         violation=violation,
         iterations=iterations,
         converged=violation <= tol,
@@ -235,14 +182,9 @@ def assess(
 
 
 def assess_multiclass(
-    dual: MulticlassDual,
-    coef: NDArray[np.float64],
-    gradient: NDArray[np.float64],
-    iterations: int,
-    status: str,
-    stopping: Stopping,
+    dual: MulticlassDual, coef: Vector, gradient: Vector, iterations: int, status: str, stopping: Stopping
 ) -> Solution:
-    """The same for coefficients of all classes, shape (n_classes, m), and their gradient."""
+    """Compute a Solution from coefficients of all classes, shape (n_classes, m), and their gradient."""
     limit = np.zeros_like(coef)
     limit[dual.own] = dual.upper
     low = np.where(coef < limit, gradient, np.inf).min(0)
@@ -264,43 +206,191 @@ def assess_multiclass(
     )
 
 
-def objective_and_gap(
-    dual: MulticlassDual, coef: NDArray[np.float64], gradient: NDArray[np.float64]
-) -> tuple[float, float]:
-    """-D and the relative duality gap."""
+def objective_and_gap(dual: MulticlassDual, coef: Vector, gradient: Vector) -> tuple[float, float]:
+    """-D and the relative duality gap of coefficients of all classes."""
     own = float(coef[dual.own].sum())
     slope = float(np.einsum("rc,rc->", coef, gradient))
     objective = 0.5 * (slope - own)
     gap = slope + float(dual.upper @ (gradient.max(0) - gradient[dual.own]))
-    both = gap - 2 * objective
-    return objective, 2 * gap / abs(both) if both else 0.0
+    total = gap - 2 * objective
+    return objective, 2 * gap / abs(total) if total else 0.0
 
 
 def rounding(size: float, most: float, largest: float, steps: int) -> float:
-    """About how far responses that steps were added to may be from those of the coefficients.
+    """Estimated error of responses after a number of steps since they were computed from coefficients.
 
     Rounding of the responses mostly evens out; that of a coefficient, moved to and fro, can be the same each
-    time.
-
-    Parameters
-    ----------
-    size, most : float
-        The sum of the coefficients without their signs, and the largest.
-    largest : float
-        The largest kernel value, without its sign.
-    steps : int
-        Since the responses were made from coefficients.
+    time. `size` and `most` are the sum and the maximum of |coef|, `largest` is the largest |kernel value|.
     """
     return float(np.finfo(np.float64).eps) * largest * max(size * math.sqrt(steps), most * steps)
 
 
-def bounds(dual: Dual) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def bounds(dual: Dual) -> tuple[Vector, Vector]:
     """Bounds low <= sign * a <= high, shapes (m,)."""
     signed = dual.sign * dual.upper
     return np.minimum(signed, 0.0), np.maximum(signed, 0.0)
 
 
 def log_progress(first: float, now: float, tol: float) -> tuple[float, float]:
-    """Work done and work in all, from the violation at the start, now, and to be reached."""
+    """Progress (done, total) from the violation at the start, now, and to be reached."""
     total = max(math.log(max(first, tol) / tol), 1e-9)
     return min(max(total - math.log(max(now, tol) / tol), 0.0), total), total
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def thresholds(coef: Any, responses: Any, low: Any, high: Any, free: Any) -> Any:
+    """max of -F over UP, min over DOWN (NaN if an F is), number of free variables; `free` gets their -F."""
+    first, last, count, bad_first, bad_last = -np.inf, np.inf, 0, False, False
+    for i in range(len(coef)):
+        up, down, value = coef[i] < high[i], coef[i] > low[i], -responses[i]
+        if up:
+            bad_first |= value != value
+            if value > first:
+                first = value
+        if down:
+            bad_last |= value != value
+            if value < last:
+                last = value
+        if up and down:
+            free[count] = value
+            count += 1
+    return np.nan if bad_first else first, np.nan if bad_last else last, count
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def terms(coef: Any, responses: Any, low: Any, high: Any, q: Any, bias: Any, gaps: Any, slopes: Any) -> Any:
+    """Terms of each variable: the duality gap is the sum of `gaps`, the objective half of coef @ slopes."""
+    for i in range(len(coef)):
+        slack = responses[i] + bias
+        above, below = slack * (coef[i] - low[i]), slack * (coef[i] - high[i])
+        gaps[i] = below if below > above or below != below else above
+        slopes[i] = responses[i] + q[i]
+
+
+def start_two_class(dual: Dual, initial: Vector | None) -> Vector:
+    """Coefficients sign * alpha of the variables `initial`, which are checked, or zeros."""
+    if initial is None:
+        if dual.total != 0:
+            raise InputError("a problem whose coefficients do not sum to 0 needs initial variables")
+        return np.zeros(len(dual))
+    alpha = np.asarray(initial, np.float64)
+    if alpha.shape != dual.sign.shape or not ((alpha >= 0) & (alpha <= dual.upper)).all():
+        raise InputError("initial must hold one number per variable, between 0 and its upper bound")
+    if abs(dual.sign @ alpha - dual.total) > 1e-9 * max(1.0, float(alpha.sum())):
+        raise InputError(f"initial must satisfy sign'a = {dual.total:g}")
+    return dual.sign * alpha
+
+
+def start_multiclass(dual: MulticlassDual, initial: Vector | None) -> Vector:
+    """A copy of the coefficients `initial`, checked and scaled down to the bounds, or zeros."""
+    shape = (dual.n_classes, len(dual))
+    if initial is None:
+        return np.zeros(shape)
+    coef = np.array(initial, np.float64, order="C")
+    if coef.shape != shape or not np.isfinite(coef).all():
+        raise InputError(f"initial must hold {shape[0]} x {shape[1]} finite numbers")
+    others = coef.copy()
+    others[dual.own] = 0
+    if (others > 0).any() or (np.abs(coef.sum(0)) > 1e-9 * (1 + np.abs(coef).sum(0))).any():
+        raise InputError(
+            "initial coefficients of an example must sum to 0, with none above 0 but that of its own class"
+        )
+    positive = coef[dual.own]
+    excess = positive > dual.upper
+    coef[:, excess] *= dual.upper[excess] / positive[excess]
+    coef[dual.target[excess], excess] = dual.upper[excess]
+    return coef
+
+
+def warm_start(dual: Dual, former: Dual, solution: Solution) -> tuple[Vector, Vector | None]:
+    """Start a problem from the solution of `former`, which has the same `sign` and `index`.
+
+    Returns
+    -------
+    coef : float64 array, shape (m,)
+        sign * alpha, feasible.
+    responses : float64 array, shape (m,), or None
+        K coef + sign * linear, if they are known without reading rows.
+    """
+    coef, q, product = (np.empty(len(dual)) for _ in range(3))
+    within, most = resumed(
+        dual.sign, solution.alpha, dual.upper, dual.linear, former.linear, solution.responses,
+        coef, q, product,
+    )  # fmt: skip
+    if dual.total != former.total or not within:
+        low, high = bounds(dual)
+        return _with_total(np.clip(coef, low, high), low, high, dual.total), None
+    if dual.total != 0:
+        return coef, product + q
+    scaled, responses = np.empty(len(dual)), np.empty(len(dual))
+    ratio = _best_multiple(coef, product, q, most)
+    multiplied(dual.sign, dual.upper, ratio, coef, product, q, scaled, responses)
+    return scaled, responses
+
+
+def carried_over(rounding: float, former: Dual, solved: Vector, coef: Vector) -> float:
+    """Estimated error of the responses of a warm start, from that of the former responses.
+
+    `solved` is sign * alpha of the former solution and `coef` that of the start, a multiple of it.
+    """
+    before, now = float(np.abs(solved).sum()), float(np.abs(coef).sum())
+    lost = float(np.finfo(np.float64).eps * np.abs(former.linear).max())
+    return (rounding + lost) * now / before if before else 0.0
+
+
+def _best_multiple(coef: Vector, product: Vector, q: Vector, most: float) -> float:
+    """The r up to `most` that minimises r^2/2 b'Kb + r q'b."""
+    if np.isinf(most):
+        return 0.0
+    curvature, slope = float(coef @ product), float(coef @ q)
+    if curvature > 0:
+        return min(max(-slope / curvature, 0.0), most)
+    # Without positive curvature the minimum is at an end: 0 or `most`.
+    return most if most * (most * curvature / 2 + slope) < 0 else 0.0
+
+
+def _with_total(coef: Vector, low: Vector, high: Vector, total: float) -> Vector:
+    """Move coefficients, in proportion to their room, until they sum to `total`: towards 0, then away."""
+    for towards in (np.zeros(len(coef)), np.where(total > coef.sum(), high, low)):
+        lacking = total - coef.sum()
+        room = np.clip(np.sign(lacking) * (towards - coef), 0.0, None)
+        if lacking and room.any():
+            coef = coef + np.sign(lacking) * room * min(1.0, abs(lacking) / room.sum())
+    return np.clip(coef, low, high)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def resumed(
+    sign: Any, alpha: Any, upper: Any, linear: Any, former: Any, responses: Any,
+    coef: Any, q: Any, product: Any,
+) -> Any:  # fmt: skip
+    """Fill coefficients of a solution, q of the next problem, and Kb.
+
+    Returns whether the coefficients are within the bounds, and the largest r with r |b| <= upper, infinite if
+    all are 0.
+    """
+    within, most = True, np.inf
+    for i in range(len(sign)):
+        coef[i] = sign[i] * alpha[i]
+        q[i] = sign[i] * linear[i]
+        product[i] = responses[i] - sign[i] * former[i]
+        signed = sign[i] * upper[i]
+        within &= min(signed, 0.0) <= coef[i] <= max(signed, 0.0)
+        if coef[i] != 0:
+            most = min(most, upper[i] / abs(coef[i]))
+    return within, most
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def multiplied(
+    sign: Any, upper: Any, ratio: Any, coef: Any, product: Any, q: Any, scaled: Any, responses: Any
+) -> Any:  # fmt: skip
+    """Fill ratio * b, within the bounds, and its responses.
+
+    A coefficient within rounding of a bound is put at it, or the solver would spend steps on the difference.
+    """
+    for i in range(len(sign)):
+        signed = sign[i] * upper[i]
+        value = min(max(ratio * coef[i], min(signed, 0.0)), max(signed, 0.0))
+        scaled[i] = signed if abs(value) >= (1 - 1e-12) * upper[i] else value
+        responses[i] = ratio * product[i] + q[i]

@@ -1,0 +1,113 @@
+"""Text and metrics as reports show them."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from html import escape
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.errors import printable
+
+#: Names of metrics, in the order of reports; F1 of single classes is in the table of classes.
+NAMES = {
+    "accuracy": "accuracy",
+    "precision": "precision",
+    "recall": "recall",
+    "f1": "F1",
+    "micro_f1": "micro F1",
+    "macro_f1": "macro F1",
+    "micro_precision": "micro precision",
+    "micro_recall": "micro recall",
+    "subset_accuracy": "all labels right",
+    "hamming_loss": "Hamming loss",
+    "precision_at_1": "precision at 1",
+    "precision_at_3": "precision at 3",
+    "precision_at_5": "precision at 5",
+    "mcc": "MCC",
+    "roc_auc": "ROC AUC",
+    "average_precision": "AUPRC",
+    "qwk": "QWK",
+    "mae": "mean absolute error",
+    "rmse": "root mean squared error",
+    "r2": "R²",
+    "pearson": "Pearson correlation",
+    "brier": "Brier score",
+    "log_loss": "log loss",
+}
+#: Columns of the table of classes whose name is not their key.
+HEADS = {"f1": "F1", "average_precision": "AUPRC", "break_even": "break-even point"}
+#: Shares, written in per cent.
+SHARES = {
+    "accuracy", "precision", "recall", "f1", "macro_f1", "micro_f1", "micro_precision", "micro_recall",
+    "subset_accuracy", "precision_at_1", "precision_at_3", "precision_at_5", "break_even",
+}  # fmt: skip
+#: Steps of colour for positive and for negative contributions.
+LEVELS = 4
+
+
+def safe(value: Any) -> str:
+    """Text as HTML: escaped, without control characters."""
+    return escape(printable(str(value)))
+
+
+def visible(text: str) -> str:
+    """A substring with visible white space."""
+    return printable(text.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥"))
+
+
+def cut(text: str, most: int) -> str:
+    """The first symbols of a text."""
+    return text if len(text) <= most else text[:most] + " …"
+
+
+def levels(symbols: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Contributions as steps of colour, -LEVELS..LEVELS; the strongest symbols get the last step."""
+    if not len(symbols):
+        return np.zeros(0, np.int64)
+    strongest = np.percentile(np.abs(symbols), 98) or np.abs(symbols).max()
+    if strongest == 0:
+        return np.zeros(len(symbols), np.int64)
+    steps = np.minimum(np.floor(np.abs(symbols) / strongest * LEVELS + 0.3), LEVELS)
+    return (np.sign(symbols) * steps).astype(np.int64)
+
+
+def runs(text: str, symbols: NDArray[np.float64]) -> list[tuple[str, int]]:
+    """Pieces of text with the same step of colour; a combining mark has that of its base."""
+    steps = levels(symbols).tolist()
+    for i, symbol in enumerate(text):
+        if i and unicodedata.combining(symbol):
+            steps[i] = steps[i - 1]
+    pairs = groupby(zip(text, steps, strict=True), key=lambda pair: pair[1])
+    return [("".join(symbol for symbol, _ in run), step) for step, run in pairs]
+
+
+def format_metric(name: str, value: float | None) -> str:
+    """Value of a metric: shares in per cent with two decimals, others with four decimals or four digits."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    if name in SHARES:
+        return f"{100 * value:.2f} %"
+    return f"{value:.4g}" if name in ("mae", "rmse") else f"{value:.4f}"
+
+
+def format_interval(name: str, bounds: tuple[float, float] | None) -> str:
+    """Bounds of a metric; "" if there are none."""
+    if bounds is None or not all(map(math.isfinite, bounds)):
+        return ""
+    low, high = (format_metric(name, bound) for bound in bounds)
+    return f"{low.removesuffix(' %')} to {high}"
+
+
+def length_alone(metrics: dict[str, float]) -> str:
+    """Sentence about the length baseline of a regression; "" if there is none."""
+    if not metrics:
+        return ""
+    figures = ", ".join(
+        f"{NAMES[name]} {format_metric(name, metrics[name])}" for name in NAMES if name in metrics
+    )
+    return f"The length of a text alone, a monotone fit to the training documents, reaches {figures}."

@@ -1,0 +1,179 @@
+"""Pages of other commands: doubtful labels to review, and a comparison of classifiers.
+
+Like every page of `textsvm.reporting.html` they are a single file without network access, complete without
+script.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from textsvm.evaluation.comparison import Compared
+from textsvm.reporting.charts import IntervalLine, intervals_chart
+from textsvm.reporting.formatting import cut, safe
+from textsvm.reporting.html import page
+from textsvm.runtime.files import replacing
+from textsvm.selection.doubts import Doubt
+
+#: Texts on a page, and symbols shown of a text and of the text beside it.
+MOST, SHOWN, SHOWN_BESIDE = 500, 2000, 800
+_ANY = '<option value="">any</option>'
+KINDS = {"label": "doubtful label", "copy": "near-copy of another label", "outlier": "resembles nothing"}
+
+
+@dataclass(frozen=True)
+class Review:
+    """Content of a page of doubtful labels.
+
+    Attributes
+    ----------
+    title : str
+    doubts : sequence of Doubt
+        The most doubtful first.
+    ids, labels : sequences
+        Of all texts.
+    text : callable
+        ``text(index)`` returns a text, "" if there is none.
+    """
+
+    title: str
+    doubts: Sequence[Doubt]
+    ids: Sequence[str]
+    labels: Sequence[object]
+    text: Callable[[int], str]
+
+
+def review_page(review: Review) -> str:
+    """Page of doubtful labels: each text with the reasons, beside its most relevant neighbour."""
+    shown = review.doubts[:MOST]
+    labels = sorted({str(label) for each in shown for label in (each.label, each.suggested)})
+    places = {label: str(k) for k, label in enumerate(labels)}
+    body = [
+        _counts(review),
+        _filters(places) if shown else "",
+        *(_doubt_article(review, each, places) for each in shown),
+    ]
+    if rest := len(review.doubts) - len(shown):
+        body.append(
+            f'<p class="note">{rest:,} more are in the list of the command, and not on this page.</p>'
+        )
+    lead = f"{len(review.doubts):,} of {len(review.ids):,} texts to be looked at, the most doubtful first"
+    return page(review.title, lead, body, scripts=("report.js", "review.js"))
+
+
+def _counts(review: Review) -> str:
+    if not review.doubts:
+        return (
+            "<section><h2>Nothing to be looked at</h2><p>No label is doubtful, and no near-copies differ in "
+            "theirs.</p></section>"
+        )
+    counts = Counter(kind for each in review.doubts for kind in each.kinds)
+    tiles = "".join(f"<div><dt>{title}</dt><dd>{counts[kind]:,}</dd></div>" for kind, title in KINDS.items())
+    return (
+        f'<section><h2>Texts by reason</h2><dl class="tiles">{tiles}</dl><p class="note">The score is the '
+        "probability that another label is right, estimated from classifiers that were not trained on the "
+        "text and from its most similar texts.</p></section>"
+    )
+
+
+def _filters(places: dict[str, str]) -> str:
+    names = "".join(f'<option value="{place}">{safe(label)}</option>' for label, place in places.items())
+    kinds = "".join(f'<option value="{kind}">{title}</option>' for kind, title in KINDS.items())
+    return (
+        '<section id="filters" class="filters" hidden>'
+        f'<label>label <select id="filter-label">{_ANY}{names}</select></label>'
+        f'<label>suggested <select id="filter-suggested">{_ANY}{names}</select></label>'
+        f'<label>reason <select id="filter-kind">{_ANY}{kinds}</select></label>'
+        '<label>words <input id="filter-words" type="search"></label>'
+        '<output id="filter-shown"></output></section>'
+    )
+
+
+def _doubt_article(review: Review, doubt: Doubt, places: dict[str, str]) -> str:
+    label, suggested = safe(doubt.label), safe(doubt.suggested)
+    change = f"<b>{label}</b>" + (f" → <b>{suggested}</b>?" if doubt.suggested != doubt.label else "")
+    reasons = "".join(f"<li>{safe(reason)}</li>" for reason in doubt.reasons)
+    text = safe(cut(review.text(doubt.index), SHOWN))
+    return (
+        f'<article data-kinds="{" ".join(doubt.kinds)}" data-label="{places[str(doubt.label)]}" '
+        f'data-suggested="{places[str(doubt.suggested)]}"><h3>{safe(review.ids[doubt.index])}</h3>'
+        f'<p class="note">{change} score {doubt.score:.3f}</p><ul class="reasons">{reasons}</ul>'
+        f'<div class="pair"><div class="document" dir="auto">{text}</div>{_beside(review, doubt)}</div>'
+        "</article>"
+    )
+
+
+def _beside(review: Review, doubt: Doubt) -> str:
+    if doubt.other == doubt.index or doubt.similarity <= 0:
+        return ""
+    name, label = safe(review.ids[doubt.other]), safe(review.labels[doubt.other])
+    text = safe(cut(review.text(doubt.other), SHOWN_BESIDE))
+    return (
+        f'<div class="beside"><p class="note">similar ({doubt.similarity:.3f}): {name}, <b>{label}</b></p>'
+        f'<div class="document" dir="auto">{text}</div></div>'
+    )
+
+
+def write_comparison(path: Path, title: str, lead: str, compared: Sequence[Compared]) -> None:
+    """Write the page of a comparison of classifiers; the file is replaced when the new one is complete."""
+    body = [accuracy_chart(compared), comparison_table(compared)]
+    with replacing(path) as temporary:
+        temporary.write_text(page(title, lead, body), "utf-8", newline="\n")
+
+
+def accuracy_chart(compared: Sequence[Compared]) -> str:
+    """Accuracies with intervals, the best on top; a dashed line at the first classifier."""
+    order = sorted(compared, key=lambda each: -each.accuracy)
+    lines = [
+        IntervalLine(each.name, each.accuracy, each.interval, "c2" if each.ours else "c7") for each in order
+    ]
+    title = "Accuracy of each classifier, with 95 % intervals"
+    chart = intervals_chart(title, "accuracy", "accuracy", lines, compared[0].accuracy)
+    key = '<ul class="key"><li class="c2">textsvm</li><li class="c7">scikit-learn</li></ul>'
+    return (
+        f'<section class="wide"><h2>Accuracy</h2>{key}{chart}<p class="note">On {compared[0].n:,} '
+        f"documents, with 95 % intervals (Wilson). Dashed: {safe(compared[0].name)}. The intervals of two "
+        "classifiers on the same documents may overlap although one is clearly better: see the paired test "
+        "in the table.</p></section>"
+    )
+
+
+def comparison_table(compared: Sequence[Compared]) -> str:
+    """Table of all classifiers."""
+    head = "".join(
+        f"<th>{name}</th>"
+        for name in ("accuracy", "95 % interval", "macro F1", "difference", "p", "seconds", "chosen")
+    )
+    rows = "".join(
+        f"<tr><th>{safe(each.name)}</th>"
+        f"{''.join(f'<td>{safe(cell)}</td>' for cell in comparison_cells(each))}</tr>"
+        for each in compared
+    )
+    return (
+        f'<section><h2>Figures</h2><div class="scroll"><table><thead><tr><th></th>{head}</tr></thead><tbody>'
+        f'{rows}</tbody></table></div><p class="note">Difference: points of accuracy against '
+        f"{safe(compared[0].name)}, with its 95 % bootstrap interval over documents; p: exact McNemar test. "
+        "Seconds: training and prediction, from texts in memory.</p></section>"
+    )
+
+
+def comparison_cells(each: Compared) -> tuple[str, ...]:
+    """Cells of a classifier's row after its name."""
+    low, high = each.interval
+    difference, p_value = "", ""
+    if each.paired is not None:
+        a, b = each.paired.interval
+        difference = f"{100 * each.paired.difference:+.2f} ({100 * a:+.2f} to {100 * b:+.2f})"
+        p_value = f"{each.paired.p_value:.2g}"
+    return (
+        f"{100 * each.accuracy:.2f} %",
+        f"{100 * low:.2f} to {100 * high:.2f}",
+        f"{100 * each.macro_f1:.2f} %",
+        difference,
+        p_value,
+        f"{each.seconds:.2f}",
+        each.chosen,
+    )

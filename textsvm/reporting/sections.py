@@ -1,0 +1,484 @@
+"""Optional sections of a report: models side by side, slices, the learning curve, the worst mistakes.
+
+Each has an HTML form (`..._section`); for Markdown and the terminal `..._table` returns a head and rows
+without markup, and `..._note` a paragraph of explanation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.evaluation.comparison import Difference, Disagreement, SideBySide
+from textsvm.evaluation.explanation import Explanation
+from textsvm.evaluation.metrics import average_precisions, precision_recall_curve, roc_area, roc_curve
+from textsvm.evaluation.results import Results
+from textsvm.evaluation.slices import METRICS, Slice, Slices
+from textsvm.reporting import logo
+from textsvm.reporting.charts import (
+    WIDE,
+    Axis,
+    Chart,
+    IntervalLine,
+    intervals_chart,
+    log_ticks,
+    percent,
+    plain,
+)
+from textsvm.reporting.curves import card, leads
+from textsvm.reporting.formatting import (
+    NAMES,
+    SHARES,
+    cut,
+    format_interval,
+    format_metric,
+    runs,
+    safe,
+    visible,
+)
+from textsvm.reporting.report import Mistake, Report
+from textsvm.selection.cross_validation import LearningCurve
+
+#: Metrics in the table of models, as far as they are defined.
+SHOWN_METRICS = (
+    *("accuracy", "f1", "macro_f1", "micro_f1", "subset_accuracy"),
+    *("roc_auc", "mae", "r2", "qwk", "log_loss"),
+)
+#: Slices in the chart, and in the table.
+DRAWN_SLICES, LISTED_SLICES = 15, 100
+SLICE_STYLES = {"worse": "c2", "better": "c3", "": "c7"}
+#: Symbols of a document shown, and of a similar one.
+SHOWN_SYMBOLS, SHOWN_SIMILAR = 2000, 300
+#: Letters of DNA and RNA, the shortest text of them that is no word, and the most letters drawn as a logo.
+BASES, NO_WORD, DRAWN_LETTERS = set("acgtun"), 12, 300
+_VERDICTS = {
+    "yes": "More texts would probably help",
+    "hardly": "More texts would hardly help",
+    "unclear": "Whether more texts would help cannot be told from these",
+}
+
+
+# Models side by side
+
+
+def models_section(models: SideBySide | None) -> str:
+    """Metrics, differences and disagreements of several models, and their curves in a common chart."""
+    if models is None:
+        return ""
+    metric = _metric(models)
+    lines = [
+        IntervalLine(name, results.metrics[metric], results.intervals[metric], f"c{i + 1}")
+        for i, (name, results) in enumerate(zip(models.names, models.results, strict=True))
+    ]
+    title = f"{NAMES[metric]} of each model, with 95 % intervals"
+    head, rows = models_table(models)
+    names = [safe(name) for name in models.names]
+    body = "".join(
+        f"<tr><th>{name}</th>{''.join(f'<td>{cell}</td>' for cell in row[1:])}</tr>"
+        for name, row in zip(names, rows, strict=True)
+    )
+    table = (
+        '<section class="wide"><h2>Models side by side</h2>'
+        f'{intervals_chart(title, metric, NAMES[metric], lines, lines[0].value)}<div class="scroll">'
+        '<table class="figures">'
+        f"<thead><tr>{''.join(f'<th>{title}</th>' for title in head)}</tr></thead><tbody>{body}</tbody>"
+        f'</table></div><p class="note">{safe(models_note(models))}</p></section>'
+    )
+    charts = [chart for chart in _model_charts(models) if chart]
+    grid = f'<div class="grid">{"".join(charts)}</div>' if len(charts) > 1 else "".join(charts)
+    return table + grid + _disagreements(models)
+
+
+def models_table(models: SideBySide) -> tuple[list[str], list[list[str]]]:
+    """Metrics of each model and its difference from the first."""
+    metric = _metric(models)
+    names = [name for name in SHOWN_METRICS if all(name in each.metrics for each in models.results)]
+    head = ["", *(x for name in names for x in ([NAMES[name], "95 % interval"][: 1 + (name == metric)]))]
+    rows = []
+    for name, results, difference in zip(models.names, models.results, models.differences, strict=True):
+        row = [name]
+        for each in names:
+            row.append(format_metric(each, results.metrics[each]))
+            if each == metric:
+                row.append(format_interval(each, results.intervals.get(each)))
+        rows.append([*row, *_difference(difference)])
+    return [*head, "difference", "p"], rows
+
+
+def models_note(models: SideBySide) -> str:
+    """Meaning of the differences, and on how many documents the models agree."""
+    n, metric = models.results[0].n, _metric(models)
+    numbers = metric == "mae"
+    alone = "nearest" if numbers else "alone right"
+    only = ", ".join(f"{name} {count:,}" for name, count in zip(models.names, models.only, strict=True))
+    test = "" if numbers else "; p: exact McNemar test"
+    wrong = "" if numbers else f", and are all wrong on {models.all_wrong:,}"
+    return (
+        f"On the same {n:,} documents. Difference: {NAMES[metric]}, less that of "
+        f"{models.names[0]}, with its 95 % bootstrap interval over documents{test}. The models agree on "
+        f"{models.alike:,} documents{wrong}. Documents on which a model is {alone}: {only}."
+    )
+
+
+def label_text(label: object) -> str:
+    """A label, or a number with four digits."""
+    return f"{label:.4g}" if isinstance(label, float) else str(label)
+
+
+def _metric(models: SideBySide) -> str:
+    return next(each.metric for each in models.differences if each is not None)
+
+
+def _difference(difference: Difference | None) -> tuple[str, str]:
+    if difference is None:
+        return "", ""
+    scale = 100 if difference.metric in SHARES else 1
+    value, low, high = (f"{scale * x:+.3g}" for x in (difference.value, *difference.interval))
+    p_value = "" if np.isnan(difference.p_value) else f"{difference.p_value:.2g}"
+    return f"{value} ({low} to {high})", p_value
+
+
+def _model_charts(models: SideBySide) -> list[str]:
+    """Curves of all models in a common chart, of each kind that fits the task."""
+    task = models.results[0].task
+    if task == "binary":
+        return [_curves(models, "roc"), _curves(models, "pr")]
+    if task == "multilabel":
+        return [_curves(models, "pr", wide=True)]
+    return [_errors(models)] if task == "regression" else [_coverage(models)]
+
+
+def _curves(models: SideBySide, kind: str, wide: bool = False) -> str:
+    roc = kind == "roc"
+    title = "ROC curves of all models" if roc else "Precision and recall of all models"
+    x, y = ("false positive rate", "true positive rate") if roc else ("recall", "precision")
+    size = {"width": WIDE, "height": 280} if wide else {}
+    chart = Chart(title, Axis((0, 1), x, percent), Axis((0, 1), y, percent), **size)
+    key = []
+    for i, (name, results) in enumerate(zip(models.names, models.results, strict=True)):
+        truth, score = _decisions(results)
+        finite = np.isfinite(score)
+        truth, score = truth[finite], score[finite]
+        if not 0 < truth.sum() < len(truth):
+            return ""
+        if roc:
+            xs, ys = roc_curve(truth, score)
+            area = roc_area(truth, score)
+        else:
+            ys, xs = precision_recall_curve(truth, score)
+            area = average_precisions(truth[:, None], score[:, None])[0]
+        chart.line(xs, ys, f"c{i + 1}")
+        key.append((f"{name} {area:.4f}", f"c{i + 1}"))
+    return card(title, chart, key, "Figures: areas under the curves.", wide, first=len(key))
+
+
+def _decisions(results: Results) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Truth and score of all decisions together."""
+    if results.task == "binary":
+        return results.truth == results.labels[1], results.decision
+    thresholds = np.array([each["threshold"] for each in results.per_class])
+    return results.truth.ravel(), (results.decision - thresholds).ravel()
+
+
+def _coverage(models: SideBySide) -> str:
+    """Accuracy among the documents with the largest leads."""
+    shares, curves = np.linspace(0.02, 1, 50), []
+    for results in models.results:
+        order = np.argsort(-leads(results), kind="stable")
+        right = np.cumsum((results.truth == results.predicted)[order]) / np.arange(1, results.n + 1)
+        curves.append(right[np.maximum(np.ceil(shares * results.n).astype(int) - 1, 0)])
+    low = max(0.0, min(float(each.min()) for each in curves) - 0.02)
+    x = Axis((0, 1), "share of documents, the clearest first", percent)
+    note = "How many are right, if a model may leave out the documents on which its lead is least."
+    title = "The clearest decisions of all models"
+    return _common_chart(models, title, x, Axis((low, 1), "share right", percent), shares, curves, note)
+
+
+def _errors(models: SideBySide) -> str:
+    """Cumulative distribution of the errors."""
+    errors = [np.sort(np.abs(each.predicted - each.truth)) for each in models.results]
+    most = max(float(np.percentile(each, 99)) for each in errors) or 1.0
+    bounds = np.linspace(0, most, 120)
+    curves = [np.searchsorted(each, bounds, "right") / len(each) for each in errors]
+    x, y = Axis((0, most), "error of at most", plain), Axis((0, 1), "share of documents", percent)
+    return _common_chart(models, "Errors of all models", x, y, bounds, curves, "")
+
+
+def _common_chart(
+    models: SideBySide, title: str, x: Axis, y: Axis, xs: NDArray[np.float64], curves: Sequence, note: str
+) -> str:
+    chart = Chart(title, x, y, width=WIDE, height=280)
+    for i, ys in enumerate(curves):
+        chart.line(xs, ys, f"c{i + 1}")
+    key = [(name, f"c{i + 1}") for i, name in enumerate(models.names)]
+    return card(title, chart, key, note, True, first=len(key))
+
+
+def _disagreements(models: SideBySide) -> str:
+    if not models.disagreements:
+        return ""
+    head = "".join(f"<th>{safe(name)}</th>" for name in ("", "truth", *models.names))
+    rows = "".join(_disagreement_row(each, len(models.names)) for each in models.disagreements)
+    return (
+        '<section><h2>Where the models disagree</h2><div class="scroll"><table class="figures apart">'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></section>"
+    )
+
+
+def _disagreement_row(each: Disagreement, n_models: int) -> str:
+    predictions = "".join(
+        f'<td class="{"good" if right else "bad"}">{safe(label_text(label))}</td>'
+        for label, right in zip(each.predicted, each.right, strict=True)
+    )
+    text = (
+        f'<tr class="text"><td colspan="{n_models + 2}" dir="auto">{safe(each.text)}</td></tr>'
+        if each.text
+        else ""
+    )
+    return f"<tr><th>{safe(each.id)}</th><td>{safe(label_text(each.truth))}</td>{predictions}</tr>{text}"
+
+
+# Slices
+
+
+def slices_section(slices: Slices | None) -> str:
+    """Metrics of each value of a column, the worst first."""
+    if slices is None:
+        return ""
+    metric, column, names = slices.metric, safe(slices.column), _slice_metrics(slices)
+    lines = [
+        IntervalLine(
+            f"{each.value} ({each.n:,})",
+            each.metrics[metric],
+            each.intervals[metric],
+            SLICE_STYLES[each.apart],
+        )
+        for each in slices.slices[:DRAWN_SLICES]
+    ]
+    title = f"{NAMES[metric]} by {slices.column}"
+    chart = intervals_chart(title, metric, NAMES[metric], lines, slices.overall)
+    head = "".join(f"<th>{NAMES[name]}</th>" for name in names)
+    rows = "".join(
+        f"<tr><th>{safe(each.value)}</th><td>{each.n:,}</td>"
+        + "".join(
+            f"<td>{value}<br><small>{bounds}</small></td>" for value, bounds in _slice_cells(each, names)
+        )
+        + "</tr>"
+        for each in slices.slices[:LISTED_SLICES]
+    )
+    return (
+        f'<section class="wide"><h2>By {column}</h2><ul class="key"><li class="c2">worse than all documents'
+        '</li><li class="c3">better</li><li class="c7">no clear difference</li></ul>'
+        f'{chart}<div class="scroll"><table class="figures"><thead><tr><th>{column}</th><th>documents</th>'
+        f'{head}</tr></thead><tbody>{rows}</tbody></table></div><p class="note">Below each figure '
+        f"its 95 % interval. {slices_note(slices)}</p></section>"
+    )
+
+
+def slices_table(slices: Slices) -> tuple[list[str], list[list[str]]]:
+    """Metrics of each slice; the interval of the first metric only."""
+    names = _slice_metrics(slices)
+    columns = [NAMES[name] for name in names]
+    rows = []
+    for each in slices.slices[:LISTED_SLICES]:
+        (value, bounds), *others = _slice_cells(each, names)
+        rows.append([each.value, f"{each.n:,}", value, bounds, *(other for other, _ in others)])
+    return [slices.column, "documents", columns[0], "95 % interval", *columns[1:]], rows
+
+
+def slices_note(slices: Slices) -> str:
+    """Meaning of the order."""
+    left = len(slices.slices) - LISTED_SLICES
+    more = f" {left:,} more values are left out." if left > 0 else ""
+    return (
+        "The worst first, by the better end of the interval, so that few documents do not come first for a "
+        f"few mistakes. All documents: {format_metric(slices.metric, slices.overall)}.{more}"
+        " By chance, the intervals of one value in twenty exclude the figure of all documents."
+    )
+
+
+def _slice_metrics(slices: Slices) -> tuple[str, ...]:
+    return next(names for names in METRICS.values() if slices.slices[0].metrics.keys() == set(names))
+
+
+def _slice_cells(each: Slice, names: tuple[str, ...]) -> list[tuple[str, str]]:
+    return [
+        (format_metric(name, each.metrics[name]), format_interval(name, each.intervals[name]))
+        for name in names
+    ]
+
+
+# Learning curve
+
+
+def learning_section(curve: LearningCurve | None) -> str:
+    """The learning curve, and whether more texts would help."""
+    if curve is None:
+        return ""
+    sd, twice = np.nan_to_num(curve.sd), 2 * float(curve.n[-1])
+    bounds = 0.85 * float(curve.n[0]), 1.15 * twice
+    top = 1.08 * max(float((curve.error + sd).max()), curve.interval[1], 1e-3)
+    chart = Chart(
+        "Learning curve",
+        Axis(bounds, "training texts", ticks=log_ticks(*bounds), log=True),
+        Axis((0, top), _error_name(curve), plain if curve.metric == "mae" else percent),
+        width=WIDE,
+        height=300,
+    )
+    grid = np.geomspace(curve.n[0], twice, 60)
+    chart.line(grid, np.minimum(curve.law(grid), top), "c7")
+    chart.whiskers(curve.n, np.maximum(curve.error - sd, 0), curve.error + sd, "c1")
+    chart.dots(curve.n, curve.error, "c1", 4.5)
+    chart.whiskers([twice], [max(0.0, curve.interval[0])], [curve.interval[1]], "c2")
+    chart.dots([twice], [curve.expected], "c2", 4.5)
+    key = (
+        '<ul class="key"><li class="c1">measured, with the standard deviation over folds</li>'
+        '<li class="c7">power law</li><li class="c2">expected of twice as many texts, with 95 % interval</li>'
+        "</ul>"
+    )
+    return (
+        f'<section class="wide"><h2>Would more texts help?</h2><p>{learning_sentence(curve)}</p>{key}'
+        f'{chart.svg()}<p class="note">{learning_note(curve)}</p></section>'
+    )
+
+
+def learning_sentence(curve: LearningCurve) -> str:
+    """The answer, with its uncertainty."""
+    value, low, high = (
+        f"{gain:.3g}" if curve.metric == "mae" else f"{100 * gain:.2f} points" for gain in curve.gain
+    )
+    return (
+        f"{_VERDICTS[curve.would_help]}: by a power law through these errors twice as many "
+        f"({2 * round(curve.n[-1]):,}) would take the {_error_name(curve)} down by {value} (95 % interval "
+        f"over folds: {low.removesuffix(' points')} to {high}), from "
+        f"{_error_text(curve, float(curve.error[-1]))} now."
+    )
+
+
+def learning_note(curve: LearningCurve) -> str:
+    """The fitted power law."""
+    a, b, c = curve.power_law
+    return (
+        f"Power law {a:.4g} + {b:.4g} n^-{c:.3g} of n training texts, by least squares; its interval is over "
+        "resampled folds, and holds if the law does and new texts are like these."
+    )
+
+
+def learning_table(curve: LearningCurve) -> tuple[list[str], list[list[str]]]:
+    """Measured errors."""
+    rows = [
+        [f"{round(n):,}", _error_text(curve, error), "-" if np.isnan(sd) else _error_text(curve, sd)]
+        for n, error, sd in zip(*(each.tolist() for each in (curve.n, curve.error, curve.sd)), strict=True)
+    ]
+    return ["training texts", _error_name(curve), "SD over folds"], rows
+
+
+def _error_name(curve: LearningCurve) -> str:
+    return {"accuracy": "share wrong", "micro_f1": "1 less micro F1"}.get(curve.metric) or NAMES[curve.metric]
+
+
+def _error_text(curve: LearningCurve, value: float) -> str:
+    return f"{value:.4g}" if curve.metric == "mae" else f"{100 * value:.2f} %"
+
+
+# The worst mistakes
+
+
+def mistakes_section(report: Report) -> str:
+    """The worst mistakes: texts coloured by contributions, substrings, and similar training documents."""
+    results = report.results
+    differ = results.predicted != results.truth
+    wrong = int((differ.any(axis=1) if results.task == "multilabel" else differ).sum())
+    if not report.mistakes:
+        count = (
+            f"{wrong:,} of {results.n:,} documents; texts are left out of this report." if wrong else "None."
+        )
+        return f"<section><h2>Mistakes</h2><p>{count}</p></section>"
+    regression = results.task == "regression"
+    title = "The largest errors" if regression else f"The worst of {wrong:,} mistakes"
+    explained = [each.explanation for each in report.mistakes if each.explanation is not None]
+    key = ""
+    if explained:
+        method = f" The colours are {explained[0].attribution.description}."
+        if len(explained) < len(report.mistakes):
+            method += " Where a text has no colours, they would have taken too long."
+        if results.task == "binary":
+            towards, against = safe(results.labels[1]), safe(results.labels[0])
+        else:
+            towards, against = {
+                "multilabel": ("the label of the largest value", "the others"),
+                "regression": ("a higher number", "a lower one"),
+            }.get(results.task, ("the prediction", "other classes"))
+        key = f'<ul class="key"><li class="c2">speaks for {towards}</li>'
+        key += f'<li class="c1">speaks for {against}</li></ul>'
+        note = (
+            "Texts are shown as the model reads them: normalised, and the first "
+            f"{SHOWN_SYMBOLS:,} symbols.{method}"
+        )
+    else:
+        why = "they would have taken too long, or no model with its texts is there to explain them"
+        note = f"The first {SHOWN_SYMBOLS:,} symbols of each, without colours: {why}."
+    intro = f'<section><h2>{title}</h2>{key}<p class="note">{note}</p></section>'
+    return intro + "".join(_mistake(each, regression) for each in report.mistakes)
+
+
+def _mistake(mistake: Mistake, regression: bool) -> str:
+    verdict = (
+        f"is {mistake.truth:.4g}, predicted {mistake.predicted:.4g} ({mistake.value:+.4g})"
+        if regression
+        else f"is {mistake.truth}, predicted {mistake.predicted} ({mistake.value:+.3f})"
+    )
+    head = f'<article><h3>{safe(mistake.id)}</h3><p class="note">{safe(verdict)}</p>'
+    explanation = mistake.explanation
+    if explanation is None:
+        return (
+            f'{head}<div class="document" dir="auto">{safe(cut(mistake.text, SHOWN_SYMBOLS))}</div></article>'
+        )
+    shown = explanation.text[:SHOWN_SYMBOLS]
+    coloured = "".join(
+        f'<span class="{"f" if step > 0 else "a"}{abs(step)}">{safe(piece)}</span>' if step else safe(piece)
+        for piece, step in runs(shown, explanation.symbols[:SHOWN_SYMBOLS])
+    )
+    more = len(explanation.text) - len(shown)
+    rest = f'<p class="note">… {more:,} more symbols</p>' if more else ""
+    body = f'<div class="document" dir="auto">{coloured}</div>{rest}{_logo(explanation)}'
+    return f"{head}{body}{_evidence(explanation)}</article>"
+
+
+def _logo(explanation: Explanation) -> str:
+    """Contributions of the letters of a DNA or RNA sequence as heights."""
+    text = explanation.text[:DRAWN_LETTERS]
+    if len(text) < NO_WORD or not set(text.lower()) <= BASES:
+        return ""
+    about = (
+        f"of the first {DRAWN_LETTERS} letters" if len(explanation.text) > DRAWN_LETTERS else "of the letters"
+    )
+    panel = logo.panel_of_symbols(f"contributions {about}", text, explanation.symbols[: len(text)], "value")
+    return logo.svg([panel], f"What the letters of {text} contribute")
+
+
+def _evidence(explanation: Explanation) -> str:
+    parts = []
+    if explanation.substrings:
+        items = "".join(
+            f"<li><code>{safe(visible(each.text))}</code>{f' × {each.count}' if each.count > 1 else ''} "
+            f"{_signed(each.contribution)}</li>"
+            for each in explanation.substrings
+        )
+        parts.append(f"<details open><summary>substrings that count most</summary>"
+                     f'<ul class="substrings">{items}</ul></details>')  # fmt: skip
+    if explanation.similar:
+        items = "".join(
+            f"<li>{_signed(each.contribution)} training document {safe(each.name)}, "
+            f"similarity {each.kernel:.3f}: {safe(cut(each.text, SHOWN_SIMILAR))}</li>"
+            for each in explanation.similar
+        )
+        parts.append(f"<details><summary>training documents that count most</summary>"
+                     f'<ul class="similar">{items}</ul></details>')  # fmt: skip
+    return "".join(parts)
+
+
+def _signed(value: float) -> str:
+    return f'<b class="{"for" if value > 0 else "against"}">{value:+.3f}</b>'.replace("-", "−")
