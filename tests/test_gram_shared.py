@@ -221,7 +221,7 @@ def test_wrong_parameters_are_told_at_once():
     documents = encode(["a"])
     with pytest.raises(InputError, match="p=0"):
         grams([Spectrum(2), GapWeighted(0)], documents, select("cpu"))
-    with pytest.raises(InputError, match="memory="):
+    with pytest.raises(InputError, match="memory must be"):
         grams([Spectrum(2)], documents, select("cpu"), "much")
 
 

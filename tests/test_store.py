@@ -373,8 +373,8 @@ def test_a_store_of_other_texts_is_refused(tmp_path, change, said):
     [
         (SVC("precomputed"), "a kernel matrix that is given is not stored again"),
         (SVC("auto"), 'kernel="auto" has no kernel matrix of all texts'),
-        (SVC(EDIT, approximate="nystrom:4"), "landmarks have a few values a text"),
-        (SVC(Spectrum(2), solver="features"), "there is no kernel matrix to be stored"),
+        (SVC(EDIT, approximate="nystrom:4"), "machines on landmarks have a few values per text"),
+        (SVC(Spectrum(2), solver="features"), "there is no kernel matrix to store"),
         (SVC(lambda a, b: np.ones((len(a), len(b)))), "a function has no parameters"),
         (SVC(Spectrum(1, tokens=str.split)), "a function has no parameters"),
     ],
@@ -392,7 +392,7 @@ def test_a_grid_over_forms_of_texts_is_refused(tmp_path):
 
 def test_what_is_no_store(tmp_path):
     (tmp_path / "a file").write_text("x")
-    with pytest.raises(InputError, match=r"it has files and no store\.json; name a new or an empty folder"):
+    with pytest.raises(InputError, match=r"it has files and no store\.json; name a new or empty folder"):
         Store(tmp_path)
     with pytest.raises(InputError, match="a file is a file; name a folder"):
         Store(tmp_path / "a file")
@@ -456,7 +456,7 @@ def test_making_and_reading_keep_within_their_memory(tmp_path):
 def test_a_newer_format(tmp_path):
     stored_rows(tmp_path, wanted())
     (tmp_path / "store.json").write_text('{"format": 7, "n": 60, "form": {}, "views": {}}')
-    with pytest.raises(InputError, match=r"has store format 7, and textsvm .* knows 1; use the version that"):
+    with pytest.raises(InputError, match=r"has store format 7, and textsvm .* reads 1; use the version that"):
         stored_rows(tmp_path, wanted())
 
 

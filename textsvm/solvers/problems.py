@@ -236,9 +236,7 @@ def collect(problem: Problem, parts: Sequence[MachineDual], solutions: Sequence[
     return Machines(problem.index, coef, bias, tuple(solutions))
 
 
-def decision_values(
-    gram: Gram | FeatureProducts, several: Sequence[Machines]
-) -> list[NDArray[np.float64]]:
+def decision_values(gram: Gram | FeatureProducts, several: Sequence[Machines]) -> list[NDArray[np.float64]]:
     """Values of solved problems at every row of their Gram, computed on the Gram's device.
 
     The coefficients of all machines of all problems are the rows of one sparse matrix W over the rows of the
